@@ -1,0 +1,66 @@
+"""Sections of params.yaml that every domain has in the same form."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from outofcore.domains.domain import Section
+from outofcore.store.schema import CodecName, Layout
+
+
+class SplitSection(Section):
+    """Which share of the sequences goes where, by a hash of their content."""
+
+    val: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for validation")
+    test: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for the final test")
+    seed: int = Field(0, ge=0, description="another seed, another choice")
+
+
+class StoreSection(Section):
+    """How the store is laid out; see docs on the store format."""
+
+    codec: CodecName = "zstd"
+    level: int = Field(1, ge=1, le=22, description="compression level; of no effect with codec none")
+    chunk_rows: int = Field(4096, ge=16, description="rows decoded at once")
+    shard_rows: int = Field(1_048_576, ge=16, description="rows of a file, a multiple of chunk_rows")
+
+    @model_validator(mode="after")
+    def _whole_chunks(self) -> StoreSection:
+        if self.shard_rows % self.chunk_rows or self.chunk_rows % 16:
+            message = (
+                "shard_rows must be a multiple of chunk_rows, and chunk_rows one of 16 (the lanes of the order), "
+                f"got {self.shard_rows} and {self.chunk_rows}"
+            )
+            raise ValueError(message)
+        return self
+
+    def layout(self) -> Layout:
+        """These settings as the store takes them."""
+        return Layout(
+            codec=self.codec, level=self.level, chunk_rows=self.chunk_rows, shard_rows=self.shard_rows
+        )
+
+
+class AuditSection(Section):
+    """How many records the reference library reads beside the engine."""
+
+    one_in: int = Field(256, ge=1, description="one record in so many, chosen by its content")
+
+
+class TrainSection(Section):
+    """Training settings that change the result; those of the machine (device, micro-batch) stand elsewhere."""
+
+    preset: Literal["test", "small", "medium", "large"] = "test"
+    epochs: int = Field(1, ge=1)
+    max_steps: int = Field(-1, ge=-1, description="optimizer steps after which training ends; -1: no bound")
+    batch_size: int = Field(
+        1024, ge=1, description="samples an optimizer step, over all ranks and micro-batches"
+    )
+    learning_rate: float = Field(1e-3, gt=0)
+    weight_decay: float = Field(0.01, ge=0)
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    optimizer: Literal["adamw", "adamw8bit"] = "adamw"
+    pool_blocks: int = Field(64, ge=1, description="blocks in memory at a time: how well batches mix")
+    seed: int = Field(0, ge=0)

@@ -1,0 +1,101 @@
+"""What a store holds: fields, tables, and how they are laid out in chunks and shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Arrays that share their first axis, by field name."""
+
+CodecName = Literal["none", "lz4", "zstd"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One array of a table.
+
+    Attributes
+    ----------
+    name
+        Its name in the store, a path segment.
+    dtype
+        A little-endian numpy dtype name (``"uint8"``, ``"float32"``, ...), or ``"string"`` for text of any length.
+    shape
+        Shape of one row; ``()`` for a scalar.
+    fill
+        The value of rows that were never written. A chunk that holds nothing else takes no space.
+    doc
+        One line: what it is, its unit and range.
+    attributes
+        Further facts that a reader needs (column names, code tables), kept in the array's metadata.
+    """
+
+    name: str
+    dtype: str
+    doc: str
+    shape: tuple[int, ...] = ()
+    fill: int | float | str = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one decoded row; 0 for text, whose rows differ."""
+        if self.dtype == "string":
+            return 0
+        return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The tables of one part of a store.
+
+    Attributes
+    ----------
+    rows
+        Fields of the smallest thing stored (a position, a token, a time bin).
+    sequences
+        Columns of what consecutive rows belong to (a game, a document, a trial). ``start`` (int64, first row) and
+        ``length`` (int64, number of rows) stand before them in every store and are not named here.
+    attributes
+        Facts about the whole part.
+    """
+
+    rows: tuple[Field, ...]
+    sequences: tuple[Field, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How rows become files.
+
+    Attributes
+    ----------
+    codec, level
+        Compression of a chunk: ``none``, ``lz4`` (Blosc) or ``zstd``; the level counts for the last two.
+    chunk_rows
+        Rows of one chunk: what is decoded at once.
+    shard_rows
+        Rows of one shard, a multiple of ``chunk_rows``: one file of one field.
+    """
+
+    codec: CodecName = "zstd"
+    level: int = 1
+    chunk_rows: int = 4096
+    shard_rows: int = 1_048_576
+
+    def __post_init__(self) -> None:
+        if self.chunk_rows < 1 or self.shard_rows % self.chunk_rows:
+            message = (
+                f"shard_rows must be a multiple of chunk_rows, got {self.shard_rows} and {self.chunk_rows}"
+            )
+            raise ValueError(message)
+
+
+START = Field(name="start", dtype="int64", doc="first row of the sequence in this split")
+LENGTH = Field(name="length", dtype="int64", doc="number of rows of the sequence")
