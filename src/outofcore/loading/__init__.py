@@ -1,1 +1,1 @@
-
+"""From a store to batches: order, reading, residency."""

@@ -1,1 +1,1 @@
-
+"""Disk space: asked before it is used, watched while it is used."""

@@ -1,1 +1,1 @@
-
+"""The store: how records become bytes that anyone can read and nobody can change unnoticed."""

@@ -1,1 +1,1 @@
-
+"""Training: fit, memory report, optimizers."""
