@@ -1,0 +1,1 @@
+"""Chess: PGN to positions, tensors and a model."""
