@@ -91,9 +91,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.chunk_rows < 1 or self.shard_rows % self.chunk_rows:
-            message = (
-                f"shard_rows must be a multiple of chunk_rows, got {self.shard_rows} and {self.chunk_rows}"
-            )
+            message = f"shard_rows must be a multiple of chunk_rows, got {self.shard_rows} and {self.chunk_rows}"
             raise ValueError(message)
 
 

@@ -1,0 +1,91 @@
+"""The files of a store on a local filesystem, read at offsets by many threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Container
+from pathlib import Path
+
+from outofcore.errors import DamagedStore
+
+# Enough for every shard of a large split at once, and below the usual limit of 1,024 descriptors a process.
+OPEN_FILES = 256
+
+
+class LocalFiles:
+    """Reads ranges of a store's files, keeping the files open.
+
+    Safe under threads, and after a fork: reads carry their own offset, so descriptors may be shared.
+
+    Parameters
+    ----------
+    root
+        The store's folder.
+    listed
+        Names of the files that the seal lists.
+    """
+
+    def __init__(self, root: Path, listed: Container[str]) -> None:
+        self.root = root
+        self._listed = listed
+        self._process = 0
+        self._open: OrderedDict[str, _Descriptor] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> tuple[Path, Container[str]]:
+        return self.root, self._listed
+
+    def __setstate__(self, state: tuple[Path, Container[str]]) -> None:
+        self.__init__(*state)  # type: ignore[misc]  # a copy in another process opens its own files
+
+    def exists(self, name: str) -> bool:
+        """Whether the seal lists the file."""
+        return name in self._listed
+
+    def path(self, name: str) -> Path:
+        """Where the file lies, for memory mapping."""
+        return self.root / name
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Bytes of a file from an offset.
+
+        Raises
+        ------
+        DamagedStore
+            If the file ends before, or is gone.
+        """
+        try:
+            content = os.pread(self._descriptor(name).number, length, offset)
+        except FileNotFoundError as error:
+            message = f"{self.root}: {name} has vanished; get the store back with 'dvc checkout'"
+            raise DamagedStore(message) from error
+        if len(content) != length:
+            message = f"{self.root}: {name} ends at {offset + len(content)}, expected {offset + length} bytes or more"
+            raise DamagedStore(message)
+        return content
+
+    def _descriptor(self, name: str) -> _Descriptor:
+        if self._process != os.getpid():  # a lock that another thread held during a fork stays locked in the child
+            self._process, self._lock, self._open = os.getpid(), threading.Lock(), OrderedDict()
+        with self._lock:
+            found = self._open.get(name)
+            if found is None:
+                found = self._open[name] = _Descriptor(self.root / name)
+                if len(self._open) > OPEN_FILES:
+                    self._open.popitem(last=False)
+            else:
+                self._open.move_to_end(name)
+            return found
+
+
+class _Descriptor:
+    """An open file that is closed when the last reader lets go of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "number"):
+            os.close(self.number)

@@ -1,0 +1,208 @@
+"""Writing one table: rows are appended, whole chunks are encoded side by side, shards appear one by one."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.codecs.sharding import ShardingCodecIndexLocation
+from zarr.core.array import ShardsConfigParam
+
+from outofcore.store.codecs import ChunkCodec
+from outofcore.store.schema import Columns, Field, Layout
+from outofcore.store.shards import ShardFile, shard_name
+
+Files = dict[str, tuple[int, str]]
+"""Size and SHA-256 by path relative to the store."""
+
+
+class TableWriter:
+    """Appends rows to the arrays of one table.
+
+    Parameters
+    ----------
+    root
+        The store's work folder.
+    path
+        The table's group inside it (``train``, ``train/sequences``).
+    fields
+        Its arrays.
+    layout
+        Codec, rows of a chunk and of a shard.
+    encoders
+        Where chunks are encoded; encoding releases the interpreter lock.
+
+    Attributes
+    ----------
+    rows
+        Rows appended so far.
+    files
+        The shards that are whole.
+    """
+
+    def __init__(self, root: Path, path: str, fields: tuple[Field, ...], layout: Layout, encoders: Executor) -> None:
+        self.path = path
+        self.fields = fields
+        self.rows = 0
+        self.files: Files = {}
+        self._root = root
+        self._layout = layout
+        self._encoders = encoders
+        self._codecs = {field.name: ChunkCodec(layout.codec, layout.level, field.dtype) for field in fields}
+        self._waiting: dict[str, list[npt.NDArray[Any]]] = {field.name: [] for field in fields}
+        self._waiting_rows = 0
+        self._shards: dict[str, ShardFile] = {}
+        self._shard_number = 0
+
+    @property
+    def bytes_waiting(self) -> int:
+        """Decoded bytes held until their chunk is full; text is not counted."""
+        return self._waiting_rows * sum(field.row_bytes for field in self.fields)
+
+    def append(self, columns: Columns) -> None:
+        """Add rows; ``columns`` holds every field, all of one length."""
+        count = len(columns[self.fields[0].name])
+        for field in self.fields:
+            array = columns[field.name]
+            if array.shape != (count, *field.shape):
+                message = f"{self.path}/{field.name}: expected shape {(count, *field.shape)}, got {array.shape}"
+                raise ValueError(message)
+            if field.dtype != "string" and array.dtype != np.dtype(field.dtype):
+                message = f"{self.path}/{field.name}: expected dtype {field.dtype}, got {array.dtype}"
+                raise ValueError(message)
+            self._waiting[field.name].append(array)
+        self.rows += count
+        self._waiting_rows += count
+        if self._waiting_rows >= self._layout.chunk_rows:
+            self._write_chunks(self._waiting_rows // self._layout.chunk_rows)
+
+    def close(self) -> None:
+        """Write the rest, filled up to a whole chunk, and finish the last shard."""
+        rest = self._waiting_rows
+        if rest:
+            for field in self.fields:
+                missing = self._layout.chunk_rows - rest
+                filler = np.full((missing, *field.shape), field.fill, dtype=_dtype(field))
+                self._waiting[field.name].append(filler)
+            self._waiting_rows = self._layout.chunk_rows
+            self._write_chunks(1)
+        self._finish_shards()
+
+    def write_metadata(self) -> None:
+        """Write each array's ``zarr.json``, now that the number of rows is known."""
+        for field in self.fields:
+            zarr.create_array(
+                store=zarr.storage.LocalStore(self._root),
+                name=f"{self.path}/{field.name}",
+                shape=(self.rows, *field.shape),
+                dtype=str if field.dtype == "string" else np.dtype(field.dtype).newbyteorder("<"),
+                chunks=(self._layout.chunk_rows, *field.shape),
+                shards=ShardsConfigParam(
+                    shape=(self._layout.shard_rows, *field.shape), index_location=ShardingCodecIndexLocation.start
+                ),
+                compressors=self._codecs[field.name].zarr_codecs(),
+                filters=None,
+                fill_value=field.fill if field.dtype != "string" else "",
+                chunk_key_encoding={"name": "default", "separator": "."},
+                attributes=dict(sorted({"doc": field.doc, **field.attributes}.items())),
+            )
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a later process needs to go on from here; the unfinished shards are brought to the disk."""
+        for shard in self._shards.values():
+            shard.sync()
+        waiting: dict[str, Any] = {}
+        for field in self.fields:
+            rest = self._joined(field)
+            if field.dtype == "string":
+                waiting[field.name] = rest.tolist()
+            else:
+                waiting[field.name] = base64.b64encode(np.ascontiguousarray(rest).tobytes()).decode("ascii")
+        return {
+            "rows": self.rows,
+            "shard": self._shard_number,
+            "lengths": {name: list(shard.lengths) for name, shard in self._shards.items()},
+            "waiting": waiting,
+            "files": dict(self.files),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a :meth:`snapshot`."""
+        self.rows = state["rows"]
+        self._shard_number = state["shard"]
+        self.files = {name: (size, digest) for name, (size, digest) in state["files"].items()}
+        for field in self.fields:
+            kept = state["waiting"][field.name]
+            if field.dtype == "string":
+                array = np.array(kept, dtype=_dtype(field))
+            else:
+                flat = np.frombuffer(base64.b64decode(kept), dtype=field.dtype)
+                array = flat.reshape(-1, *field.shape)
+            self._waiting[field.name] = [array]
+            self._waiting_rows = len(array)
+            if field.name in state["lengths"]:
+                self._shards[field.name] = self._open_shard(field, state["lengths"][field.name])
+
+    def abandon(self) -> None:
+        """Close the files as they are."""
+        for shard in self._shards.values():
+            shard.close()
+
+    def _joined(self, field: Field) -> npt.NDArray[Any]:
+        parts = self._waiting[field.name]
+        return np.concatenate(parts) if parts else np.empty((0, *field.shape), dtype=_dtype(field))
+
+    def _write_chunks(self, chunks: int) -> None:
+        size = self._layout.chunk_rows
+        joined = {field.name: self._joined(field) for field in self.fields}
+        for first in range(0, chunks, 32):  # bounds what is encoded but not yet written
+            numbers = range(first, min(first + 32, chunks))
+            jobs = [
+                (field, joined[field.name][number * size : (number + 1) * size])
+                for number in numbers
+                for field in self.fields
+            ]
+            encoded = self._encoders.map(self._encode, jobs)
+            for _ in numbers:
+                self._append_chunk(encoded)
+        self._waiting_rows -= chunks * size
+        for field in self.fields:
+            rest = joined[field.name][chunks * size :]
+            self._waiting[field.name] = [rest.copy()] if len(rest) else []
+
+    def _append_chunk(self, encoded: Iterator[bytes]) -> None:
+        for field in self.fields:
+            if field.name not in self._shards:
+                self._shards[field.name] = self._open_shard(field, None)
+            self._shards[field.name].append(next(encoded))
+        if self._shards[self.fields[0].name].full:
+            self._finish_shards()
+
+    def _encode(self, job: tuple[Field, npt.NDArray[Any]]) -> bytes:
+        field, chunk = job
+        if np.all(chunk == field.fill):
+            return b""
+        return self._codecs[field.name].encode(chunk)
+
+    def _open_shard(self, field: Field, lengths: list[int] | None) -> ShardFile:
+        name = shard_name(self._shard_number, 1 + len(field.shape))
+        chunks = self._layout.shard_rows // self._layout.chunk_rows
+        return ShardFile(self._root / self.path / field.name / name, chunks, lengths)
+
+    def _finish_shards(self) -> None:
+        for shard in self._shards.values():
+            finished = shard.finish()
+            if finished:
+                self.files[shard.path.relative_to(self._root).as_posix()] = finished
+        self._shard_number += bool(self._shards)
+        self._shards = {}
+
+
+def _dtype(field: Field) -> Any:
+    return object if field.dtype == "string" else np.dtype(field.dtype)

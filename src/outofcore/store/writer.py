@@ -1,0 +1,155 @@
+"""Writing a store: tables grow in a work folder; the seal comes last, then one rename."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
+from outofcore.store.seal import SEAL, Seal, describe
+from outofcore.store.table import Files, TableWriter
+
+SOURCES = (
+    Field(name="name", dtype="string", doc="path relative to the raw input"),
+    Field(name="digest", dtype="string", doc="SHA-256 of the file as it lay on disk"),
+    Field(name="bytes", dtype="int64", doc="its size on disk"),
+    Field(name="found", dtype="int64", doc="records found in it"),
+    Field(name="accepted", dtype="int64", doc="records that became sequences"),
+    Field(name="rejected", dtype="int64", doc="records that did not"),
+)
+# Sequences are few beside rows, and text columns keep no fixed size: one layout serves every store.
+SEQUENCE_CHUNK_ROWS = 4096
+
+
+class StoreWriter:
+    """Builds a store beside its final place.
+
+    Parameters
+    ----------
+    work
+        Folder to build in, on the filesystem of the final place.
+    schemas
+        Tables of each part; the key is "" where a store has one part.
+    layout
+        Codec and sizes for the rows.
+    splits
+        Names of the splits, each a group in every part.
+    encoders
+        Where chunks are encoded.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        schemas: Mapping[str, Schema],
+        layout: Layout,
+        splits: tuple[str, ...],
+        encoders: Executor,
+    ) -> None:
+        self.work = work
+        self._schemas = dict(schemas)
+        self._splits = splits
+        self._encoders = encoders
+        self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
+        self._rows: dict[tuple[str, str], TableWriter] = {}
+        self._sequences: dict[tuple[str, str], TableWriter] = {}
+        for part, schema in self._schemas.items():
+            for split in splits:
+                path = f"{part}/{split}" if part else split
+                self._rows[part, split] = TableWriter(work, path, schema.rows, layout, encoders)
+                self._sequences[part, split] = TableWriter(
+                    work, f"{path}/sequences", (START, LENGTH, *schema.sequences), self._flat, encoders
+                )
+
+    def append(self, part: str, split: str, rows: Columns, sequences: Columns) -> None:
+        """Add sequences with all their rows; ``sequences`` holds ``length`` and its columns, ``start`` is computed."""
+        lengths = sequences["length"].astype(np.int64)
+        first = self._rows[part, split].rows
+        start = first + np.cumsum(lengths) - lengths
+        self._rows[part, split].append(rows)
+        self._sequences[part, split].append({**sequences, "start": start, "length": lengths})
+
+    def count(self, split: str) -> tuple[int, int]:
+        """Rows and sequences of a split so far, over all parts."""
+        rows = sum(table.rows for (_, name), table in self._rows.items() if name == split)
+        return rows, sum(table.rows for (_, name), table in self._sequences.items() if name == split)
+
+    def bytes_written(self) -> int:
+        """Bytes of all finished shards."""
+        return sum(size for table in self._tables() for size, _ in table.files.values())
+
+    def snapshot(self) -> dict[str, Any]:
+        """State of every table, for :meth:`restore` in a later process."""
+        return {table.path: table.snapshot() for table in self._tables()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot."""
+        for table in self._tables():
+            table.restore(state[table.path])
+
+    def abandon(self) -> None:
+        """Close all files as they are; what is whole stays for the next run."""
+        for table in self._tables():
+            table.abandon()
+
+    def commit(self, final: Path, attributes: Mapping[str, Any], sources: Columns) -> Seal:
+        """Finish all shards, write the metadata and the seal, and rename the folder to its final place.
+
+        Parameters
+        ----------
+        final
+            Where the store stands afterwards; what stood there is replaced.
+        attributes
+            What the root group says of the store; JSON values, nothing that a clock or a machine decides.
+        sources
+            The columns of ``sources/``, one row a raw file.
+        """
+        for stale in self.work.rglob("zarr.json"):  # of a commit that was stopped before its seal
+            stale.unlink()
+        self._write_groups(attributes)
+        listed: Files = {}
+        table = TableWriter(self.work, "sources", SOURCES, self._flat, self._encoders)
+        table.append(sources)
+        for each in [*self._tables(), table]:
+            each.close()
+            each.write_metadata()
+            listed.update(each.files)
+        for path in sorted(self.work.rglob("zarr.json")):
+            name = path.relative_to(self.work).as_posix()
+            listed[name] = describe(self.work, name)
+        seal = Seal(listed)
+        (self.work / SEAL).write_text(seal.text())
+        if final.exists():
+            shutil.rmtree(final)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        self.work.rename(final)
+        return seal
+
+    def _tables(self) -> list[TableWriter]:
+        return [*self._rows.values(), *self._sequences.values()]
+
+    def _write_groups(self, attributes: Mapping[str, Any]) -> None:
+        store = zarr.storage.LocalStore(self.work)
+        zarr.create_group(store=store, attributes=_sorted(attributes))
+        zarr.create_group(store=store, path="sources")
+        for part, schema in self._schemas.items():
+            if part:
+                zarr.create_group(store=store, path=part, attributes=_sorted(schema.attributes))
+            for split in self._splits:
+                path = f"{part}/{split}" if part else split
+                zarr.create_group(store=store, path=path)
+                zarr.create_group(store=store, path=f"{path}/sequences")
+
+
+def _sorted(value: Any) -> Any:
+    """Mappings with sorted keys, all the way down: equal content, equal bytes."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value

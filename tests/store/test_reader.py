@@ -1,0 +1,101 @@
+"""Reading gives the rows, or names what is damaged; it never gives other rows."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
+from outofcore.store.reader import open_store
+from outofcore.store.schema import Layout
+from outofcore.store.verify import verify
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_any_range_equals_zarr_pythons(make_store: Callable[..., Path], codec: str) -> None:
+    path = make_store(layout=Layout(codec=codec, chunk_rows=64, shard_rows=256))
+    table = open_store(path).rows("train")
+    rng = np.random.default_rng(3)
+    for name, array in table.fields.items():
+        whole = zarr.open_array(path / "train" / name, mode="r")[:]
+        for start, stop in np.sort(rng.integers(0, len(table) + 1, (40, 2)), axis=1):
+            np.testing.assert_array_equal(array.read(start, stop), whole[start:stop])
+
+
+def test_an_array_travels_to_another_process(make_store: Callable[..., Path]) -> None:
+    array = open_store(make_store()).rows("train")["move"]
+    copy = pickle.loads(pickle.dumps(array))
+    np.testing.assert_array_equal(copy.read(), array.read())
+
+
+def read_all(path: Path) -> None:
+    store = open_store(path)
+    for split in store.splits:
+        store.rows(split).read()
+        store.sequences(split).read()
+    store.sources.read()
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_one_changed_bit_is_found_by_verify_and_by_reading(
+    make_store: Callable[..., Path], data: st.DataObject
+) -> None:
+    path = make_store(
+        "bits.zarr",
+        layout=Layout(codec=data.draw(st.sampled_from(["none", "lz4", "zstd"])), chunk_rows=64, shard_rows=256),
+    )
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    file = data.draw(st.sampled_from(files))
+    content = bytearray(file.read_bytes())
+    bit = data.draw(st.integers(0, len(content) * 8 - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    file.write_bytes(content)
+    assert verify(path).problems
+    with pytest.raises(OutOfCoreError):
+        read_all(path)
+
+
+def test_a_damaged_chunk_names_store_field_and_shard(make_store: Callable[..., Path]) -> None:
+    path = make_store()
+    shard = path / "train" / "boards" / "c.1.0"
+    content = bytearray(shard.read_bytes())
+    content[-10] ^= 4
+    shard.write_bytes(content)
+    with pytest.raises(DamagedStore, match=r"field train/boards, shard train/boards/c\.1\.0, chunk 7 .*dvc checkout"):
+        open_store(path).rows("train").read()
+
+
+def test_what_is_not_sealed_is_refused(make_store: Callable[..., Path], tmp_path: Path) -> None:
+    path = make_store()
+    (path / "seal.json").unlink()
+    with pytest.raises(StoreError, match="is not a sealed store; run 'dvc repro'"):
+        open_store(path)
+    with pytest.raises(StoreError, match="does not exist"):
+        open_store(tmp_path / "nowhere.zarr")
+
+
+def test_a_missing_or_short_shard_is_named(make_store: Callable[..., Path]) -> None:
+    path = make_store()
+    shard = path / "train" / "move" / "c.0"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(DamagedStore, match=r"train/move/c\.0 has \d+ bytes, expected \d+"):
+        open_store(path)
+    shard.unlink()
+    with pytest.raises(DamagedStore, match=r"train/move/c\.0 is missing"):
+        open_store(path)
+
+
+def test_an_absent_field_or_split_is_answered_with_those_that_exist(make_store: Callable[..., Path]) -> None:
+    store = open_store(make_store())
+    with pytest.raises(StoreError, match=r"no split 'test'.*train, val"):
+        store.rows("test")
+    with pytest.raises(StoreError, match="no field 'elo'; there are boards, clock, move"):
+        store.rows("train")["elo"]

@@ -1,0 +1,100 @@
+"""A store holds what was appended, in the bytes that zarr-python would have written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from outofcore.store.reader import open_store
+from outofcore.store.schema import Layout
+from outofcore.store.writer import StoreWriter
+from tests.store.conftest import SCHEMA, batch
+
+CODECS = ["none", "lz4", "zstd"]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("pipeline", ["zarr.core.codec_pipeline.BatchedCodecPipeline", "zarrs.ZarrsCodecPipeline"])
+def test_any_zarr_library_reads_what_was_appended(make_store: Callable[..., Path], codec: str, pipeline: str) -> None:
+    if "zarrs" in pipeline:
+        import zarrs  # noqa: F401 - registers the pipeline
+    path = make_store(layout=Layout(codec=codec, chunk_rows=64, shard_rows=256))
+    rng = np.random.default_rng(0)
+    parts = [batch(lengths, rng) for lengths in [[10, 300], [1, 63, 640], [5]]]
+    with zarr.config.set({"codec_pipeline.path": pipeline}):
+        group = zarr.open_group(path / "train", mode="r")
+        for name in ("boards", "move", "clock"):
+            np.testing.assert_array_equal(group[name][:], np.concatenate([rows[name] for rows, _ in parts]))
+        sequences = group["sequences"]
+        assert sequences["length"][:].tolist() == [10, 300, 1, 63, 640, 5]
+        assert sequences["start"][:].tolist() == [0, 10, 310, 311, 374, 1014]
+        assert sequences["title"][:].tolist() == [title for _, columns in parts for title in columns["title"]]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_shards_are_the_bytes_that_zarr_python_writes(
+    make_store: Callable[..., Path], tmp_path: Path, codec: str
+) -> None:
+    path = make_store(layout=Layout(codec=codec, level=3, chunk_rows=64, shard_rows=256))
+    compared = 0
+    for metadata in sorted(path.rglob("zarr.json")):
+        array = zarr.open(metadata.parent, mode="r")
+        if not isinstance(array, zarr.Array):
+            continue
+        other = tmp_path / "other" / metadata.parent.relative_to(path)
+        other.mkdir(parents=True)
+        (other / "zarr.json").write_bytes(metadata.read_bytes())
+        zarr.open_array(other, mode="r+")[:] = array[:]
+        written = {file.name: file.read_bytes() for file in metadata.parent.glob("c.*")}
+        assert written == {file.name: file.read_bytes() for file in other.glob("c.*")}
+        compared += len(written)
+    assert compared > 20
+
+
+def test_appends_of_any_size_give_the_same_bytes(make_store: Callable[..., Path]) -> None:
+    whole = open_store(make_store("whole.zarr", batches=[[100, 200, 300]]))
+    again = open_store(make_store("again.zarr", batches=[[100, 200, 300]]))
+    assert whole.digest == again.digest
+    other = open_store(make_store("other.zarr", batches=[[100, 200, 301]]))
+    assert other.digest != whole.digest
+
+
+def test_a_writer_goes_on_from_a_snapshot_with_the_same_bytes(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
+    pieces = [[10, 300], [1, 63, 640], [5], [700], [2, 3]]
+
+    def write(work: Path, final: Path, stop_after: int | None) -> bytes:
+        def fresh() -> StoreWriter:
+            layout = Layout(chunk_rows=64, shard_rows=256)
+            return StoreWriter(work, {"": SCHEMA}, layout, ("train", "val"), encoders)
+
+        writer, rng = fresh(), np.random.default_rng(1)
+        for number, lengths in enumerate(pieces):
+            writer.append("", "train", *batch(lengths, rng))
+            if number == stop_after:
+                state = writer.snapshot()
+                writer.append("", "train", *batch([999], np.random.default_rng(9)))  # lost with the process
+                writer.abandon()
+                writer = fresh()
+                writer.restore(state)
+        sources = {name: np.array(["x"], object) for name in ("name", "digest")}
+        sources |= {name: np.array([1]) for name in ("bytes", "found", "accepted", "rejected")}
+        writer.commit(final, {"domain": "chess", "parts": [""], "splits": ["train", "val"]}, sources)
+        return (final / "seal.json").read_bytes()
+
+    expected = write(tmp_path / "w", tmp_path / "a.zarr", None)
+    for stop in range(len(pieces)):
+        assert write(tmp_path / f"w{stop}", tmp_path / f"b{stop}.zarr", stop) == expected
+
+
+def test_a_column_of_the_wrong_kind_is_named(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
+    writer = StoreWriter(tmp_path / "w", {"": SCHEMA}, Layout(chunk_rows=64, shard_rows=64), ("train",), encoders)
+    rows, sequences = batch([4], np.random.default_rng(0))
+    with pytest.raises(ValueError, match="train/move: expected dtype uint16, got int64"):
+        writer.append("", "train", {**rows, "move": rows["move"].astype(np.int64)}, sequences)
+    with pytest.raises(ValueError, match=r"train/boards: expected shape \(4, 3\), got \(4, 2\)"):
+        writer.append("", "train", {**rows, "boards": rows["boards"][:, :2]}, sequences)
