@@ -1,0 +1,87 @@
+"""The chess section of params.yaml."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from outofcore.domains.chess.tensors import TensorSection
+from outofcore.domains.domain import Section
+from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
+
+TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
+TerminationClass = Literal[
+    "normal", "time forfeit", "abandoned", "adjudication", "rules infraction", "unterminated", "unknown", "other"
+]
+Variant = Literal["standard", "chess960"]
+
+
+class SourceSection(Section):
+    """How PGN is read."""
+
+    longest_game: int = Field(
+        4_194_304, ge=4096, description="bytes of the longest game; a longer one is rejected, and bounds memory so"
+    )
+
+
+class FilterSection(Section):
+    """Which games and positions are kept; what a filter drops is counted under its own reason."""
+
+    min_elo: int | None = Field(None, ge=0, le=9999, description="lowest Elo; null: no bound")
+    max_elo: int | None = Field(None, ge=0, le=9999, description="highest Elo; null: no bound")
+    elo_of: Literal["both", "mover"] = Field(
+        "both", description="both: the game counts if both players pass; mover: the positions of a player who passes"
+    )
+    unknown_elo: Literal["drop", "keep"] = Field(
+        "drop", description="a player without Elo fails or passes the bounds; of no effect where there are none"
+    )
+    rated_only: bool = Field(default=False, description="only games that say that they were rated")
+    time_classes: tuple[TimeClass, ...] = Field(
+        ("bullet", "blitz", "rapid", "classical", "correspondence", "unknown"),
+        description="by the expected length of a game, base + 40 increments, as on Lichess: below 3, 8, 25 minutes",
+    )
+    terminations: tuple[TerminationClass, ...] = Field(
+        (
+            "normal",
+            "time forfeit",
+            "abandoned",
+            "adjudication",
+            "rules infraction",
+            "unterminated",
+            "unknown",
+            "other",
+        ),
+        description="how the game ended, by its Termination tag; unknown: no tag, other: free text",
+    )
+    bots: Literal["drop", "keep"] = Field("keep", description="games of an account with the title BOT")
+    variants: tuple[Variant, ...] = Field(("standard", "chess960"), description="kinds of chess that are read")
+    skip_plies: int = Field(0, ge=0, description="positions at the start of each game that are not stored")
+    min_plies: int = Field(1, ge=1, description="half-moves of the shortest game that counts")
+    max_positions: int | None = Field(
+        None, ge=1, description="most positions of one game, chosen by its content; null: all"
+    )
+    duplicates: Literal["drop", "keep"] = Field(
+        "drop", description="games with the start and the moves of an earlier one, in whatever file"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> FilterSection:
+        if self.min_elo is not None and self.max_elo is not None and self.min_elo > self.max_elo:
+            message = f"min_elo must not exceed max_elo, got {self.min_elo} and {self.max_elo}"
+            raise ValueError(message)
+        return self
+
+
+class ChessSection(Section):
+    """Everything about chess that changes the bytes of the store or the model."""
+
+    raw: str = Field(description="a PGN file, or a folder of them; .zst, .gz, .bz2 and archives are read as streams")
+    match: str = Field("**/*", description="glob inside the folder")
+    source: SourceSection = SourceSection()
+    filters: FilterSection = FilterSection()
+    splits: SplitSection = SplitSection()
+    store: StoreSection = StoreSection()
+    audit: AuditSection = AuditSection()
+    tensors: TensorSection = TensorSection()
+    train: TrainSection = TrainSection()
