@@ -1,0 +1,204 @@
+"""From unit results, in order, to tables: duplicates out, splits assigned, everything counted."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.convert.seen import SeenKeys
+from outofcore.convert.splits import SPLITS, assign
+from outofcore.domains.sections import SplitSection
+from outofcore.errors import AuditError
+from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.schema import Columns
+from outofcore.store.writer import StoreWriter
+
+REJECT_COLUMNS = ("file", "offset", "reason", "detail")
+Rejected = tuple[int, str, str]
+"""Offset, reason and detail of a record that is not stored."""
+
+
+class Assembler:
+    """Puts the results of units into a store.
+
+    Parameters
+    ----------
+    writer
+        The store being written.
+    splits
+        Shares of the splits.
+    drop_duplicates
+        Whether a sequence whose key was seen before is rejected.
+
+    Attributes
+    ----------
+    found, accepted
+        Records so far: found = accepted + all of ``rejected``.
+    rejected
+        Records by reason.
+    counts
+        The domain's own figures, summed.
+    audited
+        Records that the oracle has read.
+    by_source
+        [found, accepted] of each raw file.
+    """
+
+    def __init__(self, writer: StoreWriter, splits: SplitSection, *, drop_duplicates: bool) -> None:
+        self.found = 0
+        self.accepted = 0
+        self.rejected: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.audited = 0
+        self.by_source: dict[int, list[int]] = {}
+        self._writer = writer
+        self._splits = splits
+        self._seen = SeenKeys() if drop_duplicates else None
+        # The sequence that goes on in the next unit; "split" is None where it is a duplicate.
+        self._open: dict[str, Any] | None = None
+
+    def add(self, unit: Unit, result: UnitResult) -> str:
+        """Append a unit's sequences.
+
+        Returns
+        -------
+        Its rejects as lines of CSV (:data:`REJECT_COLUMNS`), by offset.
+
+        Raises
+        ------
+        AuditError
+            If engine and oracle differ about one of its records.
+        """
+        if result.differences:
+            message = (
+                f"{unit.name}: the engine and its oracle differ about {len(result.differences)} of "
+                f"{result.audited} audited records; nothing was sealed. The first: {result.differences[0]}"
+            )
+            raise AuditError(message)
+        rejects: list[Rejected] = [(reject.offset, reject.reason, reject.detail) for reject in result.rejects]
+        accepted = self._add_sequences(unit, result, rejects)
+        self.found += result.found
+        self.accepted += accepted
+        self.rejected += Counter(reason for _, reason, _ in rejects)
+        self.counts.update(result.counts)
+        self.audited += result.audited
+        if result.found != accepted + len(rejects):
+            message = f"{unit.name}, offset {unit.offset}: {result.found} found, {accepted} + {len(rejects)} told"
+            raise AssertionError(message)
+        source = self.by_source.setdefault(unit.source, [0, 0])
+        source[0] += result.found
+        source[1] += accepted
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows((unit.name, *reject) for reject in sorted(rejects))
+        return text.getvalue()
+
+    def _add_sequences(self, unit: Unit, result: UnitResult, rejects: list[Rejected]) -> int:
+        """Append what is new, note duplicates among the rejects, and return the number of records accepted."""
+        count = len(result.keys)
+        if not count:
+            return 0
+        ends = np.cumsum(result.sequences["length"], dtype=np.int64)
+        first = int(result.continues)
+        last = count - int(result.unfinished and count > first)
+        if result.continues:
+            self._go_on(result, int(ends[0]), finished=count > 1 or not result.unfinished)
+        new = np.ones(count - first, bool)
+        if self._seen is not None:
+            new = self._seen.add(result.keys[first:])
+        split = assign(result.keys[first:], self._splits)
+        if result.split is not None:
+            split = np.array([SPLITS.index(name) for name in result.split[first:]], np.int8)
+        offsets = result.sequences.get("offset", np.full(count, unit.offset))[first:]
+        rejects += [(int(offset), "duplicate", "") for offset in offsets[~new]]
+        body = slice(first, last)
+        self._append(result, body, ends, np.where(new, split, -1)[: last - first])
+        if last < count:
+            row = int(ends[last - 1]) if last else 0
+            self._begin(result, row, SPLITS[split[-1]] if new[-1] else None)
+        return int(new.sum())
+
+    def _append(
+        self, result: UnitResult, body: slice, ends: npt.NDArray[np.int64], split: npt.NDArray[np.int8]
+    ) -> None:
+        """Append whole sequences; ``split`` is -1 for one that is dropped."""
+        lengths = result.sequences["length"][body]
+        if not len(lengths):
+            return
+        rows = slice(int(ends[body.start - 1]) if body.start else 0, int(ends[body.stop - 1]))
+        for number, name in enumerate(SPLITS):
+            chosen = split == number
+            if chosen.all():
+                part = {key: field[rows] for key, field in result.rows.items()}
+            elif chosen.any():
+                mask = np.repeat(chosen, lengths)
+                part = {key: field[rows][mask] for key, field in result.rows.items()}
+            else:
+                continue
+            columns = {key: column[body][chosen] for key, column in result.sequences.items()}
+            self._writer.append(result.part, name, part, columns)
+
+    def _begin(self, result: UnitResult, row: int, split: str | None) -> None:
+        """Take the rows of a last sequence that goes on in the next unit."""
+        self._open = {"split": split}
+        if split is not None:
+            rows = {key: field[row:] for key, field in result.rows.items()}
+            self._open |= {
+                "part": result.part,
+                "start": self._writer.append_rows(result.part, split, rows),
+                "length": int(result.sequences["length"][-1]),
+                "columns": {
+                    key: (column.dtype.str, column[-1:].tolist())
+                    for key, column in result.sequences.items()
+                    if key != "length"
+                },
+            }
+
+    def _go_on(self, result: UnitResult, row: int, *, finished: bool) -> None:
+        """Take the rows of a first sequence that began in an earlier unit."""
+        if self._open is None:
+            message = "a unit continues a sequence that no unit before has begun"
+            raise AssertionError(message)
+        if self._open["split"] is not None:
+            rows = {key: field[:row] for key, field in result.rows.items()}
+            self._writer.append_rows(self._open["part"], self._open["split"], rows)
+            self._open["length"] += row
+            if finished:
+                columns: Columns = {
+                    key: np.array(value, dtype=dtype) for key, (dtype, value) in self._open["columns"].items()
+                }
+                ends = {"start": np.array([self._open["start"]]), "length": np.array([self._open["length"]])}
+                self._writer.append_sequences(self._open["part"], self._open["split"], {**columns, **ends})
+        if finished:
+            self._open = None
+
+    def snapshot(self) -> dict[str, Any]:
+        """State of the counts, for :meth:`restore` in a later process; the seen keys stand apart in ``keys``."""
+        return {
+            "found": self.found,
+            "accepted": self.accepted,
+            "rejected": dict(self.rejected),
+            "counts": dict(self.counts),
+            "audited": self.audited,
+            "by_source": {str(source): pair for source, pair in self.by_source.items()},
+            "open": self._open,
+        }
+
+    def keys(self) -> bytes:
+        """The keys seen so far, 16 bytes each."""
+        return b"" if self._seen is None else self._seen.keys().tobytes()
+
+    def restore(self, state: Mapping[str, Any], keys: bytes) -> None:
+        """Go on from a :meth:`snapshot` and its :meth:`keys`."""
+        self.found, self.accepted, self.audited = state["found"], state["accepted"], state["audited"]
+        self.rejected = Counter(state["rejected"])
+        self.counts = Counter(state["counts"])
+        self.by_source = {int(source): list(pair) for source, pair in state["by_source"].items()}
+        self._open = state["open"]
+        if self._seen is not None and keys:
+            self._seen.add(np.frombuffer(keys, np.uint8).reshape(-1, 16))

@@ -1,0 +1,100 @@
+"""Where a stopped conversion goes on: state that is brought to the disk now and then, beside the shards.
+
+The journal counts for one conversion only: another input, other params or another version of the format start afresh.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from outofcore.domains.domain import Section
+from outofcore.raw.files import RawFile
+from outofcore.store.seal import FORMAT
+
+# What a section says of reading a store changes no byte of it.
+NOT_CONVERSION = {"raw", "match", "tensors", "train"}
+
+
+class Journal:
+    """The work folder of a conversion.
+
+    Parameters
+    ----------
+    folder
+        The work folder, beside the store.
+    identity
+        What the conversion is a function of, see :func:`identity`.
+
+    Attributes
+    ----------
+    store
+        Folder in which the store grows.
+    rejects
+        The table of rejects so far.
+    """
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        self.folder = folder
+        self.store = folder / "store"
+        self.rejects = folder / "rejects.csv"
+        self._identity = identity
+        self._state = folder / "journal.json"
+
+    def resume(self) -> dict[str, Any] | None:
+        """The last state of this very conversion; else the folder is cleared and there is none."""
+        try:
+            state: dict[str, Any] = json.loads(self._state.read_text())
+        except (FileNotFoundError, ValueError):
+            state = {}
+        if state.get("identity") == self._identity and self.store.is_dir() and self.rejects.exists():
+            os.truncate(self.rejects, state["rejects_bytes"])
+            state["keys"] = (self.folder / state["keys"]).read_bytes()
+            return state
+        self.clear()
+        self.store.mkdir(parents=True)
+        return None
+
+    def save(self, state: Mapping[str, Any], keys: bytes) -> None:
+        """Bring a state to the disk; a kill at any moment leaves the old one or the new one."""
+        name = f"keys.{hashlib.sha256(keys).hexdigest()}"
+        document = {
+            **state,
+            "identity": self._identity,
+            "keys": name,
+            "rejects_bytes": self.rejects.stat().st_size,
+        }
+        _replace(self.folder / name, keys)
+        _replace(self._state, json.dumps(document).encode())
+        for old in self.folder.glob("keys.*"):
+            if old.name != name:
+                old.unlink()
+
+    def clear(self) -> None:
+        """Remove the work folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def identity(domain: str, section: Section, files: Sequence[RawFile]) -> str:
+    """What a conversion is a function of, as a digest: domain, params, files (by name, size and time of change)."""
+    facts = {
+        "format": FORMAT,
+        "domain": domain,
+        "section": section.model_dump(mode="json", exclude=NOT_CONVERSION),
+        "files": [(file.name, file.bytes, file.path.stat().st_mtime_ns) for file in files],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)

@@ -1,0 +1,248 @@
+"""A conversion from beginning to end: resume, units side by side, results in order, checkpoint, seal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from outofcore.convert.assemble import REJECT_COLUMNS, Assembler
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import in_order
+from outofcore.convert.journal import NOT_CONVERSION, Journal, identity
+from outofcore.convert.progress import ConversionProgress
+from outofcore.convert.splits import SPLITS
+from outofcore.domains.domain import Domain
+from outofcore.raw.files import RawFile
+from outofcore.store.schema import Columns
+from outofcore.store.seal import Seal
+from outofcore.store.writer import StoreWriter
+
+# A kill costs at most this much work; a checkpoint takes some tenths of a second.
+CHECKPOINT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What is to be converted, and where it is to stand.
+
+    Attributes
+    ----------
+    domain, section
+        The kind of data and its typed section of params.yaml.
+    files
+        The raw input, sorted.
+    store
+        Final place of the store.
+    rejects
+        Final place of the table of rejects (CSV).
+    """
+
+    domain: Domain
+    section: Any
+    files: Sequence[RawFile]
+    store: Path
+    rejects: Path
+
+    @property
+    def work(self) -> Path:
+        """Work folder beside the store, on the same filesystem."""
+        return self.store.with_name(self.store.name + ".work")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a conversion left.
+
+    Attributes
+    ----------
+    seal
+        The store's seal.
+    figures
+        Content of ``metrics/<domain>/convert.json``: the same on every machine.
+    resumed_units
+        Units that an earlier, stopped run had done.
+    """
+
+    seal: Seal
+    figures: dict[str, Any]
+    resumed_units: int
+
+
+def convert(
+    conversion: Conversion,
+    forecast: Estimate,
+    *,
+    executor: AbstractContextManager[Executor],
+    workers: int,
+    watch: Callable[[], None],
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Outcome:
+    """Convert raw files into a sealed store.
+
+    A run that was stopped goes on from its last checkpoint, with the same bytes in the end; one of other input or
+    params is thrown away first.
+
+    Parameters
+    ----------
+    conversion
+        What and where.
+    forecast
+        What was expected, for the metrics.
+    executor, workers
+        Where units are converted, and how many at once; they change no byte.
+    watch
+        Called between units; raises :class:`outofcore.errors.SpaceError` when a disk runs full.
+    checkpoint_seconds
+        How much work a kill may cost.
+
+    Raises
+    ------
+    AuditError
+        If engine and oracle disagree about a record.
+    """
+    domain, section, files = conversion.domain, conversion.section, conversion.files
+    journal = Journal(conversion.work, identity(domain.name, section, files))
+    drop = getattr(section.filters, "duplicates", "keep") == "drop"
+    with ThreadPoolExecutor(max(1, workers), thread_name_prefix="encode") as encoders, executor as pool:
+        state = journal.resume()
+        writer = StoreWriter(journal.store, domain.schemas(section, files), section.store.layout(), SPLITS, encoders)
+        assembler = Assembler(writer, section.splits, drop_duplicates=drop)
+        done = 0
+        if state is None:
+            journal.rejects.write_text(",".join(REJECT_COLUMNS) + "\n")
+        else:
+            done = int(state["units"])
+            writer.restore(state["tables"])
+            assembler.restore(state["assembler"], state["keys"])
+        loop = _Loop(conversion, journal, writer, assembler, watch, checkpoint_seconds)
+        try:
+            loop.run(pool, ahead=2 * workers + 2, done=done)
+        except BaseException:
+            writer.abandon()
+            raise
+        seal, figures = _commit(conversion, forecast, journal, writer, assembler, encoders)
+    return Outcome(seal, figures, done)
+
+
+class _Loop:
+    """The units of a conversion, one after another."""
+
+    def __init__(
+        self,
+        conversion: Conversion,
+        journal: Journal,
+        writer: StoreWriter,
+        assembler: Assembler,
+        watch: Callable[[], None],
+        checkpoint_seconds: float,
+    ) -> None:
+        self._conversion = conversion
+        self._journal = journal
+        self._writer = writer
+        self._assembler = assembler
+        self._watch = watch
+        self._checkpoint_seconds = checkpoint_seconds
+
+    def run(self, pool: Executor, *, ahead: int, done: int) -> None:
+        conversion = self._conversion
+        units = conversion.domain.units(conversion.files, conversion.section)
+        total = sum(file.bytes for file in conversion.files)
+        passed = 0
+        saved = time.monotonic()
+        name = f"convert {conversion.domain.name}"
+        with (
+            ConversionProgress(name, total, conversion.work) as progress,
+            self._journal.rejects.open("a", encoding="utf-8", errors="backslashreplace") as rejects,
+        ):
+            for skipped in islice(units, done):
+                passed += skipped.raw_bytes
+            converted = in_order(pool, conversion.domain.converter(conversion.section), units, ahead)
+            for number, (unit, result) in enumerate(converted, done + 1):
+                rejects.write(self._assembler.add(unit, result))
+                passed += unit.raw_bytes
+                progress.update(
+                    passed,
+                    self._assembler.found,
+                    self._assembler.rejected.total(),
+                    self._writer.bytes_written(),
+                )
+                self._watch()
+                if time.monotonic() - saved > self._checkpoint_seconds:
+                    rejects.flush()
+                    self._save(number)
+                    saved = time.monotonic()
+
+    def _save(self, units: int) -> None:
+        state = {
+            "units": units,
+            "tables": self._writer.snapshot(),
+            "assembler": self._assembler.snapshot(),
+        }
+        self._journal.save(state, self._assembler.keys())
+
+
+def _commit(
+    conversion: Conversion,
+    forecast: Estimate,
+    journal: Journal,
+    writer: StoreWriter,
+    assembler: Assembler,
+    encoders: Executor,
+) -> tuple[Seal, dict[str, Any]]:
+    domain, section, files = conversion.domain, conversion.section, conversion.files
+    rejected = dict(sorted(assembler.rejected.items()))
+    counts = {name: writer.count(name) for name in SPLITS}
+    facts = {
+        "found": assembler.found,
+        "accepted": assembler.accepted,
+        "rejected": rejected,
+        "rows": {name: rows for name, (rows, _) in counts.items()},
+        "sequences": {name: sequences for name, (_, sequences) in counts.items()},
+    }
+    attributes = {
+        **facts,
+        "domain": domain.name,
+        "row": domain.row,
+        "sequence": domain.sequence,
+        "parts": sorted(domain.schemas(section, files)),
+        "splits": list(SPLITS),
+        "params": section.model_dump(mode="json", exclude=NOT_CONVERSION),
+    }
+    seal = writer.commit(conversion.store, attributes, _sources(files, assembler, encoders))
+    conversion.rejects.parent.mkdir(parents=True, exist_ok=True)
+    journal.rejects.replace(conversion.rejects)
+    journal.clear()
+    rows = sum(rows for rows, _ in counts.values())
+    stored = sum(size for size, _ in seal.files.values())
+    figures = {
+        **facts,
+        **dict(sorted(assembler.counts.items())),
+        "bytes_raw": sum(file.bytes for file in files),
+        "bytes_store": stored,
+        "bytes_per_row": round(stored / rows, 3) if rows else 0.0,
+        "estimate_bytes": forecast.store_bytes,
+        "audited": assembler.audited,
+        "audit_differences": 0,
+        "digest": seal.digest,
+    }
+    return seal, figures
+
+
+def _sources(files: Sequence[RawFile], assembler: Assembler, encoders: Executor) -> Columns:
+    pairs = [assembler.by_source.get(number, [0, 0]) for number in range(len(files))]
+    return {
+        "name": np.array([file.name for file in files], object),
+        "digest": np.array(list(encoders.map(RawFile.digest, files)), object),
+        "bytes": np.array([file.bytes for file in files], np.int64),
+        "found": np.array([found for found, _ in pairs], np.int64),
+        "accepted": np.array([accepted for _, accepted in pairs], np.int64),
+        "rejected": np.array([found - accepted for found, accepted in pairs], np.int64),
+    }
