@@ -1,0 +1,178 @@
+"""A conversion gives the same bytes for any cutting, any workers and any interruption, and counts every record."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.convert.estimate import Estimate, estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, Outcome, convert
+from outofcore.convert.splits import SPLITS
+from outofcore.errors import AuditError, SpaceError
+from outofcore.raw.files import find_files
+from outofcore.store.reader import Store, open_store
+from outofcore.store.verify import verify
+from tests.convert.lines import Lines, LinesSection, write_lines
+
+NOTHING = Estimate(0, 0, 0, 0)
+
+
+def run(raw: Path, out: Path, domain: Lines | None = None, section: Any = None, **options: Any) -> Outcome:
+    domain, section = domain or Lines(), section or LinesSection()
+    files = find_files(raw, section.match, domain.suffixes, section="lines")
+    conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
+    engine, workers = options.pop("engine", "threads"), options.pop("workers", 2)
+    watch = options.pop("watch", lambda: None)
+    return convert(
+        conversion, NOTHING, executor=open_executor(engine, workers), workers=workers, watch=watch, **options
+    )
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    write_lines(tmp_path / "raw", np.random.default_rng(5))
+    return tmp_path / "raw"
+
+
+def sequences(store: Store) -> dict[str, list[list[int]]]:
+    found = {}
+    for split in store.splits:
+        numbers = store.rows(split)["number"].read()
+        table = store.sequences(split).read()
+        found[split] = [
+            numbers[start : start + length].tolist()
+            for start, length in zip(table["start"], table["length"], strict=True)
+        ]
+    return found
+
+
+def test_every_record_is_stored_once_or_rejected_with_its_reason(raw: Path, tmp_path: Path) -> None:
+    outcome = run(raw, tmp_path)
+    lines = [line for name in ("a.txt", "b.txt") for line in (raw / name).read_text().split("\n")[:-1]]
+    good = [line for line in lines if line and "x" not in line]
+    figures = outcome.figures
+    assert figures["found"] == len(lines)
+    assert figures["accepted"] + sum(figures["rejected"].values()) == figures["found"]
+    assert figures["rejected"] == {
+        "duplicate": len(good) - len(set(good)),
+        "empty": lines.count(""),
+        "no_number": lines.count("1 2 x"),
+    }
+    store = open_store(tmp_path / "lines.zarr")
+    stored = sequences(store)
+    assert Counter(tuple(each) for split in stored.values() for each in split) == Counter(
+        tuple(map(int, line.split())) for line in set(good)
+    )
+    in_order = list(dict.fromkeys(good))
+    for split in SPLITS:
+        places = [in_order.index(" ".join(map(str, each))) for each in stored[split]]
+        assert places == sorted(places)
+    assert verify(tmp_path / "lines.zarr").problems == ()
+    assert sum(figures["rows"].values()) == sum(map(len, (line.split() for line in set(good))))
+
+
+def test_rejects_are_listed_with_file_offset_and_reason(raw: Path, tmp_path: Path) -> None:
+    outcome = run(raw, tmp_path)
+    with (tmp_path / "rejects.csv").open(newline="") as stream:
+        listed = list(csv.DictReader(stream))
+    assert Counter(row["reason"] for row in listed) == outcome.figures["rejected"]
+    for row in listed:
+        rest = (raw / row["file"]).read_bytes()[int(row["offset"]) :]
+        line = rest.split(b"\n", 1)[0]
+        assert {"empty": line == b"", "no_number": line == b"1 2 x", "duplicate": True}[row["reason"]]
+    sources = open_store(tmp_path / "lines.zarr").sources.read()
+    assert sources["name"].tolist() == ["a.txt", "b.txt"]
+    assert sources["found"].sum() == outcome.figures["found"]
+    assert (sources["accepted"] + sources["rejected"] == sources["found"]).all()
+
+
+@pytest.mark.parametrize(
+    ("domain", "engine", "workers"),
+    [
+        (Lines(), "threads", 1),
+        (Lines(), "threads", 5),
+        (Lines(), "processes", 2),
+        (Lines(unit_bytes=1), "threads", 2),
+        (Lines(unit_bytes=10**6), "threads", 2),
+        (Lines(piece=7), "threads", 3),
+        (Lines(piece=10**6), "threads", 2),
+    ],
+)
+def test_neither_workers_nor_cuts_show(raw: Path, tmp_path: Path, domain: Lines, engine: str, workers: int) -> None:
+    expected = run(raw, tmp_path / "expected").seal.digest
+    assert run(raw, tmp_path / "other", domain, engine=engine, workers=workers).seal.digest == expected
+
+
+@pytest.mark.parametrize("domain", [Lines(), Lines(unit_bytes=40, piece=5)])
+def test_a_stopped_conversion_goes_on_with_the_same_bytes(raw: Path, tmp_path: Path, domain: Lines) -> None:
+    expected = run(raw, tmp_path / "expected").seal.digest
+    resumed = []
+    for stop in range(0, 60, 7):
+        out = tmp_path / f"stopped{stop}"
+        left = iter(range(stop))
+
+        def watch(left: Any = left) -> None:
+            if next(left, None) is None:
+                raise SpaceError("full")
+
+        with pytest.raises(SpaceError):
+            run(raw, out, domain, watch=watch, checkpoint_seconds=0.0)
+        assert not (out / "lines.zarr").exists()
+        outcome = run(raw, out, domain)
+        assert outcome.seal.digest == expected
+        resumed.append(outcome.resumed_units)
+        assert not (out / "lines.zarr.work").exists()
+    assert resumed == list(range(0, 60, 7))
+
+
+def test_other_params_or_input_start_afresh(raw: Path, tmp_path: Path) -> None:
+    def watch() -> None:
+        if next(left, None) is None:
+            raise SpaceError("full")
+
+    for change in ("section", "input"):
+        left = iter(range(9))
+        out = tmp_path / change
+        with pytest.raises(SpaceError):
+            run(raw, out, watch=watch, checkpoint_seconds=0.0)
+        section = LinesSection()
+        if change == "section":
+            section = LinesSection.model_validate({"filters": {"duplicates": "keep"}})
+        else:
+            (raw / "a.txt").write_text("7 7 7\n")
+        outcome = run(raw, out, section=section)
+        assert outcome.resumed_units == 0
+        assert outcome.seal.digest == run(raw, tmp_path / f"{change}-fresh", section=section).seal.digest
+
+
+def test_a_difference_between_engine_and_oracle_seals_nothing(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "a.txt").write_text("1 2 3\n13131313 4\n")
+    with pytest.raises(AuditError, match=r"a\.txt: the engine and its oracle differ.*13131313 is unlucky"):
+        run(tmp_path / "raw", tmp_path)
+    assert not (tmp_path / "lines.zarr").exists()
+
+
+def test_the_estimate_is_near_what_is_then_written(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    lines = [" ".join(map(str, rng.integers(0, 1000, 40))) for _ in range(40_000)]
+    copies = rng.choice(len(lines), 8_000, replace=False)
+    (raw / "a.txt").write_text("\n".join(lines) + "\n")
+    (raw / "b.txt").write_text("\n".join(lines[number] for number in copies) + "\n")
+    section = LinesSection.model_validate({"store": {"chunk_rows": 4096, "shard_rows": 65536}})
+    domain = Lines(unit_bytes=50_000)
+    files = find_files(raw, "**/*", domain.suffixes, section="lines")
+    with open_executor("threads", 2) as executor:
+        forecast = estimate(domain, section, files, executor)
+    outcome = run(raw, tmp_path, domain, section)
+    assert forecast.store_bytes == pytest.approx(outcome.figures["bytes_store"], rel=0.1)
+    assert forecast.rows == pytest.approx(sum(outcome.figures["rows"].values()), rel=0.1)
+    assert forecast.sampled_bytes < forecast.raw_bytes
