@@ -51,10 +51,9 @@ class Conversion:
     store: Path
     rejects: Path
 
-    @property
-    def work(self) -> Path:
-        """Work folder beside the store, on the same filesystem."""
-        return self.store.with_name(self.store.name + ".work")
+    def work(self, scratch: Path | None) -> Path:
+        """The work folder: in ``scratch``, or beside the store on the same filesystem."""
+        return (scratch or self.store.parent) / f"{self.store.name}.work"
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,8 @@ def convert(
     *,
     executor: AbstractContextManager[Executor],
     workers: int,
-    watch: Callable[[], None],
+    watch: Callable[[int], None],
+    scratch: Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Outcome:
     """Convert raw files into a sealed store.
@@ -99,7 +99,10 @@ def convert(
     executor, workers
         Where units are converted, and how many at once; they change no byte.
     watch
-        Called between units; raises :class:`outofcore.errors.SpaceError` when a disk runs full.
+        Called between units with the bytes of the store so far; raises :class:`outofcore.errors.SpaceError` when a disk
+        runs full.
+    scratch
+        Folder for the work in progress; None for beside the store, where finishing is one rename.
     checkpoint_seconds
         How much work a kill may cost.
 
@@ -109,7 +112,7 @@ def convert(
         If engine and oracle disagree about a record.
     """
     domain, section, files = conversion.domain, conversion.section, conversion.files
-    journal = Journal(conversion.work, identity(domain.name, section, files))
+    journal = Journal(conversion.work(scratch), identity(domain.name, section, files))
     drop = getattr(section.filters, "duplicates", "keep") == "drop"
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="encode") as encoders, executor as pool:
         state = journal.resume()
@@ -141,7 +144,7 @@ class _Loop:
         journal: Journal,
         writer: StoreWriter,
         assembler: Assembler,
-        watch: Callable[[], None],
+        watch: Callable[[int], None],
         checkpoint_seconds: float,
     ) -> None:
         self._conversion = conversion
@@ -159,7 +162,7 @@ class _Loop:
         saved = time.monotonic()
         name = f"convert {conversion.domain.name}"
         with (
-            ConversionProgress(name, total, conversion.work) as progress,
+            ConversionProgress(name, total, self._journal.folder) as progress,
             self._journal.rejects.open("a", encoding="utf-8", errors="backslashreplace") as rejects,
         ):
             for skipped in islice(units, done):
@@ -174,7 +177,7 @@ class _Loop:
                     self._assembler.rejected.total(),
                     self._writer.bytes_written(),
                 )
-                self._watch()
+                self._watch(self._writer.bytes_written())
                 if time.monotonic() - saved > self._checkpoint_seconds:
                     rejects.flush()
                     self._save(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import Executor
@@ -71,10 +72,19 @@ class StoreWriter:
     def append(self, part: str, split: str, rows: Columns, sequences: Columns) -> None:
         """Add sequences with all their rows; ``sequences`` holds ``length`` and its columns, ``start`` is computed."""
         lengths = sequences["length"].astype(np.int64)
-        first = self._rows[part, split].rows
+        first = self.append_rows(part, split, rows)
         start = first + np.cumsum(lengths) - lengths
+        self.append_sequences(part, split, {**sequences, "start": start, "length": lengths})
+
+    def append_rows(self, part: str, split: str, rows: Columns) -> int:
+        """Add rows of a sequence that :meth:`append_sequences` will name; returns the number of the first of them."""
+        first = self._rows[part, split].rows
         self._rows[part, split].append(rows)
-        self._sequences[part, split].append({**sequences, "start": start, "length": lengths})
+        return first
+
+    def append_sequences(self, part: str, split: str, sequences: Columns) -> None:
+        """Add sequences whose rows stand already; ``sequences`` holds ``start`` and ``length`` too."""
+        self._sequences[part, split].append(sequences)
 
     def count(self, split: str) -> tuple[int, int]:
         """Rows and sequences of a split so far, over all parts."""
@@ -126,10 +136,7 @@ class StoreWriter:
             listed[name] = describe(self.work, name)
         seal = Seal(listed)
         (self.work / SEAL).write_text(seal.text())
-        if final.exists():
-            shutil.rmtree(final)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        self.work.rename(final)
+        _move(self.work, final)
         return seal
 
     def _tables(self) -> list[TableWriter]:
@@ -146,6 +153,23 @@ class StoreWriter:
                 path = f"{part}/{split}" if part else split
                 zarr.create_group(store=store, path=path)
                 zarr.create_group(store=store, path=f"{path}/sequences")
+
+
+def _move(work: Path, final: Path) -> None:
+    """Give a sealed folder its final place in one step, also where that lies on another filesystem."""
+    if final.exists():
+        shutil.rmtree(final)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        work.rename(final)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        arriving = final.with_name(final.name + ".arriving")
+        shutil.rmtree(arriving, ignore_errors=True)
+        shutil.copytree(work, arriving)
+        arriving.rename(final)
+        shutil.rmtree(work)
 
 
 def _sorted(value: Any) -> Any:

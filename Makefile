@@ -1,0 +1,33 @@
+# make run   install everything and run the pipeline on the sample input
+# make test  install everything, lint, check types, run the tests
+VENV := .venv
+PYTHON := $(firstword $(shell command -v python3.11 python3))
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export DVC_NO_ANALYTICS := 1
+
+.PHONY: run test lint types unit bench clean
+
+run: $(VENV)/installed
+	dvc repro
+
+test: lint types unit
+
+lint: $(VENV)/installed
+	ruff check .
+	ruff format --check .
+
+types: $(VENV)/installed
+	mypy
+
+unit: $(VENV)/installed
+	pytest -n auto
+
+# Versions come from requirements.lock; platform parts that it does not name (torch's own libraries) come with torch.
+$(VENV)/installed: pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,66 @@
+"""Convert a domain's raw input into a sealed store: ``python stages/convert.py chess``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from outofcore.console import one_line_errors
+from outofcore.convert.estimate import estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, convert
+from outofcore.domains.registry import get_domain
+from outofcore.machine import load_machine
+from outofcore.params import load_params
+from outofcore.raw.files import find_files
+from outofcore.space.dvc_cache import find_cache
+from outofcore.space.forecast import store_needs
+from outofcore.space.guard import Guard
+from outofcore.space.links import commit_of
+from outofcore.training.memory import MemoryWatch
+
+
+def main(name: str) -> None:
+    section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
+    store, metrics = Path("data/stores") / f"{name}.zarr", Path("metrics") / name
+    files = find_files(section.raw, section.match, domain.suffixes, section=name)
+    started = time.monotonic()
+    with open_executor(machine.engine, machine.workers) as executor:
+        forecast = estimate(domain, section, files, executor)
+    guard = Guard(name, machine.disk_margin, machine.disk_reserve)
+    cache = find_cache()
+    before = guard.require(store_needs(store, forecast.store_bytes, cache and commit_of(store, cache)))
+    conversion = Conversion(domain, section, files, store, Path("data/rejects") / f"{name}.csv")
+    with MemoryWatch() as memory, guard.writing(store):
+        outcome = convert(
+            conversion,
+            forecast,
+            executor=open_executor(machine.engine, machine.workers),
+            workers=machine.workers,
+            watch=guard.watch,
+        )
+    seconds = time.monotonic() - started
+    write(metrics / "convert.json", outcome.figures)
+    write(
+        metrics / "convert_run.json",
+        {
+            "seconds": round(seconds, 2),
+            "rows_per_second": round(sum(outcome.figures["rows"].values()) / seconds),
+            "peak_memory_bytes": memory.peak_bytes,
+            "workers": machine.workers,
+            "resumed_units": outcome.resumed_units,
+            "free_bytes_before": {str(demand.filesystem): demand.free for demand in before},
+        },
+    )
+
+
+def write(path: Path, figures: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        main(sys.argv[1])
