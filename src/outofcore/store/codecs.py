@@ -67,6 +67,19 @@ class ChunkCodec:
         checksum: int = google_crc32c.value(body)
         return body + checksum.to_bytes(CRC_BYTES, "little")
 
+    @staticmethod
+    def check(encoded: bytes) -> None:
+        """Compare a chunk's bytes with the checksum at their end.
+
+        Raises
+        ------
+        DamagedStore
+            If they do not match.
+        """
+        if len(encoded) < CRC_BYTES or google_crc32c.value(encoded) != CRC_RESIDUE:
+            message = f"checksum of a chunk of {len(encoded)} bytes does not match"
+            raise DamagedStore(message)
+
     def decode(self, encoded: bytes, out: npt.NDArray[Any]) -> None:
         """Check and decode a chunk into ``out`` (the whole chunk, C-contiguous).
 
@@ -75,9 +88,7 @@ class ChunkCodec:
         DamagedStore
             If the checksum or the length is not what was written.
         """
-        if len(encoded) < CRC_BYTES or google_crc32c.value(encoded) != CRC_RESIDUE:
-            message = f"checksum of a chunk of {len(encoded)} bytes does not match"
-            raise DamagedStore(message)
+        self.check(encoded)
         body = memoryview(encoded)[:-CRC_BYTES]
         if self.dtype == "string":
             out[...] = _TEXT.decode(self._plain(body))

@@ -72,6 +72,10 @@ class Array:
         """Path of a shard in the store; a shard that holds nothing but the fill value has no file."""
         return f"{self.path}/{shard_name(number, len(self.shape))}"
 
+    def shard_path(self, number: int) -> Path:
+        """Where a shard's file lies, for memory mapping."""
+        return self._files.path(self.shard_file(number))
+
     def index(self, shard: int) -> npt.NDArray[np.uint64] | None:
         """Offset and length of each chunk of a shard, shape (chunks, 2), read once; None for a shard without a file.
 
@@ -96,6 +100,14 @@ class Array:
             raise DamagedStore(message) from error
         return plain
 
+    def locate(self, number: int) -> tuple[int, int, int] | None:
+        """Shard, offset in its file and encoded length of a chunk; None for one that holds the fill value only."""
+        shard, place = divmod(number, self.shard_rows // self.chunk_rows)
+        index = self.index(shard)
+        if index is None or index[place, 0] == EMPTY:
+            return None
+        return shard, int(index[place, 0]), int(index[place, 1])
+
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
         """Decode a chunk into ``out`` (chunk_rows, ...), C-contiguous.
 
@@ -108,23 +120,34 @@ class Array:
         DamagedStore
             If a bit of it has changed; names store, field and shard.
         """
-        chunks = self.shard_rows // self.chunk_rows
-        shard, place = divmod(number, chunks)
-        index = self.index(shard)
-        if index is None or index[place, 0] == EMPTY:
+        place = self.locate(number)
+        if place is None:
             out[...] = self.fill
             return 0
-        offset, length = int(index[place, 0]), int(index[place, 1])
-        encoded = self._files.read(self.shard_file(shard), offset, length)
+        shard, offset, length = place
+        self.decode(number, self._files.read(self.shard_file(shard), offset, length), out)
+        return length
+
+    def decode(self, number: int, encoded: bytes, out: npt.NDArray[Any] | None) -> None:
+        """Check the bytes of a chunk and decode them into ``out``; with None, only check them.
+
+        Raises
+        ------
+        DamagedStore
+            If a bit of them has changed; names store, field and shard.
+        """
         try:
-            self.codec.decode(encoded, out)
+            if out is None:
+                self.codec.check(encoded)
+            else:
+                self.codec.decode(encoded, out)
         except (DamagedStore, RuntimeError, ValueError) as error:
+            shard = self.shard_file(number * self.chunk_rows // self.shard_rows)
             message = (
-                f"{self._files.root}: field {self.path}, shard {self.shard_file(shard)}, chunk {number} "
+                f"{self._files.root}: field {self.path}, shard {shard}, chunk {number} "
                 f"(rows from {number * self.chunk_rows}) is damaged: {error}; {ADVICE}"
             )
             raise DamagedStore(message) from error
-        return length
 
     def read(self, start: int = 0, stop: int | None = None, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Decoded rows ``start`` to ``stop`` (exclusive), into ``out`` where given.
