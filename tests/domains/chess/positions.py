@@ -1,0 +1,64 @@
+"""Positions of random games, as python-chess has them and as stored rows."""
+
+from __future__ import annotations
+
+import random
+
+import chess
+import numpy as np
+
+CASTLING = (
+    (1, chess.WHITE, chess.Board.has_kingside_castling_rights),
+    (2, chess.WHITE, chess.Board.has_queenside_castling_rights),
+    (4, chess.BLACK, chess.Board.has_kingside_castling_rights),
+    (8, chess.BLACK, chess.Board.has_queenside_castling_rights),
+)
+
+
+def random_positions(
+    count: int, seed: int, *, chess960: bool = False
+) -> list[tuple[chess.Board, chess.Move]]:
+    """Positions with the move played there; games are played to their end."""
+    choice = random.Random(seed)
+    positions: list[tuple[chess.Board, chess.Move]] = []
+    while len(positions) < count:
+        board = chess.Board.from_chess960_pos(choice.randrange(960)) if chess960 else chess.Board()
+        while not board.is_game_over() and board.ply() < 250:
+            move = choice.choice(list(board.legal_moves))
+            positions.append((board.copy(stack=False), move))
+            board.push(move)
+    return positions[:count]
+
+
+def stored_move(move: chess.Move) -> int:
+    """The move as a store has it."""
+    return move.from_square | move.to_square << 6 | (move.promotion - 1 if move.promotion else 0) << 12
+
+
+def shown_move(board: chess.Board, move: chess.Move) -> chess.Move:
+    """The move as the vocabularies know it: castling of e1 and a corner is the king's move of two squares."""
+    king_from_e = chess.square_file(move.from_square) == 4
+    corner = chess.square_file(move.to_square) in {0, 7}
+    if board.chess960 and board.is_castling(move) and king_from_e and corner:
+        sideways = 2 if chess.square_file(move.to_square) == 7 else -2
+        return chess.Move(move.from_square, move.from_square + sideways)
+    return move
+
+
+def stored_rows(positions: list[tuple[chess.Board, chess.Move]], result: int = 1) -> dict[str, np.ndarray]:
+    """Rows of a store, all of games with that result."""
+    boards, states = [], []
+    for board, _ in positions:
+        boards.append(
+            [int(board.pieces(piece, color)) for color in chess.COLORS for piece in chess.PIECE_TYPES]
+        )
+        rights = sum(bit for bit, color, has in CASTLING if has(board, color))
+        file = 255 if board.ep_square is None else chess.square_file(board.ep_square)
+        states.append([0 if board.turn else 1, rights, file, min(board.halfmove_clock, 255)])
+    return {
+        "boards": np.array(boards, np.uint64),
+        "state": np.array(states, np.uint8),
+        "move": np.array([stored_move(move) for _, move in positions], np.uint16),
+        "result": np.full(len(positions), result, np.int8),
+        "ply": np.array([board.ply() for board, _ in positions], np.uint16),
+    }

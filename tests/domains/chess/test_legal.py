@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import chess
+import numpy as np
+import pytest
+
+from outofcore.domains.chess.legal import mark_legal
+from outofcore.domains.chess.moves import flip_code, uci, vocabulary
+from tests.domains.chess.positions import random_positions, shown_move, stored_rows
+
+# Positions made to break move generators, from the chess programming community's perft collections.
+HARD = (
+    "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1",
+    "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1",
+    "r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1",
+    "rnbq1k1r/pp1Pbppp/2p5/8/2B5/8/PPP1NnPP/RNBQK2R w KQ - 1 8",
+    "3k4/3p4/8/K1P4r/8/8/8/8 b - - 0 1",
+    "8/8/4k3/8/2p5/8/B2P1K2/8 w - - 0 1",
+    "8/5bk1/8/2Pp4/8/1K6/8/8 w - d6 0 1",
+    "5k2/8/8/8/8/8/8/4K2R w K - 0 1",
+    "r3k2r/1b4bq/8/8/8/8/7B/R3K2R w KQkq - 0 1",
+    "2K2r2/4P3/8/8/8/8/8/3k4 w - - 0 1",
+    "4k3/8/8/8/8/8/8/4K2R w K - 0 1",
+    "8/8/8/8/k2Pp2Q/8/8/3K4 b - d3 0 1",
+)
+
+
+def legal_by_kernel(positions: list[tuple[chess.Board, chess.Move]]) -> list[set[str]]:
+    """UCI of the legal moves, White's squares, castling as the vocabularies know it."""
+    rows = stored_rows(positions)
+    moves = vocabulary("uci")
+    mask = np.zeros((len(positions), moves.size), bool)
+    flips = rows["state"][:, 0] * np.uint16(flip_code(0))
+    mark_legal(rows["boards"], rows["state"], flips, moves.index, mask)
+    return [{uci(code) for code in moves.codes[row]} for row in mask]
+
+
+def legal_by_oracle(positions: list[tuple[chess.Board, chess.Move]]) -> list[set[str]]:
+    return [{shown_move(board, move).uci() for move in board.legal_moves} for board, _ in positions]
+
+
+@pytest.mark.parametrize("chess960", [False, True], ids=["standard", "chess960"])
+def test_legal_moves_of_random_games_are_those_of_python_chess(chess960):
+    positions = random_positions(4000, seed=11, chess960=chess960)
+    assert legal_by_kernel(positions) == legal_by_oracle(positions)
+
+
+def test_legal_moves_around_hard_positions_are_those_of_python_chess():
+    positions = []
+    for fen in HARD:
+        frontier = [chess.Board(fen)]
+        for _ in range(2):
+            following = []
+            for board in frontier:
+                for move in board.legal_moves:
+                    positions.append((board, move))
+                    after = board.copy(stack=False)
+                    after.push(move)
+                    following.append(after)
+            frontier = following
+    distinct = list({board.fen(): (board, move) for board, move in positions}.values())
+    assert len(distinct) > 150
+    assert legal_by_kernel(distinct) == legal_by_oracle(distinct)
+
+
+def test_castling_in_chess960_takes_the_rook_unless_all_stand_as_in_standard_chess():
+    cases = {
+        "1k6/8/8/8/8/8/8/1R3KR1 w KQ - 0 1": {"f1g1", "f1b1"},
+        "4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1": {"e1g1", "e1c1"},
+        "4k3/8/8/8/8/8/8/1R2K2R w KQ - 0 1": {"e1g1", "e1b1"},
+        # Castling towards file a would lay the king's new square open to the rook on a1.
+        "4k3/8/8/8/8/8/8/rR2K3 w Q - 0 1": set(),
+    }
+    for fen, expected in cases.items():
+        board = chess.Board(fen, chess960=True)
+        position = [(board, chess.Move.null())]
+        (legal,) = legal_by_kernel(position)
+        assert [legal] == legal_by_oracle(position)
+        castling = {shown_move(board, move).uci() for move in board.legal_moves if board.is_castling(move)}
+        assert castling == expected
+
+
+def test_a_board_without_a_king_has_no_legal_moves():
+    empty = [(chess.Board(None), chess.Move.null())]
+    assert legal_by_kernel(empty) == [set()]

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import chess
+import numpy as np
+import pytest
+import torch
+
+from outofcore.domains.chess.moves import uci, vocabulary
+from outofcore.domains.chess.tensors import ChessReading, TensorSection
+from outofcore.domains.chess.widening import unpack
+from tests.domains.chess.positions import random_positions, shown_move, stored_rows
+
+POSITIONS = random_positions(600, seed=1) + random_positions(300, seed=2, chess960=True)
+ROWS = stored_rows(POSITIONS)
+
+
+def read(seed: int = 0, *, packed: bool = False, rows=ROWS, **settings) -> dict[str, torch.Tensor]:
+    return ChessReading(TensorSection(**settings), packed=packed)(rows, np.random.default_rng(seed))
+
+
+def planes_by_oracle(board: chess.Board, count: int, view: str) -> np.ndarray:
+    """Planes square by square, from python-chess; for the mover, of the position it calls the mirror."""
+    white_to_move = board.turn
+    if view == "mover" and not board.turn:
+        board = board.mirror()
+    planes = np.zeros((count, 8, 8), np.uint8)
+    for square, piece in board.piece_map().items():
+        plane = piece.piece_type - 1 + (0 if piece.color else 6)
+        planes[plane, chess.square_rank(square), chess.square_file(square)] = 1
+    if count == 18:
+        planes[12] = white_to_move
+        for n, color in enumerate(chess.COLORS):
+            planes[13 + 2 * n] = board.has_kingside_castling_rights(color)
+            planes[14 + 2 * n] = board.has_queenside_castling_rights(color)
+        if board.ep_square is not None:
+            planes[17, chess.square_rank(board.ep_square), chess.square_file(board.ep_square)] = 1
+    return planes
+
+
+@pytest.mark.parametrize("count", [12, 18])
+@pytest.mark.parametrize("view", ["white", "mover"])
+def test_planes_are_those_of_python_chess(count, view):
+    planes = read(planes=count, view=view)["planes"]
+    assert planes.dtype == torch.uint8
+    assert planes.shape == (len(POSITIONS), count, 8, 8)
+    for (board, _), shown in zip(POSITIONS, planes.numpy(), strict=True):
+        assert np.array_equal(shown, planes_by_oracle(board, count, view))
+
+
+@pytest.mark.parametrize("view", ["white", "mover"])
+@pytest.mark.parametrize("targets", ["uci", "alphazero"])
+def test_targets_are_the_moves_played(view, targets):
+    moves = vocabulary(targets)
+    for (board, move), number in zip(
+        POSITIONS, read(view=view, targets=targets)["target"].tolist(), strict=True
+    ):
+        turned = view == "mover" and not board.turn
+        seen = int(moves.flip[number]) if turned else number
+        pawn = board.piece_type_at(move.from_square) == chess.PAWN
+        assert uci(moves.code(seen, pawn=pawn)) == shown_move(board, move).uci()
+
+
+def test_value_is_the_result_for_white_or_for_the_mover():
+    lost_by_white = stored_rows(POSITIONS, result=-1)
+    black = torch.from_numpy(ROWS["state"][:, 0] == 1)
+    assert torch.equal(read(rows=lost_by_white, view="white")["value"], torch.full((len(POSITIONS),), -1.0))
+    assert torch.equal(read(rows=lost_by_white, view="mover")["value"], torch.where(black, 1.0, -1.0))
+
+
+@pytest.mark.parametrize("view", ["white", "mover"])
+@pytest.mark.parametrize("targets", ["uci", "alphazero"])
+@pytest.mark.parametrize("mirror", [False, True])
+def test_the_mask_holds_the_legal_moves_and_with_them_the_one_played(view, targets, mirror):
+    batch = read(view=view, targets=targets, legal_mask=True, mirror=mirror)
+    moves = vocabulary(targets)
+    assert batch["legal"].shape == (len(POSITIONS), moves.size)
+    assert batch["legal"].dtype == torch.bool
+    assert batch["legal"].gather(1, batch["target"][:, None]).all()
+    assert [len(list(board.legal_moves)) for board, _ in POSITIONS] == batch["legal"].sum(1).tolist()
+
+
+@pytest.mark.parametrize("view", ["white", "mover"])
+def test_mirror_maps_board_and_move_together_and_spares_castling_rights(view):
+    plain, mirrored = read(view=view, planes=18), read(view=view, planes=18, mirror=True)
+    moves = vocabulary("uci")
+    turned = ~(plain["planes"] == mirrored["planes"]).flatten(1).all(1)
+    with_rights = torch.from_numpy(ROWS["state"][:, 1] != 0)
+    assert with_rights.any()
+    assert not (turned & with_rights).any()
+    free = int((~with_rights).sum())
+    assert 0.4 * free < int(turned.sum()) < 0.6 * free
+    assert torch.equal(mirrored["planes"][turned], plain["planes"][turned].flip(3))
+    expected = torch.from_numpy(moves.mirror.astype(np.int64))[plain["target"]]
+    assert torch.equal(mirrored["target"], torch.where(turned, expected, plain["target"]))
+    assert torch.equal(mirrored["value"], plain["value"])
+
+
+def test_mirror_depends_on_the_generator_alone():
+    assert torch.equal(read(seed=5, mirror=True)["planes"], read(seed=5, mirror=True)["planes"])
+    assert not torch.equal(read(seed=5, mirror=True)["planes"], read(seed=6, mirror=True)["planes"])
+
+
+@pytest.mark.parametrize("count", [12, 18])
+@pytest.mark.parametrize("view", ["white", "mover"])
+def test_packed_planes_widen_to_the_same_planes(count, view):
+    packed = read(packed=True, planes=count, view=view, mirror=True)
+    assert packed["packed"].shape == (len(POSITIONS), count, 8)
+    assert "planes" not in packed
+    assert torch.equal(unpack(packed["packed"]), read(planes=count, view=view, mirror=True)["planes"])
+
+
+def test_an_empty_batch_gives_empty_tensors():
+    batch = read(rows={name: column[:0] for name, column in ROWS.items()}, legal_mask=True, mirror=True)
+    assert batch["planes"].shape == (0, 12, 8, 8)
+    assert batch["legal"].shape == (0, 1968)
