@@ -27,21 +27,17 @@ class Params:
     Attributes
     ----------
     domains
-        Names of the domains that the pipeline runs.
+        Names of the domains that have a section.
     """
 
     def __init__(self, content: dict[str, Any], path: Path) -> None:
         self._content = content
         self._path = path
-        unknown = sorted(str(key) for key in content if key not in {"domains", *DOMAINS})
+        unknown = sorted(str(key) for key in content if key not in DOMAINS)
         if unknown:
-            message = f"{path}: unknown key {unknown[0]!r}{_nearest(unknown[0], ['domains', *DOMAINS])}"
+            message = f"{path}: unknown key {unknown[0]!r}{_nearest(unknown[0], list(DOMAINS))}"
             raise ParamsError(message)
-        named = content.get("domains", [])
-        if not isinstance(named, list) or not all(name in DOMAINS for name in named):
-            message = f"{path}: domains: expected a list out of {', '.join(DOMAINS)}, got {named!r}"
-            raise ParamsError(message)
-        self.domains: tuple[str, ...] = tuple(named)
+        self.domains: tuple[str, ...] = tuple(content)
 
     def section(self, domain: str) -> Any:
         """The typed section of a domain.
