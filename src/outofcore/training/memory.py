@@ -1,0 +1,85 @@
+"""How much memory a stretch of work took at most."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+_PROPORTIONAL = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
+_FAMILY_SECONDS = 1.0  # looking for children reads the whole process table
+
+
+class MemoryWatch:
+    """Samples the memory of this process and its children in a thread, while its ``with`` block runs.
+
+    Parameters
+    ----------
+    interval
+        Seconds between samples.
+
+    Attributes
+    ----------
+    peak_bytes
+        The most that was resident at once, over the process and its children. Pages that several of them share are
+        counted once where the system tells (Linux: proportional set size); pages of mapped files count while they
+        are in memory.
+    peak_rss_bytes
+        The same as the plain sum of resident set sizes, which counts shared pages for each process.
+    """
+
+    def __init__(self, interval: float = 0.05) -> None:
+        self.peak_bytes = 0
+        self.peak_rss_bytes = 0
+        self._interval = interval
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory watch", daemon=True)
+        self._family: list[psutil.Process] = []
+        self._family_since = float("-inf")
+
+    def __enter__(self) -> Self:
+        self._sample()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        self._sample()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._interval):
+            self._sample()
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        if now - self._family_since > _FAMILY_SECONDS:
+            this = psutil.Process()
+            self._family, self._family_since = [this, *this.children(recursive=True)], now
+        resident = shared_once = 0
+        alone = len(self._family) == 1
+        for process in self._family:
+            try:
+                rss = process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+            resident += rss
+            shared_once += rss if alone else _proportional(process.pid, rss)
+        self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
+        self.peak_bytes = max(self.peak_bytes, shared_once)
+
+
+def _proportional(pid: int, rss: int) -> int:
+    """Proportional set size of a process, or its resident set size where that is not told."""
+    try:
+        found = _PROPORTIONAL.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
+    except OSError:
+        return rss
+    return int(found[1]) * 1024 if found else rss
