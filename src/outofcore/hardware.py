@@ -1,0 +1,137 @@
+"""What this process may use of the machine: cores and memory, by affinity and control group."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_UNLIMITED = 1 << 62  # version 1 states "no limit" as a number near 2**63
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A quantity and how it was found.
+
+    Attributes
+    ----------
+    value
+        Cores, or bytes.
+    how
+        For a person: "4 cores by affinity, 1.5 by cgroup quota".
+    """
+
+    value: int
+    how: str
+
+
+def usable_cores(root: Path = Path("/")) -> Measured:
+    """Cores that this process may use: the smaller of its affinity and its control group's quota, at least one.
+
+    Parameters
+    ----------
+    root
+        Where ``proc`` and ``sys`` are found.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quotas = [quota for folder in _groups("cpu", root) if (quota := _quota(folder)) is not None]
+    if not quotas or min(quotas) >= allowed:
+        return Measured(allowed, f"{allowed} by affinity")
+    quota = min(quotas)
+    return Measured(max(1, math.floor(quota)), f"{allowed} by affinity, {quota:g} by cgroup quota")
+
+
+def usable_memory(root: Path = Path("/")) -> Measured:
+    """Bytes of memory that this process can still take: the smaller of what the machine and its control group have.
+
+    Page cache counts as free: the kernel gives it up.
+
+    Parameters
+    ----------
+    root
+        Where ``proc`` and ``sys`` are found.
+    """
+    available = psutil.virtual_memory().available
+    rooms = [room for folder in _groups("memory", root) if (room := _room(folder)) is not None]
+    if not rooms or min(rooms) >= available:
+        return Measured(available, "available on the machine")
+    return Measured(max(0, min(rooms)), "left under the cgroup's limit")
+
+
+def _groups(controller: str, root: Path) -> Iterator[Path]:
+    """Folders of this process's control groups of either version, from its own up to the outermost that is visible."""
+    mounts = list(_mounts(controller, root))
+    for version, path in _memberships(controller, root):
+        for mount_version, mount_root, mount_point in mounts:
+            if mount_version != version:
+                continue
+            top = root / mount_point.lstrip("/")
+            inside = os.path.relpath(path, mount_root)
+            folder = top if inside.startswith("..") else top / inside
+            yield folder
+            while folder != top:
+                folder = folder.parent
+                yield folder
+
+
+def _memberships(controller: str, root: Path) -> Iterator[tuple[int, str]]:
+    """Version and path of the groups in /proc/self/cgroup; version 2 has one line for all controllers."""
+    for line in _lines(root / "proc/self/cgroup"):
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            yield 2, path
+        elif controller in controllers.split(","):
+            yield 1, path
+
+
+def _mounts(controller: str, root: Path) -> Iterator[tuple[int, str, str]]:
+    """Version, root and mount point of the control group hierarchies in /proc/self/mountinfo."""
+    for line in _lines(root / "proc/self/mountinfo"):
+        before, _, after = line.partition(" - ")
+        mount_root, mount_point = before.split()[3:5]
+        kind, _, options = after.split()[:3]
+        if kind == "cgroup2":
+            yield 2, mount_root, mount_point
+        elif kind == "cgroup" and controller in options.split(","):
+            yield 1, mount_root, mount_point
+
+
+def _quota(folder: Path) -> float | None:
+    """Cores that a group may use, or None without a limit."""
+    for line in _lines(folder / "cpu.max"):
+        limit, of = line.split()
+        return None if limit == "max" else int(limit) / int(of)
+    quota, period = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+    return quota / period if quota is not None and period and quota > 0 else None
+
+
+def _room(folder: Path) -> int | None:
+    """Bytes between a group's use, page cache aside, and its limit; None without a limit."""
+    for limit_file, use_file, cache_key in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        limit, use = _number(folder / limit_file), _number(folder / use_file)
+        if limit is None or use is None or limit >= _UNLIMITED:
+            continue
+        facts = dict(line.split() for line in _lines(folder / "memory.stat"))
+        return limit - use + int(facts.get(cache_key, 0))
+    return None
+
+
+def _number(path: Path) -> int | None:
+    for line in _lines(path):
+        return None if line == "max" else int(line)
+    return None
+
+
+def _lines(path: Path) -> list[str]:
+    """Lines of a kernel file; none where there is no such file."""
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,243 @@
+"""What this machine does: workers, memory, device, disk. No byte of a store and no order of samples depends on it.
+
+A setting comes from the environment (``OUTOFCORE_WORKERS=2``), else from ``machine.yaml``, else it is measured or has
+a default. ``machine.yaml`` belongs to one machine: Git ignores it, and no stage depends on it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from outofcore.errors import ParamsError
+from outofcore.hardware import Measured, usable_cores, usable_memory
+from outofcore.sizes import EXPECTED_SIZE, format_bytes, parse_bytes
+
+FILE: Final = "machine.yaml"
+PREFIX: Final = "OUTOFCORE_"
+ENGINES: Final = ("threads", "processes", "dask")
+RESIDENCIES: Final = ("auto", "ram", "mapped", "hybrid", "streamed", "device")
+# Room for the model, the interpreter and everybody else on the machine.
+MEMORY_SHARE: Final = 0.5
+GIB: Final = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The settings of this machine.
+
+    Attributes
+    ----------
+    workers
+        Units converted at a time; by default one a core that this process may use.
+    engine
+        Where they are converted: ``threads``, ``processes``, or ``dask``.
+    dask_address
+        Scheduler of the Dask cluster, ``tcp://host:8786``; "" for a cluster on this machine.
+    memory
+        Bytes that conversion and loading may hold.
+    residency
+        Where rows are while a model trains; ``auto`` chooses by the memory budget.
+    device
+        Where models are trained: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+    micro_batch
+        Samples that pass through the model at a time; 0 for the whole batch. Gradients are summed up to the
+        effective batch, which is a param.
+    disk_margin
+        Share added to every forecast of disk space.
+    disk_reserve
+        Bytes that stay free on a filesystem, but never more than a twentieth of it.
+    scratch
+        Folder for work in progress; None for beside the store, where finishing is one rename.
+    origins
+        Where each setting came from, for a person.
+    """
+
+    workers: int = 1
+    engine: str = "threads"
+    dask_address: str = ""
+    memory: int = GIB
+    residency: str = "auto"
+    device: str = "auto"
+    micro_batch: int = 0
+    disk_margin: float = 0.2
+    disk_reserve: int = GIB
+    scratch: Path | None = None
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def described(self) -> list[tuple[str, str, str]]:
+        """Name, value and origin of every setting, for a person."""
+        rows = []
+        for name in SETTINGS:
+            value = getattr(self, name)
+            shown = format_bytes(value) if name in {"memory", "disk_reserve"} else str(value)
+            if name == "scratch" and value is None:
+                shown = "beside the store"
+            rows.append((name, shown, self.origins.get(name, "default")))
+        return rows
+
+
+def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None = None) -> Machine:
+    """Settings for work in a folder: environment over ``machine.yaml`` over what is measured.
+
+    Parameters
+    ----------
+    folder
+        The project's folder. In a workspace that ``dvc exp run`` makes for an experiment, the file of the project that
+        the experiment belongs to is read.
+    environment
+        The environment's variables; ``os.environ`` where None.
+
+    Raises
+    ------
+    ParamsError
+        If a setting is unknown, or its value is none that is accepted.
+    """
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    path = machine_file(Path(folder))
+    for name, value in (_read(path) if path else {}).items():
+        values[name] = _parsed(name, value, f"{path}: {name}")
+        origins[name] = str(path)
+    for variable, text in sorted(environment.items()):
+        if not variable.startswith(PREFIX):
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name in SETTINGS:
+            values[name] = _parsed(name, text, variable)
+            origins[name] = variable
+        elif close := difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.8):
+            message = f"{variable}: no such setting; did you mean {PREFIX}{close[0].upper()}?"
+            raise ParamsError(message)
+    if "workers" not in values:
+        cores = usable_cores()
+        values["workers"], origins["workers"] = cores.value, f"measured: {cores.how}"
+    if "memory" not in values:
+        values["memory"], origins["memory"] = _share_of(usable_memory())
+    return Machine(**values, origins=origins)
+
+
+def machine_file(folder: Path) -> Path | None:
+    """The ``machine.yaml`` that counts for a folder, or None."""
+    owners = [
+        parent.parents[2]
+        for parent in folder.resolve().parents
+        if parent.parts[-3:] == (".dvc", "tmp", "exps")
+    ]
+    return next((path for owner in (folder, *owners) if (path := owner / FILE).is_file()), None)
+
+
+def _share_of(memory: Measured) -> tuple[int, str]:
+    budget = math.floor(memory.value * MEMORY_SHARE)
+    return budget, f"measured: {MEMORY_SHARE:.0%} of {format_bytes(memory.value)} {memory.how}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        message = f"{path}: expected YAML, {' '.join(str(error).split())}"
+        raise ParamsError(message) from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        message = f"{path}: expected settings by name, such as 'workers: 2', got {content!r}"
+        raise ParamsError(message)
+    for name in content:
+        if name not in SETTINGS:
+            close = difflib.get_close_matches(str(name), SETTINGS, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            message = f"{path}: no setting {name!r}; {hint}there are {', '.join(SETTINGS)}"
+            raise ParamsError(message)
+    return content
+
+
+def _parsed(name: str, value: Any, where: str) -> Any:
+    setting = SETTINGS[name]
+    try:
+        return setting.parse(value)
+    except (ValueError, TypeError) as error:
+        message = f"{where}: expected {setting.expected}, got {value!r}"
+        raise ParamsError(message) from error
+
+
+@dataclass(frozen=True)
+class _Setting:
+    expected: str
+    parse: Callable[[Any], Any]
+
+
+def _count(least: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        number = int(value) if isinstance(value, str) else value
+        if type(number) is not int or number < least:
+            raise ValueError
+        return number
+
+    return parse
+
+
+def _one_of(*accepted: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if value not in accepted:
+            raise ValueError
+        return str(value)
+
+    return parse
+
+
+def _share(value: Any) -> float:
+    number = (
+        float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    )
+    if not 0 <= number <= 10:
+        raise ValueError
+    return number
+
+
+def _device(value: Any) -> str:
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", str(value)):
+        raise ValueError
+    return str(value)
+
+
+def _address(value: Any) -> str:
+    if not re.fullmatch(r"|\w+://\S+", str(value)):
+        raise ValueError
+    return str(value)
+
+
+def _some_bytes(value: Any) -> int:
+    number = parse_bytes(value)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _folder(value: Any) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return Path(value).expanduser()
+
+
+SETTINGS: Final[Mapping[str, _Setting]] = {
+    "workers": _Setting("a whole number from 1", _count(1)),
+    "engine": _Setting(f"one of {', '.join(ENGINES)}", _one_of(*ENGINES)),
+    "dask_address": _Setting("an address such as tcp://scheduler:8786", _address),
+    "memory": _Setting(EXPECTED_SIZE, _some_bytes),
+    "residency": _Setting(f"one of {', '.join(RESIDENCIES)}", _one_of(*RESIDENCIES)),
+    "device": _Setting("one of auto, cpu, cuda, cuda:N, mps", _device),
+    "micro_batch": _Setting("a whole number from 0 (0: the whole batch)", _count(0)),
+    "disk_margin": _Setting("a share from 0 to 10, such as 0.2 for 20 %", _share),
+    "disk_reserve": _Setting(EXPECTED_SIZE, parse_bytes),
+    "scratch": _Setting("the path of a folder", _folder),
+}

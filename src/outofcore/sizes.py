@@ -1,0 +1,66 @@
+"""Numbers of bytes, as people write them and as programs count them."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+EXPECTED_SIZE = "a number of bytes such as 500000000, 500MB, 512MiB or 1.5GiB"
+
+
+def parse_bytes(text: str | int) -> int:
+    """Read a size: ``"256MiB"``, ``"1.5 GB"``, ``268435456``.
+
+    Parameters
+    ----------
+    text
+        A number with a unit: B, kB, MB, GB, TB (powers of 1,000) or KiB, MiB, GiB, TiB (powers of 1,024), in either
+        case; without a unit, bytes.
+
+    Raises
+    ------
+    ValueError
+        If it is no size; the message says what is.
+
+    Examples
+    --------
+    >>> parse_bytes("256MiB")
+    268435456
+    """
+    match = None if isinstance(text, bool) else _SIZE.fullmatch(str(text))
+    if match is None or match[2].lower() not in _UNITS:
+        message = f"expected {EXPECTED_SIZE}, got {text!r}"
+        raise ValueError(message)
+    whole, unit = match[1], _UNITS[match[2].lower()]
+    return int(whole) * unit if whole.isdigit() else int(float(whole) * unit)
+
+
+def format_bytes(count: int) -> str:
+    """A size for a person, to three figures: ``1.52 GB``; powers of 1,000, as disks are sold.
+
+    Examples
+    --------
+    >>> format_bytes(1_520_000_000)
+    '1.52 GB'
+    """
+    if abs(count) < 1000:
+        return f"{count} B"
+    value, units = count / 1000, ["TB", "GB", "MB", "kB"]
+    while abs(value) >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop()
+    decimals = max(0, 3 - len(str(int(abs(value)))))
+    return f"{value:.{decimals}f} {units[-1]}"

@@ -1,0 +1,154 @@
+"""Which links really work between two folders, and what DVC's commit therefore costs.
+
+What a commit does, as DVC 3.67 does it: the output's files go into the cache, by reflink, else (only where
+``hardlink`` stands first in ``cache.type``) by hard link, else by copy. Then a file of the workspace is replaced by a
+link, unless it already is what some type in the list allows; a plain file is what ``copy`` and ``reflink`` allow. So a
+list that names ``copy`` keeps two copies wherever the first step had to copy, whatever else it names.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from outofcore.errors import SpaceError
+from outofcore.space.dvc_cache import DvcCache
+from outofcore.space.filesystems import existing
+
+_FICLONE = 0x40049409  # linux/fs.h: share the blocks of one file with another
+_PROBE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What becomes of the bytes of an output that DVC commits.
+
+    Attributes
+    ----------
+    cache
+        The cache as it is configured.
+    into_cache
+        How the bytes get there: ``reflink``, ``hardlink`` or ``copy``.
+    in_workspace
+        What stands in the workspace afterwards: ``reflink``, ``hardlink``, ``symlink`` or ``copy``.
+    on_checkout
+        How a checkout, also into the workspace of an experiment, brings an output back.
+    """
+
+    cache: DvcCache
+    into_cache: str
+    in_workspace: str
+    on_checkout: str
+
+    @property
+    def copies_made(self) -> int:
+        """Times the output's size that the commit writes, on the cache's filesystem."""
+        return int(self.into_cache == "copy")
+
+    @property
+    def copies_kept(self) -> int:
+        """Times the output's size that it takes afterwards, in workspace and cache together."""
+        return 1 + int(self.copies_made == 1 and self.in_workspace == "copy")
+
+    @property
+    def copies_checked_out(self) -> int:
+        """Times the output's size that a checkout writes."""
+        return int(self.on_checkout == "copy")
+
+    def __str__(self) -> str:
+        kept = "one copy" if self.copies_kept == 1 else "two copies, for good"
+        peak = ", two while it commits" if self.copies_made and self.copies_kept == 1 else ""
+        return f"{self.in_workspace} (cache.type {','.join(self.cache.types)} of {self.cache.origin}): {kept}{peak}"
+
+
+def commit_of(output: str | Path, cache: DvcCache) -> Commit:
+    """Find out what DVC's commit of an output will do, by trying the links in the two folders.
+
+    Parameters
+    ----------
+    output
+        Where the output stands or will stand.
+    cache
+        DVC's cache.
+
+    Raises
+    ------
+    SpaceError
+        If ``cache.type`` allows no link that works there: DVC would fail after the work is done.
+    """
+    workspace, objects = existing(Path(output).parent), existing(cache.objects)
+    working = working_links(objects, workspace)
+    commit = plan_commit(cache, working)
+    if commit is None:
+        message = (
+            f"{cache.origin}: cache.type {','.join(cache.types)} allows no link that works between {cache.folder} and "
+            f"{workspace} (what works: {', '.join(working)}), so DVC would fail to commit; "
+            "set it with 'dvc config cache.type hardlink,symlink'"
+        )
+        raise SpaceError(message)
+    return commit
+
+
+def plan_commit(cache: DvcCache, working: tuple[str, ...]) -> Commit | None:
+    """What DVC does with an output, given the links that work; None where it would fail."""
+    order = ("reflink", "hardlink", "copy") if cache.types[0] == "hardlink" else ("reflink", "copy")
+    into_cache = next(link for link in order if link in working)
+    usable = [link for link in cache.types if link in working]
+    if into_cache == "hardlink" or {"copy", "reflink"} & set(cache.types):
+        in_workspace = into_cache
+    elif usable:
+        in_workspace = usable[0]
+    else:
+        return None
+    return Commit(cache, into_cache, in_workspace, usable[0] if usable else "copy")
+
+
+def working_links(source: Path, target: Path) -> tuple[str, ...]:
+    """Links that can be made in one folder to a file in another, found by making them; ``copy`` is always among them.
+
+    Where this user may not write into a folder, nothing can be tried, and only ``copy`` is named: the costliest.
+
+    Parameters
+    ----------
+    source, target
+        Folders that exist. What is made in them is removed at once.
+    """
+    name = f".outofcore-probe-{secrets.token_hex(8)}"
+    file, link = source / name, target / f"{name}-link"
+    working = []
+    try:
+        file.write_bytes(bytes(_PROBE_BYTES))
+        for kind, make in _LINKS.items():
+            with suppress(OSError):
+                make(file, link)
+                working.append(kind)
+            link.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+    return (*working, "copy")
+
+
+def _reflink(source: Path, link: Path) -> None:
+    if sys.platform != "linux":
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+    import fcntl
+
+    with source.open("rb") as from_file, link.open("wb") as to_file:
+        fcntl.ioctl(to_file, _FICLONE, from_file.fileno())
+
+
+_LINKS: dict[str, Callable[[Path, Path], None]] = {
+    "reflink": _reflink,
+    "hardlink": os.link,
+    "symlink": os.symlink,
+}

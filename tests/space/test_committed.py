@@ -1,0 +1,183 @@
+"""What the real DVC leaves after a full disk, and whether it is noticed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from outofcore.errors import ParamsError
+from outofcore.space.committed import committed
+from outofcore.space.dvc_cache import find_cache
+from outofcore.space.dvc_lock import stated_bytes
+from tests.space.conftest import MIB, Disk, dvc, project
+
+FILES = 6
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Path:
+    """A project whose stage has run and is committed."""
+    root = project(tmp_path / "p", "[cache]\n    type = hardlink,symlink\n", files=FILES)
+    ran = dvc(root, "repro", "-q")
+    assert ran.returncode == 0, ran.stderr
+    return root
+
+
+def test_a_commit_that_went_well(done: Path) -> None:
+    found = committed(done)
+    assert found.problems == ()
+    assert [(each.stage, each.path, each.bytes, each.files) for each in found.outputs] == [
+        ("write", "out.zarr", FILES * MIB, FILES)
+    ]
+    cache = find_cache(done)
+    assert cache is not None
+    assert stated_bytes(done) == FILES * MIB
+
+
+def test_outside_of_dvc_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=r"found no \.dvc folder"):
+        committed(tmp_path)
+
+
+def test_before_the_first_run_there_is_nothing_to_find(tmp_path: Path) -> None:
+    found = committed(project(tmp_path / "p", ""))
+    assert (found.outputs, found.problems) == ((), ())
+
+
+def objects(root: Path) -> tuple[Path, list[Path]]:
+    """The list of files in the cache, and the files."""
+    cache = find_cache(root)
+    assert cache is not None
+    (listing,) = cache.objects.glob("*/*.dir")
+    digests = [entry["md5"] for entry in json.loads(listing.read_bytes())]
+    return listing, [cache.objects / digest[:2] / digest[2:] for digest in digests]
+
+
+def test_lost_objects_are_counted(done: Path) -> None:
+    _, files = objects(done)
+    files[0].unlink()
+    files[3].unlink()
+    (problem,) = committed(done).problems
+    assert "out.zarr of write" in problem
+    assert f"lacks 2 of its {FILES} files" in problem
+    assert "'dvc pull'" in problem
+    assert dvc(done, "commit", "-q", "-f").returncode == 0
+    assert committed(done).problems == ()
+
+
+def test_an_object_of_another_size_is_found(done: Path) -> None:
+    _, files = objects(done)
+    files[0].chmod(0o644)
+    files[0].write_bytes(bytes(10))
+    (problem,) = committed(done).problems
+    assert f"holds {(FILES - 1) * MIB + 10} bytes of it, stated are {FILES * MIB}" in problem
+
+
+def test_a_lost_or_damaged_list_of_files_is_found(done: Path) -> None:
+    listing, _ = objects(done)
+    content = listing.read_bytes()
+    listing.unlink()
+    assert "lacks its list of files" in committed(done).problems[0]
+    listing.write_bytes(content[:100])
+    assert "is damaged" in committed(done).problems[0]
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.3, 0.5, 0.9])
+def test_a_lock_file_that_was_cut_off_is_explained(done: Path, kept: float) -> None:
+    lock = done / "dvc.lock"
+    content = lock.read_text()
+    lock.write_text(content[: int(len(content) * kept)])
+    problems = committed(done).problems
+    assert len(problems) == 1
+    assert problems[0].startswith("dvc.lock is not whole (")
+    assert "'git checkout dvc.lock'" in problems[0]
+    assert dvc(done, "status", "-q").returncode != 0
+
+
+def test_a_lock_file_cut_off_at_the_end_of_a_line(done: Path) -> None:
+    lock = done / "dvc.lock"
+    lines = lock.read_text().splitlines(keepends=True)
+    for kept in range(len(lines)):
+        lock.write_text("".join(lines[:kept]))
+        assert committed(done).problems, f"{kept} of {len(lines)} lines"
+
+
+def test_stages_that_are_gone_and_figures_outside_the_cache_do_not_count(done: Path) -> None:
+    lock = done / "dvc.lock"
+    lock.write_text(
+        lock.read_text() + "  gone:\n    cmd: x\n    outs:\n    - path: y\n      md5: " + 32 * "a" + "\n"
+    )
+    cache = find_cache(done)
+    assert cache is not None
+    figures = cache.objects / "99" / "914b932bd37a50b983c5e7c90ae93b"
+    figures.unlink(missing_ok=True)
+    assert committed(done).problems == ()
+    assert dvc(done, "status", "-q").returncode == 0
+
+
+def test_stages_made_from_a_template(tmp_path: Path) -> None:
+    root = project(
+        tmp_path / "p",
+        "[cache]\n    type = hardlink,symlink\n",
+        files=1,
+        extra=(
+            "  each:\n    matrix:\n      name: [a, b]\n    cmd: mkdir -p ${item.name} && echo ${item.name} > "
+            "${item.name}/x && echo 1 > ${item.name}.json\n    deps: [in.txt]\n    outs: ['${item.name}']\n"
+            "    metrics:\n    - ${item.name}.json:\n        cache: false\n"
+        ),
+    )
+    ran = dvc(root, "repro", "-q")
+    assert ran.returncode == 0, ran.stderr
+    found = committed(root)
+    assert found.problems == ()
+    assert sorted((each.stage, each.path) for each in found.outputs) == [
+        ("each@a", "a"),
+        ("each@b", "b"),
+        ("write", "out.zarr"),
+    ]
+
+
+def test_files_that_were_added_count_as_well(done: Path) -> None:
+    (done / "raw").mkdir()
+    (done / "raw" / "games.pgn").write_text("1. e4 e5 *\n")
+    assert dvc(done, "add", "-q", "raw/games.pgn").returncode == 0
+    assert committed(done).problems == ()
+    assert ("games.pgn.dvc", "raw/games.pgn") in [(each.stage, each.path) for each in committed(done).outputs]
+    cache = find_cache(done)
+    assert cache is not None
+    shutil.rmtree(cache.objects)
+    assert len(committed(done).problems) == 2
+
+
+@pytest.mark.root
+def test_a_full_cache_is_noticed_where_dvc_tells_of_success(disk: Disk, tmp_path: Path) -> None:
+    small = disk("tmpfs", 4)
+    root = project(tmp_path / "p", f"[cache]\n    type = copy\n    dir = {small / 'cache'}\n", files=FILES)
+    assert dvc(root, "repro").returncode == 0  # what this check is there for
+    found = committed(root)
+    assert "out.zarr of write: the cache" in found.problems[0]
+    assert "lacks its list of files" in found.problems[0]
+    assert found.unfinished[0] > 0
+    assert "'dvc gc -w' removes them" in found.problems[1]
+    subprocess.run(["mount", "-o", "remount,size=32m", str(small)], check=True)
+    assert dvc(root, "commit", "-q").returncode == 0
+    assert committed(root).problems == ()
+    assert dvc(root, "gc", "-w", "-f", "-q").returncode == 0
+    assert committed(root).unfinished == (0, 0)
+
+
+@pytest.mark.root
+def test_a_lock_file_that_a_full_disk_cut_off(disk: Disk) -> None:
+    small = disk("tmpfs", 9)
+    root = project(small / "p", "[cache]\n    type = copy\n", files=FILES)
+    assert dvc(root, "repro", "-q").returncode != 0
+    lock = root / "dvc.lock"
+    if not lock.exists():
+        pytest.skip("DVC wrote no lock file this time")
+    (problem, *_) = committed(root).problems
+    assert problem.startswith("dvc.lock is not whole (")
+    assert "'git checkout dvc.lock'" in problem

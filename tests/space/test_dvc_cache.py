@@ -1,0 +1,82 @@
+"""DVC's settings as we read them, beside what DVC itself says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outofcore.errors import ParamsError
+from outofcore.space.dvc_cache import DEFAULT_TYPES, find_cache
+from tests.space.conftest import dvc, project
+
+
+def test_outside_of_dvc_there_is_no_cache(tmp_path: Path) -> None:
+    assert find_cache(tmp_path) is None
+
+
+def test_without_settings_as_dvc_does(tmp_path: Path) -> None:
+    root = project(tmp_path / "p", "")
+    (root / "data" / "stores").mkdir(parents=True)
+    found = find_cache(root / "data" / "stores")
+    assert found is not None
+    assert (found.project, found.folder, found.types) == (root, root / ".dvc" / "cache", DEFAULT_TYPES)
+    assert found.origin == "DVC's default"
+    assert dvc(root, "cache", "dir").stdout.strip() == str(found.folder)
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "folder"),
+    [
+        ("", "[cache]\n    type = hardlink,symlink\n    dir = ../../elsewhere\n", "elsewhere"),
+        (
+            "",
+            "[cache]\ntype = \"hardlink, symlink\"\n        dir='../other  folder' # there\n",
+            "p/other  folder",
+        ),
+        ("local", "[CACHE]\n# a comment\n    Type = hardlink,symlink\n    dir = cache2\n", "p/.dvc/cache2"),
+        ("global", "[cache]\n    type = hardlink , symlink\n    dir = deep/cache\n", "no-global/deep/cache"),
+    ],
+)
+def test_settings_of_every_level_as_dvc_reads_them(
+    tmp_path: Path, where: str, text: str, folder: str
+) -> None:
+    root = project(tmp_path / "p", "" if where else text)
+    if where == "local":
+        (root / ".dvc" / "config.local").write_text(text)
+    if where == "global":
+        (tmp_path / "no-global").mkdir()
+        (tmp_path / "no-global" / "config").write_text(text)
+    found = find_cache(root)
+    assert found is not None
+    assert found.folder == tmp_path / folder
+    assert found.types == ("hardlink", "symlink")
+    asked = dvc(root, "cache", "dir").stdout.strip()
+    assert (root / asked).resolve() == found.folder
+
+
+def test_the_clone_overrules_the_project_overrules_the_user(tmp_path: Path) -> None:
+    root = project(tmp_path / "p", "[cache]\n    type = symlink\n    dir = /of/the/project\n")
+    (tmp_path / "no-global").mkdir()
+    (tmp_path / "no-global" / "config").write_text("[cache]\n    type = copy\n    dir = /of/the/user\n")
+    (root / ".dvc" / "config.local").write_text("[cache]\n    dir = /of/the/clone\n")
+    found = find_cache(root)
+    assert found is not None
+    assert (found.folder, found.types) == (Path("/of/the/clone"), ("symlink",))
+    assert found.origin == str(root / ".dvc" / "config")
+
+
+def test_sections_of_remotes_do_not_count(tmp_path: Path) -> None:
+    root = project(
+        tmp_path / "p",
+        "['remote \"cache\"']\n    url = /somewhere\n    type = copy\n[cache]\n    type = symlink\n",
+    )
+    found = find_cache(root)
+    assert found is not None
+    assert found.types == ("symlink",)
+
+
+def test_an_unknown_link_is_named_with_its_file(tmp_path: Path) -> None:
+    root = project(tmp_path / "p", "[cache]\n    type = hardlink,softlink\n")
+    with pytest.raises(ParamsError, match=r"\.dvc/config: cache\.type: expected .*symlink.*, got 'softlink'"):
+        find_cache(root)

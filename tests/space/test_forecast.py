@@ -1,0 +1,161 @@
+"""The arithmetic of needs by filesystem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outofcore.space import forecast
+from outofcore.space.dvc_cache import DvcCache
+from outofcore.space.filesystems import Filesystem
+from outofcore.space.forecast import (
+    Demand,
+    Need,
+    Purpose,
+    checkpoint_needs,
+    demands,
+    experiment_needs,
+    store_needs,
+)
+from outofcore.space.links import plan_commit
+from tests.space.conftest import MIB, Disk
+
+
+class Paper(Filesystem):
+    """A filesystem of a stated size; the first part of a path names it."""
+
+    def free(self) -> int:
+        return int(self.kind)
+
+    def total(self) -> int:
+        return 2 * int(self.kind)
+
+
+def forecast_of(needs: Sequence[Need], free: int, margin: float, reserve: int) -> tuple[Demand, ...]:
+    def place(path: Path) -> Filesystem:
+        return Paper(path.parts[1], Path("/", path.parts[1]), str(free), path)
+
+    with patch.object(forecast, "filesystem_of", place):
+        return demands(needs, margin=margin, reserve=reserve)
+
+
+sizes = st.integers(0, 2**60)
+paths = st.sampled_from(["/a/store", "/a/cache", "/b/cache", "/c/x/y"]).map(Path)
+some_needs = st.lists(st.builds(Need, paths, st.sampled_from(Purpose), sizes), max_size=12)
+margins = st.floats(0, 10, allow_nan=False)
+
+
+@given(some_needs, sizes, margins, sizes)
+def test_every_need_counts_once_where_it_lies(
+    needs: list[Need], free: int, margin: float, reserve: int
+) -> None:
+    found = forecast_of(needs, free, margin, reserve)
+    assert sum(demand.bytes for demand in found) == sum(need.bytes for need in needs)
+    assert len({demand.filesystem for demand in found}) == len(found)
+    for demand in found:
+        own = [need for need in needs if need.path.parts[1] == demand.filesystem.identity]
+        assert list(demand.needs) == own
+        exact = sum(need.bytes for need in own) * (1 + Fraction(str(margin)))
+        assert exact <= demand.bytes + demand.margin < exact + 1
+        assert demand.reserve == min(reserve, 2 * free // 20)
+        assert demand.fits == (demand.bytes == 0 or demand.bytes + demand.margin + demand.reserve <= free)
+
+
+@given(
+    st.permutations(
+        [
+            Need(Path("/a/s"), Purpose.STORE, 7),
+            Need(Path("/b/s"), Purpose.WORK, 9),
+            Need(Path("/a/t"), Purpose.STORE, 2),
+        ]
+    )
+)
+def test_the_order_of_needs_does_not_matter(needs: list[Need]) -> None:
+    by_name = {demand.filesystem.identity: demand for demand in forecast_of(needs, 100, 0.2, 3)}
+    assert (by_name["a"].bytes, by_name["b"].bytes) == (9, 9)
+    assert (by_name["a"].margin, by_name["b"].margin) == (2, 2)
+
+
+@given(sizes, sizes, margins)
+def test_a_need_in_two_pieces_is_the_same_need(one: int, other: int, margin: float) -> None:
+    path = Path("/a/store")
+    whole = forecast_of([Need(path, Purpose.STORE, one + other)], 2**40, margin, 5)
+    pieces = forecast_of([Need(path, Purpose.STORE, one), Need(path, Purpose.STORE, other)], 2**40, margin, 5)
+    assert whole[0].asked == pieces[0].asked
+    assert whole[0].fits == pieces[0].fits
+
+
+@given(some_needs, sizes, sizes)
+def test_more_never_makes_it_fit(needs: list[Need], free: int, more: int) -> None:
+    fits = all(demand.fits for demand in forecast_of(needs, free, 0.2, 10))
+    grown = [Need(need.path, need.purpose, need.bytes + more) for need in needs]
+    if not fits:
+        assert not all(demand.fits for demand in forecast_of(grown, free, 0.2, 10))
+
+
+def commit(types: str, working: str) -> forecast.Commit:
+    found = plan_commit(
+        DvcCache(Path("/p"), Path("/c"), tuple(types.split(",")), ""), tuple(working.split(","))
+    )
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("types", "working", "purposes"),
+    [
+        ("hardlink,symlink", "hardlink,symlink,copy", {Purpose.STORE: 10}),
+        ("hardlink,symlink", "symlink,copy", {Purpose.STORE: 10, Purpose.DVC_COPY: 10}),
+        ("reflink,copy", "hardlink,copy", {Purpose.STORE: 10, Purpose.DVC_COPY: 10}),
+    ],
+)
+def test_a_store_and_what_dvc_makes_of_it(
+    types: str, working: str, purposes: dict[Purpose, int], tmp_path: Path
+) -> None:
+    needs = store_needs(tmp_path / "s.zarr", 10, commit(types, working))
+    assert {need.purpose: need.bytes for need in needs} == purposes
+
+
+def test_outside_of_dvc_a_store_is_written_once(tmp_path: Path) -> None:
+    assert store_needs(tmp_path / "s", 10, None, tmp_path) == (Need(tmp_path / "s", Purpose.STORE, 10),)
+
+
+@pytest.mark.root
+def test_work_on_another_disk_is_needed_there_as_well(disk: Disk, tmp_path: Path) -> None:
+    small = disk("tmpfs", 4)
+    needs = store_needs(tmp_path / "s.zarr", MIB, None, small)
+    found = demands(needs, margin=0.5, reserve=2**40)
+    assert [(demand.filesystem.mount == small, demand.bytes) for demand in found] == [
+        (False, MIB),
+        (True, MIB),
+    ]
+    on_small = found[1]
+    assert (on_small.margin, on_small.reserve) == (MIB // 2, 4 * MIB // 20)
+    assert on_small.fits
+    assert (
+        "(tmpfs) needs 1.78 MB (work folder 1.05 MB, margin 524 kB, reserve 210 kB), free are 4.19 MB"
+        in str(on_small)
+    )
+
+
+def test_experiments_side_by_side_check_out_everything_where_dvc_copies() -> None:
+    linked = experiment_needs(10, commit("hardlink,symlink", "hardlink,symlink,copy"), 100, 3)
+    copied = experiment_needs(10, commit("reflink,copy", "hardlink,copy"), 100, 3)
+    assert sum(need.bytes for need in linked) == 30
+    assert sum(need.bytes for need in copied) == 3 * (10 + 10 + 100)
+
+
+def test_checkpoints_need_room_for_the_one_being_written(tmp_path: Path) -> None:
+    needs = checkpoint_needs(tmp_path, 100, 2, commit("reflink,copy", "copy"))
+    assert [(need.purpose, need.bytes) for need in needs] == [
+        (Purpose.CHECKPOINTS, 300),
+        (Purpose.DVC_COPY, 200),
+    ]
+    assert math.isclose(sum(need.bytes for need in checkpoint_needs(tmp_path, 100, 2, None)), 300)

@@ -1,0 +1,173 @@
+"""The guard on real, small disks: refused before the first byte, stopped in one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from outofcore.errors import SpaceError, StoreError
+from outofcore.space.dvc_cache import find_cache
+from outofcore.space.forecast import Need, Purpose, store_needs
+from outofcore.space.guard import Guard
+from outofcore.space.links import commit_of
+from outofcore.store.reader import open_store
+from outofcore.store.schema import Field, Layout, Schema
+from outofcore.store.writer import StoreWriter
+from tests.space.conftest import MIB, Disk, project, used
+
+GIB = 2**30
+SCHEMA = Schema(rows=(Field(name="noise", dtype="uint8", shape=(256,), doc="random bytes"),), sequences=())
+LAYOUT = Layout(codec="none", chunk_rows=256, shard_rows=1024)
+
+
+def write(work: Path, guard: Guard, shards: int) -> int:
+    """Write a store of shards of 256 KiB, watched between them; returns the shards that were handed over."""
+    noise = np.random.default_rng(0)
+    with ThreadPoolExecutor(1) as encoders, guard.writing(work):
+        writer = StoreWriter(work, {"": SCHEMA}, LAYOUT, ("train",), encoders)
+        try:
+            for _ in range(shards):
+                rows = {"noise": noise.integers(0, 256, (1024, 256), np.uint8)}
+                writer.append("", "train", rows, {"length": np.array([1024])})
+                guard.watch(writer.bytes_written())
+        finally:
+            writer.abandon()
+    return shards
+
+
+def test_what_fits_is_let_through_and_told(tmp_path: Path) -> None:
+    guard = Guard("chess", margin=0.2, reserve=0)
+    (found,) = guard.require([Need(tmp_path, Purpose.STORE, 1000)])
+    assert (found.bytes, found.margin, found.asked) == (1000, 200, 1200)
+    guard.watch(1000)
+
+
+@pytest.mark.root
+def test_a_disk_too_small_is_refused_before_the_first_byte(disk: Disk) -> None:
+    small = disk("ext4", 16)
+    before = used(small)
+    guard = Guard("chess", margin=0.2, reserve=GIB)
+    with pytest.raises(SpaceError) as refused:
+        guard.require([Need(small / "stores" / "chess.zarr", Purpose.STORE, 14 * MIB)])
+    assert used(small) == before
+    message = str(refused.value)
+    assert "\n" not in message
+    assert message.startswith(f"not enough room, nothing was written: {small} (ext4) needs 18.")
+    assert "(store 14.7 MB, margin 2.94 MB, reserve" in message
+    assert "free are 1" in message
+    assert "codec zstd or a higher level in chess.store, stricter chess.filters" in message
+    assert "the project on another disk" in message
+    assert "'dvc gc -w'" in message
+
+
+@pytest.mark.root
+def test_what_dvc_will_copy_counts_where_its_cache_lies(disk: Disk, tmp_path: Path) -> None:
+    small = disk("tmpfs", 16)
+    root = project(tmp_path / "p", f"[cache]\n    type = copy\n    dir = {small / 'cache'}\n")
+    cache = find_cache(root)
+    assert cache is not None
+    needs = store_needs(root / "out.zarr", 15 * MIB, commit_of(root / "out.zarr", cache))
+    with pytest.raises(SpaceError) as refused:
+        Guard("go", margin=0.2, reserve=0).require(needs)
+    message = str(refused.value)
+    assert (
+        f"{small} (tmpfs) needs 18.9 MB (DVC's copy 15.7 MB, margin 3.15 MB, reserve 0 B), free are 16.8 MB"
+        in message
+    )
+    assert "the cache on another disk ('dvc cache dir --local FOLDER')" in message
+    assert message.count(" needs ") == 1
+
+
+@pytest.mark.root
+def test_the_same_disk_for_store_and_copy_is_asked_for_both(disk: Disk) -> None:
+    small = disk("tmpfs", 16)
+    linked = project(small / "linked", "[cache]\n    type = hardlink,symlink\n")
+    copied = project(small / "copied", "[cache]\n    type = copy\n")
+    asked = []
+    for root in (linked, copied):
+        cache = find_cache(root)
+        assert cache is not None
+        needs = store_needs(root / "out.zarr", 6 * MIB, commit_of(root / "out.zarr", cache))
+        (found,) = Guard("text", margin=0, reserve=0).require(needs)
+        asked.append(found.bytes)
+    assert asked == [6 * MIB, 12 * MIB]
+    with pytest.raises(
+        SpaceError, match=r"links in place of DVC's copy \('dvc config cache\.type hardlink,symlink'\)"
+    ):
+        Guard("text", margin=1, reserve=0).require(needs)
+
+
+@pytest.mark.root
+def test_a_disk_that_fills_while_writing_stops_it_between_shards(disk: Disk) -> None:
+    small = disk("tmpfs", 8)
+    work = small / "chess.zarr.work"
+    guard = Guard("chess", margin=0, reserve=MIB)
+    guard.require([Need(work, Purpose.STORE, 6 * MIB)])
+    (small / "of somebody else").write_bytes(bytes(4 * MIB))
+    with pytest.raises(SpaceError) as stopped:
+        write(work, guard, shards=24)
+    message = str(stopped.value)
+    assert "\n" not in message
+    assert message.startswith(f"{small} (tmpfs) is nearly full: free are ")
+    assert message.endswith(
+        "whole shards are kept; make room and run 'dvc repro' again, it goes on from there"
+    )
+    shards = sorted(work.rglob("c.*"))
+    assert len(shards) > 8
+    assert {shard.stat().st_size for shard in shards[:8]} == {shards[0].stat().st_size}
+    with pytest.raises(StoreError, match="is not a sealed store"):
+        open_store(work)
+
+
+@pytest.mark.root
+def test_room_for_the_copy_that_dvc_makes_later_is_kept(disk: Disk) -> None:
+    small = disk("tmpfs", 16)
+    root = project(small / "p", "[cache]\n    type = copy\n")
+    cache = find_cache(root)
+    assert cache is not None
+    guard = Guard("chess", margin=0, reserve=0)
+    guard.require(store_needs(root / "out.zarr", 4 * MIB, commit_of(root / "out.zarr", cache)))
+    with pytest.raises(SpaceError, match=r"to be kept are 8\.\d+ MB \(reserve 0 B and DVC's copy 8"):
+        write(root / "out.zarr.work", guard, shards=60)
+    assert used(small) < 8.8 * MIB
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_a_full_disk_is_one_line(disk: Disk, kind: str) -> None:
+    small = disk(kind, 8)
+    guard = Guard("chess", margin=0, reserve=0)
+    with pytest.raises(SpaceError) as stopped:
+        write(small / "chess.zarr.work", guard, shards=64)
+    message = str(stopped.value)
+    assert "\n" not in message
+    assert message.startswith(f"{small} ({kind}): it is full, free are ")
+    assert isinstance(stopped.value.__cause__, OSError)
+
+
+@pytest.mark.root
+def test_a_disk_without_inodes_is_told_as_such(disk: Disk) -> None:
+    small = disk("tmpfs", 8)
+    subprocess.run(["mount", "-o", "remount,nr_inodes=2", str(small)], check=True)
+    (small / "last").touch()
+    with pytest.raises(SpaceError, match="no inode is free"), Guard("", margin=0, reserve=0).writing(small):
+        (small / "one more").touch()
+
+
+def test_a_quota_is_told_as_such(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SpaceError, match="quota is used up"),
+        Guard("", margin=0, reserve=0).writing(tmp_path),
+    ):
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+
+def test_other_errors_pass(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), Guard("", margin=0, reserve=0).writing(tmp_path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

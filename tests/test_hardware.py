@@ -1,0 +1,185 @@
+"""Cores and memory, from control groups of both versions and of this very machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from outofcore.hardware import usable_cores, usable_memory
+
+GIB = 2**30
+NONE_V1 = "9223372036854771712\n"
+
+
+def lay_out(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+MOUNT_V2 = "30 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
+MOUNTS_V1 = (
+    "31 24 0:28 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
+    "32 24 0:29 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
+)
+
+
+@pytest.fixture
+def sixteen_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+
+
+@pytest.mark.usefixtures("sixteen_cores")
+def test_cores_without_control_groups_are_those_of_the_affinity(tmp_path: Path) -> None:
+    found = usable_cores(tmp_path)
+    assert (found.value, found.how) == (16, "16 by affinity")
+
+
+@pytest.mark.usefixtures("sixteen_cores")
+@pytest.mark.parametrize(
+    ("own", "above", "cores"),
+    [
+        ("max 100000\n", "max 100000\n", 16),
+        ("250000 100000\n", "max 100000\n", 2),
+        ("50000 100000\n", "max 100000\n", 1),
+        ("max 100000\n", "300000 100000\n", 3),
+        ("900000 100000\n", "400000 100000\n", 4),
+        ("6400000 100000\n", "max 100000\n", 16),
+    ],
+)
+def test_cores_under_version_2_are_the_least_of_all_groups_above(
+    tmp_path: Path, own: str, above: str, cores: int
+) -> None:
+    root = lay_out(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/slice/job\n",
+            "proc/self/mountinfo": MOUNT_V2,
+            "sys/fs/cgroup/slice/cpu.max": above,
+            "sys/fs/cgroup/slice/job/cpu.max": own,
+        },
+    )
+    assert usable_cores(root).value == cores
+
+
+@pytest.mark.usefixtures("sixteen_cores")
+@pytest.mark.parametrize(("quota", "cores"), [("-1", 16), ("350000", 3)])
+def test_cores_under_version_1(tmp_path: Path, quota: str, cores: int) -> None:
+    root = lay_out(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n0::/\n",
+            "proc/self/mountinfo": MOUNTS_V1,
+            "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us": quota,
+            "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000",
+        },
+    )
+    found = usable_cores(root)
+    assert found.value == cores
+    assert ("3.5 by cgroup quota" in found.how) == (cores == 3)
+
+
+def test_memory_without_a_limit_is_what_the_machine_has(tmp_path: Path) -> None:
+    found = usable_memory(tmp_path)
+    assert found.value == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+    assert found.how == "available on the machine"
+
+
+def test_memory_under_version_2_with_page_cache_given_back(tmp_path: Path) -> None:
+    root = lay_out(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/job\n",
+            "proc/self/mountinfo": MOUNT_V2,
+            "sys/fs/cgroup/job/memory.max": "1000000\n",
+            "sys/fs/cgroup/job/memory.current": "700000\n",
+            "sys/fs/cgroup/job/memory.stat": "anon 500000\nfile 200000\ninactive_file 150000\n",
+        },
+    )
+    found = usable_memory(root)
+    assert (found.value, found.how) == (450_000, "left under the cgroup's limit")
+
+
+def test_memory_under_version_1_in_a_container_that_sees_only_its_own_group(tmp_path: Path) -> None:
+    root = lay_out(
+        tmp_path,
+        {
+            "proc/self/cgroup": "3:memory:/docker/abc\n",
+            "proc/self/mountinfo": MOUNTS_V1.replace(
+                " / /sys/fs/cgroup/memory", " /docker/abc /sys/fs/cgroup/memory"
+            ),
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "2000000\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": "2500000\n",
+            "sys/fs/cgroup/memory/memory.stat": "cache 5\ntotal_inactive_file 100000\n",
+        },
+    )
+    assert usable_memory(root).value == 0
+
+
+def test_no_limit_in_version_1_is_no_limit(tmp_path: Path) -> None:
+    root = lay_out(
+        tmp_path,
+        {
+            "proc/self/cgroup": "3:memory:/\n",
+            "proc/self/mountinfo": MOUNTS_V1,
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": NONE_V1,
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": "5\n",
+        },
+    )
+    assert usable_memory(root).how == "available on the machine"
+
+
+def test_affinity_counts_on_this_machine() -> None:
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("this system has no affinity")
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    code += "from outofcore.hardware import usable_cores; print(usable_cores().value)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        == "1\n"
+    )
+
+
+@pytest.fixture
+def limited_group() -> Iterator[Path]:
+    """A control group of version 1 or 2 with a limit of 1 GiB of memory."""
+    if os.geteuid() != 0:
+        pytest.skip("making a control group needs root")
+    for folder, limit in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max"),
+    ):
+        group = Path(folder) / f"outofcore-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            if (group / limit).exists():
+                (group / limit).write_text(str(GIB))
+                yield group
+                return
+        finally:
+            group.rmdir()
+    pytest.skip("no control group for memory can be made here")
+
+
+@pytest.mark.root
+def test_a_real_limit_of_memory_is_seen(limited_group: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        f"Path({str(limited_group)!r}, 'cgroup.procs').write_text(str(os.getpid()))\n"
+        "from outofcore.hardware import usable_memory; found = usable_memory(); print(found.value, found.how)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    value, _, how = told.strip().partition(" ")
+    assert GIB // 2 < int(value) <= GIB
+    assert how == "left under the cgroup's limit"
