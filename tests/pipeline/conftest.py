@@ -1,0 +1,86 @@
+"""A copy of the project in a repository of its own, run by the real DVC."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("dvc.yaml", "dvc.lock", "params.yaml", "stages", "src", ".dvc/config", ".dvcignore", "metrics", "plots")
+
+
+@dataclass
+class Project:
+    """A checkout and the commands that a user types in it."""
+
+    folder: Path
+
+    def run(self, *command: str, code: int = 0, **environment: str) -> str:
+        """Run a command; its output, both streams, after its exit code was checked."""
+        variables = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(self.folder / "src"),
+            "DVC_NO_ANALYTICS": "1",
+            "DVC_SITE_CACHE_DIR": str(self.folder.parent / "site"),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            **{
+                f"GIT_{who}_{what}": "tests@example.org"
+                for who in ("AUTHOR", "COMMITTER")
+                for what in ("NAME", "EMAIL")
+            },
+            "OUTOFCORE_WORKERS": "2",
+            **environment,
+        }
+        ended = subprocess.run(
+            command, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=280, check=False
+        )
+        output = ended.stdout + ended.stderr
+        assert ended.returncode == code, f"{' '.join(command)} ended with {ended.returncode}:\n{output}"
+        return output
+
+    def dvc(self, *arguments: str, code: int = 0, **environment: str) -> str:
+        """Run a DVC command."""
+        return self.run("dvc", *arguments, code=code, **environment)
+
+    def git(self, *arguments: str) -> str:
+        """Run a git command."""
+        return self.run("git", *arguments)
+
+    def read(self, name: str) -> str:
+        """A file of the checkout."""
+        return (self.folder / name).read_text()
+
+
+def copy_project(folder: Path) -> Project:
+    """The project's files in a new repository with one commit."""
+    for name in NEEDED:
+        source, target = ROOT / name, folder / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "*_run.json"))
+        elif source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    (folder / ".dvc" / ".gitignore").write_text("/config.local\n/tmp\n/cache\n")
+    (folder / ".gitignore").write_text("__pycache__/\n*.zarr.work/\n/metrics/*/*_run.json\n")
+    project = Project(folder)
+    project.git("init", "-q", "-b", "main")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "the project")
+    return project
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project after ``dvc repro`` of the chess stages, committed; tests share it and leave it as it is."""
+    project = copy_project(tmp_path_factory.mktemp("pipeline") / "project")
+    project.dvc("repro", "train@chess")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "ran")
+    return project

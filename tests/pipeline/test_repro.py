@@ -1,0 +1,109 @@
+"""What a user of ``dvc repro`` and ``dvc exp run`` sees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from outofcore.store.verify import verify
+from tests.pipeline.conftest import ROOT, Project, copy_project
+
+pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
+
+
+def stage_outputs(lock: str, stage: str) -> dict[str, str]:
+    return {out["path"]: out["md5"] for out in yaml.safe_load(lock)["stages"][stage]["outs"]}
+
+
+def test_a_fresh_clone_gives_the_store_that_the_lock_file_states(project: Project) -> None:
+    stated = stage_outputs((ROOT / "dvc.lock").read_text(), "convert@chess")
+    assert stage_outputs(project.read("dvc.lock"), "convert@chess") == stated
+    assert verify(project.folder / "data/stores/chess.zarr").problems == ()
+
+
+def test_every_record_is_accounted_for(project: Project) -> None:
+    figures = json.loads(project.read("metrics/chess/convert.json"))
+    assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())
+    assert figures["audited"] > 0
+    assert figures["audit_differences"] == 0
+    assert figures["estimate_bytes"] > 0
+
+
+def test_nothing_runs_a_second_time(project: Project) -> None:
+    assert "Data and pipelines are up to date" in project.dvc("repro", "train@chess")
+    assert project.dvc("status", "train@chess").strip().endswith("up to date.")
+
+
+def test_a_store_takes_its_space_once(project: Project) -> None:
+    shards = [path for path in (project.folder / "data/stores/chess.zarr").rglob("c.*") if path.stat().st_size]
+    assert shards
+    assert all(path.stat().st_nlink == 2 for path in shards)
+
+
+def test_another_machine_pulls_and_runs_nothing(project: Project, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    project.dvc("remote", "add", "--local", "-f", "-d", "shared", str(remote))
+    project.dvc("push", "-q", "--run-cache")
+    other = Project(tmp_path / "elsewhere" / "clone")
+    other.folder.parent.mkdir()
+    project.run("git", "clone", "-q", str(project.folder), str(other.folder))
+    other.dvc("remote", "add", "--local", "-f", "-d", "shared", str(remote))
+    other.dvc("pull", "-q", "--run-cache", OUTOFCORE_WORKERS="1")
+    told = other.dvc("repro", "train@chess", OUTOFCORE_WORKERS="1")
+    assert "Running stage" not in told
+    assert verify(other.folder / "data/stores/chess.zarr").problems == ()
+
+
+def test_an_experiment_reruns_what_depends_on_its_param(project: Project) -> None:
+    before = json.loads(project.read("metrics/chess/convert.json"))
+    told = project.dvc("exp", "run", "-n", "strong", "-S", "chess.filters.min_elo=2200", "train@chess")
+    assert "Running stage 'convert@chess'" in told
+    assert "Running stage 'train@chess'" in told
+    assert "Running stage 'sample@chess'" not in told
+    after = json.loads(project.read("metrics/chess/convert.json"))
+    assert after["found"] == before["found"]
+    assert after["accepted"] < before["accepted"]
+    assert "strong" in project.dvc("exp", "show", "--csv")
+    project.git("checkout", "-q", "--", ".")
+    project.dvc("checkout", "-q", "-f")
+    told = project.dvc("exp", "run", "-n", "fast", "-S", "chess.train.learning_rate=0.01", "train@chess")
+    assert "Running stage 'convert@chess'" not in told
+    assert "Running stage 'train@chess'" in told
+    project.git("checkout", "-q", "--", ".")
+    project.dvc("checkout", "-q", "-f")
+
+
+def test_the_number_of_workers_changes_no_byte(project: Project, tmp_path: Path) -> None:
+    expected = stage_outputs(project.read("dvc.lock"), "convert@chess")
+    for workers, engine in (("1", "threads"), ("5", "threads"), ("2", "processes")):
+        other = copy_project(tmp_path / f"{engine}{workers}")
+        other.dvc("repro", "convert@chess", OUTOFCORE_WORKERS=workers, OUTOFCORE_ENGINE=engine)
+        assert stage_outputs(other.read("dvc.lock"), "convert@chess") == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("chess.raw", "nowhere", "found nothing at nowhere"),
+        ("chess.filters.min_ello", "3", "unknown key chess.filters.min_ello; did you mean 'min_elo'?"),
+        ("chess.match", "'*.xyz'", "no file under data/sample/chess matches"),
+    ],
+)
+def test_a_users_mistake_is_one_line(project: Project, tmp_path: Path, key: str, value: str, expected: str) -> None:
+    other = Project(tmp_path / "clone")
+    project.run("git", "clone", "-q", str(project.folder), str(other.folder))
+    params = yaml.safe_load(other.read("params.yaml"))
+    place = params
+    *steps, last = key.split(".")
+    for step in steps:
+        place = place[step]
+    place[last] = yaml.safe_load(value)
+    (other.folder / "params.yaml").write_text(yaml.safe_dump(params))
+    other.run("python", "stages/sample.py", "chess")
+    told = other.run("python", "stages/convert.py", "chess", code=2)
+    assert expected in told
+    assert "Traceback" not in told
+    assert len(told.strip().splitlines()) == 1
