@@ -1,0 +1,135 @@
+"""From gathered rows to what the consumer receives: a dict of tensors, on its device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from outofcore.domains.domain import Reading
+from outofcore.loading.permutation import key
+from outofcore.loading.residency.base import Residency, Rows
+from outofcore.loading.transfer import Transfer
+
+Batch = dict[str, torch.Tensor]
+
+_AUGMENT = 32  # what a key is for; the order's and the samplers' purposes lie below
+
+
+@runtime_checkable
+class DeviceReading(Protocol):
+    """A reading that can also do its work where rows already lie on a device."""
+
+    def on_device(self, rows: Mapping[str, torch.Tensor], generator: np.random.Generator) -> Batch:
+        """Turn rows on a device into tensors there; unsigned words come as signed ones of the same bits."""
+        ...
+
+
+class RawReading:
+    """Stored fields as tensors: the reading of a loader that was given none.
+
+    Unsigned words that torch cannot index are widened to the next signed type; uint64 keeps its bits as int64.
+
+    Parameters
+    ----------
+    dtypes
+        Stored dtype of each field.
+    """
+
+    def __init__(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
+        self.fields = tuple(dtypes)
+        self._unsigned = {
+            name: dtype.name for name, dtype in dtypes.items() if dtype.name in ("uint16", "uint32")
+        }
+
+    def __call__(self, rows: Mapping[str, Any], generator: np.random.Generator) -> Batch:
+        """Rows as tensors."""
+        del generator
+        wider = {"uint16": np.int32, "uint32": np.int64}
+        batch = {}
+        for name, array in rows.items():
+            plain = array.view(np.int64) if array.dtype == np.uint64 else array
+            batch[name] = torch.from_numpy(plain.astype(wider.get(plain.dtype.name, plain.dtype), copy=False))
+        return batch
+
+    def on_device(self, rows: Mapping[str, torch.Tensor], generator: np.random.Generator) -> Batch:
+        """The same from tensors in which unsigned words lie as signed ones."""
+        del generator
+        batch = dict(rows)
+        for name, stored in self._unsigned.items():
+            wide, mask = (torch.int32, 2**16 - 1) if stored == "uint16" else (torch.int64, 2**32 - 1)
+            batch[name] = rows[name].to(wide) & mask
+        return batch
+
+
+class BatchMaker:
+    """Makes batches, in several threads at once.
+
+    Parameters
+    ----------
+    residency
+        Where rows come from.
+    reading
+        How rows become tensors.
+    transfer
+        How tensors go to the consumer's device.
+    words
+        What the random choices of an epoch depend on: seed, epoch, rank, number of ranks.
+    """
+
+    def __init__(
+        self, residency: Residency, reading: Reading, transfer: Transfer, words: tuple[int, int, int, int]
+    ) -> None:
+        self._residency = residency
+        self._reading = reading
+        self._transfer = transfer
+        self._key = key(*words[:2], _AUGMENT), key(*words[2:])
+        self._spare: dict[int, list[Rows]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, count: int) -> Rows:
+        """Room for the rows of a batch."""
+        with self._lock:
+            spare = self._spare.get(count)
+            if spare:
+                return spare.pop()
+        return self._residency.allocate(count)
+
+    def finish(self, rows: Rows, position: int) -> Batch:
+        """Turn the rows of the batch at a position into tensors."""
+        counter = np.array([0, 0, 0, position], np.uint64)
+        generator = np.random.Generator(np.random.Philox(key=np.array(self._key, np.uint64), counter=counter))
+        if self._residency.name != "device":
+            batch = self._reading(rows, generator)
+        elif isinstance(self._reading, DeviceReading):
+            batch = self._reading.on_device(rows, generator)
+        else:
+            batch = self._reading(self._to_host(rows), generator)
+        if not _overlap(batch, rows):  # else the room has become the batch
+            with self._lock:
+                self._spare.setdefault(len(next(iter(rows.values()))), []).append(rows)
+        return self._transfer.send(batch)
+
+    def _to_host(self, rows: Rows) -> dict[str, np.ndarray[Any, Any]]:
+        return {
+            name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()
+        }
+
+
+def _overlap(batch: Batch, rows: Rows) -> bool:
+    """Whether a tensor of the batch may share memory with the rows."""
+    taken = [_extent(value) for value in rows.values()]
+    for tensor in batch.values():
+        storage = tensor.untyped_storage()
+        begin = storage.data_ptr()
+        if any(begin < stop and start < begin + storage.nbytes() for start, stop in taken):
+            return True
+    return False
+
+
+def _extent(value: Any) -> tuple[int, int]:
+    begin = value.data_ptr() if isinstance(value, torch.Tensor) else value.ctypes.data
+    return begin, begin + value.nbytes

@@ -1,0 +1,121 @@
+"""How well batches mix: what a batch draws from, against a batch drawn from the whole split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.loading.order import LANES, EpochOrder
+from outofcore.loading.split import Split
+from outofcore.loading.windows import Windows
+
+Ints = npt.NDArray[np.int64]
+
+# Total variation distance from the whole split's labels beyond which a pool is no fair sample.
+SKEWED = 0.25
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """What a batch is expected to hold.
+
+    Attributes
+    ----------
+    blocks, blocks_ideal
+        Distinct blocks in a batch; ideal is a batch from the whole split at random.
+    sequences, sequences_ideal
+        Distinct sequences, likewise.
+    label_distance
+        Total variation distance of a pool's labels from the whole split's, 0 to 1, the mean over some pools; None
+        without a label.
+    """
+
+    blocks: float
+    blocks_ideal: float
+    sequences: float
+    sequences_ideal: float
+    label_distance: float | None
+
+    def text(self, batch: int, sequence: str, label: str | None) -> str:
+        """One line for a person."""
+        line = (
+            f"a batch of {batch:,} mixes {self.blocks:,.0f} blocks (at random {self.blocks_ideal:,.0f}) and "
+            f"{self.sequences:,.0f} {sequence} (at random {self.sequences_ideal:,.0f})"
+        )
+        if self.label_distance is None:
+            return line
+        line += f"; labels in memory are {self.label_distance:.0%} off those of the split"
+        if self.label_distance > SKEWED:
+            line += f": the store is sorted by {label}; take more pool_blocks, smaller block_rows, or shuffle='full'"
+        return line
+
+
+def expected_distinct(kinds: float, draws: float) -> float:
+    """Distinct kinds in so many even draws."""
+    if kinds <= 1:
+        return min(kinds, draws)
+    return float(kinds * -np.expm1(draws * np.log1p(-1 / kinds)))
+
+
+def measure_mixing(
+    split: Split, order: EpochOrder, windows: Windows, batch: int, label: str | None
+) -> Mixing:
+    """What batches of an epoch are expected to hold.
+
+    Parameters
+    ----------
+    split
+        What is read.
+    order
+        Of one epoch.
+    windows
+        Its samples.
+    batch
+        Samples of a global batch.
+    label
+        A column of the sequences whose values should mix; None for no look at any.
+    """
+    cut = order.cut
+    batch = min(batch, cut.samples)
+    all_blocks = max(1, -(-cut.samples // cut.block))
+    all_sequences = max(1, len(split.sequences))
+    pool = order.pool_start(1) - order.pool_start(0)
+    if cut.shuffle == "full" or (order.pools == 1 and cut.shuffle is not False):
+        pool = cut.samples
+    pool_blocks, pool_sequences = pool / cut.block, max(1.0, all_sequences * pool / max(cut.samples, 1))
+    blocks: float
+    sequences: float
+    if cut.shuffle is False:
+        blocks, sequences = -(-batch // cut.block), batch * all_sequences / max(cut.samples, 1)
+    elif cut.shuffle == "full":
+        blocks, sequences = expected_distinct(all_blocks, batch), expected_distinct(all_sequences, batch)
+    else:  # each lane gives its share
+        lane = max(1.0, pool_blocks / LANES)
+        blocks = min(pool_blocks, LANES * expected_distinct(lane, batch / LANES))
+        sequences = LANES * expected_distinct(pool_sequences / LANES, batch / LANES)
+    distance = (
+        _label_distance(split, order, windows, label) if label and cut.shuffle in ("blocks", True) else None
+    )
+    return Mixing(
+        blocks=blocks,
+        blocks_ideal=expected_distinct(all_blocks, batch),
+        sequences=max(1.0, sequences),
+        sequences_ideal=expected_distinct(all_sequences, batch),
+        label_distance=distance,
+    )
+
+
+def _label_distance(split: Split, order: EpochOrder, windows: Windows, label: str) -> float:
+    values = split.sequences[label].read()
+    starts, lengths = split.starts_and_lengths()
+    _, codes = np.unique(values, return_inverse=True)
+    whole = np.bincount(codes, weights=lengths)
+    distances = []
+    for pool in range(0, order.pools, max(1, order.pools // 8)):
+        rows = np.maximum(windows.first_rows(order.samples(pool)), 0)
+        sequence = np.searchsorted(starts, rows, "right") - 1
+        here = np.bincount(codes[sequence], minlength=len(whole))
+        distances.append(np.abs(here / here.sum() - whole / whole.sum()).sum() / 2)
+    return float(np.mean(distances))

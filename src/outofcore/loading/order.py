@@ -1,0 +1,214 @@
+"""The order of samples in an epoch: a pure function of (samples, layout, seed, epoch), never held as a whole.
+
+Sample numbers are cut into *blocks* of consecutive samples. Each epoch shifts the cut by a multiple of what a chunk
+holds, so there are up to two short blocks, other ones each time. The full blocks are permuted; the short ones come
+last. *Pools* of blocks are in memory one after another. They are evened out: of ``ceil(full / pool_blocks)`` pools,
+every one but the last holds ``q`` or ``q + 1`` units of blocks, the larger ones first, and the last one the rest and
+the short blocks; so where a pool begins is a product, and the last is never tiny. A unit is the largest of 16, 8, 4, 2
+and 1 blocks that divides ``pool_blocks`` at least four times: with the usual 64, pools hold multiples of 16 blocks.
+
+A pool's blocks, end to end, are cut into 16 *lanes*, equal contiguous slices (sizes differ by at most one, the longer
+first), each permuted by a key of (seed, epoch, pool, lane). Position ``p`` of the pool is element ``p // 16`` of lane
+``p % 16``. All pools but the last hold a multiple of 16 samples, so the lane of position ``g`` in the epoch is
+``g % 16``, and with W ranks, W dividing 16, rank r takes the positions with ``g % W == r``: the lanes r, r + W, ...,
+which hold blocks that no other rank reads.
+
+Without shuffling, position g is sample g. With ``"full"``, a keyed bijection sends position g to its sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.loading.permutation import deal, draw, key, permutation, scatter
+
+Ints = npt.NDArray[np.int64]
+Shuffle = Literal["blocks", "full"] | bool
+
+LANES = 16
+VERSION = 1
+
+_SHIFT, _BLOCKS, _LANE, _FULL = range(4)  # what a key is for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """How samples are cut into blocks and pools; part of what an order is.
+
+    Attributes
+    ----------
+    samples
+        Number of samples, N.
+    block
+        Samples of a full block, a multiple of 16.
+    step
+        Samples that a chunk holds, about: by multiples of it the cut moves from epoch to epoch.
+    pool_blocks
+        Full blocks of a pool at most.
+    shuffle
+        ``"blocks"`` (or True), ``"full"``, or False.
+    """
+
+    samples: int
+    block: int
+    step: int
+    pool_blocks: int
+    shuffle: Shuffle
+
+    def __post_init__(self) -> None:
+        if self.shuffle not in ("blocks", "full", True, False):
+            message = f'shuffle must be "blocks", "full", True or False, got {self.shuffle!r}'
+            raise ValueError(message)
+        if self.block < LANES or self.block % LANES:
+            message = f"block must be a positive multiple of {LANES} samples, got {self.block}"
+            raise ValueError(message)
+        if self.pool_blocks < 1 or self.step < 1 or self.samples < 0:
+            message = "pool_blocks and step must be positive, and samples not negative"
+            raise ValueError(message)
+
+    @property
+    def shifts(self) -> range:
+        """By how many samples an epoch's cut may be shifted."""
+        moves = self.shuffle in ("blocks", True) and self.samples > self.block
+        return range(0, self.block if moves else 1, self.step)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Orders of all epochs.
+
+    Attributes
+    ----------
+    cut
+        How the samples are cut.
+    seed
+        Another seed, another order.
+    """
+
+    cut: Cut
+    seed: int
+
+    def epoch(self, number: int) -> EpochOrder:
+        """The order of one epoch."""
+        shift = 0
+        if len(self.cut.shifts) > 1:
+            shift = self.cut.step * draw(len(self.cut.shifts), self.seed, number, _SHIFT)
+        return EpochOrder(self.cut, self.seed, number, shift)
+
+
+@dataclass(frozen=True)
+class EpochOrder:
+    """The order of one epoch, pool by pool.
+
+    Attributes
+    ----------
+    cut, seed, number
+        What it is the order of.
+    shift
+        Samples before the first full block.
+    """
+
+    cut: Cut
+    seed: int
+    number: int
+    shift: int
+
+    @cached_property
+    def blocks(self) -> tuple[Ints, Ints]:
+        """First sample and size of each block, in the order in which pools hold them."""
+        size, samples = self.cut.block, self.cut.samples
+        lead = min(self.shift, samples)
+        starts = lead + size * np.arange(self.full_blocks, dtype=np.int64)
+        if self.cut.shuffle in ("blocks", True):
+            starts = starts[permutation(self.full_blocks, self.seed, self.number, _BLOCKS)]
+        tail = lead + size * self.full_blocks
+        short = [(0, lead), (tail, samples - tail)]
+        starts = np.append(starts, [start for start, count in short if count])
+        sizes = np.full(len(starts), size, np.int64)
+        sizes[self.full_blocks :] = [count for _, count in short if count]
+        return starts, sizes
+
+    @property
+    def full_blocks(self) -> int:
+        """Number of blocks that are not short."""
+        return max(self.cut.samples - self.shift, 0) // self.cut.block
+
+    @property
+    def pools(self) -> int:
+        """Number of pools; at least one, if there are samples."""
+        return max(1, -(-self.full_blocks // self.cut.pool_blocks)) if self.cut.samples else 0
+
+    def pool_start(self, pool: int) -> int:
+        """Position at which a pool begins; for the number of pools, the end of the epoch."""
+        return self.cut.samples if pool >= self.pools else self._first_block(pool) * self.cut.block
+
+    def pool_of(self, position: int) -> int:
+        """The pool that holds a position of the epoch."""
+        units, larger = divmod(self.full_blocks // self._unit, self.pools)
+        block = position // (self._unit * self.cut.block)
+        pool = block // (units + 1)
+        if pool >= larger:
+            pool = larger + (block - larger * (units + 1)) // max(units, 1)
+        return min(pool, self.pools - 1)
+
+    def samples(self, pool: int, rank: int = 0, world: int = 1) -> Ints:
+        """Sample numbers of a rank in a pool, in the order of their positions.
+
+        Parameters
+        ----------
+        pool
+            Number of the pool in the epoch.
+        rank, world
+            Which rank of how many; ``world`` divides 16.
+        """
+        start, stop = self.pool_start(pool), self.pool_start(pool + 1)
+        if self.cut.shuffle not in ("blocks", True):
+            positions = np.arange(start + (rank - start) % world, stop, world, dtype=np.int64)
+            if self.cut.shuffle == "full":
+                return scatter(positions, self.cut.samples, self.seed, self.number, _FULL)
+            return positions
+        lanes = range(rank, LANES, world)
+        slices = [self._slice(pool, *self._lane(lane, stop - start)) for lane in lanes]
+        sizes = np.array([len(values) for values in slices], np.int64)
+        keys = [key(self.seed, self.number, _LANE, pool, lane) for lane in lanes]
+        return deal(np.concatenate(slices), sizes, keys)
+
+    def sample(self, position: int) -> int:
+        """The sample at a position of the epoch."""
+        pool = self.pool_of(position)
+        return int(self.samples(pool)[position - self.pool_start(pool)])
+
+    def _first_block(self, pool: int) -> int:
+        units, larger = divmod(self.full_blocks // self._unit, self.pools)
+        return (pool * units + min(pool, larger)) * self._unit
+
+    @property
+    def _unit(self) -> int:
+        if self.pools == 1:
+            return 1
+        return next(unit for unit in (16, 8, 4, 2, 1) if unit == 1 or self.cut.pool_blocks % (4 * unit) == 0)
+
+    @staticmethod
+    def _lane(lane: int, size: int) -> tuple[int, int]:
+        each, longer = divmod(size, LANES)
+        return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
+
+    def _slice(self, pool: int, first: int, last: int) -> Ints:
+        """Samples ``first`` to ``last`` of a pool's blocks, laid end to end."""
+        starts, sizes = self.blocks
+        begin = self._first_block(pool)
+        end = self._first_block(pool + 1) if pool + 1 < self.pools else len(starts)
+        starts, sizes = starts[begin:end], sizes[begin:end]
+        ends = np.cumsum(sizes)
+        inside = np.arange(np.searchsorted(ends, first, "right"), np.searchsorted(ends, last, "left") + 1)
+        parts = []
+        for block in inside[inside < len(starts)]:
+            origin = starts[block] - (ends[block] - sizes[block])
+            begin_at = max(first, int(ends[block] - sizes[block]))
+            parts.append(np.arange(origin + begin_at, origin + min(last, int(ends[block])), dtype=np.int64))
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)

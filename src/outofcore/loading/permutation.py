@@ -1,0 +1,143 @@
+"""Keyed randomness that never changes: permutations from a few integers, the same on any machine, in any year.
+
+numpy promises the raw streams of its bit generators but not what ``Generator`` methods make of them, and an order of
+samples that is saved today must be continued by tomorrow's library. So the little that the order needs stands here:
+a 64-bit mixing function (SplitMix64's finalizer; Steele, Lea, Flood, 2014), Fisher-Yates with bounded draws by
+multiplication (Lemire, 2019), and a Feistel network with cycle walking (Black, Rogaway, 2002) where a permutation is
+too long to be held.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MASK_64 = 2**64 - 1
+FEISTEL_ROUNDS = 8
+
+_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+_LOW_32 = np.uint64(0xFFFFFFFF)
+_1, _27, _30, _31, _32 = np.uint64(1), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+
+
+@numba.njit(nogil=True, cache=True)
+def _mix(word: np.uint64) -> np.uint64:
+    word = (word ^ (word >> _30)) * _MULTIPLIER_1
+    word = (word ^ (word >> _27)) * _MULTIPLIER_2
+    return word ^ (word >> _31)
+
+
+@numba.njit(nogil=True, cache=True)
+def _below(word: np.uint64, bound: np.uint64) -> np.uint64:
+    """The high 64 bits of word * bound: an even draw from 0..bound-1, for a bound under 2**32."""
+    return ((word >> _32) * bound + (((word & _LOW_32) * bound) >> _32)) >> _32
+
+
+@numba.njit(nogil=True, cache=True)
+def _shuffle(values: Ints, key: np.uint64) -> None:
+    state = key
+    for last in range(len(values) - 1, 0, -1):
+        state += GOLDEN
+        other = np.int64(_below(_mix(state), np.uint64(last + 1)))
+        values[last], values[other] = values[other], values[last]
+
+
+@numba.njit(nogil=True, cache=True)
+def _deal(values: Ints, ends: Ints, keys: npt.NDArray[np.uint64], out: Ints) -> None:
+    lanes = len(ends)
+    first = 0
+    for lane in range(lanes):
+        own = values[first : ends[lane]]
+        _shuffle(own, keys[lane])
+        for element in range(len(own)):
+            out[element * lanes + lane] = own[element]
+        first = ends[lane]
+
+
+@numba.njit(nogil=True, cache=True)
+def _feistel(
+    positions: Ints,
+    size: np.uint64,
+    low_bits: np.uint64,
+    high_bits: np.uint64,
+    keys: npt.NDArray[np.uint64],
+    out: Ints,
+) -> None:
+    low_mask, high_mask = (_1 << low_bits) - _1, (_1 << high_bits) - _1
+    for place in range(len(positions)):
+        word = np.uint64(positions[place])
+        while True:
+            low, high = word & low_mask, word >> low_bits
+            for turn in range(0, len(keys), 2):
+                low ^= _mix(high + keys[turn]) & low_mask
+                high ^= _mix(low + keys[turn + 1]) & high_mask
+            word = (high << low_bits) | low
+            if word < size:
+                break
+        out[place] = np.int64(word)
+
+
+def key(*words: int) -> int:
+    """A 64-bit key from a few non-negative integers, in their order."""
+    mixed = 0
+    for word in words:
+        mixed = _mix_plain(_mix_plain((mixed + int(GOLDEN)) & MASK_64) ^ (word & MASK_64))
+    return mixed
+
+
+def draw(bound: int, *words: int) -> int:
+    """An even draw from ``0..bound - 1`` that depends on ``words`` alone."""
+    return (key(*words) * bound) >> 64
+
+
+def permutation(size: int, *words: int) -> Ints:
+    """A permutation of ``0..size - 1`` that depends on ``words`` alone; ``size`` under 2**32."""
+    values = np.arange(size, dtype=np.int64)
+    _shuffle(values, np.uint64(key(*words)))
+    return values
+
+
+def deal(values: Ints, sizes: Ints, keys: list[int]) -> Ints:
+    """Shuffle consecutive lanes of ``values``, each by its key, and take them in turn: one of each, again and again.
+
+    Parameters
+    ----------
+    values
+        The lanes, one after another; shuffled in place.
+    sizes
+        Length of each lane; no lane is longer than one before it, and they differ by at most one.
+    keys
+        One for each lane.
+
+    Returns
+    -------
+    All values: element 0 of each lane, element 1 of each lane, and so on.
+    """
+    out = np.empty(len(values), np.int64)
+    _deal(values, np.cumsum(sizes), np.array(keys, np.uint64), out)
+    return out
+
+
+def scatter(positions: Ints, size: int, *words: int) -> Ints:
+    """Where a permutation of ``0..size - 1`` sends ``positions``, without holding the permutation.
+
+    A Feistel network over the smallest power of two that holds ``size``; what falls outside is sent on until it falls
+    inside, less than twice on the average.
+    """
+    out = np.empty(len(positions), np.int64)
+    keys = np.array([key(*words, turn) for turn in range(FEISTEL_ROUNDS)], np.uint64)
+    bits = max(size - 1, 1).bit_length()
+    low_bits, high_bits = np.uint64(bits - bits // 2), np.uint64(bits // 2)
+    _feistel(np.ascontiguousarray(positions), np.uint64(size), low_bits, high_bits, keys, out)
+    return out
+
+
+def _mix_plain(word: int) -> int:
+    word = ((word ^ (word >> 30)) * int(_MULTIPLIER_1)) & MASK_64
+    word = ((word ^ (word >> 27)) * int(_MULTIPLIER_2)) & MASK_64
+    return word ^ (word >> 31)

@@ -1,0 +1,172 @@
+"""Which residency suits a budget and a machine, in one line with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+
+from outofcore.errors import BudgetError, ParamsError
+from outofcore.loading.budget import Needs
+from outofcore.loading.residency.arena import Arena
+from outofcore.loading.residency.base import Residency
+from outofcore.loading.residency.device import OnDevice
+from outofcore.loading.residency.mapped import Mapped
+from outofcore.sizes import format_bytes
+from outofcore.store.reader import Array
+
+Kind = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
+
+# Below this share of the chunks, keeping some saves less work than it takes to think about.
+_WORTH_KEEPING = 0.1
+
+# The rest of an accelerator's free memory is the model's.
+_DEVICE_SHARE = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A residency and why it was chosen.
+
+    Attributes
+    ----------
+    kind
+        Which one; never ``"auto"``.
+    reason
+        One line for the user.
+    passing, kept
+        Slots for chunks that come and go, and chunks that stay; 0 where the residency has none.
+    """
+
+    kind: Kind
+    reason: str
+    passing: int = 0
+    kept: int = 0
+
+    @property
+    def held(self) -> int:
+        """Chunks held in this machine's memory."""
+        return self.passing + self.kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What the choice depends on.
+
+    Attributes
+    ----------
+    needs
+        What streaming and holding take.
+    budget
+        Bytes that the loader may hold.
+    page_cache
+        Bytes that the system can give to cached files.
+    compressed
+        Whether any field is.
+    full_shuffle
+        Whether rows are drawn from everywhere at once.
+    pool_blocks
+        For the message of a refusal.
+    device_room
+        Free memory of the accelerator, if batches go to one on which they can be made.
+    """
+
+    needs: Needs
+    budget: int
+    page_cache: int
+    compressed: bool
+    full_shuffle: bool
+    pool_blocks: int
+    device_room: int = 0
+
+
+def choose(kind: Kind, case: Circumstances) -> Choice:
+    """Decide, or check what the user decided.
+
+    Raises
+    ------
+    BudgetError
+        If the residency cannot keep the budget.
+    ParamsError
+        If there is no such residency.
+    """
+    if kind not in get_args(Kind):
+        message = f"residency must be one of {', '.join(get_args(Kind))}, got {kind!r}"
+        raise ParamsError(message)
+    if kind == "auto":
+        return _automatic(case)
+    if case.full_shuffle and kind in ("streamed", "hybrid"):
+        message = (
+            f"shuffle='full' draws rows from everywhere at once; residency {kind!r} has a pool in memory at a time: "
+            "use shuffle='blocks', or residency 'ram' or 'mapped'"
+        )
+        raise BudgetError(message)
+    needs, budget = case.needs, case.budget
+    if kind == "ram":
+        if needs.whole > budget:
+            message = (
+                f"residency 'ram' holds {format_bytes(needs.whole)}, the budget is {format_bytes(budget)}: "
+                "raise memory, or use residency 'auto'"
+            )
+            raise BudgetError(message)
+        return Choice(kind="ram", kept=needs.chunks, reason="as asked")
+    if kind in ("mapped", "device"):
+        _hold(needs.fixed, budget)
+        return Choice(kind=kind, reason="as asked")
+    needs.prove(budget, case.pool_blocks)
+    if kind == "hybrid":
+        kept = needs.keep(budget)
+        share = kept / max(needs.chunks, 1)
+        return Choice(
+            kind="hybrid", passing=needs.slots, kept=kept, reason=f"as asked; {share:.0%} of the rows stay"
+        )
+    return Choice(kind="streamed", passing=needs.slots, reason="as asked")
+
+
+def _automatic(case: Circumstances) -> Choice:
+    needs, budget = case.needs, case.budget
+    size = f"{format_bytes(needs.chunk * needs.chunks)} decoded"
+    allowed = f"the budget of {format_bytes(budget)}"
+    if needs.chunk * needs.chunks <= _DEVICE_SHARE * case.device_room and needs.fixed <= budget:
+        room = f"{format_bytes(case.device_room)} free on the accelerator"
+        return Choice(kind="device", reason=f"{size} take little of {room}")
+    if needs.whole <= budget:
+        return Choice(kind="ram", kept=needs.chunks, reason=f"{size} fit {allowed}")
+    cached = not case.compressed and needs.chunk * needs.chunks <= case.page_cache
+    if cached or (case.full_shuffle and not case.compressed):
+        _hold(needs.fixed, budget)
+        room = f"{format_bytes(case.page_cache)} of memory can cache files"
+        return Choice(kind="mapped", reason=f"{size} exceed {allowed}; stored uncompressed, and {room}")
+    if case.full_shuffle:
+        message = (
+            f"shuffle='full' needs the split in memory: {size} exceed {allowed}, and compressed shards cannot be "
+            "mapped; use shuffle='blocks', raise memory, or convert with store.codec: none"
+        )
+        raise BudgetError(message)
+    needs.prove(budget, case.pool_blocks)
+    kept = needs.keep(budget)
+    if kept >= _WORTH_KEEPING * needs.chunks:
+        share = kept / needs.chunks
+        reason = f"{size} exceed {allowed}, which holds {share:.0%} of them beside two pools"
+        return Choice(kind="hybrid", passing=needs.slots, kept=kept, reason=reason)
+    return Choice(kind="streamed", passing=needs.slots, reason=f"{size} exceed {allowed}")
+
+
+def _hold(bytes_held: int, budget: int) -> None:
+    if bytes_held > budget:
+        message = (
+            f"a memory budget of {format_bytes(budget)} is too small: batches in flight, order and tables take "
+            f"{format_bytes(bytes_held)}"
+        )
+        raise BudgetError(message)
+
+
+def make(choice: Choice, fields: Mapping[str, Array], length: int, device: torch.device | None) -> Residency:
+    """The residency that was chosen."""
+    if choice.kind == "mapped":
+        return Mapped(fields, length)
+    if choice.kind == "device":
+        return OnDevice(fields, length, device or torch.device("cpu"))
+    return Arena(fields, length, choice.passing, choice.kept)

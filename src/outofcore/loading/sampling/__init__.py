@@ -1,0 +1,1 @@
+"""Which samples an epoch has, in which order: plain, weighted, balanced."""

@@ -1,0 +1,143 @@
+"""What one sample reads: a row, or a window of consecutive rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.errors import StoreError
+
+Ints = npt.NDArray[np.int64]
+Mode = Literal["pack", "never", "reach"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Consecutive rows that make a sample.
+
+    Attributes
+    ----------
+    length
+        Rows of a window.
+    stride
+        Rows from the start of a window to that of the next.
+    mode
+        ``"pack"``: windows run on from sequence to sequence (tokens of packed documents). ``"never"``: a window lies
+        inside one sequence; sequences shorter than ``length`` give none. ``"reach"``: every row is a sample, and its
+        window is the ``length`` rows that end with it (lags of a response); it may reach into the sequence before, and
+        before the split's first row that row is repeated. Whoever uses it masks what should not count.
+    """
+
+    length: int
+    stride: int = 1
+    mode: Mode = "pack"
+
+    def __post_init__(self) -> None:
+        if self.length < 1 or self.stride < 1:
+            message = f"a window's length and stride must be positive, got {self.length} and {self.stride}"
+            raise ValueError(message)
+        if self.mode == "reach" and self.stride != 1:
+            message = 'with mode="reach" every row is a sample: stride must be 1'
+            raise ValueError(message)
+
+
+class Windows:
+    """The windows of a split: from a sample's number to its first row.
+
+    Parameters
+    ----------
+    rows
+        Number of rows of the split.
+    window
+        None where a sample is a row.
+    phase
+        Whether starts move from epoch to epoch, by less than ``stride`` rows. The number of samples is that which all
+        phases allow; in a sequence with room for a single window the start moves as far as there is room.
+    sequences
+        Gives first rows and lengths of the sequences; called with mode ``"never"`` only. Two int64 a sequence with a
+        window are then held.
+
+    Attributes
+    ----------
+    samples
+        Number of samples.
+    length
+        Rows of a sample; 1 without a window.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        window: Window | None = None,
+        *,
+        phase: bool = False,
+        sequences: Callable[[], tuple[Ints, Ints]] | None = None,
+    ) -> None:
+        self.rows = rows
+        self.window = window
+        self.phase = phase and window is not None and window.mode != "reach" and window.stride > 1
+        self.length = window.length if window else 1
+        self._starts = self._ends = self._room = np.empty(0, np.int64)
+        if window is None or window.mode == "reach":
+            self.samples = rows
+        elif window.mode == "pack":
+            self.samples = self._count(np.array([rows]), least=0)[0].item()
+        else:
+            if sequences is None:
+                message = 'windows with mode="never" need the table of sequences'
+                raise StoreError(message)
+            self.samples = self._tabulate(*sequences())
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the table of sequences."""
+        return self._starts.nbytes + self._ends.nbytes + self._room.nbytes
+
+    @property
+    def first_row(self) -> int:
+        """The lowest row that a sample's first row may be; negative where windows reach back."""
+        return 1 - self.length if self.window and self.window.mode == "reach" else 0
+
+    def first_rows(self, samples: Ints, phase: int = 0) -> Ints:
+        """First row of each sample; negative where a window reaches back before the split's first row.
+
+        Parameters
+        ----------
+        samples
+            Sample numbers, in any order.
+        phase
+            By how many rows this epoch's starts are moved, ``0 <= phase < stride``.
+        """
+        if self.window is None:
+            return samples
+        if self.window.mode == "reach":
+            return samples - (self.length - 1)
+        if self.window.mode == "pack":
+            return samples * self.window.stride + phase
+        sequence = np.searchsorted(self._ends, samples, "right")
+        before = np.where(sequence, self._ends[sequence - 1], 0)
+        first = self._starts[sequence] + (samples - before) * self.window.stride
+        return first + phase % (self._room[sequence] + 1) if phase else first
+
+    def _count(self, lengths: Ints, least: int) -> Ints:
+        """Windows in sequences of these lengths, for every phase; at least ``least`` where one fits at all."""
+        assert self.window is not None
+        stride, size = self.window.stride, self.window.length
+        spare = stride - 1 if self.phase else 0
+        count = np.maximum((lengths - size - spare) // stride + 1, 0)
+        return np.where(lengths >= size, np.maximum(count, least), 0)
+
+    def _tabulate(self, starts: Ints, lengths: Ints) -> int:
+        assert self.window is not None
+        count = self._count(lengths, least=1)
+        kept = count > 0
+        self._starts, count = starts[kept], count[kept]
+        self._ends = np.cumsum(count)
+        if self.phase:
+            room = lengths[kept] - self.window.length - (count - 1) * self.window.stride
+            self._room = np.minimum(room, self.window.stride - 1)
+        return int(self._ends[-1]) if len(self._ends) else 0
