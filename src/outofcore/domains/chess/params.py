@@ -12,7 +12,14 @@ from outofcore.domains.sections import AuditSection, SplitSection, StoreSection,
 
 TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
 TerminationClass = Literal[
-    "normal", "time forfeit", "abandoned", "adjudication", "rules infraction", "unterminated", "unknown", "other"
+    "normal",
+    "time forfeit",
+    "abandoned",
+    "adjudication",
+    "rules infraction",
+    "unterminated",
+    "unknown",
+    "other",
 ]
 Variant = Literal["standard", "chess960"]
 
@@ -21,7 +28,9 @@ class SourceSection(Section):
     """How PGN is read."""
 
     longest_game: int = Field(
-        4_194_304, ge=4096, description="bytes of the longest game; a longer one is rejected, and bounds memory so"
+        4_194_304,
+        ge=4096,
+        description="bytes of the longest game; a longer one is rejected, and bounds memory so",
     )
 
 
@@ -31,10 +40,12 @@ class FilterSection(Section):
     min_elo: int | None = Field(None, ge=0, le=9999, description="lowest Elo; null: no bound")
     max_elo: int | None = Field(None, ge=0, le=9999, description="highest Elo; null: no bound")
     elo_of: Literal["both", "mover"] = Field(
-        "both", description="both: the game counts if both players pass; mover: the positions of a player who passes"
+        "both",
+        description="both: the game counts if both players pass; mover: the positions of a player who passes",
     )
     unknown_elo: Literal["drop", "keep"] = Field(
-        "drop", description="a player without Elo fails or passes the bounds; of no effect where there are none"
+        "drop",
+        description="a player without Elo fails or passes the bounds; of no effect where there are none",
     )
     rated_only: bool = Field(default=False, description="only games that say that they were rated")
     time_classes: tuple[TimeClass, ...] = Field(
@@ -55,7 +66,9 @@ class FilterSection(Section):
         description="how the game ended, by its Termination tag; unknown: no tag, other: free text",
     )
     bots: Literal["drop", "keep"] = Field("keep", description="games of an account with the title BOT")
-    variants: tuple[Variant, ...] = Field(("standard", "chess960"), description="kinds of chess that are read")
+    variants: tuple[Variant, ...] = Field(
+        ("standard", "chess960"), description="kinds of chess that are read"
+    )
     skip_plies: int = Field(0, ge=0, description="positions at the start of each game that are not stored")
     min_plies: int = Field(1, ge=1, description="half-moves of the shortest game that counts")
     max_positions: int | None = Field(
@@ -76,7 +89,9 @@ class FilterSection(Section):
 class ChessSection(Section):
     """Everything about chess that changes the bytes of the store or the model."""
 
-    raw: str = Field(description="a PGN file, or a folder of them; .zst, .gz, .bz2 and archives are read as streams")
+    raw: str = Field(
+        description="a PGN file, or a folder of them; .zst, .gz, .bz2 and archives are read as streams"
+    )
     match: str = Field("**/*", description="glob inside the folder")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()

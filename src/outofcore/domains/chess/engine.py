@@ -1,0 +1,231 @@
+"""The engine: bare move tokens to boards and moves, by the Rust reader, millions of positions a second.
+
+It gets one game a string, a string that holds the start position and the tokens and nothing else. It follows the rules
+of chess by shakmaty; a token that it cannot make a legal move of leaves the game to the oracle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import chess
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import rust_pgn_reader_python_binding as reader
+from numba import njit
+
+from outofcore.domains.chess.pgn.classes import CHESS960
+from outofcore.domains.chess.pgn.facts import Facts
+from outofcore.domains.chess.pgn.games import KINGSIDE, NOT_CASTLING, TAGS, Games, decoded
+from outofcore.domains.chess.schema import BLACK_TO_MOVE, NO_EN_PASSANT, WHITE_TO_MOVE
+
+_FEN = TAGS.index("FEN")
+_ROOKS = (4, 10)
+"""The engine's codes of a white and a black rook; 0 is an empty square, 1 to 12 are the pieces of the schema."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What the engine made of n games: the arrays of one chunk of its own.
+
+    Attributes
+    ----------
+    readable
+        (n,) bool: every token of the game became a legal move.
+    chunk
+        The engine's view of its arrays; a game has one position more than moves.
+    """
+
+    readable: npt.NDArray[np.bool_]
+    chunk: Any
+
+
+def parse(games: Games, chosen: npt.NDArray[np.int64], facts: Facts) -> Parsed:
+    """Play through the chosen games."""
+    if not len(chosen):
+        return Parsed(np.zeros(0, np.bool_), None)
+    parsed = reader.parse_games(pa.chunked_array([_texts(games, chosen, facts)]), num_threads=1)
+    (chunk,) = parsed.chunks
+    moves = np.diff(chunk.move_offsets.astype(np.int64))
+    return Parsed(chunk.valid & (moves == games.plies[chosen]), chunk)
+
+
+def fill_rows(
+    parsed: Parsed,
+    games: Games,
+    chosen: npt.NDArray[np.int64],
+    facts: Facts,
+    first_rows: npt.NDArray[np.int64],
+    rows: dict[str, npt.NDArray[Any]],
+) -> None:
+    """Write the positions of the readable games to their places.
+
+    Parameters
+    ----------
+    parsed, games, chosen, facts
+        As given to and by :func:`parse`.
+    first_rows
+        (n,) row of each chosen game's first position; below 0 for games that are passed over.
+    rows
+        Row fields; ``boards``, ``state`` and ``move`` are written.
+    """
+    chunk = parsed.chunk
+    if chunk is None:
+        return
+    _fill(
+        chunk.boards.reshape(-1, 64),
+        chunk.boards.reshape(-1).view(np.uint64).reshape(-1, 8),
+        chunk.castling,
+        chunk.en_passant,
+        chunk.halfmove_clock,
+        chunk.turn,
+        chunk.from_squares,
+        chunk.to_squares,
+        chunk.promotions,
+        chunk.position_offsets,
+        chunk.move_offsets,
+        games.castling,
+        games.token_offsets[chosen],
+        facts.variant[chosen] == CHESS960,
+        np.array([_castling_rooks(games, facts, int(game)) for game in chosen], np.uint64),
+        first_rows,
+        rows["boards"],
+        rows["state"],
+        rows["move"],
+    )
+
+
+def _texts(games: Games, chosen: npt.NDArray[np.int64], facts: Facts) -> pa.Array:
+    """The games' tokens as Arrow strings, with tags before them where the start position is not the usual one."""
+    special = (games.tags[chosen, _FEN, 0] >= 0) | (facts.variant[chosen] == CHESS960)
+    if np.any(special) or np.any(games.text >= 0x80):
+        return pa.array(
+            [start_tags(games, facts, int(game)) + " ".join(games.tokens(int(game))) for game in chosen]
+        )
+    every = pa.StringArray.from_buffers(
+        len(games), pa.py_buffer(games.text_offsets), pa.py_buffer(games.text)
+    )
+    return every if len(chosen) == len(games) else every.take(pa.array(chosen))
+
+
+def start_tags(games: Games, facts: Facts, game: int) -> str:
+    """Tags that tell a reader the start position and the kind of chess; empty for a usual game."""
+    fen = start_fen(games, game)
+    tags = f'[SetUp "1"]\n[FEN "{fen}"]\n' if fen else ""
+    if facts.variant[game] == CHESS960:
+        tags += '[Variant "Chess960"]\n'
+    return tags + "\n" * bool(tags)
+
+
+def start_fen(games: Games, game: int) -> str:
+    """The game's own start position, or an empty text."""
+    begin, end = games.tags[game, _FEN]
+    return decoded(games.data[begin:end].tobytes()).replace('"', "").strip() if begin >= 0 else ""
+
+
+def _castling_rooks(games: Games, facts: Facts, game: int) -> int:
+    """Rooks that may castle at the start of a Chess960 game, as a bitboard; 0 for any other game.
+
+    The engine's arrays tell castling rights by the corners of the board, which is wrong in Chess960.
+    """
+    if facts.variant[game] != CHESS960:
+        return 0
+    try:
+        return chess.Board(
+            start_fen(games, game) or chess.STARTING_FEN, chess960=True
+        ).clean_castling_rights()
+    except ValueError:  # no position: the engine has refused it as well
+        return 0
+
+
+@njit(nogil=True, cache=True)
+def _rights(rooks: np.uint64, white_king: np.uint64, black_king: np.uint64) -> int:
+    """Castling rights as bits KQkq, by the side of its king on which each rook stands."""
+    rights = 0
+    first_rank, last_rank = np.uint64(0xFF), np.uint64(0xFF) << np.uint64(56)
+    for bit, king, rank in ((1, white_king, first_rank), (4, black_king, last_rank)):
+        if rooks & rank & ~(king | (king - np.uint64(1))):
+            rights |= bit
+        if rooks & rank & (king - np.uint64(1)):
+            rights |= 2 * bit
+    return rights
+
+
+@njit(nogil=True, cache=True)
+def _rook_square(boards: npt.NDArray[np.uint8], before: int, rook: int, target: int, side: int) -> int:
+    """Where the castling rook stood: the rook gone from its rank, or, if none has, one that stood at its target."""
+    rank = target & 56
+    for square in range(rank, rank + 8):
+        if boards[before, square] == rook and boards[before + 1, square] != rook:
+            return square
+    return rank + (5 if side == KINGSIDE else 3)
+
+
+@njit(nogil=True, cache=True)
+def _fill(
+    boards: npt.NDArray[np.uint8],
+    ranks: npt.NDArray[np.uint64],
+    castling: npt.NDArray[np.bool_],
+    en_passant: npt.NDArray[np.int8],
+    halfmove_clock: npt.NDArray[np.uint8],
+    turn: npt.NDArray[np.bool_],
+    from_squares: npt.NDArray[np.uint8],
+    to_squares: npt.NDArray[np.uint8],
+    promotions: npt.NDArray[np.int8],
+    position_offsets: npt.NDArray[np.uint32],
+    move_offsets: npt.NDArray[np.uint32],
+    castling_tokens: npt.NDArray[np.uint8],
+    first_tokens: npt.NDArray[np.int32],
+    is_chess960: npt.NDArray[np.bool_],
+    castling_rooks: npt.NDArray[np.uint64],
+    first_rows: npt.NDArray[np.int64],
+    out_boards: npt.NDArray[np.uint64],
+    out_state: npt.NDArray[np.uint8],
+    out_move: npt.NDArray[np.uint16],
+) -> None:
+    for game in range(first_rows.size):
+        row = first_rows[game]
+        if row < 0:
+            continue
+        rooks = castling_rooks[game]
+        first_position, first_move = np.int64(position_offsets[game]), np.int64(move_offsets[game])
+        for ply in range(np.int64(move_offsets[game + 1]) - first_move):
+            position = first_position + ply
+            for piece in range(12):
+                out_boards[row, piece] = out_boards[row - 1, piece] if ply else np.uint64(0)
+            for rank in range(8):
+                if ply and ranks[position, rank] == ranks[position - 1, rank]:
+                    continue
+                for square in range(8 * rank, 8 * rank + 8):
+                    old = boards[position - 1, square] if ply else np.uint8(0)
+                    new = boards[position, square]
+                    if old != new:
+                        bit = np.uint64(1) << np.uint64(square)
+                        if old:
+                            out_boards[row, old - 1] ^= bit
+                        if new:
+                            out_boards[row, new - 1] ^= bit
+            out_state[row, 1] = 0
+            out_state[row, 0] = WHITE_TO_MOVE if turn[position] else BLACK_TO_MOVE
+            if is_chess960[game]:
+                out_state[row, 1] = _rights(rooks, out_boards[row, 5], out_boards[row, 11])
+            else:
+                for right in range(4):
+                    out_state[row, 1] |= castling[position, right] << right
+            file = en_passant[position]
+            out_state[row, 2] = file if file >= 0 else NO_EN_PASSANT
+            out_state[row, 3] = halfmove_clock[position]
+            target = np.int64(to_squares[first_move + ply])
+            side = castling_tokens[first_tokens[game] + ply]
+            if is_chess960[game] and side != NOT_CASTLING:
+                target = _rook_square(boards, position, _ROOKS[0 if turn[position] else 1], target, side)
+            promotion = max(np.int64(promotions[first_move + ply]) - 1, 0)
+            origin = np.int64(from_squares[first_move + ply])
+            out_move[row] = origin | target << 6 | promotion << 12
+            moved = np.uint64(1) << np.uint64(origin)
+            rooks &= ~(moved | np.uint64(1) << np.uint64(target))
+            if moved & (out_boards[row, 5] | out_boards[row, 11]):
+                rooks &= ~(np.uint64(0xFF) << np.uint64(origin & 56))
+            row += 1

@@ -1,0 +1,182 @@
+"""Which games and which of their positions are kept, and why the others are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from outofcore.domains.chess.params import FilterSection
+from outofcore.domains.chess.pgn.classes import VARIANT_NAMES, is_rated, termination_class, time_class
+from outofcore.domains.chess.pgn.facts import Facts, text_column
+from outofcore.domains.chess.pgn.games import TAGS, Games
+from outofcore.domains.chess.pgn.lexis import CONFLICT, NO_RESULT, UNKNOWN_RESULT
+from outofcore.domains.chess.schema import LARGEST_PLY
+
+REASONS = (
+    "kept",
+    "too_long",
+    "variant",
+    "no_moves",
+    "unterminated",
+    "result_conflict",
+    "no_result",
+    "too_short",
+    "elo_unknown",
+    "elo_too_low",
+    "elo_too_high",
+    "not_rated",
+    "time_class",
+    "termination",
+    "bot",
+)
+"""Why the text of a game alone settles that it is not stored; the first that holds counts."""
+KEPT = 0
+
+Bools = npt.NDArray[np.bool_]
+
+
+def judge(games: Games, facts: Facts, filters: FilterSection) -> npt.NDArray[np.uint8]:
+    """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` where there is none."""
+    verdicts = np.zeros(len(games), np.uint8)
+
+    def reject(reason: str, where: Bools) -> None:
+        verdicts[where & (verdicts == KEPT)] = REASONS.index(reason)
+
+    accepted_variants = [code for code, name in VARIANT_NAMES.items() if name in filters.variants]
+    reject("too_long", games.plies > LARGEST_PLY)
+    reject("variant", ~np.isin(facts.variant, accepted_variants))
+    reject("no_moves", games.plies == 0)
+    reject("unterminated", games.results == NO_RESULT)
+    reject("result_conflict", facts.outcome == CONFLICT)
+    reject("no_result", facts.outcome == UNKNOWN_RESULT)
+    reject("too_short", games.plies < filters.min_plies)
+    unknown, low, high = elo_failures(facts, filters)
+    every = np.any if filters.elo_of == "both" else np.all
+    failed = every(unknown | low | high, axis=1)
+    reject("elo_unknown", failed & unknown.any(axis=1))
+    reject("elo_too_low", failed & low.any(axis=1))
+    reject("elo_too_high", failed)
+    _judge_texts(games, filters, reject)
+    return verdicts
+
+
+def elo_failures(facts: Facts, filters: FilterSection) -> tuple[Bools, Bools, Bools]:
+    """Which players, (n, 2) each, fail for having no Elo, one too low, one too high."""
+    known = facts.elo > 0
+    low = known & (facts.elo < (filters.min_elo or 0))
+    high = known & (facts.elo > filters.max_elo) if filters.max_elo is not None else np.zeros_like(known)
+    bounded = filters.min_elo is not None or filters.max_elo is not None
+    unknown = ~known if bounded and filters.unknown_elo == "drop" else np.zeros_like(known)
+    return unknown, low, high
+
+
+def describe(games: Games, facts: Facts, game: int, reason: str) -> str:
+    """What was wrong with a rejected game, for a person."""
+    if reason.startswith("elo"):
+        white, black = (str(elo) if elo else "?" for elo in facts.elo[game])
+        return f"White {white}, Black {black}"
+    if reason in ("too_short", "too_long"):
+        return f"{games.plies[game]} plies"
+    if reason == "unterminated":
+        return "no 1-0, 0-1, 1/2-1/2 or * after the moves: the game may be cut off"
+    if reason == "result_conflict":
+        return f"Result tag {games.tag(game, 'Result')!r} against the marker after the moves"
+    tags = {
+        "variant": "Variant",
+        "time_class": "TimeControl",
+        "termination": "Termination",
+        "not_rated": "Event",
+    }
+    return (games.tag(game, tags[reason]) or "no tag") if reason in tags else ""
+
+
+def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:
+    """Filters that read free text, each only where it is set."""
+    defaults = FilterSection()
+    if filters.rated_only:
+        changed = games.tags[:, TAGS.index("WhiteRatingDiff"), 0] >= 0
+        events = text_column(games, "Event")
+        rated = [
+            is_rated(event, has_rating_change=bool(has)) for event, has in zip(events, changed, strict=True)
+        ]
+        reject("not_rated", ~np.array(rated, bool))
+    if set(filters.time_classes) != set(defaults.time_classes):
+        controls = text_column(games, "TimeControl")
+        reject(
+            "time_class", np.array([time_class(text) not in filters.time_classes for text in controls], bool)
+        )
+    if set(filters.terminations) != set(defaults.terminations):
+        endings = text_column(games, "Termination")
+        reject(
+            "termination",
+            np.array([termination_class(text) not in filters.terminations for text in endings], bool),
+        )
+    if filters.bots == "drop":
+        titles = (text_column(games, "WhiteTitle"), text_column(games, "BlackTitle"))
+        reject("bot", (titles[0] == "BOT") | (titles[1] == "BOT"))
+
+
+def choose_rows(
+    plies: npt.NDArray[np.int64],
+    side_to_move: npt.NDArray[np.uint8],
+    players_pass: Bools,
+    keys: npt.NDArray[np.uint8],
+    filters: FilterSection,
+) -> tuple[Bools, dict[str, int]]:
+    """Which positions of accepted games are stored.
+
+    Parameters
+    ----------
+    plies
+        (n,) positions of each game; they stand one game after another, m in all.
+    side_to_move
+        (m,) 0 where White is to move, 1 where Black is.
+    players_pass
+        (n, 2) whether White's and Black's positions are wanted.
+    keys
+        (n, 16) uint8: the games' keys, from which the choice of ``max_positions`` is made.
+    filters
+        Of the section.
+
+    Returns
+    -------
+    tuple
+        (m,) bool, and how many positions each filter dropped.
+    """
+    of_game = np.repeat(np.arange(len(plies)), plies)
+    ply = np.arange(len(of_game)) - np.repeat(np.cumsum(plies) - plies, plies)
+    dropped = {}
+    chosen = ply >= filters.skip_plies
+    dropped["positions_skipped"] = int(np.count_nonzero(~chosen))
+    wanted = players_pass[of_game, side_to_move]
+    dropped["positions_elo"] = int(np.count_nonzero(chosen & ~wanted))
+    chosen &= wanted
+    if filters.max_positions is not None:
+        before = int(np.count_nonzero(chosen))
+        seeds = np.ascontiguousarray(keys).view(np.uint64)[:, 0]
+        _thin(chosen, plies, seeds, filters.max_positions)
+        dropped["positions_beyond_max"] = before - int(np.count_nonzero(chosen))
+    return chosen, dropped
+
+
+@njit(nogil=True, cache=True)
+def _thin(chosen: Bools, plies: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64], most: int) -> None:
+    """Leave at most ``most`` positions of each game, those with the least hash of (key, ply)."""
+    first = 0
+    for game in range(plies.size):
+        rows = np.flatnonzero(chosen[first : first + plies[game]])
+        if rows.size > most:
+            hashes = np.empty(rows.size, np.uint64)
+            for i in range(rows.size):
+                # splitmix64 (Steele, Lea, Flood 2014)
+                x = seeds[game] + np.uint64(rows[i] + 1) * np.uint64(0x9E3779B97F4A7C15)
+                x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+                x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+                hashes[i] = x ^ (x >> np.uint64(31))
+            order = np.argsort(hashes)
+            for i in range(most, rows.size):
+                chosen[first + rows[order[i]]] = False
+        first += plies[game]

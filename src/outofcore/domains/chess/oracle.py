@@ -1,0 +1,215 @@
+"""The oracle: python-chess reads what the engine cannot, and plays a sample of all games again beside it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+import chess
+import chess.pgn
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.chess.pgn.notes import (
+    LARGEST_CLOCK,
+    LARGEST_EVALUATION,
+    LARGEST_MATE,
+    NO_CLOCK,
+    NO_EVALUATION,
+    NO_MATE,
+)
+from outofcore.domains.chess.schema import (
+    BLACK_TO_MOVE,
+    LARGEST_HALFMOVE_CLOCK,
+    NO_EN_PASSANT,
+    WHITE_TO_MOVE,
+    empty_rows,
+)
+
+NULL_MOVES = ("--", "Z0", "0000", "@@@@")
+_RESULTS = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
+
+
+class Refusal(Exception):  # noqa: N818 - an answer about one game, caught where it is asked for
+    """A game that is not legal chess from its start to its end.
+
+    Attributes
+    ----------
+    reason
+        ``illegal_move``, ``unreadable_move``, ``null_move`` or ``invalid_position``.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class Replay:
+    """Positions of a game before each of its moves, as rows."""
+
+    def __init__(self) -> None:
+        self._boards: list[tuple[int, ...]] = []
+        self._states: list[tuple[int, int, int, int]] = []
+        self._moves: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    def add(self, board: chess.Board, move: chess.Move) -> None:
+        """Note a position and the move that is about to be played in it."""
+        pieces = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
+        white, black = board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK]
+        self._boards.append((*[piece & white for piece in pieces], *[piece & black for piece in pieces]))
+        self._states.append(
+            (
+                WHITE_TO_MOVE if board.turn == chess.WHITE else BLACK_TO_MOVE,
+                _castling(board),
+                NO_EN_PASSANT if board.ep_square is None else chess.square_file(board.ep_square),
+                min(board.halfmove_clock, LARGEST_HALFMOVE_CLOCK),
+            )
+        )
+        promotion = move.promotion - 1 if move.promotion else 0
+        self._moves.append(move.from_square | move.to_square << 6 | promotion << 12)
+
+    def write(self, rows: dict[str, npt.NDArray[Any]], first: int) -> None:
+        """Write ``boards``, ``state`` and ``move`` from row ``first`` on."""
+        here = slice(first, first + len(self))
+        rows["boards"][here] = np.array(self._boards, np.uint64).reshape(-1, 12)
+        rows["state"][here] = np.array(self._states, np.uint8).reshape(-1, 4)
+        rows["move"][here] = self._moves
+
+
+def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool) -> Replay:
+    """Play a game; every token must be a legal move, in SAN (long or short) or UCI.
+
+    Raises
+    ------
+    Refusal
+        Naming the first token that is not.
+    """
+    try:
+        board = chess.Board(fen or chess.STARTING_FEN, chess960=chess960)
+    except ValueError as error:
+        raise Refusal("invalid_position", f"{fen}: {error}") from error
+    if not board.is_valid():
+        raise Refusal("invalid_position", f"{fen}: {board.status()!r}")
+    replay = Replay()
+    for ply, token in enumerate(tokens):
+        if token in NULL_MOVES:
+            raise Refusal("null_move", f"ply {ply + 1}: {token}")
+        try:
+            move = board.parse_san(token)
+        except chess.InvalidMoveError as error:
+            raise Refusal("unreadable_move", f"ply {ply + 1}: {token}") from error
+        except ValueError as error:
+            raise Refusal("illegal_move", f"ply {ply + 1}: {error}") from error
+        replay.add(board, move)
+        board.push(move)
+    return replay
+
+
+class _Reader(chess.pgn.BaseVisitor["_Reader"]):
+    """Collects what python-chess's own reader finds in the main line of a game."""
+
+    def __init__(self) -> None:
+        self.replay = Replay()
+        self.comments: list[list[str]] = []
+        self.errors: list[Exception] = []
+        self.marker = ""
+
+    def begin_variation(self) -> chess.pgn.SkipType:
+        return chess.pgn.SKIP
+
+    def visit_move(self, board: chess.Board, move: chess.Move) -> None:
+        self.replay.add(board, move)
+        self.comments.append([])
+
+    def visit_comment(self, comment: str) -> None:
+        if self.comments:
+            self.comments[-1].append(comment)
+
+    def visit_result(self, result: str) -> None:
+        self.marker = result
+
+    def handle_error(self, error: Exception) -> None:
+        self.errors.append(error)
+
+    def result(self) -> _Reader:
+        return self
+
+
+def difference(tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result: int) -> str | None:
+    """Read a game's own text with python-chess and say where it differs from what was made of it.
+
+    Parameters
+    ----------
+    tags
+        Tags that state the start position and the kind of chess, where they are not the usual ones.
+    body
+        The game after its tags, as it stands in the file.
+    stored
+        All row fields of all its positions.
+    result
+        For White, where the text has no marker that says so: 1, 0, -1.
+    """
+    game = chess.pgn.read_game(io.StringIO(tags + _without_empty_lines(body)), Visitor=_Reader)
+    if game is None or game.errors:
+        return f"python-chess reports {game.errors if game else 'no game'}"
+    count = len(stored["move"])
+    if len(game.replay) != count:
+        return f"{count} moves, by python-chess {len(game.replay)}"
+    expected = empty_rows(count)
+    game.replay.write(expected, 0)
+    for row, comments in enumerate(game.comments):
+        expected["clock"][row], expected["evaluation"][row], expected["mate"][row] = _notes(
+            " ".join(comments)
+        )
+    expected["ply"][:] = np.arange(count)
+    expected["result"][:] = _RESULTS.get(game.marker, result)
+    for name, wanted in expected.items():
+        same = (stored[name] == wanted).reshape(count, -1).all(axis=1)
+        if not same.all():
+            row = int(np.argmin(same))
+            return (
+                f"{name} at ply {row}: {stored[name][row].tolist()}, by python-chess {wanted[row].tolist()}"
+            )
+    return None
+
+
+def _castling(board: chess.Board) -> int:
+    """Castling rights as bits KQkq."""
+    rooks = board.clean_castling_rights()
+    if not rooks:
+        return 0
+    rights = (
+        board.has_kingside_castling_rights(chess.WHITE),
+        board.has_queenside_castling_rights(chess.WHITE),
+        board.has_kingside_castling_rights(chess.BLACK),
+        board.has_queenside_castling_rights(chess.BLACK),
+    )
+    return sum(1 << bit for bit, right in enumerate(rights) if right)
+
+
+def _without_empty_lines(body: str) -> str:
+    """The text as python-chess takes it for one game: an empty line would end it."""
+    lines = (line.strip(" \t\v\f\0\x1a\ufeff") for line in re.split(r"\r\n|\r|\n", body))
+    return "\n".join(line for line in lines if line)
+
+
+def _notes(comment: str) -> tuple[int, int, int]:
+    """Clock, evaluation and mate of a comment, by python-chess's expressions."""
+    clock, evaluation, mate = NO_CLOCK, NO_EVALUATION, NO_MATE
+    if match := chess.pgn.CLOCK_REGEX.search(comment):
+        seconds = int(match["hours"]) * 3600 + int(match["minutes"]) * 60 + Decimal(match["seconds"])
+        clock = min(int((seconds * 100).to_integral_value(ROUND_DOWN)), LARGEST_CLOCK)
+    if match := chess.pgn.EVAL_REGEX.search(comment):
+        if match["mate"]:
+            mate = max(-LARGEST_MATE, min(int(match["mate"]), LARGEST_MATE))
+        else:
+            centipawns = int(Decimal(match["cp"]) * 100)
+            evaluation = max(-LARGEST_EVALUATION, min(centipawns, LARGEST_EVALUATION))
+    return clock, evaluation, mate

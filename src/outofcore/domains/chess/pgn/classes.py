@@ -1,0 +1,96 @@
+"""Free text of tags put into classes: variants, time controls, terminations."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from outofcore.domains.chess.params import TerminationClass, TimeClass
+
+STANDARD, CHESS960, OTHER_VARIANT = 0, 1, 255
+VARIANT_NAMES = {STANDARD: "standard", CHESS960: "chess960"}
+
+_STANDARD_NAMES = {"", "?", "-", "standard", "chess", "normal", "fromposition", "standardchess", "orthodox"}
+_CHESS960_NAMES = {
+    *(
+        "chess960",
+        "960",
+        "fischerandom",
+        "fischerrandom",
+        "fischerandomchess",
+        "fischerrandomchess",
+        "freestyle",
+    ),
+    *("freestylechess", "frc", "dfrc", "doublefischerrandom", "doublefischerrandomchess", "chess9lx"),
+}
+
+_FIRST_PERIOD = re.compile(r"\s*(?:(\d{1,6})/)?(\d{1,9})(?:\+(\d{1,9}))?\s*(?::.*)?")
+_DAY = 86_400
+_MOVES_OF_A_GAME = 40
+# Lichess, https://lichess.org/faq#time-controls: seconds below which a game is bullet, blitz, rapid.
+_BOUNDS: tuple[tuple[int, TimeClass], ...] = ((179, "bullet"), (479, "blitz"), (1499, "rapid"))
+
+# Lichess writes the class itself; chess.com writes a sentence that names a player and ends in one of these.
+_ENDINGS: tuple[tuple[str, TerminationClass], ...] = (
+    ("time forfeit", "time forfeit"),
+    ("on time", "time forfeit"),
+    ("timeout", "time forfeit"),
+    ("timeout vs insufficient material", "time forfeit"),
+    ("abandoned", "abandoned"),
+    ("adjudication", "adjudication"),
+    ("rules infraction", "rules infraction"),
+    ("unterminated", "unterminated"),
+    ("normal", "normal"),
+    ("checkmate", "normal"),
+    ("resignation", "normal"),
+    ("agreement", "normal"),
+    ("repetition", "normal"),
+    ("stalemate", "normal"),
+    ("insufficient material", "normal"),
+    ("50-move rule", "normal"),
+)
+
+
+@lru_cache(maxsize=1024)
+def variant_code(name: str) -> int:
+    """Which kind of chess a ``Variant`` tag means, however it is spelled (``fischerandom``, ``Chess 960``)."""
+    key = re.sub(r"[\s_-]", "", name.lower())
+    if name.strip() in _STANDARD_NAMES or key in _STANDARD_NAMES:
+        return STANDARD
+    return CHESS960 if key in _CHESS960_NAMES else OTHER_VARIANT
+
+
+@lru_cache(maxsize=4096)
+def time_class(control: str) -> TimeClass:
+    """The class of a ``TimeControl`` tag, by the seconds that 40 moves may take: base + 40 increments.
+
+    The first period counts: ``40/7200:3600`` gives 7200 seconds for 40 moves. A day or more a move, and no limit
+    (``-``), are correspondence; what is no time control by the PGN standard is unknown.
+    """
+    if control.strip() == "-":
+        return "correspondence"
+    match = _FIRST_PERIOD.fullmatch(control.strip().removeprefix("*"))
+    if match is None:
+        return "unknown"
+    moves, base, increment = (int(group or 0) for group in match.groups())
+    if moves:
+        if base >= _DAY * moves:
+            return "correspondence"
+        base = base * _MOVES_OF_A_GAME // moves
+    seconds = base + _MOVES_OF_A_GAME * increment
+    return next((name for bound, name in _BOUNDS if seconds <= bound), "classical")
+
+
+@lru_cache(maxsize=4096)
+def termination_class(text: str) -> TerminationClass:
+    """The class of a ``Termination`` tag, as Lichess, chess.com and engine tournaments write it."""
+    lowered = text.strip().lower()
+    if lowered in ("", "?", "-", "unknown"):
+        return "unknown"
+    by_length = sorted(_ENDINGS, key=lambda ending: -len(ending[0]))
+    return next((name for ending, name in by_length if lowered.endswith(ending)), "other")
+
+
+def is_rated(event: str, *, has_rating_change: bool) -> bool:
+    """Whether a game says that it was rated: its event begins with that word, or a rating changed by it."""
+    return has_rating_change or event.lower().startswith("rated ")

@@ -1,0 +1,160 @@
+"""The smallest pieces of PGN, read from bytes by compiled code.
+
+What the standard (PGN Specification and Implementation Guide, 1994) leaves open is settled here once, for cutting and
+for reading: lines end with ``\\n``, ``\\r\\n`` or ``\\r``; NUL, ``Ctrl-Z`` and byte-order marks count as blanks; a tag stands at the
+beginning of a line, or after another tag; ``%`` at the beginning of a line and ``;`` anywhere outside of comments hide
+the rest of the line.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Bytes = npt.NDArray[np.uint8]
+
+TOKEN, BLANK, LINE_END, MARK = 0, 1, 2, 3
+
+
+def _kinds() -> Bytes:
+    kinds = np.full(256, TOKEN, np.uint8)
+    for character in b" \t\v\f\0\x1a":
+        kinds[character] = BLANK
+    for character in b"\r\n":
+        kinds[character] = LINE_END
+    for character in b"{}();$*":
+        kinds[character] = MARK
+    return kinds
+
+
+KIND = _kinds()
+"""What a byte is outside of comments: part of a token, a blank, the end of a line, or a mark of its own."""
+
+NO_RESULT, WHITE_WINS, DRAW, BLACK_WINS, UNKNOWN_RESULT, CONFLICT = 0, 1, 2, 3, 4, 5
+"""Termination markers: none, ``1-0``, ``1/2-1/2``, ``0-1``, ``*``, and two that differ."""
+
+LONGEST_TAG_NAME = 255
+BYTE_ORDER_MARK = (0xEF, 0xBB, 0xBF)
+
+
+@njit(nogil=True, cache=True)
+def line_end(data: Bytes, i: int) -> int:
+    """Index of the end of the line that ``i`` stands in."""
+    while i < data.size and KIND[data[i]] != LINE_END:
+        i += 1
+    return i
+
+
+@njit(nogil=True, cache=True)
+def token_end(data: Bytes, i: int) -> int:
+    """Index after the token that begins at ``i``; ``*`` is a token by itself."""
+    if data[i] == ord("*"):
+        return i + 1
+    while i < data.size and KIND[data[i]] == TOKEN:
+        i += 1
+    return i
+
+
+@njit(nogil=True, cache=True)
+def nag_end(data: Bytes, i: int) -> int:
+    """Index after the numeric annotation glyph (``$14``) that begins at ``i``."""
+    i += 1
+    while i < data.size and ord("0") <= data[i] <= ord("9"):
+        i += 1
+    return i
+
+
+@njit(nogil=True, cache=True)
+def is_byte_order_mark(data: Bytes, i: int) -> bool:
+    """Whether the UTF-8 byte-order mark stands at ``i``."""
+    return i + 2 < data.size and (
+        data[i] == BYTE_ORDER_MARK[0]
+        and data[i + 1] == BYTE_ORDER_MARK[1]
+        and data[i + 2] == BYTE_ORDER_MARK[2]
+    )
+
+
+@njit(nogil=True, cache=True)
+def result_code(data: Bytes, i: int, j: int) -> int:
+    """Which termination marker ``data[i:j]`` is."""
+    length = j - i
+    if length == 1:
+        return UNKNOWN_RESULT if data[i] == ord("*") else NO_RESULT
+    if length == 3 and data[i + 1] == ord("-"):
+        if data[i] == ord("1") and data[i + 2] == ord("0"):
+            return WHITE_WINS
+        if data[i] == ord("0") and data[i + 2] == ord("1"):
+            return BLACK_WINS
+        return NO_RESULT
+    if length == 7 and data[i] == ord("1") and data[i + 1] == ord("/") and data[i + 2] == ord("2"):
+        if (
+            data[i + 3] == ord("-")
+            and data[i + 4] == ord("1")
+            and data[i + 5] == ord("/")
+            and data[i + 6] == ord("2")
+        ):
+            return DRAW
+    return NO_RESULT
+
+
+@njit(nogil=True, cache=True)
+def tag_name_end(data: Bytes, i: int) -> int:
+    """Index after the name of the tag that opens at ``i`` (a bracket); 0 if no tag does."""
+    j = i + 1
+    while j < data.size and j - i <= LONGEST_TAG_NAME:
+        c = data[j]
+        letter = ord("a") <= (c | 32) <= ord("z") or ord("0") <= c <= ord("9") or c == ord("_")
+        if not letter:
+            break
+        j += 1
+    if j == i + 1 or j >= data.size:
+        return 0
+    c = data[j]
+    return j if KIND[c] == BLANK or KIND[c] == LINE_END or c == ord('"') or c == ord("]") else 0
+
+
+@njit(nogil=True, cache=True)
+def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int]:
+    """Where the value of a tag stands and where the tag ends: (begin, end, index after the tag).
+
+    The value ends at the first quote before a closing bracket, so that quotes inside it do no harm. A tag without
+    quotes has no value: begin is -1, and it takes the rest of its line.
+    """
+    i = name_end
+    while i < data.size and KIND[data[i]] == BLANK:
+        i += 1
+    if i >= data.size or data[i] != ord('"'):
+        return -1, -1, line_end(data, name_end)
+    begin = i + 1
+    i = begin
+    while i < data.size and KIND[data[i]] != LINE_END:
+        if data[i] == ord('"'):
+            j = i + 1
+            while j < data.size and KIND[data[j]] == BLANK:
+                j += 1
+            if j < data.size and data[j] == ord("]"):
+                return begin, i, j + 1
+        i += 1
+    return begin, i, i
+
+
+@njit(nogil=True, cache=True)
+def is_event(data: Bytes, i: int) -> bool:
+    """Whether the tag that opens at ``i`` is named Event."""
+    if i + 7 >= data.size:
+        return False
+    if not (
+        data[i] == ord("[")
+        and data[i + 1] == ord("E")
+        and data[i + 2] == ord("v")
+        and data[i + 3] == ord("e")
+    ):
+        return False
+    return data[i + 4] == ord("n") and data[i + 5] == ord("t") and tag_name_end(data, i) == i + 6
+
+
+@njit(nogil=True, cache=True)
+def is_quoted_event(data: Bytes, i: int) -> bool:
+    """Whether a tag named Event opens at ``i``, its value in quotes."""
+    return is_event(data, i) and tag_value(data, i + 6)[0] >= 0

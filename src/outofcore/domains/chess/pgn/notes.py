@@ -1,0 +1,121 @@
+"""Clocks and evaluations in comments: ``[%clk 0:09:58]``, ``[%eval -1.25]``, ``[%eval #-3]``.
+
+The grammar is that of python-chess, with numbers taken exactly as they are written: centiseconds and centipawns, further
+digits of a second cut off. Of several notes after a move the first counts, as with python-chess.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from outofcore.domains.chess.pgn.lexis import BLANK, KIND, LINE_END, Bytes
+
+NO_CLOCK = -1
+NO_EVALUATION = -32768
+NO_MATE = 0
+LARGEST_CLOCK = 2**31 - 1
+LARGEST_EVALUATION = 32767
+LARGEST_MATE = 127
+MOST_DIGITS = 10
+
+
+@njit(nogil=True, cache=True)
+def _digits(data: Bytes, i: int, end: int) -> tuple[int, int]:
+    """The number that begins at ``i`` and the index after it; the number stays below 10**15."""
+    value = 0
+    while i < end and ord("0") <= data[i] <= ord("9"):
+        value = min(value * 10 + data[i] - ord("0"), 10**15 - 1)
+        i += 1
+    return value, i
+
+
+@njit(nogil=True, cache=True)
+def _fraction(data: Bytes, i: int, end: int) -> tuple[int, int]:
+    """Hundredths after a point at ``i - 1``, further digits cut off, and the index after them."""
+    hundredths, weight = 0, 10
+    while i < end and ord("0") <= data[i] <= ord("9"):
+        hundredths += (data[i] - ord("0")) * weight
+        weight //= 10
+        i += 1
+    return hundredths, i
+
+
+@njit(nogil=True, cache=True)
+def _clock(data: Bytes, i: int, end: int) -> int:
+    """Centiseconds of the ``h:mm:ss.ff]`` at ``i``, at most ``LARGEST_CLOCK``; ``NO_CLOCK`` if it is none."""
+    total = 0
+    for part in range(3):
+        value, j = _digits(data, i, end)
+        if j == i or j >= end:
+            return NO_CLOCK
+        total = min(total * 60 + value, 10**15)
+        if part < 2 and data[j] != ord(":"):
+            return NO_CLOCK
+        i = j + 1 if part < 2 else j
+    hundredths = 0
+    if data[i] == ord("."):
+        hundredths, i = _fraction(data, i + 1, end)
+    if i >= end or data[i] != ord("]"):
+        return NO_CLOCK
+    return min(total * 100 + hundredths, LARGEST_CLOCK)
+
+
+@njit(nogil=True, cache=True)
+def _evaluation(data: Bytes, i: int, end: int) -> tuple[int, int]:
+    """Centipawns and moves to mate of the ``-1.25]`` or ``#-3]`` at ``i``, with or without a depth."""
+    nothing = (NO_EVALUATION, NO_MATE)
+    is_mate = i < end and data[i] == ord("#")
+    i += is_mate
+    sign = 1
+    if i < end and (data[i] == ord("-") or data[i] == ord("+")):
+        sign = -1 if data[i] == ord("-") else 1
+        i += 1
+    value, j = _digits(data, i, end)
+    whole = j - i
+    hundredths, decimals = 0, 0
+    if not is_mate:
+        if whole > MOST_DIGITS:
+            return nothing
+        if j < end and data[j] == ord("."):
+            hundredths, k = _fraction(data, j + 1, end)
+            decimals = k - j - 1
+            j = k
+    if whole + decimals == 0 or decimals > 2:
+        return nothing
+    if j < end and data[j] == ord(","):
+        _, k = _digits(data, j + 1, end)
+        if k == j + 1:
+            return nothing
+        j = k
+    if j >= end or data[j] != ord("]"):
+        return nothing
+    if is_mate:
+        return NO_EVALUATION, sign * min(value, LARGEST_MATE)
+    return sign * min(value * 100 + hundredths, LARGEST_EVALUATION), NO_MATE
+
+
+@njit(nogil=True, cache=True)
+def read_note(
+    data: Bytes,
+    i: int,
+    end: int,
+    clock: npt.NDArray[np.int32],
+    evaluation: npt.NDArray[np.int16],
+    mate: npt.NDArray[np.int8],
+) -> None:
+    """Read the note that opens at ``i`` with ``[%`` into arrays of one, unless one stands there already."""
+    i += 2
+    name_length = 0
+    while i + name_length < end and ord("a") <= data[i + name_length] <= ord("z"):
+        name_length += 1
+    value = i + name_length + 1
+    if value >= end or not (KIND[data[value - 1]] == BLANK or KIND[data[value - 1]] == LINE_END):
+        return
+    if name_length == 3 and data[i] == ord("c") and data[i + 1] == ord("l") and data[i + 2] == ord("k"):
+        if clock[0] == NO_CLOCK:
+            clock[0] = _clock(data, value, end)
+    elif name_length == 4 and data[i] == ord("e") and data[i + 1] == ord("v") and data[i + 2] == ord("a"):
+        if data[i + 3] == ord("l") and evaluation[0] == NO_EVALUATION and mate[0] == NO_MATE:
+            evaluation[0], mate[0] = _evaluation(data, value, end)

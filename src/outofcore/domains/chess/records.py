@@ -1,0 +1,190 @@
+"""From the text of a unit to its records: read, judged, played by the engine, checked by the oracle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.chess import engine, oracle
+from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge
+from outofcore.domains.chess.params import ChessSection
+from outofcore.domains.chess.pgn.classes import CHESS960
+from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
+from outofcore.domains.chess.pgn.games import Games, read_games
+from outofcore.domains.chess.pgn.starts import game_starts
+from outofcore.domains.chess.schema import empty_rows
+from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
+
+
+@dataclass(frozen=True)
+class Converter:
+    """Converts units of PGN; see :meth:`outofcore.domains.domain.Domain.converter`."""
+
+    section: ChessSection
+
+    def __call__(self, unit: Unit) -> UnitResult:
+        """Convert one unit."""
+        data = np.frombuffer(unit.payload, np.uint8)
+        games = read_games(data, game_starts(data))
+        conversion = _Conversion(unit, self.section, games, read_facts(games))
+        return conversion.run()
+
+
+@dataclass
+class _Conversion:
+    """The conversion of one unit: games are numbered by their place in it."""
+
+    unit: Unit
+    section: ChessSection
+    games: Games
+    facts: Facts
+    rejects: dict[int, Reject] = field(default_factory=dict)
+
+    def run(self) -> UnitResult:
+        verdicts = judge(self.games, self.facts, self.section.filters)
+        for game in np.flatnonzero(verdicts != KEPT).tolist():
+            reason = REASONS[verdicts[game]]
+            self._reject(game, reason, describe(self.games, self.facts, game, reason))
+        accepted, rows = self._play(np.flatnonzero(verdicts == KEPT))
+        plies = self.games.plies[accepted].astype(np.int64)
+        keys = _keys(rows, plies)
+        audited, differences = self._audit(accepted, plies, keys, rows)
+        accepted, keys, lengths, counts = self._select(accepted, plies, keys, rows)
+        return UnitResult(
+            found=len(self.games),
+            rows=rows,
+            sequences=self._sequences(accepted, lengths),
+            keys=keys,
+            rejects=tuple(self.rejects[game] for game in sorted(self.rejects)),
+            counts=counts,
+            audited=audited,
+            differences=differences,
+        )
+
+    def _reject(self, game: int, reason: str, detail: str) -> None:
+        offset = self.unit.offset + int(self.games.starts[game])
+        self.rejects[game] = Reject(reason=reason, offset=offset, detail=detail)
+
+    def _play(
+        self, chosen: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
+        """Rows of all positions of the chosen games that are legal chess, and which games these are."""
+        parsed = engine.parse(self.games, chosen, self.facts)
+        by_oracle = {}
+        legal = parsed.readable.copy()
+        for place in np.flatnonzero(~parsed.readable).tolist():
+            game = int(chosen[place])
+            try:
+                by_oracle[place] = oracle.read_moves(
+                    self.games.tokens(game),
+                    engine.start_fen(self.games, game),
+                    chess960=self.facts.variant[game] == CHESS960,
+                )
+                legal[place] = True
+            except oracle.Refusal as refusal:
+                self._reject(game, refusal.reason, str(refusal))
+        plies = np.where(legal, self.games.plies[chosen], 0).astype(np.int64)
+        first_rows = np.cumsum(plies) - plies
+        rows = empty_rows(int(plies.sum()))
+        engine.fill_rows(
+            parsed, self.games, chosen, self.facts, np.where(parsed.readable, first_rows, -1), rows
+        )
+        for place, replay in by_oracle.items():
+            replay.write(rows, int(first_rows[place]))
+        accepted = chosen[legal]
+        plies = plies[legal]
+        noted = np.zeros(len(self.games), np.bool_)
+        noted[accepted] = True
+        of_token = np.repeat(noted, self.games.plies)
+        for name in ("clock", "evaluation", "mate"):
+            rows[name] = getattr(self.games, name)[of_token]
+        rows["ply"] = (np.arange(len(rows["move"])) - np.repeat(np.cumsum(plies) - plies, plies)).astype(
+            np.uint16
+        )
+        rows["result"] = np.repeat(self.facts.result[accepted], plies)
+        return accepted, rows
+
+    def _audit(
+        self,
+        accepted: npt.NDArray[np.int64],
+        plies: npt.NDArray[np.int64],
+        keys: npt.NDArray[np.uint8],
+        rows: dict[str, npt.NDArray[Any]],
+    ) -> tuple[int, tuple[str, ...]]:
+        """Compare the games that their keys choose with what the oracle reads."""
+        chosen = np.flatnonzero(keys.view("<u8")[:, 0] % np.uint64(self.section.audit.one_in) == 0)
+        differences = []
+        ends = np.cumsum(plies)
+        for place in chosen.tolist():
+            game = int(accepted[place])
+            whole = slice(int(ends[place] - plies[place]), int(ends[place]))
+            found = oracle.difference(
+                engine.start_tags(self.games, self.facts, game),
+                self.games.body(game),
+                {name: values[whole] for name, values in rows.items()},
+                int(self.facts.result[game]),
+            )
+            if found:
+                offset = self.unit.offset + int(self.games.starts[game])
+                differences.append(f"{self.unit.name}, game at byte {offset}: {found}")
+        return len(chosen), tuple(differences)
+
+    def _select(
+        self,
+        accepted: npt.NDArray[np.int64],
+        plies: npt.NDArray[np.int64],
+        keys: npt.NDArray[np.uint8],
+        rows: dict[str, npt.NDArray[Any]],
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.int64], dict[str, int]]:
+        """Leave the positions that the filters want; a game that has none left is rejected."""
+        filters = self.section.filters
+        failing = np.any(elo_failures(self.facts, filters), axis=0)[accepted]
+        if filters.elo_of == "both":
+            failing[:] = False
+        chosen, counts = choose_rows(plies, rows["state"][:, 0], ~failing, keys, filters)
+        if chosen.all():
+            return accepted, keys, plies, counts
+        for name in rows:
+            rows[name] = rows[name][chosen]
+        lengths = np.bincount(np.repeat(np.arange(len(plies)), plies)[chosen], minlength=len(plies))
+        kept = lengths > 0
+        for place in np.flatnonzero(~kept).tolist():
+            self._reject(int(accepted[place]), "no_positions", f"none of {plies[place]} is wanted")
+        return accepted[kept], keys[kept], lengths[kept], counts
+
+    def _sequences(
+        self, accepted: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> dict[str, npt.NDArray[Any]]:
+        return {
+            "length": lengths,
+            "white_elo": self.facts.elo[accepted, 0],
+            "black_elo": self.facts.elo[accepted, 1],
+            "date": self.facts.date[accepted],
+            "time_control": text_column(self.games, "TimeControl")[accepted],
+            "termination": text_column(self.games, "Termination")[accepted],
+            "variant": self.facts.variant[accepted],
+            "result": self.facts.result[accepted],
+            "plies": self.games.plies[accepted].astype(np.uint16),
+            "source": np.full(len(accepted), self.unit.source, np.uint32),
+            "offset": (self.games.starts[accepted] + self.unit.offset).astype(np.uint64),
+        }
+
+
+def _keys(rows: dict[str, npt.NDArray[Any]], plies: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """Hash of start position and moves of each game, (n, 16) uint8: the same game, the same key."""
+    boards = memoryview(rows["boards"].reshape(-1)).cast("B")
+    state = memoryview(rows["state"].reshape(-1))
+    moves = memoryview(rows["move"]).cast("B")
+    keys = bytearray()
+    first = 0
+    for count in plies.tolist():
+        digest = blake2b(boards[96 * first : 96 * first + 96], digest_size=KEY_BYTES)
+        digest.update(state[4 * first : 4 * first + 3])  # the halfmove clock is no part of the game
+        first += count
+        digest.update(moves[2 * (first - count) : 2 * first])
+        keys += digest.digest()
+    return np.frombuffer(bytes(keys), np.uint8).reshape(-1, KEY_BYTES)

@@ -1,0 +1,90 @@
+"""What a chess store holds of each position and of each game."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.chess.pgn.classes import VARIANT_NAMES
+from outofcore.domains.chess.pgn.notes import NO_CLOCK, NO_EVALUATION, NO_MATE
+from outofcore.store.schema import Field, Schema
+
+PIECES = ("P", "N", "B", "R", "Q", "K", "p", "n", "b", "r", "q", "k")
+"""Bitboards in order, by the letters of FEN."""
+
+STATE = ("side_to_move", "castling", "en_passant_file", "halfmove_clock")
+WHITE_TO_MOVE, BLACK_TO_MOVE = 0, 1
+CASTLING_BITS = {"K": 1, "Q": 2, "k": 4, "q": 8}
+NO_EN_PASSANT = 255
+LARGEST_HALFMOVE_CLOCK = 255
+LARGEST_PLY = 65535
+
+SCHEMA = Schema(
+    rows=(
+        Field(
+            name="boards",
+            dtype="uint64",
+            shape=(12,),
+            doc="bitboards by piece; bit 8 * rank + file, a1 the lowest",
+            attributes={"pieces": list(PIECES)},
+        ),
+        Field(
+            name="state",
+            dtype="uint8",
+            shape=(4,),
+            doc="side to move (0 White, 1 Black), castling rights (bits KQkq from the lowest), file of the pawn that "
+            "has just gone two squares, whether it can be taken or not (255: none), halfmove clock (at most 255)",
+            attributes={"columns": list(STATE), "castling_bits": CASTLING_BITS},
+        ),
+        Field(name="ply", dtype="uint16", doc="half-moves since the first position of the game"),
+        Field(
+            name="move",
+            dtype="uint16",
+            doc="move played: from | to << 6 | promotion << 12 (0 none, 1 N, 2 B, 3 R, 4 Q); castling is the king's "
+            "move (e1g1), in Chess960 the king to its rook's square",
+        ),
+        Field(name="result", dtype="int8", doc="result of the game for White: 1, 0, -1"),
+        Field(
+            name="clock",
+            dtype="int32",
+            fill=NO_CLOCK,
+            doc="centiseconds left to the mover after the move; -1: not noted",
+        ),
+        Field(
+            name="evaluation",
+            dtype="int16",
+            fill=NO_EVALUATION,
+            doc="centipawns for White after the move, as noted in the file; -32768: not noted",
+        ),
+        Field(
+            name="mate",
+            dtype="int8",
+            fill=NO_MATE,
+            doc="moves to mate after the move, as noted in the file; positive: White mates; 0: not noted",
+        ),
+    ),
+    sequences=(
+        Field(name="white_elo", dtype="int16", doc="Elo of White; 0: unknown"),
+        Field(name="black_elo", dtype="int16", doc="Elo of Black; 0: unknown"),
+        Field(name="date", dtype="int32", doc="yyyymmdd; a digit that is unknown is 0"),
+        Field(name="time_control", dtype="string", fill="", doc="TimeControl tag"),
+        Field(name="termination", dtype="string", fill="", doc="Termination tag"),
+        Field(
+            name="variant",
+            dtype="uint8",
+            doc="kind of chess",
+            attributes={"names": [VARIANT_NAMES[code] for code in sorted(VARIANT_NAMES)]},
+        ),
+        Field(name="result", dtype="int8", doc="result for White: 1, 0, -1"),
+        Field(name="plies", dtype="uint16", doc="half-moves of the whole game, stored or not"),
+        Field(name="source", dtype="uint32", doc="row of the file in sources"),
+        Field(name="offset", dtype="uint64", doc="byte at which the game begins in the decompressed file"),
+    ),
+)
+
+
+def empty_rows(count: int) -> dict[str, npt.NDArray[Any]]:
+    """Row fields of ``count`` positions, not yet filled."""
+    return {field.name: np.empty((count, *field.shape), field.dtype) for field in SCHEMA.rows}
