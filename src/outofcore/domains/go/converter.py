@@ -1,0 +1,268 @@
+"""A unit of SGF -> rows, sequences, keys and rejects."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.go import meaning, oracle
+from outofcore.domains.go.handicap import OPENING, openings
+from outofcore.domains.go.header import CHARSET, Header, Rejection, columns, read_header, refusal
+from outofcore.domains.go.names import transcoded
+from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.replay import COUNTED, Outcome, Played, replay
+from outofcore.domains.go.scan import Ending
+from outofcore.domains.go.sgf import ADD_BLACK, PROPERTIES, Games, Reading, read_games
+from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
+
+_READ, _TOO_LONG = int(Reading.READ), int(Ending.TOO_LONG)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Bytes of a unit's games; some may be rewritten for reading."""
+
+    payload: bytes
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    def game(self, number: int) -> bytes:
+        return self.payload[self.starts[number] : self.ends[number]]
+
+    def with_games(self, others: Mapping[int, bytes]) -> _Text:
+        """The same with some games in other words."""
+        games = [others.get(number, self.game(number)) for number in range(len(self.starts))]
+        ends = np.cumsum([len(game) for game in games], dtype=np.int64)
+        return _Text(b"".join(games), np.concatenate(([0], ends[:-1])), ends)
+
+
+@dataclass(frozen=True)
+class Converter:
+    """Converts units; picklable, and the same unit gives the same result anywhere."""
+
+    section: GoSection
+
+    def __call__(self, unit: Unit) -> UnitResult:
+        """Convert one unit."""
+        detail, counts = unit.detail, Counter[str]()
+        offsets = detail["offsets"]
+        text, games = _read(_Text(unit.payload, detail["starts"], detail["ends"]), counts)
+        headers, refused = self._headers(text, games, detail)
+        played = self._play(games, headers)
+        kept = np.flatnonzero(played.outcome == Outcome.KEPT)
+        chosen = [header for header, outcome in zip(headers, played.outcome.tolist(), strict=True) if header and not outcome]
+        keys = _keys(played, kept)
+        game = _first_bytes(keys)
+        audited, differences = self._audit(text, played, headers, kept[self._audits(game)], counts, offsets)
+        rows: dict[str, npt.NDArray[Any]] = {
+            "stones": played.stones,
+            "state": played.state,
+            "move": played.move,
+            "game": np.repeat(game, played.rows[kept, 1]),
+        }
+        if self.section.source.liberties:
+            rows["liberties"] = played.liberties
+        rejects = [
+            Reject(reason=reason, offset=int(offsets[number]), detail=why)
+            for number, (reason, why) in sorted((refused | _illegal(games, played)).items())
+        ]
+        if detail["empty"]:
+            rejects.append(Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file"))
+        _count(counts, played, chosen, kept, detail)
+        return UnitResult(
+            found=len(headers) + bool(detail["empty"]),
+            rows=rows,
+            sequences={
+                "length": played.rows[kept, 1],
+                "game": game,
+                "alternating": played.alternating[kept],
+                "offset": offsets[kept],
+                **columns(chosen),
+                **{name: np.full(len(kept), told, object) for name, told in _labels(detail).items()},
+            },
+            keys=keys,
+            rejects=tuple(rejects),
+            counts={name: int(count) for name, count in sorted(counts.items()) if count},
+            audited=audited,
+            differences=differences,
+        )
+
+    def _headers(
+        self, text: _Text, games: Games, detail: Mapping[str, Any]
+    ) -> tuple[list[Header | None], dict[int, Rejection]]:
+        """Headers of the games that are to be played, None for the others, and why those are refused."""
+        headers: list[Header | None] = []
+        refused: dict[int, Rejection] = {}
+        payload, utf16, filters = text.payload, detail["utf16"], self.section.filters
+        endings, status = detail["endings"].tolist(), games.status.tolist()
+        spans, facts = games.spans.ravel().tolist(), openings(games).ravel().tolist()
+        begins, ends, width = spans[::2], spans[1::2], len(PROPERTIES)
+        for number in range(len(status)):
+            headers.append(None)
+            if endings[number] == _TOO_LONG:
+                refused[number] = ("too_long", "longer than source.longest_game")
+            elif status[number] != _READ:
+                where = int(detail["offsets"][number] + games.trouble[number] - text.starts[number])
+                refused[number] = (Reading(status[number]).name.lower(), f"at byte {where}")
+            else:
+                own = slice(number * width, (number + 1) * width)
+                values = [
+                    payload[begin:end] if begin >= 0 else b"" for begin, end in zip(begins[own], ends[own], strict=True)
+                ]
+                opening = facts[number * len(OPENING) : (number + 1) * len(OPENING)]
+                header = read_header(values, opening, utf16=utf16)
+                why = refusal(header, values, filters)
+                if why is None:
+                    headers[number] = header
+                else:
+                    refused[number] = why
+        return headers, refused
+
+    def _play(self, games: Games, headers: Sequence[Header | None]) -> Played:
+        played = [
+            (
+                header.size,
+                header.handicap.placed,
+                header.rules in meaning.SUICIDE_ALLOWED,
+                meaning.SUPERKO.get(header.rules, 0),
+            )
+            if header
+            else (0, 0, 0, 0)
+            for header in headers
+        ]
+        facts = np.array(played, np.int64).reshape(len(headers), 4)
+        return replay(
+            games,
+            facts[:, 0] > 0,
+            facts[:, 0],
+            facts[:, 1],
+            facts[:, 2] > 0,
+            facts[:, 3],
+            self.section.filters,
+            liberties=self.section.source.liberties,
+        )
+
+    def _audits(self, game: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which games the oracle plays as well: one in so many, by their keys."""
+        chosen: npt.NDArray[np.bool_] = game.view(np.uint64) % np.uint64(self.section.audit.one_in) == 0
+        return chosen
+
+    def _audit(
+        self,
+        text: _Text,
+        played: Played,
+        headers: Sequence[Header | None],
+        chosen: npt.NDArray[np.int64],
+        counts: Counter[str],
+        offsets: npt.NDArray[np.int64],
+    ) -> tuple[int, tuple[str, ...]]:
+        audited, differences = 0, []
+        for number in chosen.tolist():
+            header, nodes = headers[number], oracle.main_line(text.game(number))
+            begin, count = played.rows[number].tolist()
+            own = slice(begin, begin + count)
+            told = None
+            if header and nodes:
+                told = oracle.difference(
+                    nodes,
+                    played.stones[own],
+                    played.state[own],
+                    played.move[own],
+                    header.handicap.placed,
+                    self.section.filters,
+                )
+            if told is None:
+                counts["unreadable_for_oracle"] += 1
+                continue
+            audited += 1
+            counts["audited_positions"] += count
+            counts["audited_captures"] += int(played.counts[number, COUNTED.index("captures")])
+            if told:
+                differences.append(f"game at byte {offsets[number]}, {told}")
+        return audited, tuple(differences)
+
+
+def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:
+    """Read all games; once more, in other words, those in an encoding that hides brackets and those that are refused."""
+    games = read_games(text.payload, text.starts, text.ends)
+    others: dict[int, bytes] = {}
+    status = games.status.tolist()
+    for number, (begin, end) in enumerate(games.spans[:, CHARSET].tolist()):
+        clear = None
+        if begin >= 0 and text.payload[begin:end] not in (b"UTF-8", b"utf-8"):
+            clear = transcoded(text.game(number), text.payload[begin:end])
+        if clear is None and status[number] != _READ:
+            clear = oracle.rewritten(text.game(number))
+            counts["read_by_oracle"] += clear is not None
+        if clear is not None:
+            others[number] = clear
+    if others:
+        text = text.with_games(others)
+        games = read_games(text.payload, text.starts, text.ends)
+    return text, games
+
+
+def _keys(played: Played, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """BLAKE2b of each game's record: size, setup and moves, whatever the file says about it."""
+    record = played.record.astype("<i2", copy=False)
+    digests = b"".join(
+        hashlib.blake2b(record[begin:end], digest_size=KEY_BYTES).digest()
+        for begin, end in played.record_spans[kept].tolist()
+    )
+    return np.frombuffer(digests, np.uint8).reshape(len(kept), KEY_BYTES)
+
+
+def _first_bytes(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The keys as they stand in the rows."""
+    return np.ascontiguousarray(keys[:, :8]).view("<i8")[:, 0].astype(np.int64, copy=False)
+
+
+def _illegal(games: Games, played: Played) -> dict[int, Rejection]:
+    """Why games that were played are not kept."""
+    rejected = {}
+    for number in np.flatnonzero(played.outcome > Outcome.PASSED_OVER).tolist():
+        outcome = Outcome(played.outcome[number])
+        before = games.kind[games.first[number] : played.trouble[number]] < ADD_BLACK
+        moves = int(np.count_nonzero(before))
+        why = f"{moves} moves" if outcome is Outcome.TOO_SHORT else f"at move {moves + 1}"
+        rejected[number] = (outcome.name.lower(), why)
+    return rejected
+
+
+def _labels(detail: Mapping[str, Any]) -> dict[str, str]:
+    """What the file says of all its games."""
+    path: str = detail["path"]
+    first_line: bytes = detail["first_line"]
+    return {
+        "player_of_file": path[:-4] if path.lower().endswith(".sgf") else path,
+        "first_line": first_line.decode("latin-1"),
+        "source": path,
+    }
+
+
+def _count(
+    counts: Counter[str],
+    played: Played,
+    headers: Sequence[Header],
+    kept: npt.NDArray[np.int64],
+    detail: Mapping[str, Any],
+) -> None:
+    """Add the figures of the games that are kept."""
+    counts.update(dict(zip(COUNTED, played.counts[kept].sum(axis=0, dtype=np.int64).tolist(), strict=True)))
+    counts["stray_bytes"] += detail["stray"]
+    counts["unterminated"] += int(np.count_nonzero(detail["endings"][kept] == Ending.OPEN))
+    for prefix, rules in (
+        ("names", Counter(header.name_rule for header in headers)),
+        ("komi", Counter(header.komi_rule for header in headers)),
+        ("handicap", Counter(header.handicap.rule for header in headers)),
+    ):
+        counts.update({f"{prefix}_{rule.name.lower()}": count for rule, count in rules.items()})
+    counts["handicap_differs"] += sum(
+        header.stated > 1 and header.handicap.stones != header.stated for header in headers
+    )

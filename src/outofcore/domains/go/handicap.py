@@ -1,0 +1,116 @@
+"""Handicap: what HA says, what is on the board, and which of them counts."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from outofcore.domains.go.replay import star_points
+from outofcore.domains.go.sgf import ADD_BLACK, BLACK, WHITE, Games
+
+OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour")
+"""What precedes or begins the moves of a game, by column of :func:`openings`."""
+
+
+class HandicapRule(IntEnum):
+    """How the number of handicap stones was found."""
+
+    NONE = 0
+    ROOT = 1
+    """Black stones are set up in the root."""
+    LATER_NODE = 2
+    """Black stones are set up in a node after it."""
+    MOVES = 3
+    """HA names so many stones as Black plays before White begins."""
+    PLACED = 4
+    """HA alone, and White begins: the stones were put on the customary points."""
+    STATED_ONLY = 5
+    """HA alone, and Black begins with fewer stones than it names: an even game."""
+    POSITION = 6
+    """White stones are set up as well: a position, not a handicap."""
+    UNPLACED = 7
+    """HA alone, and White begins, on a board without customary points for so many stones."""
+
+
+class Handicap(NamedTuple):
+    """Stones that Black was given, the rule, and how many of them are yet to be placed."""
+
+    stones: int
+    rule: HandicapRule
+    placed: int
+
+
+def openings(games: Games) -> npt.NDArray[np.int64]:
+    """Facts about the opening of each game, int64 (games, columns of :data:`OPENING`).
+
+    Points of black setup before the first move; of other setup; the node of the first setup, -1 without; moves of Black
+    before White's first; the colour of the first move, -1 without moves.
+    """
+    facts = np.zeros((len(games.status), len(OPENING)), np.int64)
+    _openings(games.first, games.kind, games.points, games.node, facts)
+    return facts
+
+
+@njit(nogil=True, cache=True)
+def _openings(
+    first: npt.NDArray[np.int64],
+    kinds: npt.NDArray[np.uint8],
+    points: npt.NDArray[np.uint8],
+    nodes: npt.NDArray[np.int32],
+    facts: npt.NDArray[np.int64],
+) -> None:
+    for game in range(len(facts)):
+        facts[game, 2] = facts[game, 4] = -1
+        for event in range(first[game], first[game + 1]):
+            kind = kinds[event]
+            if kind == WHITE:
+                if facts[game, 4] < 0:
+                    facts[game, 4] = WHITE
+                break
+            if kind == BLACK:
+                facts[game, 3] += 1
+                facts[game, 4] = BLACK
+            elif facts[game, 3] == 0:
+                columns = abs(int(points[event, 2]) - int(points[event, 0])) + 1
+                rows = abs(int(points[event, 3]) - int(points[event, 1])) + 1
+                facts[game, 0 if kind == ADD_BLACK else 1] += columns * rows
+                if facts[game, 2] < 0:
+                    facts[game, 2] = nodes[event]
+
+
+def stated(raw: bytes) -> int:
+    """The number in HA; -1 where it is missing or no number."""
+    text = raw.strip()
+    return min(int(text), 999) if text.isdigit() else -1
+
+
+def handicap(named: int, facts: list[int], size: int) -> Handicap:
+    """Judge one game.
+
+    Parameters
+    ----------
+    named
+        What HA says (:func:`stated`).
+    facts
+        Its row of :func:`openings`.
+    size
+        Side of its board.
+    """
+    black, other, node, leading, colour = facts
+    if black or other:
+        if other:
+            return Handicap(0, HandicapRule.POSITION, 0)
+        return Handicap(black, HandicapRule.ROOT if node == 0 else HandicapRule.LATER_NODE, 0)
+    if named < 2:
+        return Handicap(0, HandicapRule.NONE, 0)
+    if leading >= named:
+        return Handicap(named, HandicapRule.MOVES, 0)
+    if colour != WHITE:
+        return Handicap(0, HandicapRule.STATED_ONLY, 0)
+    if star_points(size, named):
+        return Handicap(named, HandicapRule.PLACED, named)
+    return Handicap(named, HandicapRule.UNPLACED, 0)

@@ -1,0 +1,133 @@
+"""What the properties of a game say of it, and whether the filters want it: decided before a stone is played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.go import meaning
+from outofcore.domains.go.handicap import Handicap, HandicapRule, handicap, stated
+from outofcore.domains.go.meaning import KomiRule, ResultKind, Ruleset
+from outofcore.domains.go.names import NameRule, decode
+from outofcore.domains.go.params import FilterSection
+from outofcore.domains.go.sgf import PROPERTIES
+
+_PB, _PW, _BR, _WR, _KM, _HA, _RE, _DT, _RU, _SZ, _CA, _GM = range(len(PROPERTIES))
+CHARSET = _CA
+_KIND_WORDS = {kind: kind.name.lower() for kind in ResultKind}
+_UNPLACED, _PLACED = HandicapRule.UNPLACED, HandicapRule.PLACED
+Rejection = tuple[str, str]
+"""Reason and detail."""
+
+
+@dataclass(slots=True)
+class Header:
+    """The properties of a game, read."""
+
+    black_bytes: bytes
+    white_bytes: bytes
+    black: str
+    white: str
+    name_rule: NameRule
+    black_rank: int
+    white_rank: int
+    size: int
+    komi_raw: bytes
+    komi: float
+    komi_rule: KomiRule
+    handicap: Handicap
+    stated: int
+    rules: Ruleset
+    result: meaning.Outcome
+    date: int
+
+
+def read_header(values: Sequence[bytes], facts: list[int], *, utf16: bool) -> Header:
+    """Read the values of :data:`PROPERTIES` (empty where missing) and the opening of a game."""
+    (black, white, black_rank, white_rank), rule = decode(
+        (values[_PB], values[_PW], values[_BR], values[_WR]), values[_CA], utf16=utf16
+    )
+    size = meaning.board_size(values[_SZ])
+    named = stated(values[_HA])
+    komi, komi_rule = meaning.komi(values[_KM])
+    return Header(
+        black_bytes=values[_PB],
+        white_bytes=values[_PW],
+        black=black,
+        white=white,
+        name_rule=rule,
+        black_rank=meaning.rank(black_rank),
+        white_rank=meaning.rank(white_rank),
+        size=size,
+        komi_raw=values[_KM],
+        komi=komi,
+        komi_rule=komi_rule,
+        handicap=handicap(named, facts, size),
+        stated=named,
+        rules=meaning.rules(values[_RU]),
+        result=meaning.result(values[_RE]),
+        date=meaning.date(values[_DT]),
+    )
+
+
+def refusal(header: Header, values: Sequence[bytes], filters: FilterSection) -> Rejection | None:
+    """Why a game is not wanted; None where it is."""
+    size, given = header.size, header.handicap
+    if values[_GM].strip() not in (b"", b"1"):
+        return "other_game", f"GM[{_shown(values[_GM])}] is not Go"
+    if size <= 0:
+        return ("unreadable_size" if size else "not_square"), f"SZ[{_shown(values[_SZ])}]"
+    if size not in filters.sizes:
+        return "other_size", f"{size} x {size}; filters.sizes are {list(filters.sizes)}"
+    if given.stones and filters.handicap == "drop":
+        return "handicap", f"{given.stones} stones"
+    if given.rule is _UNPLACED or (given.rule is _PLACED and filters.handicap_without_stones == "reject"):
+        return "handicap_without_stones", f"HA[{header.stated}], no stones, White begins"
+    if _KIND_WORDS[header.result.kind] not in filters.results:
+        return "result", f"RE[{_shown(values[_RE])}]: {_KIND_WORDS[header.result.kind]}"
+    if filters.min_rank is not None:
+        return _rank_refusal(header, meaning.rank(filters.min_rank), filters)
+    return None
+
+
+def _rank_refusal(header: Header, least: int, filters: FilterSection) -> Rejection | None:
+    known = [rank for rank in (header.black_rank, header.white_rank) if rank != meaning.UNKNOWN_RANK]
+    if known and min(known) < least:
+        return "rank", f"a player below {filters.min_rank}"
+    if len(known) < 2 and filters.unknown_rank == "drop":
+        return "unknown_rank", "a player without a rank"
+    return None
+
+
+def _shown(value: bytes) -> str:
+    return value[:40].decode("latin-1")
+
+
+def columns(headers: Sequence[Header]) -> dict[str, npt.NDArray[Any]]:
+    """Columns of the table of sequences that headers fill."""
+    lists: dict[str, tuple[Any, list[Any]]] = {
+        "black": (object, [header.black for header in headers]),
+        "white": (object, [header.white for header in headers]),
+        "black_bytes": (object, [header.black_bytes.decode("latin-1") for header in headers]),
+        "white_bytes": (object, [header.white_bytes.decode("latin-1") for header in headers]),
+        "name_rule": (np.uint8, [header.name_rule for header in headers]),
+        "black_rank": (np.int8, [header.black_rank for header in headers]),
+        "white_rank": (np.int8, [header.white_rank for header in headers]),
+        "size": (np.uint8, [header.size for header in headers]),
+        "komi": (np.float32, [header.komi for header in headers]),
+        "komi_raw": (object, [header.komi_raw.decode("latin-1") for header in headers]),
+        "komi_rule": (np.uint8, [header.komi_rule for header in headers]),
+        "handicap": (np.int16, [header.handicap.stones for header in headers]),
+        "handicap_stated": (np.int16, [header.stated for header in headers]),
+        "handicap_rule": (np.uint8, [header.handicap.rule for header in headers]),
+        "rules": (np.uint8, [header.rules for header in headers]),
+        "winner": (np.int8, [header.result.winner for header in headers]),
+        "result": (np.uint8, [header.result.kind for header in headers]),
+        "margin": (np.float32, [header.result.margin for header in headers]),
+        "date": (np.int32, [header.date for header in headers]),
+    }
+    return {name: np.array(values, dtype) for name, (dtype, values) in lists.items()}

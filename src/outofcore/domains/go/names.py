@@ -1,0 +1,162 @@
+"""Text of SGF in whatever encoding: the bytes are kept, the text is decoded by a rule that is kept as well."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from enum import IntEnum
+from functools import lru_cache
+
+_SAME_BYTES = {
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "big5": "cp950",
+}
+"""Codecs and the wider ones that programs mean by their names."""
+_BRACKETS_INSIDE = frozenset(
+    ("cp932", "shift_jis_2004", "shift_jisx0213", "gb18030", "cp950", "big5hkscs", "johab")
+)
+"""Codecs in which the second byte of a character can be a bracket or a backslash."""
+_PRINTABLE = bytes(range(32, 127))
+_ESCAPED = re.compile(rb"\\(\r\n|\n\r|.)", re.DOTALL)
+_BREAKS = (b"\n", b"\r", b"\r\n", b"\n\r")
+_SPACES = re.compile(r"\s+")
+_PLAIN = re.compile(rb"[\x00!-\[\]-~]*")  # ASCII without spaces and backslashes, joined by NUL
+# A character of two to four bytes, one or more of them after the first overwritten by a question mark.
+_CUT = re.compile(
+    rb"[\xc2-\xdf]\?|[\xe0-\xef](?:\?[\x80-\xbf?]|[\x80-\xbf]\?)|[\xf0-\xf4](?=[\x80-\xbf]{0,2}\?)[\x80-\xbf?]{3}"
+)
+_CUT_CHARACTER = "\ufffd".encode()
+
+
+class NameRule(IntEnum):
+    """How text was decoded; the first that fits."""
+
+    ASCII = 0
+    """All bytes are ASCII."""
+    UTF16 = 1
+    """The file is UTF-16."""
+    DECLARED = 2
+    """As the game's CA property says."""
+    UTF8 = 3
+    """Valid UTF-8, which nothing declares."""
+    DAMAGED_UTF8 = 4
+    """UTF-8 in which question marks overwrote bytes of characters; U+FFFD stands for each."""
+    GB18030 = 5
+    """Nearly all pairs of bytes are common Chinese characters."""
+    LATIN1 = 6
+    """Nothing else fits: one character a byte."""
+
+
+@lru_cache(maxsize=256)
+def codec_of(charset: bytes) -> str | None:
+    """Python's name of a declared encoding, widened where that is usual; None if unknown or no superset of ASCII."""
+    try:
+        found = codecs.lookup(charset.decode("ascii").strip())
+        if _PRINTABLE.decode(found.name) != _PRINTABLE.decode("ascii"):
+            return None
+    except (LookupError, ValueError):
+        return None
+    return _SAME_BYTES.get(found.name, found.name)
+
+
+def transcoded(game: bytes, charset: bytes) -> bytes | None:
+    """A game as UTF-8, where its encoding hides brackets in characters; None where it can be read as it is.
+
+    In Shift-JIS, GB18030 and Big5 the second byte of a character can be ``[``, ``]`` or a backslash.
+    """
+    codec = codec_of(charset)
+    if codec not in _BRACKETS_INSIDE or game.isascii():
+        return None
+    try:
+        return game.decode(codec).encode("utf-8")
+    except UnicodeError:
+        return None
+
+
+def unescaped(raw: bytes) -> bytes:
+    """SGF escapes resolved: a backslash before a line break removes it, before anything else leaves that."""
+    if b"\\" not in raw:
+        return raw
+    return _ESCAPED.sub(lambda found: b"" if found[1] in _BREAKS else found[1], raw)
+
+
+def decode(
+    values: tuple[bytes, ...], charset: bytes, *, utf16: bool = False
+) -> tuple[tuple[str, ...], NameRule]:
+    """Decode the values of one game, all by one rule; never fails.
+
+    Parameters
+    ----------
+    values
+        Bytes between the brackets.
+    charset
+        The game's CA property; empty where it has none.
+    utf16
+        Whether the bytes were UTF-16 and are now UTF-8.
+    """
+    joined = b"\0".join(values)
+    if _PLAIN.fullmatch(joined) and joined.count(b"\0") == len(values) - 1:
+        return tuple(joined.decode("ascii").split("\0")), NameRule.ASCII
+    plain = tuple(unescaped(value) for value in values)
+    whole = b"\n".join(plain)
+    if whole.isascii():
+        return tuple(_simple(value.decode("ascii")) for value in plain), NameRule.ASCII
+    codec, rule = _codec(whole, codec_of(charset) if charset else None, utf16=utf16)
+    if rule is NameRule.DAMAGED_UTF8:
+        plain = tuple(_CUT.sub(_CUT_CHARACTER, value) for value in plain)
+    return tuple(_simple(value.decode(codec, "replace")) for value in plain), rule
+
+
+def _simple(text: str) -> str:
+    return text if text.isalnum() else _SPACES.sub(" ", text).strip()
+
+
+def _codec(whole: bytes, declared: str | None, *, utf16: bool) -> tuple[str, NameRule]:
+    if utf16:
+        return "utf-8", NameRule.UTF16
+    if declared and _decodes(whole, declared):
+        return declared, NameRule.DECLARED
+    if _decodes(whole, "utf-8"):
+        return "utf-8", NameRule.UTF8
+    if _is_damaged_utf8(whole):
+        return "utf-8", NameRule.DAMAGED_UTF8
+    if _is_chinese(whole):
+        return "gb18030", NameRule.GB18030
+    return "latin-1", NameRule.LATIN1
+
+
+def _decodes(raw: bytes, codec: str) -> bool:
+    try:
+        raw.decode(codec)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _is_damaged_utf8(raw: bytes) -> bool:
+    """Whether valid UTF-8 remains beside the overwritten characters, and some of it is more than ASCII."""
+    rest = _CUT.sub(b"", raw)
+    return _decodes(rest, "utf-8") and not rest.isascii()
+
+
+def _is_chinese(raw: bytes) -> bool:
+    """Whether at least four of five pairs of bytes are characters of GB 2312, most of them of its first, common level."""
+    if not _decodes(raw, "gb18030"):
+        return False
+    common = rare = other = 0
+    at = 0
+    while at < len(raw):
+        lead = raw[at]
+        if lead < 0x80:
+            at += 1
+            continue
+        trail = raw[at + 1]
+        plain = trail >= 0xA1
+        common += plain and (0xB0 <= lead <= 0xD7 or 0xA1 <= lead <= 0xA9)
+        rare += plain and 0xD8 <= lead <= 0xF7
+        other += not (plain and 0xA1 <= lead <= 0xF7)
+        at += 2 if trail >= 0x40 else 4
+    return common >= 2 * rare and common + rare >= 4 * other and common > 0

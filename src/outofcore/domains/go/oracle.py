@@ -1,0 +1,161 @@
+"""sgfmill beside the engine: it checks chosen games position by position, and reads what the engine will not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sgfmill import boards, sgf_grammar, sgf_properties
+
+from outofcore.domains.go.params import FilterSection
+from outofcore.domains.go.replay import KO, SIZE, TO_PLAY, star_points
+
+Node = dict[str, list[bytes]]
+_COLOURS = {"B": "b", "W": "w"}
+_SETUP = ("AB", "AW", "AE")
+_LETTERS = np.array([None, "b", "w"], object)
+
+
+def main_line(game: bytes) -> list[Node] | None:
+    """Properties of each node of the main line as sgfmill reads them; None where it cannot."""
+    try:
+        tree = sgf_grammar.parse_sgf_game(game)
+    except ValueError:
+        return None
+    nodes = list(tree.sequence)
+    while tree.children:
+        tree = tree.children[0]
+        nodes += tree.sequence
+    return nodes
+
+
+def rewritten(game: bytes) -> bytes | None:
+    """The main line as plain SGF, where sgfmill can read a game that the engine will not; else None."""
+    nodes = main_line(game)
+    if nodes is None:
+        return None
+    text = b"".join(
+        b";"
+        + b"".join(
+            name.encode() + b"".join(b"[" + value + b"]" for value in values)
+            for name, values in node.items()
+            if name
+        )
+        for node in nodes
+    )
+    return b"(" + text + b")"
+
+
+def _expected(stones: npt.NDArray[np.uint8], frame: int, size: int) -> list[Any]:
+    """Boards as sgfmill holds them: for each row, lists of lists of "b", "w" or None from the bottom line up."""
+    bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(-1, 2, frame, frame)
+    boards_: list[Any] = _LETTERS[(bits[:, 0] + 2 * bits[:, 1])[:, :size, :size][:, ::-1]].tolist()
+    return boards_
+
+
+def difference(
+    nodes: list[Node],
+    stones: npt.NDArray[np.uint8],
+    state: npt.NDArray[np.int16],
+    move: npt.NDArray[np.int16],
+    placed: int,
+    filters: FilterSection,
+) -> str | None:
+    """Play a game on sgfmill's board and compare every position, mover, ko point and move with the stored rows.
+
+    Parameters
+    ----------
+    nodes
+        Its :func:`main_line`.
+    stones, state, move
+        Its rows.
+    placed
+        Handicap stones that stand on the star points before anything else.
+    filters
+        Under which the rows were made: whether a game may have been stopped.
+
+    Returns
+    -------
+    What differs first; empty where nothing does; None where sgfmill cannot read a point of the game.
+    """
+    size = int(state[0, SIZE])
+    try:
+        events = _events(nodes, size)
+    except ValueError:
+        return None
+    frame = filters.frame
+    expected, told, moves = _expected(stones, frame, size), state.tolist(), move.tolist()
+    board = boards.Board(size)
+    if placed:
+        board.apply_setup([(size - 1 - row, column) for row, column in star_points(size, placed)], [], [])
+    ko: tuple[str, tuple[int, int]] | None = None
+    row = 0
+    for colour, what in events:
+        if not colour:
+            if row and filters.late_setup != "keep":
+                break
+            board.apply_setup(*what)
+            ko = None
+            continue
+        if row == len(moves):
+            return "" if _may_stop(filters) else f"move {row}: sgfmill goes on, the engine has stopped"
+        at = frame * frame if what is None else (size - 1 - what[0]) * frame + what[1]
+        forbidden = -1
+        if ko is not None and ko[0] != colour:
+            forbidden = (size - 1 - ko[1][0]) * frame + ko[1][1]
+        same = board.board == expected[row]
+        mine = (told[row][TO_PLAY], moves[row], told[row][KO])
+        if not same or mine != ("bw".index(colour), at, forbidden):
+            return f"move {row}: {_describe(board, ('bw'.index(colour), at, forbidden), mine, same=same)}"
+        ko = None
+        if what is not None:
+            if board.get(*what) is not None:
+                board.board[what[0]][what[1]] = None
+            taken = board.play(*what, colour)
+            ko = None if taken is None else (colour, taken)
+        row += 1
+    if row < len(moves):
+        return f"sgfmill sees {row} moves, the engine {len(moves)}"
+    return ""
+
+
+def _events(nodes: list[Node], size: int) -> list[tuple[str, Any]]:
+    """Moves as (colour, point or None) and setup as ("", points of each kind), in order, in sgfmill's coordinates."""
+    events: list[tuple[str, Any]] = []
+    context = sgf_properties.Presenter(size, "UTF-8")
+    for node in nodes:
+        if not node.keys().isdisjoint(_SETUP):
+            lists = [[value.strip() for value in node.get(name, [])] for name in _SETUP]
+            events.append(("", [sgf_properties.interpret_point_list(values, context) for values in lists]))
+        for name, values in node.items():
+            if name in _COLOURS:
+                events.append((_COLOURS[name], sgf_properties.interpret_go_point(values[0].strip(), size)))
+    return events
+
+
+def _may_stop(filters: FilterSection) -> bool:
+    stops = (
+        filters.occupied,
+        filters.suicide,
+        filters.ko,
+        filters.superko,
+        filters.after_end,
+        filters.late_setup,
+    )
+    return "stop" in stops
+
+
+def _describe(
+    board: boards.Board, sgfmill: tuple[int, int, int], engine: tuple[int, int, int], *, same: bool
+) -> str:
+    said = [
+        f"{name}: {('Black', 'White')[colour]} plays {move}, ko {ko}"
+        for name, (colour, move, ko) in (("sgfmill", sgfmill), ("engine", engine))
+    ]
+    if same:
+        return "; ".join(said)
+    lines = [
+        "".join({None: ".", "b": "X", "w": "O"}[stone] for stone in line) for line in reversed(board.board)
+    ]
+    return "\n".join(["; ".join(said), "the boards differ, sgfmill has:", *lines])

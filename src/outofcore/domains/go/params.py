@@ -1,0 +1,135 @@
+"""The go section of params.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from outofcore.domains.domain import Section
+from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
+
+Breach = Literal["reject", "stop", "keep"]
+"""What an illegal move costs: the game, the rest of the game, or nothing."""
+
+Result = Literal["score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"]
+BoardSize = Annotated[int, Field(ge=7, le=25)]
+RANK = r"^([1-9]p|[1-9]d|([1-9]|[12][0-9]|30)k)$"
+
+
+class SourceSection(Section):
+    """How SGF is read, and what is stored of a position besides its stones."""
+
+    longest_game: int = Field(
+        8_388_608,
+        ge=4096,
+        description="bytes of the longest game; a longer one is rejected, and bounds memory so",
+    )
+    liberties: bool = Field(
+        default=False, description="also store which stones have 1, 2 and 3 liberties: three more bit planes"
+    )
+
+
+class FilterSection(Section):
+    """Which games are kept, and how far; what a filter drops is counted under its own reason."""
+
+    sizes: tuple[BoardSize, ...] = Field(
+        (19,), min_length=1, description="board sizes; smaller boards stand in the frame of the largest"
+    )
+    min_moves: int = Field(1, ge=1, description="moves of the shortest game that counts")
+    min_rank: str | None = Field(
+        None,
+        pattern=RANK,
+        description="lowest rank of both players, such as 1d; professional above amateur; null: any",
+    )
+    unknown_rank: Literal["drop", "keep"] = Field(
+        "drop",
+        description="a player without a rank fails or passes min_rank; of no effect where that is null",
+    )
+    handicap: Literal["drop", "keep"] = Field("keep", description="games in which Black was given stones")
+    handicap_without_stones: Literal["place", "reject"] = Field(
+        "place",
+        description="HA[n] with no stones on the board and White to begin: put them on the customary star points",
+    )
+    results: tuple[Result, ...] = Field(
+        ("score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"),
+        description="how the game ended; win: it is told who won and not how",
+    )
+    occupied: Breach = Field("reject", description="a stone on a stone; keep: it takes its place")
+    suicide: Breach = Field(
+        "reject", description="a stone without liberty, where the rules of the game forbid it"
+    )
+    ko: Breach = Field("reject", description="a ko taken back at once")
+    superko: Breach = Field(
+        "keep", description="an earlier position repeated, where the rules of the game forbid it"
+    )
+    after_end: Literal["keep", "stop"] = Field("keep", description="moves after two passes in a row")
+    late_setup: Breach = Field("keep", description="stones added or removed after the first move")
+    duplicates: Literal["drop", "keep"] = Field(
+        "drop", description="games with the board and the moves of an earlier one, in whatever file"
+    )
+
+    @field_validator("sizes")
+    @classmethod
+    def _ordered(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(set(sizes)))
+
+    @property
+    def frame(self) -> int:
+        """Side of the largest board, in whose frame all positions are stored."""
+        return self.sizes[-1]
+
+
+class TensorSection(Section):
+    """What a position becomes when it is read; changes no byte of the store."""
+
+    features: Literal["planes3", "history8", "alphagozero18"] = Field(
+        "planes3",
+        description="planes3: own stones, the opponent's, the ko point; history8: own and the opponent's stones now and "
+        "7 moves back; alphagozero18: those and two planes for the side to move",
+    )
+    liberties: bool = Field(
+        default=False,
+        description="add planes of the stones with 1, 2 and 3 liberties; needs source.liberties",
+    )
+    symmetries: bool = Field(
+        default=False,
+        description="turn and mirror each training sample at random, planes and move together; a player's style is "
+        "partly in his corners, so leave it false there",
+    )
+
+
+class GoTrainSection(TrainSection):
+    """What is learnt from the games."""
+
+    task: Literal["policy", "style"] = Field(
+        "policy", description="policy: the next move; style: whose game is it"
+    )
+    players: Literal["files", "names"] = Field(
+        "files", description="style: the players are those to whom a file each belongs, or everybody by name"
+    )
+    min_games: int = Field(
+        20, ge=2, description="style: games in a split below which a player does not count"
+    )
+    players_per_batch: int = Field(18, ge=2, description="style: players of a batch")
+    games_per_player: int = Field(9, ge=2, description="style: games of each, in a batch")
+    positions_per_game: int = Field(
+        10, ge=1, description="style: positions of each, with that player to move"
+    )
+    contrast: Literal["ge2e", "supcon"] = Field(
+        "ge2e", description="style: generalised end-to-end loss, or supervised contrastive loss"
+    )
+
+
+class GoSection(Section):
+    """Everything about Go that changes the bytes of the store or the model."""
+
+    raw: str = Field(description="an SGF file, or a folder; .zst, .gz, .bz2 and archives are read as streams")
+    match: str = Field("**/*", description="glob inside the folder")
+    source: SourceSection = SourceSection()
+    filters: FilterSection = FilterSection()
+    splits: SplitSection = SplitSection()
+    store: StoreSection = StoreSection()
+    audit: AuditSection = AuditSection()
+    tensors: TensorSection = TensorSection()
+    train: GoTrainSection = GoTrainSection()

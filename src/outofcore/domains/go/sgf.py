@@ -1,0 +1,228 @@
+"""Read the main line of SGF games: moves, setup stones and the properties of the game, FF[1] to FF[4]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from outofcore.domains.go.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN
+
+PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
+_PROPERTY_CODES = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
+
+BLACK, WHITE, ADD_BLACK, ADD_WHITE, ADD_EMPTY = 0, 1, 2, 3, 4
+_B, _W, _AB, _AW, _AE = 66, 87, (65 << 8) | 66, (65 << 8) | 87, (65 << 8) | 69
+NO_POINT = 255
+
+
+class Reading(IntEnum):
+    """What the reader made of a game."""
+
+    READ = 0
+    UNTERMINATED_VALUE = 1
+    BAD_POINT = 2
+    AMBIGUOUS_NODE = 3
+    STRAY_TEXT = 4
+
+
+@dataclass(frozen=True)
+class Games:
+    """Main lines of the games of a unit, as they are written: nothing is played yet.
+
+    Attributes
+    ----------
+    spans
+        First and last + 1 byte of the first value of each of :data:`PROPERTIES`, int32 (games, properties, 2); -1: none.
+    first
+        First event of each game, int64 (games + 1,).
+    kind
+        ``BLACK``, ``WHITE`` (moves), ``ADD_BLACK``, ``ADD_WHITE``, ``ADD_EMPTY`` (setup) of each event, uint8.
+    points
+        Column and row from the top left, and those of the opposite corner where setup names a rectangle, uint8
+        (events, 4); 255: no point, a pass.
+    node
+        Number of the event's node in its game, the root being 0, int32.
+    status
+        :class:`Reading` of each game, uint8.
+    trouble
+        Byte in the unit at which reading failed, int64.
+    """
+
+    spans: npt.NDArray[np.int32]
+    first: npt.NDArray[np.int64]
+    kind: npt.NDArray[np.uint8]
+    points: npt.NDArray[np.uint8]
+    node: npt.NDArray[np.int32]
+    status: npt.NDArray[np.uint8]
+    trouble: npt.NDArray[np.int64]
+
+
+def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Games:
+    """Read the main line of every game: at each branch its first variation.
+
+    Parameters
+    ----------
+    payload
+        Bytes that hold the games.
+    starts, ends
+        Of each game, int64.
+    """
+    most = payload.count(b"[")
+    games = Games(
+        spans=np.full((len(starts), len(PROPERTIES), 2), -1, np.int32),
+        first=np.zeros(len(starts) + 1, np.int64),
+        kind=np.empty(most, np.uint8),
+        points=np.empty((most, 4), np.uint8),
+        node=np.empty(most, np.int32),
+        status=np.zeros(len(starts), np.uint8),
+        trouble=np.zeros(len(starts), np.int64),
+    )
+    data = np.frombuffer(payload, np.uint8)
+    _read(
+        data,
+        starts,
+        ends,
+        games.spans,
+        games.first,
+        games.kind,
+        games.points,
+        games.node,
+        games.status,
+        games.trouble,
+    )
+    return games
+
+
+@njit(nogil=True, cache=True)
+def _coordinate(letter: int) -> int:
+    """0 to 51 of a letter; -1 of anything else."""
+    if 97 <= letter <= 122:
+        return letter - 97
+    if 65 <= letter <= 90:
+        return letter - 65 + 26
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _point(
+    data: npt.NDArray[np.uint8], begin: int, end: int, setup: bool, point: npt.NDArray[np.uint8]
+) -> bool:
+    """Read a value as a point, a pass (of a move) or a rectangle (of setup); whether it is one."""
+    while begin < end and data[begin] <= 32:
+        begin += 1
+    while begin < end and data[end - 1] <= 32:
+        end -= 1
+    size = end - begin
+    if size == 0 and not setup:
+        point[:] = NO_POINT
+        return True
+    if size != 2 and not (setup and size == 5 and data[begin + 2] == 58):
+        return False
+    for corner in range(2):
+        at = begin + (3 * corner if size == 5 else 0)
+        column, row = _coordinate(data[at]), _coordinate(data[at + 1])
+        if column < 0 or row < 0:
+            return False
+        point[2 * corner], point[2 * corner + 1] = column, row
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _read(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int32],
+    first: npt.NDArray[np.int64],
+    kinds: npt.NDArray[np.uint8],
+    points: npt.NDArray[np.uint8],
+    nodes: npt.NDArray[np.int32],
+    status: npt.NDArray[np.uint8],
+    trouble: npt.NDArray[np.int64],
+) -> None:
+    """Fill the arrays of :class:`Games`.
+
+    Text where an identifier should stand is most often the rest of a comment with an unescaped bracket. It is passed over,
+    but a move or setup after it in the same node may be part of that text: such a game is not trusted.
+    """
+    event = 0
+    for game in range(len(starts)):
+        at, end = starts[game], ends[game]
+        node = -1
+        black = white = stray = False
+        while at < end and status[game] == 0:
+            byte = data[at]
+            if byte == CLOSE:
+                break
+            if byte == NODE:
+                node += 1
+                black = white = stray = False
+                at += 1
+            elif byte == OPEN or byte <= 32:
+                at += 1
+            elif byte == BEGIN_VALUE or 65 <= byte <= 90 or 97 <= byte <= 122:
+                code = 0
+                capitals = 0
+                while at < end and (65 <= data[at] <= 90 or 97 <= data[at] <= 122):
+                    if data[at] <= 90:
+                        code = (code << 8) | data[at] if capitals < 2 else 0
+                        capitals += 1
+                    at += 1
+                while at < end and data[at] <= 32:
+                    at += 1
+                if at == end or data[at] != BEGIN_VALUE:
+                    stray = True
+                    continue
+                stray = stray or capitals == 0
+                if capitals > 2:
+                    code = 0
+                kind = -1
+                if code == _B:
+                    kind = BLACK
+                elif code == _W:
+                    kind = WHITE
+                elif code == _AB:
+                    kind = ADD_BLACK
+                elif code == _AW:
+                    kind = ADD_WHITE
+                elif code == _AE:
+                    kind = ADD_EMPTY
+                if kind >= 0 and stray:
+                    status[game], trouble[game] = 4, at
+                while at < end and data[at] == BEGIN_VALUE and status[game] == 0:
+                    begin = at + 1
+                    at = begin
+                    while at < end and data[at] != END_VALUE:
+                        at += 2 if data[at] == ESCAPE else 1
+                    if at >= end:
+                        status[game], trouble[game] = 1, begin
+                        break
+                    if kind >= 0:
+                        if (
+                            (kind == BLACK and black)
+                            or (kind == WHITE and white)
+                            or (kind >= 2 and (black or white))
+                        ):
+                            status[game], trouble[game] = 3, begin
+                        elif _point(data, begin, at, kind >= 2, points[event]):
+                            kinds[event], nodes[event] = kind, max(node, 0)
+                            event += 1
+                        else:
+                            status[game], trouble[game] = 2, begin
+                        black = black or kind == BLACK
+                        white = white or kind == WHITE
+                    elif code:
+                        for place in range(len(_PROPERTY_CODES)):
+                            if _PROPERTY_CODES[place] == code and spans[game, place, 0] < 0:
+                                spans[game, place, 0], spans[game, place, 1] = begin, at
+                    at += 1
+                    while at < end and data[at] <= 32:
+                        at += 1
+            else:
+                stray = stray or byte == END_VALUE or byte > 126
+                at += 1
+        first[game + 1] = event

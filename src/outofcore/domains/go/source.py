@@ -1,0 +1,154 @@
+"""Raw SGF files, folders and archives -> units of whole games."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.scan import BLOCK_BYTES, Piece, cut
+from outofcore.raw.files import Member, RawFile, plain_name
+from outofcore.raw.unit import Unit
+
+SUFFIXES = (".sgf",)
+
+
+def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES) -> Iterator[Unit]:
+    """Cut the raw files, in order, into units of about ``block`` bytes at the boundaries of games.
+
+    A unit's ``detail`` holds ``starts``, ``ends`` and ``endings`` of its games; ``offsets``, the byte of each in the
+    decompressed file; ``path``, the file below the raw folder, an archive counting as a folder; ``first_line``, the name
+    in a first line that is no SGF; ``utf16``; ``stray``, bytes outside games; ``empty``, whether the whole file has no game.
+    """
+    for source, file in enumerate(files):
+        waiting: Unit | None = None
+        told = 0
+        for unit, position in _of_file(source, file, section.source.longest_game, block):
+            if waiting is not None:
+                yield waiting
+            waiting = replace(unit, raw_bytes=position - told)
+            told = position
+        if waiting is None:
+            waiting = Unit(source=source, name=file.name, offset=0, detail=_detail(_NOTHING, file.name, b""))
+        yield replace(waiting, raw_bytes=waiting.raw_bytes + file.bytes - told)
+
+
+_NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8), 0, b"")
+
+
+def _of_file(source: int, file: RawFile, longest: int, block: int) -> Iterator[tuple[Unit, int]]:
+    """Units of a raw file, each with the bytes of it that were read by then."""
+    for member in file.members(SUFFIXES):
+        path = _path(file, member)
+        text = _Text(member.stream)
+        empty, first_line = True, b""
+        for piece in cut(text.read, longest, block):
+            first_line = first_line or piece.name
+            empty = empty and not len(piece.starts)
+            detail = _detail(piece, path, first_line, utf16=text.utf16, empty=empty)
+            offset = piece.offset
+            if text.utf16:
+                offset = text.raw_offset(piece)
+                detail["offsets"] = offset + 2 * _utf16_units(piece.payload, piece.starts)
+            yield (
+                Unit(source=source, name=member.name, offset=offset, payload=piece.payload, detail=detail),
+                min(member.raw_position(), file.bytes),
+            )
+
+
+def _detail(
+    piece: Piece, path: str, first_line: bytes, *, utf16: bool = False, empty: bool = True
+) -> dict[str, Any]:
+    return {
+        "starts": piece.starts,
+        "ends": piece.ends,
+        "endings": piece.endings,
+        "offsets": piece.offset + piece.starts,
+        "stray": piece.stray,
+        "path": path,
+        "first_line": first_line,
+        "utf16": utf16,
+        "empty": empty,
+    }
+
+
+def _path(file: RawFile, member: Member) -> str:
+    """The same for a file in an archive as if the archive were unpacked where it lies."""
+    if member.name == file.name:
+        return plain_name(file.name)
+    inside = member.name[len(file.name) + 1 :].removeprefix("./")
+    return plain_name((PurePosixPath(file.name).parent / inside).as_posix())
+
+
+class _Text:
+    """The bytes of a member, UTF-16 turned into UTF-8 on the way.
+
+    Attributes
+    ----------
+    utf16
+        Whether they were UTF-16; known after the first read.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.utf16 = False
+        self._stream = stream
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._begun = False
+        self._mark = 0  # bytes of a byte-order mark
+        self._told = (0, 0)  # an offset in UTF-8, and the units of UTF-16 before it
+        self._text = b""  # from that offset on
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; none at the end only."""
+        if not self._begun:
+            return self._first(size)
+        if self._decoder is None:
+            return self._stream.read(size)
+        return self._decoded(size, b"")
+
+    def _first(self, size: int) -> bytes:
+        self._begun = True
+        head = self._stream.read(max(size, 4))
+        if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            self._mark = 2
+        little = head[:2] == codecs.BOM_UTF16_LE or (head[1:2] == b"\0" and head[:1] in b"(\r\n ;")
+        big = head[:2] == codecs.BOM_UTF16_BE or (head[:1] == b"\0" and head[1:2] in b"(\r\n ;")
+        if not head or not (little or big):
+            return head
+        self.utf16 = True
+        self._decoder = codecs.getincrementaldecoder("utf-16-le" if little else "utf-16-be")("replace")
+        return self._decoded(size, head[self._mark :])
+
+    def _decoded(self, size: int, raw: bytes) -> bytes:
+        decoder = self._decoder
+        if decoder is None:
+            return b""
+        while True:
+            raw = raw or self._stream.read(size)
+            text = decoder.decode(raw, final=not raw).encode("utf-8", "replace")
+            if text or not raw:
+                self._text += text
+                return text
+            raw = b""
+
+    def raw_offset(self, piece: Piece) -> int:
+        """Byte of the file at which a piece begins; pieces are asked for in order."""
+        offset, before = self._told
+        size = piece.offset - offset
+        before += int(_utf16_units(self._text, np.array([size]))[0])
+        self._told, self._text = (piece.offset, before), self._text[size:]
+        return self._mark + 2 * before
+
+
+def _utf16_units(text: bytes, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Units of 16 bits that the first so many bytes of UTF-8 stand for: one a character, two beyond the basic plane."""
+    data = np.frombuffer(text, np.uint8)
+    count = np.concatenate(([0], np.cumsum(((data & 0xC0) != 0x80).astype(np.int64) + (data >= 0xF0))))
+    units_: npt.NDArray[np.int64] = count[ends]
+    return units_
