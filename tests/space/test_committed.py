@@ -18,13 +18,21 @@ from tests.space.conftest import MIB, Disk, dvc, project
 FILES = 6
 
 
-@pytest.fixture
-def done(tmp_path: Path) -> Path:
-    """A project whose stage has run and is committed."""
-    root = project(tmp_path / "p", "[cache]\n    type = hardlink,symlink\n", files=FILES)
-    ran = dvc(root, "repro", "-q")
-    assert ran.returncode == 0, ran.stderr
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose stage has run and is committed; to be copied."""
+    root = project(
+        tmp_path_factory.mktemp("ran") / "p", "[cache]\n    type = hardlink,symlink\n", files=FILES
+    )
+    ended = dvc(root, "repro", "-q")
+    assert ended.returncode == 0, ended.stderr
     return root
+
+
+@pytest.fixture
+def done(ran: Path, tmp_path: Path) -> Path:
+    """That project, in a folder of its own."""
+    return Path(shutil.copytree(ran, tmp_path / "p"))
 
 
 def test_a_commit_that_went_well(done: Path) -> None:
@@ -130,8 +138,8 @@ def test_stages_made_from_a_template(tmp_path: Path) -> None:
             "    metrics:\n    - ${item.name}.json:\n        cache: false\n"
         ),
     )
-    ran = dvc(root, "repro", "-q")
-    assert ran.returncode == 0, ran.stderr
+    ended = dvc(root, "repro", "-q")
+    assert ended.returncode == 0, ended.stderr
     found = committed(root)
     assert found.problems == ()
     assert sorted((each.stage, each.path) for each in found.outputs) == [

@@ -124,25 +124,32 @@ def test_a_store_and_what_dvc_makes_of_it(
 
 
 def test_outside_of_dvc_a_store_is_written_once(tmp_path: Path) -> None:
-    assert store_needs(tmp_path / "s", 10, None, tmp_path) == (Need(tmp_path / "s", Purpose.STORE, 10),)
+    assert store_needs(tmp_path / "s", 10, None) == (Need(tmp_path / "s", Purpose.STORE, 10),)
 
 
 @pytest.mark.root
 def test_work_on_another_disk_is_needed_there_as_well(disk: Disk, tmp_path: Path) -> None:
     small = disk("tmpfs", 4)
-    needs = store_needs(tmp_path / "s.zarr", MIB, None, small)
+    needs = store_needs(tmp_path / "s.zarr", MIB, None, small / "s.zarr.work")
     found = demands(needs, margin=0.5, reserve=2**40)
     assert [(demand.filesystem.mount == small, demand.bytes) for demand in found] == [
-        (False, MIB),
         (True, MIB),
+        (False, MIB),
     ]
-    on_small = found[1]
+    on_small = found[0]
     assert (on_small.margin, on_small.reserve) == (MIB // 2, 4 * MIB // 20)
     assert on_small.fits
     assert (
         "(tmpfs) needs 1.78 MB (work folder 1.05 MB, margin 524 kB, reserve 210 kB), free are 4.19 MB"
         in str(on_small)
     )
+
+
+def test_what_a_stopped_conversion_has_left_is_not_needed_again(tmp_path: Path) -> None:
+    (tmp_path / "s.zarr.work" / "store").mkdir(parents=True)
+    (tmp_path / "s.zarr.work" / "store" / "c.0").write_bytes(bytes(700))
+    assert [need.bytes for need in store_needs(tmp_path / "s.zarr", 1000, None)] == [300]
+    assert [need.bytes for need in store_needs(tmp_path / "s.zarr", 1000, None, replaced=500)] == [0]
 
 
 def test_experiments_side_by_side_check_out_everything_where_dvc_copies() -> None:

@@ -112,24 +112,20 @@ def _missing(cache: DvcCache, stated: Stated) -> str:
     """What of an output the cache lacks; "" if nothing."""
     digests = [stated.digest]
     if stated.digest.endswith(".dir"):
-        listing = _object(cache, stated.digest)
+        listing = cache.object(stated.digest)
         try:
             digests = [entry["md5"] for entry in json.loads(listing.read_bytes())]
         except FileNotFoundError:
             return f"the cache {cache.folder} lacks its list of files"
         except (ValueError, KeyError, TypeError):
             return f"its list of files in the cache, {listing}, is damaged"
-    sizes = [_size(_object(cache, each)) for each in digests]
+    sizes = [_size(cache.object(each)) for each in digests]
     if lacking := sum(each is None for each in sizes):
         return f"the cache {cache.folder} lacks {lacking} of its {len(digests)} files"
     held = sum(each or 0 for each in sizes)
     if held != stated.bytes:
         return f"the cache {cache.folder} holds {held} bytes of it, stated are {stated.bytes}"
     return ""
-
-
-def _object(cache: DvcCache, digest: str) -> Path:
-    return cache.objects / digest[:2] / digest[2:]
 
 
 def _size(path: Path) -> int | None:

@@ -41,6 +41,10 @@ class DvcCache:
         """Where the objects lie, by their MD5."""
         return self.folder / "files" / "md5"
 
+    def object(self, digest: str) -> Path:
+        """Where an object lies; of a folder's list of files, the digest ends with ``.dir``."""
+        return self.objects / digest[:2] / digest[2:]
+
     @property
     def experiments(self) -> Path:
         """Where DVC makes the workspaces of experiments that run apart (``--temp``, ``--queue``)."""

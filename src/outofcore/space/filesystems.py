@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,6 +56,17 @@ def existing(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes that would be free if a folder were removed: of files that no other name leads to; 0 without the folder."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            facts = (Path(place) / name).lstat()
+            if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
+                total += facts.st_size
+    return total
 
 
 def filesystem_of(path: str | Path) -> Filesystem:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from outofcore.sizes import format_bytes
-from outofcore.space.filesystems import Filesystem, filesystem_of
+from outofcore.space.filesystems import Filesystem, filesystem_of, folder_bytes
 from outofcore.space.links import Commit
 
 
@@ -132,26 +132,33 @@ def kept_free(filesystem: Filesystem, reserve: int) -> int:
 
 
 def store_needs(
-    target: Path, size: int, commit: Commit | None, scratch: Path | None = None
+    target: Path, size: int, commit: Commit | None, work: Path | None = None, replaced: int = 0
 ) -> tuple[Need, ...]:
     """What converting a store writes.
 
     Parameters
     ----------
     target
-        Where the store will stand. It is built beside it and then renamed, so it is written once.
+        Where the store will stand.
     size
         Estimated bytes.
     commit
         What DVC does with it afterwards; None outside of DVC.
-    scratch
-        Folder to build it in instead; on another filesystem the finished store is copied from there.
+    work
+        Folder in which it grows; None for one beside the store, with ``.work`` behind its name. There it becomes the
+        store by one rename; from another filesystem it is copied. What a stopped conversion has left in it will be
+        used again or make way.
+    replaced
+        Bytes of an earlier store that make way before the first byte is written.
     """
-    needs = [Need(target, Purpose.STORE, size)]
-    if scratch is not None and filesystem_of(scratch) != filesystem_of(target.parent):
-        needs.append(Need(scratch, Purpose.WORK, size))
+    work = work or target.with_name(f"{target.name}.work")
+    left = max(0, size - folder_bytes(work))
+    if filesystem_of(work) == filesystem_of(target):
+        needs = [Need(target, Purpose.STORE, max(0, left - replaced))]
+    else:
+        needs = [Need(work, Purpose.WORK, left), Need(target, Purpose.STORE, max(0, size - replaced))]
     if commit is not None and commit.copies_made:
-        needs.append(Need(commit.cache.objects, Purpose.DVC_COPY, size * commit.copies_made))
+        needs.append(Need(commit.cache.objects, Purpose.DVC_COPY, size))
     return tuple(needs)
 
 

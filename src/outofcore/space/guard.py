@@ -63,22 +63,25 @@ class Guard:
         Parameters
         ----------
         written
-            Bytes of the store so far. Where DVC will copy it, room for that copy must be left as well.
+            Bytes of the store so far. Where it will be copied when it is whole, room for that must be left as well.
 
         Raises
         ------
         SpaceError
-            If less than the reserve, and what DVC's copy takes, is free.
+            If less than the reserve, and what those copies take, is free.
         """
+        later = {Purpose.DVC_COPY}
+        if any(need.purpose is Purpose.WORK for demand in self._demands for need in demand.needs):
+            later.add(Purpose.STORE)  # grows elsewhere and is copied to its place when it is whole
         for demand in self._demands:
-            copies = any(need.purpose is Purpose.DVC_COPY for need in demand.needs)
-            kept = demand.reserve + (written if copies else 0)
+            copies = [need.purpose.value for need in demand.needs if need.purpose in later]
+            kept = demand.reserve + written * len(copies)
             if (free := demand.filesystem.free()) < kept:
-                what = f"reserve {format_bytes(demand.reserve)}"
-                what += f" and DVC's copy {format_bytes(written)}" if copies else ""
+                parts = [f"{name} {format_bytes(written)}" for name in copies]
+                parts.append(f"reserve {format_bytes(demand.reserve)}")
                 message = (
                     f"{demand.filesystem} is nearly full: free are {format_bytes(free)}, to be kept are "
-                    f"{format_bytes(kept)} ({what}); {KEPT}"
+                    f"{format_bytes(kept)} ({', '.join(parts)}); {KEPT}"
                 )
                 raise SpaceError(message)
 

@@ -1,0 +1,115 @@
+"""What a run of the pipeline would write, where, and whether it fits; nothing is written to find out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from outofcore.convert.estimate import Estimate, estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion
+from outofcore.domains.domain import Domain
+from outofcore.machine import Machine
+from outofcore.raw.files import find_files
+from outofcore.space.dvc_cache import DvcCache
+from outofcore.space.dvc_lock import stated_bytes
+from outofcore.space.filesystems import folder_bytes
+from outofcore.space.forecast import Demand, Need, demands, experiment_needs, store_needs
+from outofcore.space.links import Commit, commit_of
+
+STORES = Path("data/stores")
+
+
+@dataclass(frozen=True)
+class DomainPlan:
+    """What converting one domain would write.
+
+    Attributes
+    ----------
+    domain
+        Its name.
+    row
+        What a row is called.
+    files
+        Raw files.
+    estimate
+        The forecast of its store.
+    commit
+        What DVC would do with it; None outside of DVC.
+    needs
+        What would be written.
+    """
+
+    domain: str
+    row: str
+    files: int
+    estimate: Estimate
+    commit: Commit | None
+    needs: tuple[Need, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would write.
+
+    Attributes
+    ----------
+    domains
+        Each domain by itself.
+    demands
+        What each filesystem is asked for by all of them together.
+    """
+
+    domains: tuple[DomainPlan, ...]
+    demands: tuple[Demand, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether everything fits."""
+        return all(demand.fits for demand in self.demands)
+
+
+def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache | None) -> DomainPlan:
+    """Estimate the store of a domain from a sample of its input, and what DVC would make of it.
+
+    Raises
+    ------
+    RawInputError
+        If there is no input.
+    SpaceError
+        If DVC could not commit the store at all.
+    """
+    files = find_files(section.raw, section.match, domain.suffixes, section=domain.name)
+    with open_executor(machine.engine, machine.workers) as executor:
+        expected = estimate(domain, section, files, executor)
+    store = STORES / f"{domain.name}.zarr"
+    commit = commit_of(store, cache) if cache else None
+    work = Conversion(domain, section, files, store, store).work(machine.scratch)
+    # DVC removes a stage's outputs before it runs it; only a copy of its own takes room.
+    replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" else 0
+    needs = store_needs(store, expected.store_bytes, commit, work, replaced)
+    return DomainPlan(domain.name, domain.row, len(files), expected, commit, needs)
+
+
+def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int = 0) -> Plan:
+    """Sum what the domains need by filesystem.
+
+    Parameters
+    ----------
+    domains
+        The domains of one run.
+    machine
+        Margin and reserve.
+    experiments
+        Experiments that run at a time in workspaces of their own; 0 for one run in this workspace.
+    """
+    needs = [need for each in domains for need in each.needs]
+    commits = [each.commit for each in domains if each.commit]
+    if experiments and commits:
+        cache = commits[0].cache
+        size = sum(each.estimate.store_bytes for each in domains)
+        inside = commit_of(cache.experiments / "workspace" / STORES, cache)
+        needs = list(experiment_needs(size, inside, stated_bytes(cache.project), experiments))
+    return Plan(tuple(domains), demands(needs, margin=machine.disk_margin, reserve=machine.disk_reserve))

@@ -1,0 +1,275 @@
+"""How the command line's answers look: aligned columns, coloured on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from outofcore.errors import OutOfCoreError
+from outofcore.sizes import format_bytes
+from outofcore.space.committed import Committed
+from outofcore.space.guard import ways_out
+from outofcore.space.recovery import recovery
+from outofcore.store.seal import SEAL, read_seal
+from outofcore.store.verify import Verdict, verify
+
+if TYPE_CHECKING:
+    from outofcore.card import Card
+    from outofcore.machine import Machine
+    from outofcore.plan import Plan
+
+MOST_SOURCES = 12
+
+
+def card(console: Console, found: Card) -> None:
+    """A store's card."""
+    raw = sum(field.raw_bytes or 0 for field in found.fields)
+    rows = sum(found.rows.values())
+    console.print(found.path, style="bold")
+    each = f", {found.bytes / rows:.3g} bytes a {found.row}" if rows else ""
+    facts = [
+        ("domain", found.domain),
+        ("digest", found.digest),
+        ("on disk", f"{format_bytes(found.bytes)} in {found.files:,} files{each}"),
+        ("decoded", f"{format_bytes(raw)} ({raw / found.bytes:.1f} times as much), text aside"),
+        (
+            f"{found.sequence}s",
+            f"{found.found:,} found = {found.accepted:,} accepted + {sum(found.rejected.values()):,} rejected",
+        ),
+    ]
+    if found.parts != ("",):
+        facts.append(("parts", ", ".join(found.parts)))
+    _table(console, (), facts)
+    if found.rejected:
+        _table(
+            console, ("rejected because", "#"), [(reason, f"{n:,}") for reason, n in found.rejected.items()]
+        )
+    _table(
+        console,
+        ("split", f"#{found.row}s", f"#{found.sequence}s"),
+        [(name, f"{count:,}", f"{found.sequences[name]:,}") for name, count in found.rows.items()],
+    )
+    _table(
+        console,
+        ("field", "type", "row", "#decoded", "#on disk", "#ratio", "codec", "what it is"),
+        [
+            (
+                field.name,
+                field.dtype,
+                field.shape,
+                "-" if field.raw_bytes is None else format_bytes(field.raw_bytes),
+                format_bytes(field.stored_bytes),
+                f"{field.raw_bytes / field.stored_bytes:.1f}"
+                if field.raw_bytes and field.stored_bytes
+                else "-",
+                field.codec,
+                field.doc,
+            )
+            for field in found.fields
+        ],
+    )
+    _table(console, ("setting", "value"), list(_flat(found.params)))
+    shown = found.sources[:MOST_SOURCES]
+    _table(
+        console,
+        ("source", "#size", "#found", "#accepted", "#rejected"),
+        [
+            (
+                each["name"],
+                format_bytes(each["bytes"]),
+                *(f"{each[name]:,}" for name in ("found", "accepted", "rejected")),
+            )
+            for each in shown
+        ],
+    )
+    if len(found.sources) > len(shown):
+        console.print(f"and {len(found.sources) - len(shown):,} more sources; --json lists them all")
+    if found.sample:
+        console.print(f"\nthe first {found.row}:", style="bold")
+        console.print(found.sample)
+
+
+def verifying(store: Path) -> Verdict:
+    """Check a store in full, with a bar on a terminal."""
+    try:
+        total = sum(size for size, _ in read_seal((store / SEAL).read_text(), str(store)).files.values())
+    except (OSError, ValueError, OutOfCoreError):  # the check itself tells what is wrong
+        total = None
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(f"verify {store}", total=total)
+        return verify(store, lambda read: progress.advance(task, read))
+
+
+def verdicts(console: Console, found: Iterable[Verdict]) -> None:
+    """What the full check of stores found, a line for each thing that is wrong."""
+    for each in found:
+        if each.problems:
+            console.print(f"{each.store}: damaged", style="bold red")
+            for problem in each.problems:
+                console.print(f"  {problem}")
+            console.print(f"to get it back: {recovery(each.store).advice}")
+        else:
+            console.print(
+                f"{each.store}: whole, {each.files:,} files, {format_bytes(each.bytes)}, digest {each.digest}",
+                style="green",
+            )
+
+
+def verdict_facts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """Verdicts for programs, each with how to get back what is damaged."""
+    return [
+        {
+            **asdict(each),
+            "whole": not each.problems,
+            "way_back": recovery(each.store).advice if each.problems else "",
+        }
+        for each in found
+    ]
+
+
+def plan(console: Console, found: Plan, machine: Machine) -> None:
+    """What a run would write, and whether it fits."""
+    _table(
+        console,
+        ("domain", "#files", "#raw", "#store", "#rows", "from a sample of", "DVC keeps it as"),
+        [
+            (
+                each.domain,
+                f"{each.files:,}",
+                format_bytes(each.estimate.raw_bytes),
+                f"about {format_bytes(each.estimate.store_bytes)}",
+                f"{each.estimate.rows:,} {each.row}s",
+                format_bytes(each.estimate.sampled_bytes),
+                str(each.commit) if each.commit else "no DVC project here",
+            )
+            for each in found.domains
+        ],
+    )
+    _table(
+        console,
+        ("filesystem", "#needed", "of it margin", "and reserve", "#free", "verdict", "for"),
+        [
+            (
+                str(each.filesystem),
+                format_bytes(each.asked),
+                format_bytes(each.margin),
+                format_bytes(each.reserve),
+                format_bytes(each.free),
+                "fits" if each.fits else "REFUSED",
+                ", ".join(f"{need.purpose} {format_bytes(need.bytes)}" for need in each.needs),
+            )
+            for each in found.demands
+        ],
+    )
+    for each in found.demands:
+        if not each.fits:
+            console.print(f"\n{each.filesystem}: ways out", style="bold red")
+            for way in ways_out(each, found.domains[0].domain):
+                console.print(f"  - {way}")
+    _table(console, ("machine", "value", "from"), machine.described())
+
+
+def plan_facts(found: Plan, machine: Machine) -> dict[str, Any]:
+    """A plan for programs."""
+    return {
+        "fits": found.fits,
+        "domains": [
+            {
+                "domain": each.domain,
+                "files": each.files,
+                "estimate": asdict(each.estimate),
+                "in_workspace": each.commit.in_workspace if each.commit else None,
+                "copies_made": each.commit.copies_made if each.commit else 0,
+                "copies_kept": each.commit.copies_kept if each.commit else 1,
+                "needs": [asdict(need) for need in each.needs],
+            }
+            for each in found.domains
+        ],
+        "filesystems": [
+            {
+                "mount": str(each.filesystem.mount),
+                "kind": each.filesystem.kind,
+                "needed": each.asked,
+                "margin": each.margin,
+                "reserve": each.reserve,
+                "free": each.free,
+                "fits": each.fits,
+                "ways_out": [] if each.fits else ways_out(each, found.domains[0].domain),
+            }
+            for each in found.demands
+        ],
+        "machine": [
+            {"name": name, "value": value, "from": origin} for name, value, origin in machine.described()
+        ],
+    }
+
+
+def committed(console: Console, found: Committed) -> None:
+    """Whether the cache holds what the lock files state."""
+    if found.outputs:
+        _table(
+            console,
+            ("output", "of stage", "#size", "#files", "in the cache"),
+            [
+                (
+                    each.path,
+                    each.stage,
+                    format_bytes(each.bytes),
+                    f"{each.files:,}",
+                    "no" if each.problem else "yes",
+                )
+                for each in found.outputs
+            ],
+        )
+    elif not found.problems:
+        console.print("no lock file states an output yet; run 'dvc repro'")
+    for problem in found.problems:
+        console.print(problem, style="red")
+    count, size = found.unfinished
+    if count and not found.problems:
+        console.print(
+            f"the cache holds {count} copies that were cut short ({format_bytes(size)}); 'dvc gc -w' removes them"
+        )
+
+
+@contextmanager
+def waiting() -> Iterator[Callable[[str], None]]:
+    """A line on a terminal that says what is being done; gives the function that changes it."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield status.update
+
+
+def _table(console: Console, names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """Aligned columns; a name with ``#`` in front stands for numbers, set to the right."""
+    table = Table(box=None, show_header=bool(names), pad_edge=False, header_style="bold")
+    rows = list(rows)
+    for name in names or ("",) * len(rows[0]):
+        table.add_column(
+            name.removeprefix("#"), justify="right" if name.startswith("#") else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*row)
+    if names:
+        console.print()
+    console.print(table)
+
+
+def _flat(params: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in params.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield f"{above}{name}", "null" if value is None else shown
