@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from outofcore.domains.domain import Reading
 
 Batch = dict[str, Tensor]
 
@@ -30,6 +32,35 @@ class Task(nn.Module, ABC):
     @abstractmethod
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The quality figures, each beside its baseline, from the sums over the whole validation split."""
+
+    def micro_batches(self, batch: Batch, size: int) -> Iterator[Batch]:
+        """Cut a batch into pieces whose losses add up to the loss of the whole.
+
+        By default along the first axis of every tensor. A task whose loss compares the samples of a batch with each
+        other must say here where a batch may be cut, or give it whole.
+
+        Parameters
+        ----------
+        batch
+            What the loader gave.
+        size
+            Most samples that may pass through the model at a time; 0 for the whole batch.
+        """
+        count = len(next(iter(batch.values())))
+        if size <= 0 or count <= size:
+            yield batch
+            return
+        for start in range(0, count, size):
+            yield {name: tensor[start : start + size] for name, tensor in batch.items()}
+
+    def readings(self, reading: Reading, device: torch.device) -> tuple[Reading, Reading]:
+        """The readings for training and for validation, of the one that the domain gives.
+
+        By default the same for both. A domain that augments gives the second without, and one that can widen its
+        tensors on an accelerator gives narrow ones for such a device.
+        """
+        del device
+        return reading, reading
 
     def loader_options(self) -> dict[str, Any]:
         """Keyword arguments for the training loader that this task needs (windows, a balanced sampler)."""

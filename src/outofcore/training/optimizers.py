@@ -1,0 +1,50 @@
+"""Optimizers by name, the one with 8-bit states included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import nn
+
+from outofcore.errors import ParamsError
+
+
+def make_optimizer(
+    model: nn.Module, name: str, *, learning_rate: float, weight_decay: float
+) -> torch.optim.Optimizer:
+    """The optimizer of a model's trainable parameters.
+
+    Parameters
+    ----------
+    model
+        Its matrices and kernels decay; biases and the scales of norms (one axis) do not.
+    name
+        ``adamw`` (Loshchilov & Hutter 2019), or ``adamw8bit``: the same with both moments kept in 8 bits by block
+        (Dettmers et al. 2022), a quarter of the memory of the states, from 4,096 values a tensor on.
+    learning_rate, weight_decay
+        As AdamW has them.
+
+    Raises
+    ------
+    ParamsError
+        If the package that has the optimizer is not installed.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    make: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW if name == "adamw" else _adamw8bit()
+    return make([group for group in groups if group["params"]], lr=learning_rate)
+
+
+def _adamw8bit() -> Callable[..., torch.optim.Optimizer]:
+    try:
+        adamw: Callable[..., torch.optim.Optimizer] = import_module("bitsandbytes.optim").AdamW8bit
+    except ImportError as error:
+        message = 'optimizer adamw8bit needs bitsandbytes: pip install "bitsandbytes>=0.50", or use adamw'
+        raise ParamsError(message) from error
+    return adamw

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+
+from outofcore.training.memory import MemoryWatch
+
+MIB = 2**20
+
+
+def test_a_peak_between_entry_and_exit_is_seen():
+    before = psutil.Process().memory_info().rss
+    with MemoryWatch(interval=0.01) as memory:
+        held = np.ones(200 * MIB, np.uint8)
+        time.sleep(0.1)
+        del held
+    assert 180 * MIB < memory.peak_bytes - before < 260 * MIB
+    assert memory.peak_rss_bytes >= 180 * MIB
+
+
+def test_children_count_and_shared_pages_once():
+    shared = np.ones(100 * MIB, np.uint8)
+    with MemoryWatch(interval=0.01) as alone:
+        time.sleep(0.05)
+    child = os.fork()
+    if child == 0:  # holds the same pages, and does nothing else
+        time.sleep(5)
+        os._exit(0)
+    with MemoryWatch(interval=0.01) as together:
+        time.sleep(0.1)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    assert together.peak_rss_bytes > alone.peak_bytes + 90 * MIB
+    assert together.peak_bytes < alone.peak_bytes + 50 * MIB
+    assert shared[0] == 1
+
+
+def test_memory_of_a_child_counts():
+    hold = "import time; held = b'1' * 150_000_000; print(flush=True); time.sleep(10)"
+    child = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE)
+    assert child.stdout
+    child.stdout.readline()
+    with MemoryWatch(interval=0.01) as memory:
+        time.sleep(0.1)
+    child.kill()
+    child.stdout.close()
+    child.wait()
+    assert memory.peak_bytes > psutil.Process().memory_info().rss + 130e6

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from outofcore.errors import ParamsError
+from outofcore.training.optimizers import make_optimizer
+
+
+def train(name: str) -> tuple[float, int]:
+    """Loss after some steps, and bytes of the optimizer's states."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64))
+    x = torch.randn(256, 64)
+    optimizer = make_optimizer(model, name, learning_rate=1e-3, weight_decay=0.01)
+    for _ in range(30):
+        loss = (model(x) - x.roll(1, 1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    states = [
+        value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)
+    ]
+    return loss.item(), sum(value.nbytes for value in states)
+
+
+def test_weight_decay_spares_biases_and_scales():
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.GroupNorm(1, 8), nn.Linear(3, 2))
+    decayed, plain = make_optimizer(model, "adamw", learning_rate=1e-3, weight_decay=0.1).param_groups
+    assert decayed["weight_decay"] == 0.1
+    assert plain["weight_decay"] == 0
+    assert {parameter.ndim for parameter in plain["params"]} == {1}
+    assert len(decayed["params"]) + len(plain["params"]) == len(list(model.parameters()))
+
+
+def test_frozen_parameters_are_left_out():
+    model = nn.Linear(3, 2)
+    model.bias.requires_grad_(False)
+    (group,) = make_optimizer(model, "adamw", learning_rate=1e-3, weight_decay=0.1).param_groups
+    assert group["params"] == [model.weight]
+
+
+def test_eight_bit_states_take_less_memory_and_learn_alike():
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
+    loss, states = train("adamw")
+    loss_8bit, states_8bit = train("adamw8bit")
+    assert loss_8bit == pytest.approx(loss, rel=0.01)
+    assert states_8bit < 0.4 * states
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
+    with pytest.raises(ParamsError, match='pip install "bitsandbytes'):
+        make_optimizer(nn.Linear(2, 2), "adamw8bit", learning_rate=1e-3, weight_decay=0.0)
