@@ -63,7 +63,7 @@ class Task(nn.Module, ABC):
         return reading, reading
 
     def loader_options(self) -> dict[str, Any]:
-        """Keyword arguments for the training loader that this task needs (windows, a balanced sampler)."""
+        """Further keyword arguments for the loaders of both splits (the window of a sample, the part of the store)."""
         return {}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:

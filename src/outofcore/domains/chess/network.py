@@ -1,0 +1,103 @@
+"""A residual network over the board with a policy and a value head."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from outofcore.domains.chess.moves import Vocabulary
+
+PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20)}
+"""Channels and residual blocks by name."""
+
+_GROUPS = 8
+
+
+class _Block(nn.Module):
+    """Two convolutions beside the identity. Norms look at one position alone, so no micro-batch changes a result."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        last = nn.GroupNorm(_GROUPS, channels)
+        nn.init.zeros_(last.weight)  # begins as the identity, which lets deep ones learn
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.GroupNorm(_GROUPS, channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            last,
+        )
+
+    def forward(self, board: Tensor) -> Tensor:
+        return torch.relu(board + self.body(board))
+
+
+class PolicyHead(nn.Module):
+    """Logits of moves: how well a square of departure fits one of arrival, plus what each promotion adds there.
+
+    Parameters
+    ----------
+    channels
+        Channels of its input.
+    vocabulary
+        Which moves to give, in which order. Classes that lead off the board get the least logit there is.
+    """
+
+    def __init__(self, channels: int, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        width = max(channels // 2, 16)
+        self.departure = nn.Linear(channels, width)
+        self.arrival = nn.Linear(channels, width)
+        self.promotion = nn.Linear(channels, 5)
+        self._scale = width**-0.5
+        codes = np.maximum(vocabulary.codes, 0)
+        start, end, piece = codes & 63, codes >> 6 & 63, codes >> 12
+        self.register_buffer("pairs", torch.from_numpy((start * 64 + end).astype(np.int64)), persistent=False)
+        self.register_buffer("pieces", torch.from_numpy((end * 5 + piece).astype(np.int64)), persistent=False)
+        off_board = torch.from_numpy(vocabulary.codes < 0)
+        self.register_buffer("off_board", off_board if off_board.any() else None, persistent=False)
+        self.pairs: Tensor
+        self.pieces: Tensor
+        self.off_board: Tensor | None
+
+    def forward(self, squares: Tensor) -> Tensor:
+        """Squares (batch, 64, channels) -> logits (batch, classes)."""
+        fit: Tensor = (self.departure(squares) * self._scale) @ self.arrival(squares).transpose(1, 2)
+        promotion: Tensor = self.promotion(squares)
+        logits = fit.flatten(1).index_select(1, self.pairs) + promotion.flatten(1).index_select(
+            1, self.pieces
+        )
+        if self.off_board is None:
+            return logits
+        return logits.masked_fill(self.off_board, torch.finfo(logits.dtype).min)
+
+
+class Network(nn.Module):
+    """Planes of a board to logits of moves and an expected result.
+
+    Parameters
+    ----------
+    planes
+        12 or 18.
+    preset
+        One of ``PRESETS``.
+    vocabulary
+        The classes of moves.
+    """
+
+    def __init__(self, planes: int, preset: str, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        channels, blocks = PRESETS[preset]
+        self.stem = nn.Conv2d(planes, channels, 3, padding=1)
+        self.square = nn.Parameter(torch.zeros(channels, 8, 8))
+        self.tower = nn.Sequential(*(_Block(channels) for _ in range(blocks)))
+        self.policy = PolicyHead(channels, vocabulary)
+        self.value = nn.Sequential(nn.Linear(2 * channels, 64), nn.ReLU(), nn.Linear(64, 1), nn.Tanh())
+
+    def forward(self, planes: Tensor) -> tuple[Tensor, Tensor]:
+        """Planes (batch, planes, 8, 8) of any dtype -> logits (batch, classes) and values (batch,) from -1 to 1."""
+        board = self.tower(torch.relu(self.stem(planes.to(self.square.dtype)) + self.square))
+        squares = board.flatten(2).transpose(1, 2)
+        value = self.value(torch.cat([squares.mean(1), squares.amax(1)], 1))
+        return self.policy(squares), value[:, 0]
