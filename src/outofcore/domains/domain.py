@@ -16,10 +16,10 @@ from outofcore.store.schema import Columns, Schema
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import torch
+
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
-
-    import torch
 
 
 class Section(BaseModel):
@@ -37,7 +37,10 @@ class Reading(Protocol):
         Row fields that it needs; no other is read.
     """
 
-    fields: tuple[str, ...]
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Row fields that it needs."""
+        ...
 
     def __call__(
         self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator

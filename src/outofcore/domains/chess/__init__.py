@@ -1,1 +1,77 @@
 """Chess: PGN to positions, tensors and a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from outofcore.domains.chess.params import ChessSection
+from outofcore.raw.files import RawFile
+from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.schema import Columns, Schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from outofcore.domains.domain import Reading
+    from outofcore.domains.task import Task
+    from outofcore.store.reader import Store
+
+
+class Chess:
+    """The chess domain; see :class:`outofcore.domains.domain.Domain`. What a call needs is imported by the call."""
+
+    name = "chess"
+    row = "position"
+    sequence = "game"
+    suffixes = (".pgn",)
+    section = ChessSection
+
+    def schemas(self, section: ChessSection, files: Sequence[RawFile]) -> dict[str, Schema]:
+        """One part, the same fields for every input."""
+        from outofcore.domains.chess.schema import SCHEMA
+
+        del section, files
+        return {"": SCHEMA}
+
+    def units(self, files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
+        """Pieces of about a megabyte, cut where games begin."""
+        from outofcore.domains.chess.source import units
+
+        return units(files, section.source.longest_game)
+
+    def converter(self, section: ChessSection) -> Callable[[Unit], UnitResult]:
+        """Games of a unit to positions."""
+        from outofcore.domains.chess.records import Converter
+
+        return Converter(section)
+
+    def reading(self, store_attributes: Mapping[str, Any], section: ChessSection) -> Reading:
+        """Positions to planes, move classes and values."""
+        from outofcore.domains.chess.tensors import ChessReading
+
+        del store_attributes
+        return ChessReading(section.tensors)
+
+    def task(self, store: Store, section: ChessSection) -> Task:
+        """Predict the move and the result."""
+        from outofcore.domains.chess.model import make_task
+
+        return make_task(store, section)
+
+    def sample(self, folder: Path, generator: np.random.Generator) -> None:
+        """A few hundred played games, with what real files hold: comments, a variant, an illegal move, a duplicate."""
+        from outofcore.domains.chess.sample import write_sample
+
+        write_sample(folder, generator)
+
+    def draw(self, rows: Columns) -> str:
+        """The first position as a board."""
+        from outofcore.domains.chess.draw import draw
+
+        return draw(rows)
+
+
+DOMAIN = Chess()

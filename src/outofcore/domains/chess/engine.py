@@ -18,7 +18,8 @@ from numba import njit
 
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts
-from outofcore.domains.chess.pgn.games import KINGSIDE, NOT_CASTLING, TAGS, Games, decoded
+from outofcore.domains.chess.pgn.games import TAGS, Games, decoded
+from outofcore.domains.chess.pgn.mainline import KINGSIDE, NOT_CASTLING
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, NO_EN_PASSANT, WHITE_TO_MOVE
 
 _FEN = TAGS.index("FEN")
@@ -192,7 +193,7 @@ def _fill(
         rooks = castling_rooks[game]
         first_position, first_move = np.int64(position_offsets[game]), np.int64(move_offsets[game])
         for ply in range(np.int64(move_offsets[game + 1]) - first_move):
-            position = first_position + ply
+            position: Any = first_position + ply
             for piece in range(12):
                 out_boards[row, piece] = out_boards[row - 1, piece] if ply else np.uint64(0)
             for rank in range(8):
@@ -217,12 +218,14 @@ def _fill(
             file = en_passant[position]
             out_state[row, 2] = file if file >= 0 else NO_EN_PASSANT
             out_state[row, 3] = halfmove_clock[position]
-            target = np.int64(to_squares[first_move + ply])
-            side = castling_tokens[first_tokens[game] + ply]
+            target: Any = np.int64(to_squares[first_move + ply])
+            side: Any = castling_tokens[first_tokens[game] + ply]
             if is_chess960[game] and side != NOT_CASTLING:
                 target = _rook_square(boards, position, _ROOKS[0 if turn[position] else 1], target, side)
-            promotion = max(np.int64(promotions[first_move + ply]) - 1, 0)
-            origin = np.int64(from_squares[first_move + ply])
+            promotion: Any = np.int64(promotions[first_move + ply]) - 1
+            if promotion < 0:
+                promotion = np.int64(0)
+            origin: Any = np.int64(from_squares[first_move + ply])
             out_move[row] = origin | target << 6 | promotion << 12
             moved = np.uint64(1) << np.uint64(origin)
             rooks &= ~(moved | np.uint64(1) << np.uint64(target))

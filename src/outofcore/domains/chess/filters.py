@@ -17,6 +17,7 @@ from outofcore.domains.chess.schema import LARGEST_PLY
 
 REASONS = (
     "kept",
+    "not_pgn",
     "too_long",
     "variant",
     "no_moves",
@@ -46,6 +47,7 @@ def judge(games: Games, facts: Facts, filters: FilterSection) -> npt.NDArray[np.
         verdicts[where & (verdicts == KEPT)] = REASONS.index(reason)
 
     accepted_variants = [code for code, name in VARIANT_NAMES.items() if name in filters.variants]
+    reject("not_pgn", (games.tags[:, :, 0] < 0).all(axis=1) & (games.results == NO_RESULT))
     reject("too_long", games.plies > LARGEST_PLY)
     reject("variant", ~np.isin(facts.variant, accepted_variants))
     reject("no_moves", games.plies == 0)
@@ -80,6 +82,8 @@ def describe(games: Games, facts: Facts, game: int, reason: str) -> str:
         return f"White {white}, Black {black}"
     if reason in ("too_short", "too_long"):
         return f"{games.plies[game]} plies"
+    if reason == "not_pgn":
+        return "neither a tag that is known nor 1-0, 0-1, 1/2-1/2 or *"
     if reason == "unterminated":
         return "no 1-0, 0-1, 1/2-1/2 or * after the moves: the game may be cut off"
     if reason == "result_conflict":

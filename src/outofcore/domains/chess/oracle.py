@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
@@ -30,6 +29,10 @@ from outofcore.domains.chess.schema import (
     empty_rows,
 )
 
+ILLEGAL_MOVE, UNREADABLE_MOVE, NULL_MOVE = "illegal_move", "unreadable_move", "null_move"
+INVALID_POSITION = "invalid_position"
+"""Why a game is no legal chess from its start to its end."""
+
 NULL_MOVES = ("--", "Z0", "0000", "@@@@")
 _RESULTS = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
 
@@ -40,11 +43,11 @@ class Refusal(Exception):  # noqa: N818 - an answer about one game, caught where
     Attributes
     ----------
     reason
-        ``illegal_move``, ``unreadable_move``, ``null_move`` or ``invalid_position``.
+        One of the four above.
     """
 
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
+    def __init__(self, reason: str, *detail: object) -> None:
+        super().__init__(": ".join(map(str, detail)))
         self.reason = reason
 
 
@@ -94,19 +97,19 @@ def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool) -> Replay:
     try:
         board = chess.Board(fen or chess.STARTING_FEN, chess960=chess960)
     except ValueError as error:
-        raise Refusal("invalid_position", f"{fen}: {error}") from error
+        raise Refusal(INVALID_POSITION, fen, error) from error
     if not board.is_valid():
-        raise Refusal("invalid_position", f"{fen}: {board.status()!r}")
+        raise Refusal(INVALID_POSITION, fen, board.status())
     replay = Replay()
     for ply, token in enumerate(tokens):
         if token in NULL_MOVES:
-            raise Refusal("null_move", f"ply {ply + 1}: {token}")
+            raise Refusal(NULL_MOVE, f"ply {ply + 1}", token)
         try:
             move = board.parse_san(token)
         except chess.InvalidMoveError as error:
-            raise Refusal("unreadable_move", f"ply {ply + 1}: {token}") from error
+            raise Refusal(UNREADABLE_MOVE, f"ply {ply + 1}", token) from error
         except ValueError as error:
-            raise Refusal("illegal_move", f"ply {ply + 1}: {error}") from error
+            raise Refusal(ILLEGAL_MOVE, f"ply {ply + 1}", error) from error
         replay.add(board, move)
         board.push(move)
     return replay

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -30,8 +30,11 @@ class Converter:
         """Convert one unit."""
         data = np.frombuffer(unit.payload, np.uint8)
         games = read_games(data, game_starts(data))
-        conversion = _Conversion(unit, self.section, games, read_facts(games))
-        return conversion.run()
+        result = _Conversion(unit, self.section, games, read_facts(games)).run()
+        if not unit.detail:
+            return result
+        unread = Reject(reason=unit.detail["reason"], offset=unit.offset, detail=unit.detail["detail"])
+        return replace(result, found=result.found + 1, rejects=(*result.rejects, unread))
 
 
 @dataclass
@@ -176,9 +179,13 @@ class _Conversion:
 
 def _keys(rows: dict[str, npt.NDArray[Any]], plies: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """Hash of start position and moves of each game, (n, 16) uint8: the same game, the same key."""
-    boards = memoryview(rows["boards"].reshape(-1)).cast("B")
-    state = memoryview(rows["state"].reshape(-1))
-    moves = memoryview(rows["move"]).cast("B")
+    if not len(plies):
+        return np.zeros((0, KEY_BYTES), np.uint8)
+    boards, state, moves = (
+        rows["boards"].data.cast("B"),
+        rows["state"].data.cast("B"),
+        rows["move"].data.cast("B"),
+    )
     keys = bytearray()
     first = 0
     for count in plies.tolist():

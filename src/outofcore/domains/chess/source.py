@@ -24,6 +24,7 @@ _EVENT = b'\n[Event "'
 _BLANKS = b" \t\v\f\0\x1a\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LONGEST_LINE = 4096
+_READ_BYTES = 1 << 16  # what a damaged file can lose of its readable part
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _read(stream: BinaryIO, size: int) -> tuple[bytes, str]:
     blocks = []
     missing = size
     try:
-        while missing and (block := stream.read(missing)):
+        while missing and (block := stream.read(min(missing, _READ_BYTES))):
             blocks.append(block)
             missing -= len(block)
     except (EOFError, zlib.error, ZstdError, BadZipFile) as error:

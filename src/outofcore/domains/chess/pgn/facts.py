@@ -59,9 +59,9 @@ def read_facts(games: Games) -> Facts:
     tagged = np.zeros(count, np.uint8)
     _read_numbers(games.data, games.tags, elo, date, tagged)
     marker = games.results
-    decided = (WHITE_WINS <= tagged) & (tagged <= BLACK_WINS)
+    decided = (tagged >= WHITE_WINS) & (tagged <= BLACK_WINS)
     outcome = np.where(decided & ((marker == NO_RESULT) | (marker == UNKNOWN_RESULT)), tagged, marker)
-    both = decided & (WHITE_WINS <= marker) & (marker <= BLACK_WINS)
+    both = decided & (marker >= WHITE_WINS) & (marker <= BLACK_WINS)
     outcome[both & (tagged != marker)] = CONFLICT
     return Facts(
         elo=elo,

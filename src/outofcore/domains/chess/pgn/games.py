@@ -10,26 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-from outofcore.domains.chess.pgn.lexis import (
-    BLANK,
-    BYTE_ORDER_MARK,
-    CONFLICT,
-    KIND,
-    LINE_END,
-    NO_RESULT,
-    Bytes,
-    is_byte_order_mark,
-    is_quoted_event,
-    line_end,
-    nag_end,
-    result_code,
-    tag_name_end,
-    tag_value,
-    token_end,
-)
-from outofcore.domains.chess.pgn.notes import NO_CLOCK, NO_EVALUATION, NO_MATE, read_note
+from outofcore.domains.chess.pgn.lexis import Bytes
+from outofcore.domains.chess.pgn.mainline import read_text
 
 TAGS = (
     "Event",
@@ -47,8 +30,6 @@ TAGS = (
     "WhiteRatingDiff",
 )
 """The tags that are read; a tag that stands twice counts as it stands last."""
-
-NOT_CASTLING, KINGSIDE, QUEENSIDE = 0, 1, 2
 
 
 def _name_table() -> Bytes:
@@ -155,7 +136,7 @@ def read_games(data: Bytes, starts: npt.NDArray[np.int64]) -> Games:
     evaluation = np.empty(most_tokens, np.int16)
     mate = np.empty(most_tokens, np.int8)
     castling = np.empty(most_tokens, np.uint8)
-    _read(
+    read_text(
         data,
         bounds,
         NAMES,
@@ -185,150 +166,3 @@ def read_games(data: Bytes, starts: npt.NDArray[np.int64]) -> Games:
         mate=mate[:tokens],
         castling=castling[:tokens],
     )
-
-
-@njit(nogil=True, cache=True)
-def _tag_number(data: Bytes, i: int, j: int, names: Bytes) -> int:
-    """Row of ``names`` that ``data[i:j]`` equals; -1 if none does."""
-    for row in range(names.shape[0]):
-        if j - i >= names.shape[1] or names[row, j - i] != 0 or names[row, 0] != data[i]:
-            continue
-        k = 1
-        while k < j - i and names[row, k] == data[i + k]:
-            k += 1
-        if k == j - i:
-            return row
-    return -1
-
-
-@njit(nogil=True, cache=True)
-def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
-    """The move in a token: without its number (``12.Nf3``), leading dots and glyphs (``Nf3!?``); maybe nothing."""
-    k = i
-    while k < j and ord("0") <= data[k] <= ord("9"):
-        k += 1
-    if k == j:
-        null_move = j - i == 4 and data[i] == ord("0") and data[i + 1] == ord("0")
-        return (i, j) if null_move else (j, j)
-    if data[k] == ord("."):
-        i = k
-        while i < j and data[i] == ord("."):
-            i += 1
-    while j > i and (data[j - 1] == ord("!") or data[j - 1] == ord("?")):
-        j -= 1
-    return i, j
-
-
-@njit(nogil=True, cache=True)
-def _castling_side(data: Bytes, i: int, j: int) -> int:
-    """Which castling move ``data[i:j]`` is, written with letters or zeros."""
-    if j - i < 3 or data[i + 1] != ord("-") or not (data[i] == ord("O") or data[i] == ord("0")):
-        return NOT_CASTLING
-    if data[i + 2] != data[i]:
-        return NOT_CASTLING
-    return QUEENSIDE if j - i >= 5 and data[i + 3] == ord("-") and data[i + 4] == data[i] else KINGSIDE
-
-
-@njit(nogil=True, cache=True)
-def _read(
-    data: Bytes,
-    bounds: npt.NDArray[np.int64],
-    names: Bytes,
-    tags: npt.NDArray[np.int32],
-    bodies: npt.NDArray[np.int64],
-    results: Bytes,
-    text: Bytes,
-    text_offsets: npt.NDArray[np.int32],
-    token_offsets: npt.NDArray[np.int32],
-    clock: npt.NDArray[np.int32],
-    evaluation: npt.NDArray[np.int16],
-    mate: npt.NDArray[np.int8],
-    castling: Bytes,
-) -> None:
-    written, token = 0, 0
-    for game in range(results.size):
-        first = token
-        depth = 0
-        in_comment, at_line_start, in_tags = False, True, True
-        result = NO_RESULT
-        i, end = bounds[game], bounds[game + 1]
-        while i < end:
-            c = data[i]
-            kind = KIND[c]
-            if in_comment:
-                if c == ord("[") and depth == 0 and token > first and i + 5 < end and data[i + 1] == ord("%"):
-                    read_note(
-                        data,
-                        i,
-                        end,
-                        clock[token - 1 : token],
-                        evaluation[token - 1 : token],
-                        mate[token - 1 : token],
-                    )
-                if not (at_line_start and c == ord("[") and is_quoted_event(data, i)):
-                    in_comment = c != ord("}")
-                    at_line_start = kind == LINE_END
-                    i += 1
-                    continue
-                in_comment = False
-            if kind == LINE_END or kind == BLANK:
-                at_line_start = at_line_start or kind == LINE_END
-                i += 1
-                continue
-            if c == BYTE_ORDER_MARK[0] and is_byte_order_mark(data, i):
-                i += 3
-                continue
-            if c == ord(";") or (at_line_start and c == ord("%")):
-                i = line_end(data, i)
-                continue
-            if in_tags and at_line_start and c == ord("["):
-                name_end = tag_name_end(data, i)
-                if name_end:
-                    value, value_end, tag_end = tag_value(data, name_end)
-                    number = _tag_number(data, i + 1, name_end, names)
-                    if number >= 0 and value >= 0:
-                        tags[game, number, 0] = value
-                        tags[game, number, 1] = value_end
-                    bodies[game] = i = tag_end
-                    continue
-            at_line_start = False
-            in_tags = in_tags and c == ord("{")
-            if c == ord("{"):
-                in_comment = True
-                i += 1
-            elif c == ord("("):
-                depth += 1
-                i += 1
-            elif c == ord(")"):
-                depth -= depth > 0
-                i += 1
-            elif c == ord("$"):
-                i = nag_end(data, i)
-            elif c == ord("}"):
-                i += 1
-            else:
-                begin, i = i, token_end(data, i)
-                if depth > 0:
-                    continue
-                if i - begin == 3 or i - begin == 7 or i - begin == 1:
-                    code = result_code(data, begin, i)
-                    if code != NO_RESULT:
-                        result = code if result == NO_RESULT or result == code else CONFLICT
-                        continue
-                if result != NO_RESULT:
-                    continue  # what follows a marker and begins no game is no move
-                k, move_end = _move_bounds(data, begin, i)
-                if k == move_end:
-                    continue
-                clock[token], evaluation[token], mate[token] = NO_CLOCK, NO_EVALUATION, NO_MATE
-                castling[token] = _castling_side(data, k, move_end)
-                token += 1
-                while k < move_end:
-                    text[written] = data[k]
-                    written += 1
-                    k += 1
-                text[written] = ord(" ")
-                written += 1
-        results[game] = result
-        text_offsets[game + 1] = written
-        token_offsets[game + 1] = token

@@ -1,7 +1,7 @@
 """The smallest pieces of PGN, read from bytes by compiled code.
 
 What the standard (PGN Specification and Implementation Guide, 1994) leaves open is settled here once, for cutting and
-for reading: lines end with ``\\n``, ``\\r\\n`` or ``\\r``; NUL, ``Ctrl-Z`` and byte-order marks count as blanks; a tag stands at the
+for reading: a line ends with LF, CR LF or CR; NUL, Ctrl-Z and byte-order marks count as blanks; a tag stands at the
 beginning of a line, or after another tag; ``%`` at the beginning of a line and ``;`` anywhere outside of comments hide
 the rest of the line.
 """
@@ -87,15 +87,12 @@ def result_code(data: Bytes, i: int, j: int) -> int:
         if data[i] == ord("0") and data[i + 2] == ord("1"):
             return BLACK_WINS
         return NO_RESULT
-    if length == 7 and data[i] == ord("1") and data[i + 1] == ord("/") and data[i + 2] == ord("2"):
-        if (
-            data[i + 3] == ord("-")
-            and data[i + 4] == ord("1")
-            and data[i + 5] == ord("/")
-            and data[i + 6] == ord("2")
-        ):
-            return DRAW
-    return NO_RESULT
+    if length != 7 or data[i + 3] != ord("-"):
+        return NO_RESULT
+    for k in (i, i + 4):
+        if data[k] != ord("1") or data[k + 1] != ord("/") or data[k + 2] != ord("2"):
+            return NO_RESULT
+    return DRAW
 
 
 @njit(nogil=True, cache=True)

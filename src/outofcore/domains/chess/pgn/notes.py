@@ -1,7 +1,7 @@
 """Clocks and evaluations in comments: ``[%clk 0:09:58]``, ``[%eval -1.25]``, ``[%eval #-3]``.
 
-The grammar is that of python-chess, with numbers taken exactly as they are written: centiseconds and centipawns, further
-digits of a second cut off. Of several notes after a move the first counts, as with python-chess.
+The grammar is that of python-chess, with numbers taken exactly as they are written: centiseconds and centipawns,
+further digits of a second cut off. Of several notes after a move the first counts, as with python-chess.
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ def read_note(
     if name_length == 3 and data[i] == ord("c") and data[i + 1] == ord("l") and data[i + 2] == ord("k"):
         if clock[0] == NO_CLOCK:
             clock[0] = _clock(data, value, end)
-    elif name_length == 4 and data[i] == ord("e") and data[i + 1] == ord("v") and data[i + 2] == ord("a"):
-        if data[i + 3] == ord("l") and evaluation[0] == NO_EVALUATION and mate[0] == NO_MATE:
+    elif name_length == 4 and data[i] == ord("e") and data[i + 1] == ord("v"):
+        is_first = evaluation[0] == NO_EVALUATION and mate[0] == NO_MATE
+        if is_first and data[i + 2] == ord("a") and data[i + 3] == ord("l"):
             evaluation[0], mate[0] = _evaluation(data, value, end)

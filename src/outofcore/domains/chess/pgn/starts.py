@@ -117,7 +117,7 @@ def _find_starts(data: Bytes, starts: npt.NDArray[np.int64]) -> int:
                 i += 1
                 continue
             in_comment = False
-        if kind == LINE_END or kind == BLANK:
+        if kind in (LINE_END, BLANK):
             at_line_start = at_line_start or kind == LINE_END
             i += 1
             continue

@@ -1,0 +1,47 @@
+"""A stored position as text."""
+
+from __future__ import annotations
+
+import chess
+
+from outofcore.domains.chess.moves import uci
+from outofcore.domains.chess.schema import BLACK_TO_MOVE, CASTLING_BITS, NO_EN_PASSANT, PIECES
+from outofcore.store.schema import Columns
+
+_RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
+
+
+def draw(rows: Columns) -> str:
+    """The first of the rows: the board, the side to move, and below it the move played and the result."""
+    board = _board(rows)
+    lines = [
+        f"{rank + 1}  " + " ".join(_symbol(board, chess.square(file, rank)) for file in range(8))
+        for rank in reversed(range(8))
+    ]
+    move = chess.Move.from_uci(uci(int(rows["move"][0])))
+    played = board.san(move) if board.is_legal(move) else move.uci()
+    side = "White" if board.turn == chess.WHITE else "Black"
+    ply, result = int(rows["ply"][0]), _RESULTS[int(rows["result"][0])]
+    return "\n".join(
+        [*lines, "   a b c d e f g h", f"{side} to move, ply {ply}: {played}, game ended {result}"]
+    )
+
+
+def _board(rows: Columns) -> chess.Board:
+    board = chess.Board(None)
+    for letter, squares in zip(PIECES, rows["boards"][0], strict=True):
+        for square in chess.scan_forward(int(squares)):
+            board.set_piece_at(square, chess.Piece.from_symbol(letter))
+    side, rights, file, halfmove_clock = rows["state"][0].tolist()
+    board.turn = side != BLACK_TO_MOVE
+    # In Chess960 the rooks may stand elsewhere; their castling is then drawn by its squares.
+    board.set_castling_fen("".join(right for right, bit in CASTLING_BITS.items() if rights & bit) or "-")
+    if file != NO_EN_PASSANT:
+        board.ep_square = chess.square(file, 5 if board.turn == chess.WHITE else 2)
+    board.halfmove_clock = halfmove_clock
+    return board
+
+
+def _symbol(board: chess.Board, square: chess.Square) -> str:
+    piece = board.piece_at(square)
+    return piece.unicode_symbol() if piece else "·"
