@@ -1,0 +1,1 @@
+"""Text: raw files to tokens, windows and a small GPT."""

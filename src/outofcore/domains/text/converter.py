@@ -1,0 +1,211 @@
+"""Units -> tokens: what a worker does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.text.documents.long import key_of, pieces, survey
+from outofcore.domains.text.documents.records import Documents, read_documents
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.cuts import Cutter
+from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, open_engine
+from outofcore.domains.text.tokens.oracle import Oracle
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
+
+
+@dataclass(frozen=True)
+class Converter:
+    """A pure function from units to tokens.
+
+    Attributes
+    ----------
+    section
+        Policies, filters and audit.
+    tokenizer
+        The tokenizer, as a value.
+    """
+
+    section: TextSection
+    tokenizer: Tokenizer
+
+    def __call__(self, unit: Unit) -> UnitResult:
+        """Tokenize the documents of a unit, or a piece of one."""
+        kind = unit.detail["kind"]
+        if kind == "piece":
+            return self._piece(unit)
+        if kind == "reject":
+            return self._result(unit, Documents(rejects=[unit.detail["reject"]]))
+        return self._result(unit, read_documents(unit, self.section))
+
+    def _result(self, unit: Unit, documents: Documents) -> UnitResult:
+        engine = open_engine(self.tokenizer.plain)
+        if any(len(text) > engine.longest for text in documents.texts):
+            ids, lengths = self._encode_in_pieces(engine, documents)
+        else:
+            ids, lengths = engine.encode(documents.texts)
+        texts = documents.texts
+        sizes = np.array([len(text) for text in texts], np.int64)
+        counted = _characters(texts, sizes)
+        keys = np.frombuffer(b"".join(map(key_of, texts)), np.uint8).reshape(-1, KEY_BYTES)
+        chosen = self._chosen(keys)
+        chosen[:1] |= unit.detail["first"]
+        differences = []
+        for number in np.flatnonzero(chosen):
+            stop = int(lengths[: number + 1].sum())
+            found = self._oracle.difference(texts[number], ids[stop - int(lengths[number]) : stop])
+            if found:
+                differences.append(f"document at {documents.offsets[number]}: {found}")
+        counts = Counter(_counts(sizes, counted, int(lengths.sum())))
+        counts["documents_replaced"] = documents.replaced
+        counts["carriage_returns"] = documents.carriage_returns
+        counts["byte_order_marks"] = unit.detail["marks"]
+        tokens, lengths = self._ended(ids, lengths)
+        return UnitResult(
+            found=len(texts) + len(documents.rejects),
+            rows={"tokens": tokens},
+            sequences=_columns(unit, lengths, sizes, counted, documents.offsets),
+            keys=keys,
+            rejects=tuple(documents.rejects),
+            counts=+counts,
+            audited=int(chosen.sum()),
+            differences=tuple(differences),
+        )
+
+    def _piece(self, unit: Unit) -> UnitResult:
+        detail, found = unit.detail, unit.detail["survey"]
+        ids, lengths = open_engine(self.tokenizer.plain).encode([unit.payload])
+        # A piece is chosen by itself: all of a long document would take too long.
+        chosen = detail["first"] or bool(self._chosen(np.frombuffer(key_of(unit.payload[:4096]), np.uint8)[None])[0])
+        difference = self._oracle.difference(unit.payload, ids, detail["before"]) if chosen else None
+        sizes, counted = np.array([found.bytes]), np.array([found.characters])
+        counts = Counter({"tokens": len(ids), "byte_order_marks": detail["marks"]})
+        if not detail["continues"]:
+            counts.update(_counts(sizes, counted, 0))
+            counts["documents_replaced"] = int(found.replaced)
+            counts["carriage_returns"] = found.carriage_returns
+            counts["documents_in_pieces"] = 1
+        tokens = ids.astype(self.tokenizer.dtype)
+        if not detail["unfinished"]:
+            tokens, lengths = self._ended(ids, lengths)
+        return UnitResult(
+            found=0 if detail["continues"] else 1,
+            rows={"tokens": tokens},
+            sequences=_columns(unit, lengths, sizes, counted, [unit.offset]),
+            keys=np.frombuffer(found.key, np.uint8).reshape(1, KEY_BYTES),
+            continues=detail["continues"],
+            unfinished=detail["unfinished"],
+            counts=+counts,
+            audited=int(chosen),
+            differences=(f"document at {unit.offset}: {difference}",) if difference else (),
+        )
+
+    def _encode_in_pieces(self, engine: Engine, documents: Documents) -> tuple[Ids, Lengths]:
+        """Ids of documents of which some are longer than the engine takes; those without a safe cut are rejected."""
+        cutter = Cutter(engine.ids, safe=self.tokenizer.cuttable)
+        cleaned = self.section.source.model_copy(update={"newlines": "keep"})
+        kept = Documents(replaced=documents.replaced, carriage_returns=documents.carriage_returns)
+        kept.rejects = documents.rejects
+        ids: list[Ids] = []
+        lengths: list[int] = []
+        for text, offset in zip(documents.texts, documents.offsets, strict=True):
+            found = survey([text], cleaned, self.section.filters, cutter, engine.longest, offset)
+            if isinstance(found, Reject):
+                kept.rejects.append(found)
+                continue
+            parts, _ = engine.encode(list(pieces([text], cleaned, found.cuts)))
+            ids.append(parts)
+            lengths.append(len(parts))
+            kept.texts.append(text)
+            kept.offsets.append(offset)
+        documents.texts, documents.offsets = kept.texts, kept.offsets
+        return np.concatenate(ids) if ids else np.empty(0, np.uint32), np.array(lengths, np.int64)
+
+    def _ended(self, ids: Ids, lengths: Lengths) -> tuple[npt.NDArray[Any], Lengths]:
+        """Ids in the store's dtype with the end of the document after each document, and the new lengths."""
+        end = self.tokenizer.end_id
+        if end is None:
+            return ids.astype(self.tokenizer.dtype), lengths
+        tokens = np.empty(len(ids) + len(lengths), self.tokenizer.dtype)
+        _insert_ends(ids, lengths, end, tokens)
+        return tokens, lengths + 1
+
+    def _chosen(self, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+        """Which documents the oracle reads: by the second half of the key; the first decides about the split."""
+        number = np.ascontiguousarray(keys).view(">u8")[:, 1]
+        chosen: npt.NDArray[np.bool_] = number % np.uint64(self.section.audit.one_in) == 0
+        return chosen
+
+    @property
+    def _oracle(self) -> Oracle:
+        return _open_oracle(self.tokenizer)
+
+
+@lru_cache(maxsize=2)
+def _open_oracle(tokenizer: Tokenizer) -> Oracle:
+    return Oracle(tokenizer, open_engine(tokenizer.plain))
+
+
+@numba.njit(nogil=True, cache=True)
+def _insert_ends(ids: Any, lengths: Any, end: Any, tokens: Any) -> None:
+    read = written = 0
+    for length in lengths:
+        for place in range(length):
+            tokens[written + place] = ids[read + place]
+        read += length
+        written += length
+        tokens[written] = end
+        written += 1
+
+
+def _characters(texts: Sequence[bytes], sizes: Lengths) -> Lengths:
+    """Code points of each text."""
+    joined = b"".join(texts)
+    if joined.isascii():
+        return sizes
+    counted = np.empty_like(sizes)
+    _count_characters(np.frombuffer(joined, np.int8), sizes, counted)
+    return counted
+
+
+@numba.njit(nogil=True, cache=True)
+def _count_characters(data: Any, sizes: Any, counted: Any) -> None:
+    start = 0
+    for number, size in enumerate(sizes):
+        count = 0
+        for place in range(start, start + size):
+            # As signed numbers, bytes that continue a character (0x80 to 0xBF) are those below -64.
+            count += data[place] >= -64
+        counted[number] = count
+        start += size
+
+
+def _columns(
+    unit: Unit, lengths: Lengths, sizes: Lengths, counted: Lengths, offsets: Sequence[int]
+) -> dict[str, npt.NDArray[Any]]:
+    count = len(lengths)
+    return {
+        "length": lengths,
+        "bytes": sizes,
+        "characters": counted,
+        "source": np.full(count, unit.source, np.int32),
+        "member": np.full(count, unit.detail["member"], np.int32),
+        "offset": np.array(offsets, np.int64),
+    }
+
+
+def _counts(sizes: Lengths, counted: Lengths, tokens: int) -> dict[str, int]:
+    """Figures of documents: sums, and how many there are by the power of two that their bytes do not reach."""
+    counts = {"bytes": int(sizes.sum()), "characters": int(counted.sum()), "tokens": tokens}
+    powers = np.frexp(sizes.astype(np.float64))[1]
+    for power, count in zip(*np.unique(powers, return_counts=True), strict=True):
+        counts[f"documents_below_2^{power:02d}_bytes"] = int(count)
+    return counts

@@ -1,0 +1,1 @@
+"""From raw files to the text of documents: units in the driver, documents in the workers."""

@@ -1,0 +1,110 @@
+"""What is done to raw bytes before they are text: newlines and invalid UTF-8, by the user's choice, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from outofcore.domains.text.params import SourceSection
+
+BLOCK_BYTES = 1 << 20
+BOM = b"\xef\xbb\xbf"
+
+
+class InvalidText(Exception):  # noqa: N818 - not an error: the worker turns it into a reject
+    """Bytes that are not UTF-8, where the user wants such documents rejected.
+
+    Attributes
+    ----------
+    position
+        Offset of the first wrong byte in the bytes that were cleaned.
+    """
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """UTF-8 that is ready for the tokenizer.
+
+    Attributes
+    ----------
+    text
+        The bytes.
+    replaced
+        Whether U+FFFD stands for bytes that were not UTF-8.
+    carriage_returns
+        CR characters that became, or vanished before, a LF.
+    """
+
+    text: bytes
+    replaced: bool = False
+    carriage_returns: int = 0
+
+
+def clean(raw: bytes, source: SourceSection) -> Cleaned:
+    """Apply the policies for invalid UTF-8 and newlines to a text, or to a block as :func:`blocks` cuts it.
+
+    Raises
+    ------
+    InvalidText
+        If it is not UTF-8 and ``source.invalid_utf8`` is ``reject``.
+    """
+    replaced = False
+    if not raw.isascii():
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            if source.invalid_utf8 == "reject":
+                raise InvalidText(error.start) from error
+            raw, replaced = raw.decode(errors="replace").encode(), True
+    carriage_returns = 0
+    if source.newlines == "lf" and b"\r" in raw:
+        carriage_returns = raw.count(b"\r")
+        raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return Cleaned(raw, replaced, carriage_returns)
+
+
+def blocks(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Move the cuts of a raw text so that its parts can be cleaned one by one.
+
+    No block ends inside a character or between CR and LF, so the cleaned blocks, end to end, are the cleaned whole.
+    """
+    rest = b""
+    for part in parts:
+        block = rest + part
+        keep = _whole(block)
+        rest = block[keep:]
+        if keep:
+            yield block[:keep]
+    if rest:
+        yield rest
+
+
+def _whole(block: bytes) -> int:
+    """Length of the block without a last character that may be unfinished, and without a last CR.
+
+    Before a byte that begins a character a decoder is in its first state, whatever came before, valid or not.
+    """
+    for back in range(1, min(4, len(block)) + 1):
+        byte = block[-back]
+        if byte == 0x0D and back == 1:
+            return len(block) - 1
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(block) - back if back < length else len(block)
+        if byte < 0x80:
+            break
+    return len(block)
+
+
+def characters(text: bytes) -> int:
+    """Number of code points of valid UTF-8: its bytes that do not continue a character."""
+    if text.isascii():
+        return len(text)
+    # As signed numbers, continuation bytes (0x80 to 0xBF) are those below -64.
+    return int(np.count_nonzero(np.frombuffer(text, np.int8) >= -64))

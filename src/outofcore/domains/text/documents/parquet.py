@@ -1,0 +1,89 @@
+"""Parquet: a document a row, read a few rows at a time."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from outofcore.errors import RawInputError
+from outofcore.raw.files import Member
+
+_UNIT_BYTES = 1 << 20
+_PAGE_BYTES = 1 << 20
+
+
+def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArray[np.int64]]]:
+    """The values of a column, about a megabyte at a time.
+
+    Parameters
+    ----------
+    member
+        A Parquet file that is neither compressed as a whole nor in an archive: it is read from its end.
+    column
+        A column of strings or bytes.
+
+    Yields
+    ------
+    tuple
+        Number of the first row, the bytes of the values end to end, and the length of each; -1 for null.
+
+    Raises
+    ------
+    RawInputError
+        If it is no such file or has no such column.
+    """
+    try:
+        file = pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False)
+    except (io.UnsupportedOperation, tarfile.StreamError, AttributeError) as error:  # as a tar is read, it cannot seek
+        message = f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"
+        raise RawInputError(message) from error
+    except (pa.ArrowException, OSError) as error:
+        message = f"{member.name}: expected a Parquet file, {error}"
+        raise RawInputError(message) from error
+    names = file.schema_arrow.names
+    if column not in names or not _is_text(file.schema_arrow.field(column).type):
+        message = (
+            f"{member.name}: text.source.text_column: expected a column {column!r} of strings; "
+            f"there are {', '.join(f'{name} ({file.schema_arrow.field(name).type})' for name in names)}"
+        )
+        raise RawInputError(message)
+    row = 0
+    for batch in file.iter_batches(batch_size=_rows(file, column), columns=[column], use_threads=False):
+        array = batch.column(0).cast(pa.large_binary())
+        lengths = np.asarray(pc.fill_null(pc.binary_length(array), -1), np.int64)
+        yield row, _content(array.fill_null(b"")), lengths
+        row += len(array)
+
+
+def _is_text(kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(test(kind) for test in tests)
+
+
+def _rows(file: Any, column: str) -> int:
+    """Rows that hold about a megabyte, by the sizes that the file states."""
+    place = file.schema_arrow.names.index(column)
+    size = rows = 0
+    for group in range(file.metadata.num_row_groups):
+        facts = file.metadata.row_group(group)
+        size += facts.column(place).total_uncompressed_size if facts.num_columns > place else 0
+        rows += facts.num_rows
+    return max(1, int(rows * _UNIT_BYTES / max(size, 1))) if rows else 1
+
+
+def _content(array: Any) -> bytes:
+    """The bytes of all values, end to end."""
+    if not len(array):
+        return b""
+    offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
+    data = array.buffers()[2]
+    return b"" if data is None else bytes(memoryview(data)[int(offsets[0]) : int(offsets[-1])])

@@ -1,0 +1,109 @@
+"""Reading a member of a raw file from front to back, with bytes put back; and a second reader that runs ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from types import TracebackType
+from typing import BinaryIO, Self, cast
+
+from outofcore.domains.text.documents.cleaning import BLOCK_BYTES
+from outofcore.domains.text.documents.division import Division
+from outofcore.raw.files import Member, RawFile
+
+
+class Reader:
+    """A stream that can take back what was read last.
+
+    Attributes
+    ----------
+    position
+        Offset of the next byte.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.position = 0
+        self._stream = stream
+        self._returned = b""
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes; b"" at the end only."""
+        if self._returned:
+            block, self._returned = self._returned[:size], self._returned[size:]
+        else:
+            block = self._stream.read(size)
+        self.position += len(block)
+        return block
+
+    def give_back(self, block: bytes) -> None:
+        """Return the bytes that were read last, to be read again."""
+        self._returned = block + self._returned
+        self.position -= len(block)
+
+    def document(self, division: Division | None) -> Iterator[bytes]:
+        """The raw bytes of the document that begins here, in parts; its separator is read but not given.
+
+        Afterwards the reader stands where the next document begins, or at the end.
+        """
+        buffer = b""
+        while True:
+            fresh = self.read(BLOCK_BYTES)
+            buffer += fresh
+            found = division.next(buffer, 0, last=not fresh) if division and buffer else None
+            if found:
+                self.give_back(buffer[found[1] :])
+                yield buffer[: found[0]]
+                return
+            if not fresh:
+                if buffer:
+                    yield buffer
+                return
+            # A separator may have begun in what is kept.
+            done = len(buffer) - (division.longest if division else 0)
+            if done > 0:
+                yield buffer[:done]
+                buffer = buffer[done:]
+
+
+class Scout:
+    """Reads a raw file at places that lie one beyond the other; opened when first needed, once.
+
+    What a long document holds (its key, where it may be cut) must be known before its first piece goes out; an archive
+    cannot be wound back, so a second reader looks ahead.
+
+    Parameters
+    ----------
+    file
+        The raw file.
+    suffixes
+        Endings of the members that count, as for :meth:`outofcore.raw.files.RawFile.members`.
+    """
+
+    def __init__(self, file: RawFile, suffixes: tuple[str, ...]) -> None:
+        self._file = file
+        self._suffixes = suffixes
+        self._members: Generator[Member] | None = None
+        self._reader: Reader | None = None
+        self._number = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._members is not None:
+            self._members.close()
+
+    def at(self, member: int, offset: int) -> Reader:
+        """A reader at an offset of the member with this number, in the order of the archive, from 0."""
+        if self._members is None:
+            self._members = cast("Generator[Member]", self._file.members(self._suffixes))
+        while self._reader is None or self._number < member:
+            self._reader = Reader(next(self._members).stream)
+            self._number += 1
+        while self._reader.position < offset and self._reader.read(min(BLOCK_BYTES, offset - self._reader.position)):
+            pass
+        if self._reader.position != offset:
+            message = f"{self._file.path}: expected to read on at byte {offset}, stands at {self._reader.position}"
+            raise AssertionError(message)
+        return self._reader

@@ -1,0 +1,159 @@
+"""The text section of params.yaml."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from outofcore.domains.domain import Section
+from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
+
+
+class SourceSection(Section):
+    """How raw text becomes documents.
+
+    By the file name: ``.jsonl`` and ``.ndjson`` hold a document a line, ``.parquet`` a document a row, anything else
+    is plain text.
+    """
+
+    separator: str | None = Field(
+        None, min_length=1, description="what stands between documents in a .txt; null: one document a file"
+    )
+    text_column: str = Field("text", description="the key (.jsonl) or column (.parquet) that holds the text")
+    newlines: Literal["keep", "lf"] = Field(
+        "keep", description="keep: as they stand; lf: CRLF and CR become LF, as Python's open() does in silence"
+    )
+    bom: Literal["strip", "keep"] = Field("strip", description="a byte-order mark at the start of a .txt")
+    invalid_utf8: Literal["reject", "replace"] = Field(
+        "reject", description="reject the document, or put U+FFFD where bytes are not UTF-8"
+    )
+    end_of_document: str | None = Field(
+        "<|endoftext|>",
+        description="token that is put after each document, null: none; the same characters in a text are plain text",
+    )
+
+
+class TokenizerSection(Section):
+    """The tokenizer: trained from the text, or given.
+
+    The stage ``tokenizer`` writes it to ``path``; whatever tokenizes reads it there.
+    """
+
+    kind: Literal["bpe", "file", "gpt2"] = Field(
+        "bpe", description="bpe: byte-level BPE trained here; file: a tokenizer.json; gpt2: encoder.json, vocab.bpe"
+    )
+    vocab_size: int = Field(4096, ge=257, description="bpe: tokens, 256 bytes and the end of a document among them")
+    sample_bytes: int = Field(
+        16_777_216,
+        ge=1,
+        description="bpe: text that is learnt from, whole documents from the start of each raw file, by its share",
+    )
+    files: tuple[str, ...] = Field(
+        (), description="file: the tokenizer.json; gpt2: encoder.json and vocab.bpe", exclude=True
+    )
+    path: str = Field("data/tokenizers/text.json", description="where the finished tokenizer stands", exclude=True)
+
+    @model_validator(mode="after")
+    def _files(self) -> TokenizerSection:
+        expected = {"bpe": 0, "file": 1, "gpt2": 2}[self.kind]
+        if len(self.files) != expected:
+            message = f"kind {self.kind} takes {expected} files, got {len(self.files)}"
+            raise ValueError(message)
+        return self
+
+
+class FilterSection(Section):
+    """Which documents are kept; what a filter drops is counted under its own reason."""
+
+    min_bytes: int = Field(1, ge=1, description="bytes of UTF-8 of the shortest document")
+    max_bytes: int | None = Field(None, ge=1, description="bytes of UTF-8 of the longest document; null: no bound")
+    duplicates: Literal["drop", "keep"] = Field(
+        "drop", description="documents with the text of an earlier one, in whatever file"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> FilterSection:
+        if self.max_bytes is not None and self.min_bytes > self.max_bytes:
+            message = f"min_bytes must not exceed max_bytes, got {self.min_bytes} and {self.max_bytes}"
+            raise ValueError(message)
+        return self
+
+
+class TextStoreSection(StoreSection):
+    """How tokens are laid out: chunks of 128 KiB at 2 bytes a token, files of 64 MiB."""
+
+    chunk_rows: int = Field(65_536, ge=16, description="tokens decoded at once")
+    shard_rows: int = Field(33_554_432, ge=16, description="tokens of a file, a multiple of chunk_rows")
+
+
+class TextAuditSection(AuditSection):
+    """How many documents ``tokenizers`` reads beside the engine; it is a hundred times slower."""
+
+    one_in: int = Field(4096, ge=1, description="one document in so many, chosen by its content, and the first")
+
+
+class TensorSection(Section):
+    """What a sample is when it is read; changes no byte of the store."""
+
+    seq_len: int = Field(256, ge=1, description="tokens that a model sees; a window holds one more, the last target")
+    stride: int | None = Field(None, ge=1, description="tokens from window to window; null: seq_len, each target once")
+    across_documents: bool = Field(
+        default=True, description="windows run on from document to document; false: each lies inside one document"
+    )
+    phase: bool = Field(default=True, description="window starts move from epoch to epoch, by less than a stride")
+    reset_at_documents: bool = Field(
+        default=False, description="positions start again and attention ends where a document does"
+    )
+
+    @property
+    def step(self) -> int:
+        """Tokens from window to window."""
+        return self.stride or self.seq_len
+
+
+class StreamSection(Section):
+    """Training straight from raw text (``mode: stream``)."""
+
+    shuffle_windows: int = Field(
+        8192, ge=1, description="windows that are shuffled together; twice as many are in memory; 1: no shuffling"
+    )
+
+
+class TextTrainSection(TrainSection):
+    """Training of a small GPT."""
+
+    batch_size: int = Field(64, ge=1, description="windows an optimizer step, over all ranks and micro-batches")
+    parameters: int | None = Field(None, ge=1000, description="size of the model to aim at; null: what the preset says")
+    dropout: float = Field(0.0, ge=0, lt=1)
+    max_examples: int | None = Field(None, ge=1, description="windows of an epoch; null: all")
+    sample_tokens: int = Field(200, ge=0, description="tokens of the text that the trained model writes")
+
+
+class TextSection(Section):
+    """Everything about text that changes the bytes of the store or the model."""
+
+    raw: str = Field(description="a text file, or a folder; .txt, .jsonl, .parquet, compressed and in archives")
+    match: str = Field("**/*", description="glob inside the folder")
+    mode: Literal["store", "stream"] = Field(
+        "store", description="train from the store, or tokenize while training and store nothing", exclude=True
+    )
+    source: SourceSection = SourceSection()
+    tokenizer: TokenizerSection = TokenizerSection()
+    filters: FilterSection = FilterSection()
+    splits: SplitSection = SplitSection()
+    store: TextStoreSection = TextStoreSection()
+    audit: TextAuditSection = TextAuditSection()
+    tensors: TensorSection = TensorSection()
+    stream: StreamSection = Field(StreamSection(), exclude=True)
+    train: TextTrainSection = TextTrainSection()
+
+    @model_validator(mode="after")
+    def _stream_keeps_no_keys(self) -> TextSection:
+        if self.mode == "stream" and self.filters.duplicates == "drop":
+            message = (
+                "mode stream keeps no memory of the documents that it has read, so it cannot drop duplicates; "
+                "set filters.duplicates: keep, or mode: store"
+            )
+            raise ValueError(message)
+        return self

@@ -1,0 +1,37 @@
+"""What a store of text holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.store.schema import Field, Schema
+
+SEQUENCES = (
+    Field(name="bytes", dtype="int64", doc="UTF-8 bytes of the document as it was tokenized"),
+    Field(name="characters", dtype="int64", doc="code points of the document as it was tokenized"),
+    Field(name="source", dtype="int32", doc="raw file that it comes from, a row of sources"),
+    Field(name="member", dtype="int32", doc="file inside that archive, in its order; 0 where it is no archive"),
+    Field(name="offset", dtype="int64", doc="first byte in the decompressed file; in a Parquet file the row"),
+)
+
+
+def text_schema(tokenizer: Tokenizer) -> Schema:
+    """The tables of a store of text, with the tokenizer among its attributes."""
+    ends = "none ends a document" if tokenizer.end_id is None else f"{tokenizer.end_id} ends a document"
+    tokens = Field(name="tokens", dtype=tokenizer.dtype, doc=f"token ids, 0 to {tokenizer.size - 1}; {ends}")
+    return Schema(rows=(tokens,), sequences=SEQUENCES, attributes=attributes(tokenizer))
+
+
+def attributes(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What a store says of its tokenizer."""
+    return {
+        "tokenizer": tokenizer.json,
+        "end_of_document": tokenizer.end_of_document,
+        "vocabulary": tokenizer.size,
+    }
+
+
+def tokenizer_of(store_attributes: Any) -> Tokenizer:
+    """The tokenizer of a store, from its attributes."""
+    return Tokenizer(store_attributes["tokenizer"], store_attributes["end_of_document"])

@@ -1,0 +1,105 @@
+"""Raw files -> units: whole documents, about a megabyte a unit, and the pieces of long documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from outofcore.domains.text.documents.long import pieces, survey
+from outofcore.domains.text.documents.members import SUFFIXES, OpenMember
+from outofcore.domains.text.documents.reader import Scout
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
+from outofcore.domains.text.tokens.engine import open_engine
+from outofcore.domains.text.tokens.tokenizer import load_tokenizer
+from outofcore.raw.files import Member, RawFile
+from outofcore.raw.unit import Reject, Unit
+
+
+def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
+    """Cut raw files into units, in order.
+
+    A unit's ``detail`` says of what ``kind`` it is (``text``, ``lines``, ``values``: whole documents; ``piece``;
+    ``reject``), which ``member`` of the raw file it comes from, and whether it is the ``first`` of all.
+
+    Parameters
+    ----------
+    files
+        The sorted raw input.
+    section
+        Policies, filters and the tokenizer's file, which says where long documents may be cut.
+    """
+    first = True
+    for number, file in enumerate(files):
+        # The unit at hand is held back until it is known how much of the file was read for it.
+        held: Unit | None = None
+        done = 0
+        with Scout(file, SUFFIXES) as scout:
+            for index, member in enumerate(file.members(SUFFIXES)):
+                for unit in _Place(number, index, member, scout, section).units():
+                    if held is not None:
+                        yield held
+                    read = min(member.raw_position(), file.bytes)
+                    held = replace(unit, raw_bytes=read - done, detail={**unit.detail, "first": first})
+                    done = read
+                    first = False
+        if held is not None:
+            yield replace(held, raw_bytes=held.raw_bytes + file.bytes - done)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A member of a raw file, and what its units need to be told of it."""
+
+    source: int
+    index: int
+    member: Member
+    scout: Scout
+    section: TextSection
+
+    def units(self) -> Iterator[Unit]:
+        opened = OpenMember(self.member, self.section.source)
+        marks = opened.marks
+        for stretch in opened.stretches():
+            if stretch.payload is not None:
+                unit = self._unit(opened.kind, stretch.offset, stretch.payload, lengths=stretch.lengths)
+                made = iter((unit,))
+            elif opened.kind == "text":
+                made = self._pieces(opened, stretch.offset)
+            else:
+                made = self._skipped_line(opened, stretch.offset)
+            for unit in made:
+                yield replace(unit, detail={**unit.detail, "marks": marks})
+                marks = 0
+
+    def _unit(self, kind: str, offset: int, payload: bytes, **detail: Any) -> Unit:
+        detail |= {"kind": kind, "member": self.index}
+        return Unit(source=self.source, name=self.member.name, offset=offset, payload=payload, detail=detail)
+
+    def _skipped_line(self, opened: OpenMember, offset: int) -> Iterator[Unit]:
+        size = sum(map(len, opened.reader.document(opened.division)))
+        reject = Reject(reason="too_large", offset=offset, detail=f"a line of {size} bytes")
+        yield self._unit("reject", offset, b"", reject=reject)
+
+    def _pieces(self, opened: OpenMember, offset: int) -> Iterator[Unit]:
+        """A document that is too long to be read whole."""
+        section = self.section
+        tokenizer = load_tokenizer(section)
+        engine = open_engine(tokenizer.plain)
+        cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
+        ahead = self.scout.at(self.index, offset).document(opened.division)
+        found = survey(ahead, section.source, section.filters, cutter, engine.longest, offset)
+        raw = opened.reader.document(opened.division)
+        if isinstance(found, Reject):
+            for _ in raw:
+                pass
+            yield self._unit("reject", offset, b"", reject=found)
+            return
+        before = b""
+        for number, piece in enumerate(pieces(raw, section.source, found.cuts)):
+            continues, unfinished = number > 0, number < len(found.cuts)
+            yield self._unit(
+                "piece", offset, piece, survey=found, before=before, continues=continues, unfinished=unfinished
+            )
+            before = piece[at_character(piece, max(0, len(piece) - WINDOW_BYTES)) :]

@@ -1,0 +1,125 @@
+"""Making a tokenizer: learnt from the text, or from files that the user has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from outofcore.domains.text.documents.sampling import texts
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.cuts import Cutter
+from outofcore.errors import ParamsError
+from outofcore.raw.files import RawFile
+
+# The trainer counts words in parallel by these; what it learns depends on how its text is cut, so that is fixed.
+CHUNK_BYTES = 65_536
+
+
+def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
+    """The tokenizer that the params ask for.
+
+    Parameters
+    ----------
+    section
+        Its ``tokenizer`` says of what kind; a trained one learns from documents read as ``source`` says.
+    files
+        The sorted raw input; only a trained one looks at it.
+
+    Returns
+    -------
+    str
+        Content of a ``tokenizer.json``.
+
+    Raises
+    ------
+    ParamsError
+        If a file that is named is missing or of another kind, or there is no text to learn from.
+    """
+    if section.tokenizer.kind == "bpe":
+        return _train(section, files)
+    for name in section.tokenizer.files:
+        if not Path(name).is_file():
+            message = f"text.tokenizer.files: no file at {name}"
+            raise ParamsError(message)
+    return _gpt2(section) if section.tokenizer.kind == "gpt2" else _given(section)
+
+
+def _train(section: TextSection, files: Sequence[RawFile]) -> str:
+    end = section.source.end_of_document
+    tokenizer = _byte_level(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=section.tokenizer.vocab_size,
+        special_tokens=[end] if end else [],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    chunks = filter(None, sample(section, files))
+    first = next(chunks, None)
+    if first is None:
+        message = f"text.raw: no text to learn a tokenizer from in {len(files)} files"
+        raise ParamsError(message)
+    tokenizer.train_from_iterator(chain([first], chunks), trainer)
+    text: str = tokenizer.to_str()
+    return text
+
+
+def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
+    """The text that a tokenizer learns from: of each raw file the beginning, by its share of ``sample_bytes``.
+
+    It comes in chunks of at most 64 KiB that end where a document or a word does.
+    """
+    cutter = Cutter(lambda _: [], safe=True)
+    total = sum(file.bytes for file in files)
+    for file in files:
+        left = -(-section.tokenizer.sample_bytes * file.bytes // max(total, 1))
+        for document in texts(file, section):
+            waiting = bytearray()
+            for block in document:
+                waiting += block[:left]
+                left -= min(left, len(block))
+                while len(waiting) > CHUNK_BYTES + 4:
+                    cut = cutter.last(waiting, 0, CHUNK_BYTES) or CHUNK_BYTES
+                    yield waiting[:cut].decode(errors="ignore")
+                    del waiting[:cut]
+                if not left:
+                    break
+            yield waiting.decode(errors="ignore")
+            if not left:
+                break
+
+
+def _gpt2(section: TextSection) -> str:
+    encoder, merges = sorted(section.tokenizer.files, key=lambda name: not name.endswith(".json"))
+    try:
+        tokenizer = _byte_level(models.BPE.from_file(encoder, merges))
+    except Exception as error:
+        message = f"text.tokenizer.files: expected GPT-2's encoder.json and vocab.bpe, {error}"
+        raise ParamsError(message) from error
+    end = section.source.end_of_document
+    if end and tokenizer.token_to_id(end) is not None:
+        tokenizer.add_special_tokens([end])
+    text: str = tokenizer.to_str()
+    return text
+
+
+def _given(section: TextSection) -> str:
+    (name,) = section.tokenizer.files
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+        tokenizers.Tokenizer.from_str(text)
+        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+    except Exception as error:
+        message = f"text.tokenizer.files: expected a tokenizer.json at {name}, {error}"
+        raise ParamsError(message) from error
+
+
+def _byte_level(model: models.Model) -> tokenizers.Tokenizer:
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer

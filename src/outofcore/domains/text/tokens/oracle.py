@@ -1,0 +1,67 @@
+"""The oracle: ``tokenizers`` reads documents beside the engine, whole, or as much as its memory allows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.text.tokens.cuts import Cutter
+from outofcore.domains.text.tokens.engine import Engine, ReferenceEngine
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
+
+# About 100 MB of memory and half a second.
+WHOLE_BYTES = 512 << 10
+
+
+class Oracle:
+    """Compares ids with the reference's.
+
+    Parameters
+    ----------
+    tokenizer
+        The tokenizer.
+    engine
+        Gives the ids of what stands before a piece, and tests cuts.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, engine: Engine) -> None:
+        self._engine = engine
+        self._reference = ReferenceEngine(tokenizer.plain)
+        self._cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
+
+    def difference(self, text: bytes, ids: npt.NDArray[Any], before: bytes = b"") -> str | None:
+        """How the ids of a document, or of a piece of one, differ from the reference's.
+
+        Of a text of more than half a megabyte the beginning is compared, up to a safe cut.
+
+        Parameters
+        ----------
+        text
+            UTF-8.
+        ids
+            What the engine made of it.
+        before
+            The end of the piece before: the reference is given both in one, so that the cut between them is checked.
+
+        Returns
+        -------
+        None where they are equal.
+        """
+        compared = len(text)
+        if len(text) > WHOLE_BYTES:
+            compared = self._cutter.last(text, 0, WHOLE_BYTES) or len(text)
+        expected = np.array(self._reference.ids(before + text[:compared]), np.int64)
+        actual = np.concatenate([np.array(self._engine.ids(before), np.int64), ids.astype(np.int64)])
+        if compared < len(text):
+            actual = actual[: len(expected)]
+        if np.array_equal(expected, actual):
+            return None
+        common = min(len(expected), len(actual))
+        place = int(np.argmax(np.append(expected[:common] != actual[:common], True)))
+        return (
+            f"{len(actual)} ids against {len(expected)} of tokenizers, different from token {place} on: "
+            f"{actual[place : place + 5].tolist()} against {expected[place : place + 5].tolist()}; "
+            f"the text begins {text[:60]!r}"
+        )

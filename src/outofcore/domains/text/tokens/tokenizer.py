@@ -1,0 +1,143 @@
+"""A finished tokenizer: its ``tokenizer.json``, and what the rest of the domain asks of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.cuts import cuttable
+from outofcore.errors import ParamsError
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A tokenizer as a value: it can be pickled, compared, and stored beside the tokens.
+
+    Attributes
+    ----------
+    json
+        Content of its ``tokenizer.json``.
+    end_of_document
+        The token that ends a document; None for no such token.
+    """
+
+    json: str
+    end_of_document: str | None
+
+    @cached_property
+    def plain(self) -> str:
+        """The tokenizer that documents are given to, as JSON: special tokens in a text are text, nothing is added."""
+        content = dict(self._content)
+        added = content.get("added_tokens") or []
+        content["added_tokens"] = [token for token in added if not token["special"]]
+        content |= {"post_processor": None, "truncation": None, "padding": None}
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+    @cached_property
+    def size(self) -> int:
+        """One more than the largest id."""
+        return max(self._vocabulary.values()) + 1
+
+    @property
+    def dtype(self) -> str:
+        """The narrowest of ``uint16`` and ``uint32`` that holds every id."""
+        return "uint16" if self.size <= 2**16 else "uint32"
+
+    @property
+    def end_id(self) -> int | None:
+        """Id of the token that ends a document.
+
+        Raises
+        ------
+        ParamsError
+            If the tokenizer has no such token.
+        """
+        if self.end_of_document is None:
+            return None
+        if self.end_of_document not in self._vocabulary:
+            message = (
+                f"text.source.end_of_document: the tokenizer has no token {self.end_of_document!r}; name one of its "
+                "own, or null for documents without an end"
+            )
+            raise ParamsError(message)
+        return self._vocabulary[self.end_of_document]
+
+    @cached_property
+    def cuttable(self) -> bool:
+        """Whether it is known where long texts may be cut; see :mod:`outofcore.domains.text.tokens.cuts`."""
+        return cuttable(json.loads(self.plain))
+
+    def decode(self, ids: npt.NDArray[Any]) -> str:
+        """Ids as text, special tokens included."""
+        text: str = self._reference.decode(ids.tolist(), skip_special_tokens=False)
+        return text
+
+    def encode(self, text: str) -> list[int]:
+        """The reference's ids of a short text, in which special tokens are text."""
+        ids: list[int] = tokenizers.Tokenizer.from_str(self.plain).encode(text, add_special_tokens=False).ids
+        return ids
+
+    def byte_lengths(self) -> npt.NDArray[np.int64]:
+        """How many bytes of text each id stands for, shape (size,); 0 for special tokens and ids without a token."""
+        lengths = np.zeros(self.size, np.int64)
+        byte_level = '"ByteLevel"' in json.dumps(self._content.get("decoder"))
+        for token, number in self._vocabulary.items():
+            # Byte-level tokens are written with one character a byte.
+            lengths[number] = len(token) if byte_level else len(self._reference.decode([number]).encode())
+        for token in self._content.get("added_tokens") or []:
+            lengths[token["id"]] = 0 if token["special"] else len(token["content"].encode())
+        return lengths
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.json)
+        return content
+
+    @cached_property
+    def _reference(self) -> Any:
+        return tokenizers.Tokenizer.from_str(self.json)
+
+    @cached_property
+    def _vocabulary(self) -> dict[str, int]:
+        vocabulary: dict[str, int] = self._reference.get_vocab(with_added_tokens=True)
+        return vocabulary
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"json": self.json, "end_of_document": self.end_of_document}
+
+
+def load_tokenizer(section: TextSection) -> Tokenizer:
+    """The finished tokenizer that ``tokenizer.path`` names.
+
+    Raises
+    ------
+    ParamsError
+        If there is none, it is no ``tokenizer.json``, or it lacks the token that ends documents.
+    """
+    path = Path(section.tokenizer.path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        message = f"text.tokenizer.path: no tokenizer at {path}; make it with 'dvc repro tokenizer'"
+        raise ParamsError(message) from error
+    return _checked(text, section.source.end_of_document, str(path))
+
+
+@lru_cache(maxsize=4)
+def _checked(text: str, end_of_document: str | None, path: str) -> Tokenizer:
+    try:
+        tokenizers.Tokenizer.from_str(text)
+    except Exception as error:
+        message = f"{path}: expected a tokenizer.json, {error}"
+        raise ParamsError(message) from error
+    tokenizer = Tokenizer(text, end_of_document)
+    _ = tokenizer.end_id
+    return tokenizer

@@ -1,0 +1,346 @@
+"""Raw files to documents and tokens, against reading whole files and ``tokenizers`` on whole documents."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from outofcore.domains.text.documents import cleaning, lines, long, members, reader
+from outofcore.domains.text.tokens import cuts
+from outofcore.domains.text.tokens.engine import FastEngine
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.errors import RawInputError
+from tests.domains.text.conftest import PROSE
+from tests.domains.text.tokens.test_cuts import HOSTILE
+
+
+def tokens_of(texts: list[str], tokenizer: Tokenizer) -> list[list[int]]:
+    return [[*tokenizer.encode(text), tokenizer.end_id] for text in texts]
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks, pieces and bounds so small that a few hundred bytes are a long document."""
+    for module in (cleaning, reader, members):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 61)
+    monkeypatch.setattr(members, "WHOLE_BYTES", 150)
+    for module in (members, lines):
+        monkeypatch.setattr(module, "RECORD_BYTES", 300)
+    monkeypatch.setattr(long, "PIECE_BYTES", 80)
+    for module in (long, cuts):
+        monkeypatch.setattr(module, "WINDOW_BYTES", 24)
+    monkeypatch.setattr(FastEngine, "longest", 200)
+
+
+def test_a_plain_file_is_a_document(convert, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "b.txt").write_bytes(PROSE.encode())
+    (tmp_path / "a.txt").write_bytes(b"")
+    (tmp_path / "c.md").write_bytes(b"not looked at in a folder")
+    found = convert(tmp_path)
+    assert found.documents == tokens_of([PROSE], tokenizer)
+    assert found.keys == [hashlib.sha256(PROSE.encode()).digest()[:16]]
+    size, count = len(PROSE.encode()), len(PROSE)
+    assert found.columns == [{"bytes": size, "characters": count, "source": 1, "member": 0, "offset": 0}]
+    assert found.reasons == ["too_short"]
+    assert found.counts["bytes"] == size
+    assert found.counts["tokens"] == len(found.documents[0]) - 1
+    assert found.counts[f"documents_below_2^{size.bit_length():02d}_bytes"] == 1
+    assert convert(tmp_path / "c.md").documents == tokens_of(["not looked at in a folder"], tokenizer)
+
+
+def test_the_first_document_is_audited_and_others_by_their_content(convert, tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": f"text {number}"}) for number in range(400)))
+    assert convert(tmp_path, audit={"one_in": 10**9}).audited == 1
+    some = convert(tmp_path, audit={"one_in": 4}).audited
+    assert 60 < some < 140
+    assert convert(tmp_path, audit={"one_in": 1}).audited == 400
+
+
+def test_a_separator_divides_documents(convert, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes(b"one<|endoftext|>two\r\n<|endoftext|><|endoftext|>three")
+    found = convert(tmp_path, source={"separator": "<|endoftext|>"})
+    assert found.documents == tokens_of(["one", "two\r\n", "three"], tokenizer)
+    assert [column["offset"] for column in found.columns] == [0, 16, 47]
+    found = convert(tmp_path, source={"separator": "<|endoftext|>", "newlines": "lf"})
+    assert found.documents == tokens_of(["one", "two\n", "three"], tokenizer)
+    assert found.counts["carriage_returns"] == 1
+
+
+def test_a_document_without_an_end(convert, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes(b"one--two")
+    found = convert(tmp_path, source={"separator": "--", "end_of_document": None})
+    assert found.documents == [tokenizer.encode("one"), tokenizer.encode("two")]
+
+
+def test_the_text_of_a_document_cannot_end_it(convert, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes(b"one<|endoftext|>two")
+    (document,) = convert(tmp_path).documents
+    assert document.count(tokenizer.end_id) == 1
+
+
+def test_policies_are_applied_and_counted(convert, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "mark.txt").write_bytes(b"\xef\xbb\xbfa\r\nb\rc")
+    (tmp_path / "wrong.txt").write_bytes(b"abc \xff\xfe def \xe4\xb8")
+    found = convert(tmp_path)
+    assert found.documents == tokens_of(["a\r\nb\rc"], tokenizer)
+    assert found.columns[0]["offset"] == 3
+    assert found.counts["byte_order_marks"] == 1
+    ((name, reject),) = found.rejects
+    assert (name, reject.reason, reject.detail) == ("wrong.txt", "invalid_utf8", "byte 4 of the document")
+    found = convert(tmp_path, source={"bom": "keep", "newlines": "lf", "invalid_utf8": "replace"})
+    assert found.documents == tokens_of(["\ufeffa\nb\nc", "abc \ufffd\ufffd def \ufffd"], tokenizer)
+    assert found.counts["documents_replaced"] == 1
+    assert found.counts["carriage_returns"] == 2
+    assert "byte_order_marks" not in found.counts
+
+
+def test_sizes_are_filtered(convert, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "a.txt").write_text("a|bcd|éé|fghij")
+    found = convert(tmp_path, source={"separator": "|"}, filters={"min_bytes": 3, "max_bytes": 4})
+    assert found.documents == tokens_of(["bcd", "éé"], tokenizer)
+    assert [(reject.reason, reject.offset) for _, reject in found.rejects] == [("too_short", 0), ("too_long", 11)]
+
+
+def packed(kind: str, name: str, content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    if kind == ".zip":
+        with zipfile.ZipFile(buffer, "w") as archive:
+            archive.writestr(name, content)
+            archive.writestr("readme.html", "not looked at")
+    else:
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            for member, data in ((name, content), ("readme.html", b"no"), ("z/" + name, b"the other")):
+                entry = tarfile.TarInfo(member)
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", [".gz", ".zst", ".bz2", ".zip", ".tar", ".tar.zst"])
+def test_compressed_and_in_archives(convert, tokenizer: Tokenizer, tmp_path: Path, kind: str):
+    content = json.dumps({"text": PROSE}).encode() + b"\n"
+    if kind in (".zip", ".tar", ".tar.zst"):
+        content, name = packed(kind, "a.jsonl", content), "a"
+        content = zstandard.compress(content) if kind == ".tar.zst" else content
+    else:
+        name = "a.jsonl"
+        content = {".gz": gzip.compress, ".zst": zstandard.compress, ".bz2": bz2.compress}[kind](content)
+    (tmp_path / (name + kind)).write_bytes(content)
+    found = convert(tmp_path)
+    assert found.documents == tokens_of([PROSE], tokenizer)
+    if kind.startswith(".tar"):
+        assert found.reasons == ["not_json"]
+        assert found.rejects[0][0] == f"a{kind}/z/a.jsonl"
+
+
+def test_members_are_told_apart(convert, tmp_path: Path):
+    (tmp_path / "a.tar").write_bytes(packed(".tar", "a.txt", PROSE.encode()))
+    columns = convert(tmp_path).columns
+    assert [(column["source"], column["member"]) for column in columns] == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("many", [1, 200])
+def test_lines_of_json(convert, tokenizer: Tokenizer, tmp_path: Path, many: int):
+    """Many plain lines are read as a table, a few or odd ones one by one; nobody can tell."""
+    plain = [
+        json.dumps({"id": number, "text": f"{PROSE} {number}"}, ensure_ascii=number % 2 == 0) for number in range(many)
+    ]
+    odd = [
+        '{"text": "pair \\ud83d\\ude00", "text": "the last counts"}',
+        "  ",
+        '{"other": 1}',
+        '{"text": 5}',
+        '{"text": "half \\ud83d"}',
+        "[1, 2]",
+        '{"text": "tab \t inside"}',
+        '{"text": "a"} {"text": "b"}',
+        "{" * 30_000,
+        '{"text": "NUL \\u0000 and \\n"}\r',
+        '{"text": NaN}',
+        '{"text": ""}',
+    ]
+    plain_file, odd_file = tmp_path / "a.jsonl", tmp_path / "b.ndjson"
+    plain_file.write_bytes(b"\xef\xbb\xbf" + "\n".join(plain).encode())
+    odd_file.write_bytes("\n".join(plain + odd).encode() + b'\n{"text": "bad \xff"}\n')
+    found = convert(plain_file)
+    texts = [f"{PROSE} {number}" for number in range(many)]
+    assert found.documents == tokens_of(texts, tokenizer)
+    data = plain_file.read_bytes()
+    assert all(
+        data[column["offset"] :].startswith(b'{"id": %d' % number) for number, column in enumerate(found.columns)
+    )
+    expected = ["no_text", "no_text", "invalid_utf8", "no_text", "not_json", "not_json", "not_json", "no_text"]
+    found = convert(odd_file)
+    assert found.reasons == [*expected, "too_short", "invalid_utf8"]
+    good = [*texts, "the last counts", "NUL \0 and \n"]
+    assert found.documents == tokens_of(good, tokenizer)
+    found = convert(odd_file, source={"invalid_utf8": "replace"})
+    good[-1:] = ["half \ufffd", good[-1], "bad \ufffd"]
+    assert found.documents == tokens_of(good, tokenizer)
+    assert found.counts["documents_replaced"] == 2
+
+
+def test_lines_of_another_key(convert, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text('{"body": {"text": 1}, "content": "here"}\n' * 300)
+    found = convert(tmp_path, source={"text_column": "content"}, filters={"duplicates": "keep"})
+    assert found.documents == tokens_of(["here"] * 300, tokenizer)
+    assert convert(tmp_path).reasons == ["no_text"] * 300
+
+
+ALIKE = [
+    b'{"text": "x"}',
+    b'{"text": "x"} {"text": "y"}',
+    b'{"text": "a\\nb", "z": [1, {"q": null}]}',
+    b'{"a": {',
+    b"}}",
+    b'{"text": "\\u00e9\\ud83d\\ude00"}\r',
+    b"  ",
+    b'{"text": null}',
+    b'{"text": "\xc3\x28"}',
+    b'{"text": "x", "text": "y"}',
+    b'{"text": 1}',
+    b'{"text": "\x01"}',
+    b'{"text": "\\ud800"}',
+    b'{"t": 01, "text": "x"}',
+    b'{"text": "x",}',
+    b'{"text": "x"}}',
+    b"{}",
+    b'{"text": "a\\/b\\u0000"}',
+    b'{"x": 1e999, "text": "big"}',
+    b'{"x": NaN, "text": "nan"}',
+    b"{'text': 'x'}",
+    b'{"text": "x"} // comment',
+]
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(chosen=st.lists(st.sampled_from(ALIKE), min_size=1, max_size=4))
+def test_a_table_of_lines_is_the_lines_one_by_one(chosen, section_of, tmp_path):
+    section = section_of(tmp_path)
+    unit = lines.Unit(source=0, name="a", offset=7, payload=b"\n".join(chosen), detail={})
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setattr(lines, "_TABLE_BYTES", -1)
+        at_once = list(lines.texts_of_lines(unit, section.source))
+        patch.setattr(lines, "_TABLE_BYTES", 10**9)
+        assert at_once == list(lines.texts_of_lines(unit, section.source))
+
+
+def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
+    texts = [f"{number} {PROSE}" for number in range(200)]
+    values = [*texts, None, "", "\ud800".encode("utf-8", "surrogatepass")]
+    for number, kind in enumerate((pa.string(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string()))):
+        column = values if kind == pa.large_binary() else [*texts, None, "", None]
+        table = pa.table({"other": list(range(203)), "body": pa.array(column, kind)})
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(table, path, row_group_size=90)
+        found = convert(path, source={"text_column": "body"})
+        assert found.documents == tokens_of(texts, tokenizer)
+        assert [column["offset"] for column in found.columns] == list(range(200))
+        last = "invalid_utf8" if kind == pa.large_binary() else "no_text"
+        assert [(reject.reason, reject.offset) for _, reject in found.rejects] == [
+            (reason, number) for reason, number in (("no_text", 200), ("too_short", 201), (last, 202))
+        ] or sorted(found.reasons) == sorted(["no_text", "too_short", last])
+    with pytest.raises(RawInputError, match=r"expected a column 'text' of strings; there are other \(int64\), body"):
+        convert(tmp_path / "0.parquet")
+    (tmp_path / "a.tar").write_bytes(packed(".tar", "a.parquet", (tmp_path / "0.parquet").read_bytes()))
+    with pytest.raises(RawInputError, match="so not from an archive"):
+        convert(tmp_path / "a.tar", source={"text_column": "body"})
+    (tmp_path / "bad.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(RawInputError, match="expected a Parquet file"):
+        convert(tmp_path / "bad.parquet")
+
+
+@pytest.mark.usefixtures("tiny")
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    texts=st.lists(
+        st.one_of(HOSTILE.map(lambda text: text * 6), st.sampled_from([PROSE, PROSE * 2, "a b " * 90])), max_size=5
+    ),
+    separator=st.sampled_from([None, "\n\n", "<|end|>", "aa"]),
+    newlines=st.sampled_from(["keep", "lf"]),
+    policy=st.sampled_from(["reject", "replace"]),
+    wrong=st.booleans(),
+)
+def test_long_documents_are_the_same_in_pieces(texts, separator, newlines, policy, wrong, convert, tmp_path):
+    data = (separator or "").join(texts).encode()
+    if wrong:
+        data = data[: len(data) // 2] + b"\xff" + data[len(data) // 2 :]
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    settings = {"separator": separator, "newlines": newlines, "invalid_utf8": policy}
+    in_pieces = convert(path, source=settings, audit={"one_in": 1})
+    with pytest.MonkeyPatch().context() as patch:
+        for module in (cleaning, reader, members):
+            patch.setattr(module, "BLOCK_BYTES", 1 << 20)
+        patch.setattr(members, "WHOLE_BYTES", 1 << 20)
+        patch.setattr(FastEngine, "longest", 1 << 20)
+        whole = convert(path, source=settings)
+    unsafe = [reject.offset for _, reject in in_pieces.rejects if reject.reason == "no_safe_cut"]
+    kept = [number for number, column in enumerate(whole.columns) if column["offset"] not in unsafe]
+    assert in_pieces.documents == [whole.documents[number] for number in kept]
+    assert in_pieces.keys == [whole.keys[number] for number in kept]
+    assert in_pieces.columns == [whole.columns[number] for number in kept]
+    rejects = [pair for pair in in_pieces.rejects if pair[1].reason != "no_safe_cut"]
+    assert rejects == whole.rejects
+    if not unsafe:
+        names = ("bytes", "characters", "tokens", "documents_replaced", "carriage_returns")
+        assert [in_pieces.counts.get(name) for name in names] == [whole.counts.get(name) for name in names]
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("block", [7, 61, 500, 5000])
+def test_a_reject_for_want_of_a_cut_depends_on_the_text_alone(convert, tmp_path: Path, monkeypatch, block: int):
+    lengths = {}
+    for run in (150, 199, 200, 201, 222, 223, 224, 225, 300):
+        (tmp_path / "a.txt").write_bytes(b"some words " * 31 + b"x" * run + b" and more words" * 31)
+        for module in (cleaning, reader, members):
+            monkeypatch.setattr(module, "BLOCK_BYTES", block)
+        lengths[run] = convert(tmp_path).reasons
+    assert [run for run, reasons in lengths.items() if not reasons] == [150, 199]
+    assert all(set(reasons) <= {"no_safe_cut"} for reasons in lengths.values())
+
+
+@pytest.mark.usefixtures("tiny")
+def test_long_documents_of_an_archive_are_looked_at_ahead(convert, tmp_path: Path, tokenizer: Tokenizer):
+    texts = [f"{number} {PROSE * 3}" for number in range(4)]
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        for number, text in enumerate(("|".join(texts[:2]), texts[2], "short", texts[3])):
+            entry = tarfile.TarInfo(f"{number}.txt")
+            entry.size = len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    found = convert(tmp_path, source={"separator": "|"})
+    assert found.documents == tokens_of([*texts[:3], "short", texts[3]], tokenizer)
+    assert found.counts["documents_in_pieces"] == 4
+    assert [column["member"] for column in found.columns] == [0, 0, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_line_that_is_too_long_costs_itself(convert, tokenizer: Tokenizer, tmp_path: Path):
+    sizes = (100, 280, 310, 400, 5000, 20)
+    texts = ["x" * size for size in sizes]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    found = convert(tmp_path, filters={"duplicates": "keep"})
+    # The engine takes 200 bytes without a safe cut here.
+    assert found.documents == tokens_of([texts[0], texts[5]], tokenizer)
+    assert found.reasons == ["no_safe_cut", "too_large", "too_large", "too_large"]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_documents_that_the_engine_does_not_take_at_once(convert, tokenizer: Tokenizer, tmp_path: Path):
+    text = "words and words, " * 14
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}) + '\n{"text": "short"}\n')
+    assert len(text) > FastEngine.longest
+    assert convert(tmp_path).documents == tokens_of([text, "short"], tokenizer)

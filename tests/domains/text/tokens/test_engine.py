@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outofcore.domains.text.tokens import engine as engines
+from outofcore.domains.text.tokens.engine import PROBES, FastEngine, ReferenceEngine, open_engine
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from tests.domains.text.conftest import PROSE
+from tests.domains.text.tokens.test_cuts import HOSTILE
+
+
+def split(ids, lengths):
+    return [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] if len(lengths) else []
+
+
+def test_a_byte_level_bpe_is_done_by_the_fast_engine(tokenizer: Tokenizer):
+    assert isinstance(open_engine(tokenizer.plain), FastEngine)
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts=st.lists(HOSTILE, max_size=5))
+def test_ids_are_those_of_tokenizers(tokenizer: Tokenizer, texts):
+    reference = tokenizers.Tokenizer.from_str(tokenizer.plain)
+    expected = [reference.encode(text).ids for text in texts]
+    data = [text.encode() for text in texts]
+    assert split(*open_engine(tokenizer.plain).encode(data)) == expected
+    assert split(*ReferenceEngine(tokenizer.plain).encode(data)) == expected
+
+
+def test_many_texts_at_once_are_the_texts_one_by_one(tokenizer: Tokenizer):
+    engine = open_engine(tokenizer.plain)
+    texts = [(PROSE * (1 + number % 7))[number % 50 :].encode() for number in range(300)] + [b""]
+    assert sum(map(len, texts)) > engines._SINGLE_BYTES
+    ids, lengths = engine.encode(texts)
+    assert ids.dtype == np.uint32
+    assert split(ids, lengths) == [engine.ids(text) for text in texts]
+
+
+def test_special_tokens_in_a_text_are_text(tokenizer: Tokenizer):
+    engine = open_engine(tokenizer.plain)
+    ids = engine.ids(b"a<|endoftext|>b")
+    assert tokenizer.end_id not in ids
+    assert tokenizer.decode(np.array(ids)) == "a<|endoftext|>b"
+
+
+def test_threads_do_not_disturb_each_other(tokenizer: Tokenizer):
+    engine = open_engine(tokenizer.plain)
+    texts = [[(PROSE * 30)[shift:].encode()] for shift in range(8)]
+    alone = [engine.encode(text)[0].tolist() for text in texts]
+    found: dict[int, list[int]] = {}
+
+    def work(number):
+        found[number] = engine.encode(texts[number])[0].tolist()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[number] for number in range(8)] == alone
+
+
+def test_tokenizers_takes_over_what_the_engine_cannot_do():
+    unigram = tokenizers.Tokenizer(tokenizers.models.Unigram([("<unk>", 0.0), ("▁a", -1.0), ("b", -2.0)], 0))
+    unigram.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    engine = open_engine(unigram.to_str())
+    assert isinstance(engine, ReferenceEngine)
+    assert split(*engine.encode([b"a b", b""])) == [unigram.encode("a b").ids, []]
+
+
+def test_an_engine_that_differs_is_not_used(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(FastEngine, "ids", lambda *_: [1, 2, 3])
+    open_engine.cache_clear()
+    try:
+        assert isinstance(open_engine(tokenizer.plain), ReferenceEngine)
+    finally:
+        open_engine.cache_clear()
+
+
+def test_the_probes_hold_what_tokenizers_may_differ_about():
+    together = "".join(PROBES)
+    assert all(text in together for text in ("\x00", "\r\n", "\u3000", "e\u0301", "<|endoftext|>", "\u1112\u1161"))
+
+
+def test_the_engine_starts_afresh_when_it_remembers_too_much(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
+    resident = iter([0, 100, engines.MEMORY_BYTES, engines.MEMORY_BYTES + 101, 50, 60])
+    monkeypatch.setattr(engines, "resident_bytes", lambda: next(resident))
+    monkeypatch.setattr(engines, "_CHECK_BYTES", 1000)
+    engine = FastEngine(tokenizer.plain)
+    made = []
+    text = b"some text " * 60
+    expected = engine.ids(text)  # takes 0
+    for _ in range(8):
+        assert engine.encode([text])[0].tolist() == expected
+        made.append(engine._local.instance)
+    # Looked at with every other text: 100 and MEMORY_BYTES are within bounds of 0, the next is not; 50 starts anew.
+    assert [made[0] is instance for instance in made] == [True] * 4 + [False] * 4

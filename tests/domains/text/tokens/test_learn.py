@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tokenizers
+
+from outofcore.domains.text.documents.members import SUFFIXES
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.learn import CHUNK_BYTES, make_tokenizer, sample
+from outofcore.errors import ParamsError
+from outofcore.raw.files import find_files
+from tests.domains.text.conftest import PROSE
+
+
+def make(folder: Path, **keys):
+    section = TextSection.model_validate({"raw": str(folder), **keys})
+    return section, find_files(folder, "**/*", SUFFIXES, section="text")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.txt").write_text(PROSE * 300, encoding="utf-8", newline="")
+    (raw / "b.txt").write_text("zebra " * 20_000)
+    lines = [json.dumps({"text": f"line {number} of many"}) for number in range(2000)]
+    (raw / "c.jsonl").write_text("\n".join(lines))
+    return raw
+
+
+def test_a_vocabulary_of_the_size_asked_for_with_the_end_first(folder: Path):
+    text = make_tokenizer(*make(folder, tokenizer={"vocab_size": 400}))
+    tokenizer = tokenizers.Tokenizer.from_str(text)
+    assert tokenizer.get_vocab_size() == 400
+    assert tokenizer.token_to_id("<|endoftext|>") == 0
+    assert tokenizer.decode(tokenizer.encode(PROSE).ids) == PROSE
+    assert len(tokenizer.encode("zebra zebra").ids) == 2
+    without = make_tokenizer(*make(folder, tokenizer={"vocab_size": 400}, source={"end_of_document": None}))
+    assert tokenizers.Tokenizer.from_str(without).token_to_id("<|endoftext|>") is None
+
+
+@pytest.mark.parametrize("threads", ["1", "0"])
+def test_the_same_bytes_in_another_process_with_other_threads(folder: Path, threads: str):
+    program = (
+        "import sys; from tests.domains.text.tokens.test_learn import make; from pathlib import Path\n"
+        "from outofcore.domains.text.tokens.learn import make_tokenizer\n"
+        "sys.stdout.write(make_tokenizer(*make(Path(sys.argv[1]), tokenizer={'vocab_size': 900})))"
+    )
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": threads, "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, check=True, env=environment, encoding="utf-8"
+    )
+    assert done.stdout == make_tokenizer(*make(folder, tokenizer={"vocab_size": 900}))
+
+
+def test_the_sample_is_a_share_of_each_file_in_chunks_that_end_with_words(folder: Path):
+    section, files = make(folder, tokenizer={"sample_bytes": 150_000})
+    chunks = list(sample(section, files))
+    total = sum(file.bytes for file in files)
+    for file in files[:2]:
+        assert any(file.path.read_bytes().startswith(chunk.encode()) for chunk in chunks if chunk)
+    assert abs(sum(len(chunk.encode()) for chunk in chunks) - 150_000 * (total - 22_000) // total) < 22_000
+    assert all(len(chunk.encode()) <= CHUNK_BYTES + 4 for chunk in chunks)
+    assert max(len(chunk.encode()) for chunk in chunks) > CHUNK_BYTES // 2
+
+
+def test_a_long_document_is_sampled_without_being_read_whole(tmp_path: Path):
+    (tmp_path / "long.txt").write_bytes(b"word " * 1_200_000)
+    section, files = make(tmp_path, tokenizer={"sample_bytes": 200_000})
+    chunks = list(sample(section, files))
+    assert "".join(chunks) == "word " * 40_000
+
+
+def test_a_document_that_is_not_valid_is_passed_over(tmp_path: Path):
+    (tmp_path / "bad.jsonl").write_bytes(b'{"text": "good"}\nnot json\n{"text": "\xff"}\n')
+    section, files = make(tmp_path)
+    assert list(sample(section, files)) == ["good"]
+
+
+def test_a_given_tokenizer_is_taken_as_it_is(tokenizer_path: Path, tmp_path: Path):
+    section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "files": [str(tokenizer_path)]}})
+    assert json.loads(make_tokenizer(section, [])) == json.loads(tokenizer_path.read_text(encoding="utf-8"))
+    for name, content in (("absent", None), ("other", "[]")):
+        path = tmp_path / name
+        if content is not None:
+            path.write_text(content)
+        bad = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "files": [str(path)]}})
+        with pytest.raises(ParamsError, match=f"text.tokenizer.files: .*{name}"):
+            make_tokenizer(bad, [])
+
+
+def test_gpt2s_files_make_gpt2s_tokenizer(gpt2_files: tuple[str, str]):
+    for files in (gpt2_files, gpt2_files[::-1]):
+        section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "gpt2", "files": files}})
+        tokenizer = tokenizers.Tokenizer.from_str(make_tokenizer(section, []))
+        assert tokenizer.get_vocab_size() == 50_257
+        assert tokenizer.encode("Hello world").ids == [15496, 995]
+        assert tokenizer.token_to_id("<|endoftext|>") == 50_256
+
+
+def test_files_of_another_kind_are_refused(tmp_path: Path):
+    for name in ("encoder.json", "vocab.bpe"):
+        (tmp_path / name).write_text("nothing of the kind")
+    files = [str(tmp_path / name) for name in ("encoder.json", "vocab.bpe")]
+    section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "gpt2", "files": files}})
+    with pytest.raises(ParamsError, match=r"expected GPT-2's encoder.json and vocab.bpe"):
+        make_tokenizer(section, [])
+
+
+def test_no_text_is_no_tokenizer(tmp_path: Path):
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(ParamsError, match="no text to learn a tokenizer from"):
+        make_tokenizer(*make(tmp_path))

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
+from outofcore.errors import ParamsError
+from tests.domains.text.conftest import PROSE
+
+
+def test_a_tokenizer_is_a_value(tokenizer: Tokenizer):
+    assert tokenizer.size == 400
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy == tokenizer
+    assert copy.plain == tokenizer.plain
+
+
+def test_ids_decode_to_their_text(tokenizer: Tokenizer):
+    assert tokenizer.decode(np.array(tokenizer.encode(PROSE), np.uint16)) == PROSE
+    assert tokenizer.decode(np.array([tokenizer.end_id])) == "<|endoftext|>"
+
+
+def test_byte_lengths_add_up_to_the_text(tokenizer: Tokenizer):
+    lengths = tokenizer.byte_lengths()
+    assert lengths[tokenizer.encode(PROSE)].sum() == len(PROSE.encode())
+    assert lengths[tokenizer.end_id] == 0
+
+
+def test_byte_lengths_of_a_tokenizer_that_is_not_byte_level():
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0, "été": 1, "b": 2}, unk_token="<unk>"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = Tokenizer(words.to_str(), None)
+    assert tokenizer.byte_lengths()[1:].tolist() == [5, 1]
+    assert not tokenizer.cuttable
+
+
+def test_ids_take_two_bytes_as_long_as_they_fit(tokenizer: Tokenizer):
+    assert tokenizer.dtype == "uint16"
+    content = json.loads(tokenizer.json)
+    for last, dtype in ((65_535, "uint16"), (65_536, "uint32")):
+        content["model"]["vocab"]["one more"] = last
+        assert Tokenizer(json.dumps(content), None).dtype == dtype
+
+
+def test_what_is_added_around_a_text_is_left_out(tokenizer: Tokenizer):
+    own = tokenizers.Tokenizer.from_str(tokenizer.json)
+    own.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+    )
+    own.enable_truncation(3)
+    own.enable_padding(length=10)
+    assert Tokenizer(own.to_str(), None).encode(PROSE) == tokenizer.encode(PROSE)
+
+
+def section(path: Path, end: str | None = "<|endoftext|>") -> TextSection:
+    return TextSection.model_validate(
+        {"raw": "raw", "tokenizer": {"path": str(path)}, "source": {"end_of_document": end}}
+    )
+
+
+def test_what_cannot_be_loaded_is_named(tokenizer_path: Path, tmp_path: Path):
+    with pytest.raises(ParamsError, match=r"no tokenizer at .*absent.json; make it with 'dvc repro tokenizer'"):
+        load_tokenizer(section(tmp_path / "absent.json"))
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ParamsError, match=r"expected a tokenizer.json"):
+        load_tokenizer(section(tmp_path / "other.json"))
+    with pytest.raises(ParamsError, match=r"text.source.end_of_document: the tokenizer has no token '</s>'"):
+        load_tokenizer(section(tokenizer_path, "</s>"))
+    assert load_tokenizer(section(tokenizer_path, None)).end_id is None
