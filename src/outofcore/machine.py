@@ -81,6 +81,8 @@ class Machine:
             shown = format_bytes(value) if name in {"memory", "disk_reserve"} else str(value)
             if name == "scratch" and value is None:
                 shown = "beside the store"
+            if name == "dask_address" and not value:
+                shown = "a cluster on this machine"
             rows.append((name, shown, self.origins.get(name, "default")))
         return rows
 

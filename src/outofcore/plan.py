@@ -11,20 +11,25 @@ from outofcore.convert.estimate import Estimate, estimate
 from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion
 from outofcore.domains.domain import Domain
+from outofcore.errors import StoreError
 from outofcore.machine import Machine
 from outofcore.raw.files import find_files
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.dvc_lock import stated_bytes
 from outofcore.space.filesystems import folder_bytes
-from outofcore.space.forecast import Demand, Need, demands, experiment_needs, store_needs
+from outofcore.space.forecast import Demand, Need, demands, experiment_needs, store_needs, training_needs
 from outofcore.space.links import Commit, commit_of
+from outofcore.store.reader import open_store
 
 STORES = Path("data/stores")
+MODELS = Path("models")
+# Moments that AdamW keeps, in units of the weights: two of 4 bytes, or of 1 byte.
+STATES = {"adamw": 2.0, "adamw8bit": 0.5}
 
 
 @dataclass(frozen=True)
 class DomainPlan:
-    """What converting one domain would write.
+    """What converting and training one domain would write.
 
     Attributes
     ----------
@@ -36,8 +41,10 @@ class DomainPlan:
         Raw files.
     estimate
         The forecast of its store.
+    weights
+        Bytes of its model's weights; None as long as there is no store that says how large it must be.
     commit
-        What DVC would do with it; None outside of DVC.
+        What DVC would do with the store; None outside of DVC.
     needs
         What would be written.
     """
@@ -46,6 +53,7 @@ class DomainPlan:
     row: str
     files: int
     estimate: Estimate
+    weights: int | None
     commit: Commit | None
     needs: tuple[Need, ...]
 
@@ -90,7 +98,20 @@ def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache 
     # DVC removes a stage's outputs before it runs it; only a copy of its own takes room.
     replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" else 0
     needs = store_needs(store, expected.store_bytes, commit, work, replaced)
-    return DomainPlan(domain.name, domain.row, len(files), expected, commit, needs)
+    weights = _weights(domain, section, store)
+    if weights is not None:
+        states = int(weights * STATES[section.train.optimizer])
+        needs += training_needs(MODELS / domain.name, weights, states, commit)
+    return DomainPlan(domain.name, domain.row, len(files), expected, weights, commit, needs)
+
+
+def _weights(domain: Domain, section: Any, store: Path) -> int | None:
+    """Bytes of the weights of a domain's model, which the store that stands now decides together with the params."""
+    try:
+        opened = open_store(store)
+    except StoreError:
+        return None
+    return sum(int(tensor.nbytes) for tensor in domain.task(opened, section).state_dict().values())
 
 
 def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int = 0) -> Plan:
@@ -109,7 +130,7 @@ def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int =
     commits = [each.commit for each in domains if each.commit]
     if experiments and commits:
         cache = commits[0].cache
-        size = sum(each.estimate.store_bytes for each in domains)
+        size = sum(each.estimate.store_bytes + (each.weights or 0) for each in domains)
         inside = commit_of(cache.experiments / "workspace" / STORES, cache)
         needs = list(experiment_needs(size, inside, stated_bytes(cache.project), experiments))
     return Plan(tuple(domains), demands(needs, margin=machine.disk_margin, reserve=machine.disk_reserve))

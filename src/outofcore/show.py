@@ -139,7 +139,7 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
     """What a run would write, and whether it fits."""
     _table(
         console,
-        ("domain", "#files", "#raw", "#store", "#rows", "from a sample of", "DVC keeps it as"),
+        ("domain", "#files", "#raw", "#store", "#rows", "from a sample of", "#model", "DVC keeps it as"),
         [
             (
                 each.domain,
@@ -148,6 +148,7 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
                 f"about {format_bytes(each.estimate.store_bytes)}",
                 f"{each.estimate.rows:,} {each.row}s",
                 format_bytes(each.estimate.sampled_bytes),
+                "not yet known" if each.weights is None else format_bytes(each.weights),
                 str(each.commit) if each.commit else "no DVC project here",
             )
             for each in found.domains
@@ -186,6 +187,7 @@ def plan_facts(found: Plan, machine: Machine) -> dict[str, Any]:
                 "domain": each.domain,
                 "files": each.files,
                 "estimate": asdict(each.estimate),
+                "weights": each.weights,
                 "in_workspace": each.commit.in_workspace if each.commit else None,
                 "copies_made": each.commit.copies_made if each.commit else 0,
                 "copies_kept": each.commit.copies_kept if each.commit else 1,
@@ -263,7 +265,13 @@ def _table(console: Console, names: tuple[str, ...], rows: Iterable[tuple[str, .
         table.add_row(*row)
     if names:
         console.print()
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        console.print(line.rstrip())
 
 
 def _flat(params: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -19,10 +18,10 @@ from outofcore.space.forecast import (
     Demand,
     Need,
     Purpose,
-    checkpoint_needs,
     demands,
     experiment_needs,
     store_needs,
+    training_needs,
 )
 from outofcore.space.links import plan_commit
 from tests.space.conftest import MIB, Disk
@@ -159,10 +158,11 @@ def test_experiments_side_by_side_check_out_everything_where_dvc_copies() -> Non
     assert sum(need.bytes for need in copied) == 3 * (10 + 10 + 100)
 
 
-def test_checkpoints_need_room_for_the_one_being_written(tmp_path: Path) -> None:
-    needs = checkpoint_needs(tmp_path, 100, 2, commit("reflink,copy", "copy"))
+def test_training_needs_room_for_the_checkpoint_being_written(tmp_path: Path) -> None:
+    needs = training_needs(tmp_path / "chess", 100, 200, commit("reflink,copy", "copy"))
     assert [(need.purpose, need.bytes) for need in needs] == [
-        (Purpose.CHECKPOINTS, 300),
-        (Purpose.DVC_COPY, 200),
+        (Purpose.CHECKPOINTS, 600),
+        (Purpose.MODEL, 100),
+        (Purpose.DVC_COPY, 100),
     ]
-    assert math.isclose(sum(need.bytes for need in checkpoint_needs(tmp_path, 100, 2, None)), 300)
+    assert sum(need.bytes for need in training_needs(tmp_path / "chess", 100, 200, None)) == 700

@@ -22,6 +22,7 @@ class Purpose(StrEnum):
     DVC_COPY = "DVC's copy"
     CHECKOUT = "checkout for an experiment"
     CHECKPOINTS = "checkpoints"
+    MODEL = "model"
 
 
 @dataclass(frozen=True)
@@ -183,21 +184,24 @@ def experiment_needs(size: int, commit: Commit, outputs: int, jobs: int) -> tupl
     return needs * jobs
 
 
-def checkpoint_needs(folder: Path, size: int, kept: int, commit: Commit | None) -> tuple[Need, ...]:
-    """What training writes: the checkpoints that are kept, one more while the next is written, and DVC's copy.
+def training_needs(model: Path, weights: int, states: int, commit: Commit | None) -> tuple[Need, ...]:
+    """What training writes: a checkpoint beside the one that it replaces, the model at the end, and DVC's copy of it.
 
     Parameters
     ----------
-    folder
-        Where they stand.
-    size
-        Bytes of one: parameters, optimizer state, loader state.
-    kept
-        How many stand at the end.
+    model
+        Folder of the model; checkpoints stand beside it.
+    weights
+        Bytes of the model's weights.
+    states
+        Bytes of the optimizer's states.
     commit
-        What DVC does with them afterwards; None outside of DVC.
+        What DVC does with the model afterwards; None outside of DVC.
     """
-    needs = [Need(folder, Purpose.CHECKPOINTS, size * (kept + 1))]
+    needs = [
+        Need(model.parent, Purpose.CHECKPOINTS, 2 * (weights + states)),
+        Need(model, Purpose.MODEL, weights),
+    ]
     if commit is not None and commit.copies_made:
-        needs.append(Need(commit.cache.objects, Purpose.DVC_COPY, size * kept))
+        needs.append(Need(commit.cache.objects, Purpose.DVC_COPY, weights))
     return tuple(needs)
