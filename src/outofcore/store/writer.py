@@ -144,7 +144,9 @@ class StoreWriter:
 
     def _write_groups(self, attributes: Mapping[str, Any]) -> None:
         store = zarr.storage.LocalStore(self.work)
-        zarr.create_group(store=store, attributes=_sorted(attributes))
+        # A store of one part is that part: its root says what the part's schema says.
+        whole = self._schemas[""].attributes if "" in self._schemas else {}
+        zarr.create_group(store=store, attributes=_sorted({**whole, **attributes}))
         zarr.create_group(store=store, path="sources")
         for part, schema in self._schemas.items():
             if part:
