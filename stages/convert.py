@@ -33,7 +33,7 @@ def main(name: str) -> None:
     cache = find_cache()
     before = guard.require(store_needs(store, forecast.store_bytes, cache and commit_of(store, cache)))
     conversion = Conversion(domain, section, files, store, Path("data/rejects") / f"{name}.csv")
-    with MemoryWatch() as memory, guard.writing(store):
+    with MemoryWatch(interval=0.25) as memory, guard.writing(store):
         outcome = convert(
             conversion,
             forecast,

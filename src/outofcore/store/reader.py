@@ -313,7 +313,7 @@ def open_store(path: str | Path) -> Store:
         what = "is not a sealed store" if root.is_dir() else "does not exist"
         message = f"{root}: {what}; run 'dvc repro' to convert, or 'dvc pull' to fetch it"
         raise StoreError(message)
-    seal = read_seal((root / SEAL).read_text(), str(root))
+    seal = read_seal((root / SEAL).read_text("utf-8", "replace"), str(root))
     metadata: dict[str, dict[str, Any]] = {}
     for name, (size, digest) in seal.files.items():
         file = root / name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ class TableWriter:
             shard.sync()
         waiting: dict[str, Any] = {}
         for field in self.fields:
-            rest = self._joined(field)
+            parts = self._waiting[field.name]
+            rest = np.concatenate(parts) if parts else np.empty((0, *field.shape), dtype=_dtype(field))
             if field.dtype == "string":
                 waiting[field.name] = rest.tolist()
             else:
@@ -154,41 +155,29 @@ class TableWriter:
         for shard in self._shards.values():
             shard.close()
 
-    def _joined(self, field: Field) -> npt.NDArray[Any]:
-        parts = self._waiting[field.name]
-        return np.concatenate(parts) if parts else np.empty((0, *field.shape), dtype=_dtype(field))
-
     def _write_chunks(self, chunks: int) -> None:
         size = self._layout.chunk_rows
-        joined = {field.name: self._joined(field) for field in self.fields}
-        for first in range(0, chunks, 32):  # bounds what is encoded but not yet written
-            numbers = range(first, min(first + 32, chunks))
-            jobs = [
-                (field, joined[field.name][number * size : (number + 1) * size])
-                for number in numbers
-                for field in self.fields
-            ]
-            encoded = self._encoders.map(self._encode, jobs)
-            for _ in numbers:
-                self._append_chunk(encoded)
+        cut = [cut_chunks(self._waiting[field.name], size, chunks) for field in self.fields]
         self._waiting_rows -= chunks * size
-        for field in self.fields:
-            rest = joined[field.name][chunks * size :]
-            self._waiting[field.name] = [rest.copy()] if len(rest) else []
+        for first in range(0, chunks, 32):  # bounds what is encoded but not yet written
+            jobs = [[arrays[number] for arrays in cut] for number in range(first, min(first + 32, chunks))]
+            for encoded in self._encoders.map(self._encode, jobs):
+                self._append_chunk(encoded)
 
-    def _append_chunk(self, encoded: Iterator[bytes]) -> None:
-        for field in self.fields:
+    def _append_chunk(self, encoded: list[bytes]) -> None:
+        for field, content in zip(self.fields, encoded, strict=True):
             if field.name not in self._shards:
                 self._shards[field.name] = self._open_shard(field, None)
-            self._shards[field.name].append(next(encoded))
+            self._shards[field.name].append(content)
         if self._shards[self.fields[0].name].full:
             self._finish_shards()
 
-    def _encode(self, job: tuple[Field, npt.NDArray[Any]]) -> bytes:
-        field, chunk = job
-        if np.all(chunk == field.fill):
-            return b""
-        return self._codecs[field.name].encode(chunk)
+    def _encode(self, arrays: list[npt.NDArray[Any]]) -> list[bytes]:
+        """One chunk of every field; no bytes where it holds the fill value only."""
+        return [
+            b"" if np.all(chunk == field.fill) else self._codecs[field.name].encode(chunk)
+            for field, chunk in zip(self.fields, arrays, strict=True)
+        ]
 
     def _open_shard(self, field: Field, lengths: list[int] | None) -> ShardFile:
         name = shard_name(self._shard_number, 1 + len(field.shape))
@@ -202,6 +191,28 @@ class TableWriter:
                 self.files[shard.path.relative_to(self._root).as_posix()] = finished
         self._shard_number += bool(self._shards)
         self._shards = {}
+
+
+def cut_chunks(parts: list[npt.NDArray[Any]], size: int, chunks: int) -> list[npt.NDArray[Any]]:
+    """Cut whole chunks off arrays that follow one another, copying only a chunk that lies in several of them.
+
+    What is left in ``parts`` afterwards is copied, so that no large array is kept for the sake of a few rows.
+    """
+    cut = []
+    for _ in range(chunks):
+        pieces: list[npt.NDArray[Any]] = []
+        missing = size
+        while missing:
+            piece = parts[0][:missing]
+            pieces.append(piece)
+            missing -= len(piece)
+            if len(piece) == len(parts[0]):
+                parts.pop(0)
+            else:
+                parts[0] = parts[0][len(piece) :]
+        cut.append(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
+    parts[:] = [part.copy() for part in parts]
+    return cut
 
 
 def _dtype(field: Field) -> Any:

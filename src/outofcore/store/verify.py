@@ -51,7 +51,7 @@ def verify(path: str | Path, progress: Callable[[int], object] | None = None) ->
         what = "is not sealed" if root.is_dir() else "does not exist"
         return Verdict(str(path), "", 0, 0, (f"{root}: {what}",))
     try:
-        seal = read_seal((root / SEAL).read_text(errors="replace"), str(root))
+        seal = read_seal((root / SEAL).read_text("utf-8", "replace"), str(root))
     except StoreError as error:
         return Verdict(str(path), "", 1, 0, (str(error),))
     problems = []
