@@ -59,7 +59,7 @@ class Card:
     rows, sequences
         Counts by split.
     bytes, files
-        Size on disk.
+        What the seal lists.
     fields
         Every field.
     params
@@ -103,10 +103,10 @@ def card_of(store: Store) -> Card:
         found=facts["found"],
         accepted=facts["accepted"],
         rejected=facts["rejected"],
-        rows=facts["rows"],
-        sequences=facts["sequences"],
+        rows={split: facts["rows"][split] for split in store.splits},
+        sequences={split: facts["sequences"][split] for split in store.splits},
         bytes=sum(size for size, _ in store.seal.files.values()),
-        files=len(store.seal.files) + 1,
+        files=len(store.seal.files),
         fields=_fields(store),
         params=facts["params"],
         sources=tuple(

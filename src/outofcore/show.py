@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ def card(console: Console, found: Card) -> None:
     facts = [
         ("domain", found.domain),
         ("digest", found.digest),
-        ("on disk", f"{format_bytes(found.bytes)} in {found.files:,} files{each}"),
+        ("on disk", f"{format_bytes(found.bytes)} in {found.files:,} sealed files{each}"),
         ("decoded", f"{format_bytes(raw)} ({raw / found.bytes:.1f} times as much), text aside"),
         (
             f"{found.sequence}s",
@@ -112,13 +113,13 @@ def verdicts(console: Console, found: Iterable[Verdict]) -> None:
     """What the full check of stores found, a line for each thing that is wrong."""
     for each in found:
         if each.problems:
-            console.print(f"{each.store}: damaged", style="bold red")
+            console.print(f"{each.store}: not whole", style="bold red")
             for problem in each.problems:
                 console.print(f"  {problem}")
             console.print(f"to get it back: {recovery(each.store).advice}")
         else:
             console.print(
-                f"{each.store}: whole, {each.files:,} files, {format_bytes(each.bytes)}, digest {each.digest}",
+                f"{each.store}: whole, {each.files:,} sealed files, {format_bytes(each.bytes)}, digest {each.digest}",
                 style="green",
             )
 
@@ -139,7 +140,7 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
     """What a run would write, and whether it fits."""
     _table(
         console,
-        ("domain", "#files", "#raw", "#store", "#rows", "from a sample of", "#model", "DVC keeps it as"),
+        ("domain", "#files", "#raw", "#store", "#rows", "#sample", "#model"),
         [
             (
                 each.domain,
@@ -149,11 +150,13 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
                 f"{each.estimate.rows:,} {each.row}s",
                 format_bytes(each.estimate.sampled_bytes),
                 "not yet known" if each.weights is None else format_bytes(each.weights),
-                str(each.commit) if each.commit else "no DVC project here",
             )
             for each in found.domains
         ],
     )
+    for each in found.domains:
+        kept = f"kept by DVC as {each.commit}" if each.commit else "no DVC project here"
+        console.print(f"{each.domain}: {kept}", style="dim")
     _table(
         console,
         ("filesystem", "#needed", "of it margin", "and reserve", "#free", "verdict", "for"),
@@ -275,9 +278,11 @@ def _table(console: Console, names: tuple[str, ...], rows: Iterable[tuple[str, .
 
 
 def _flat(params: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Keys with dots and values as params.yaml has them."""
     for name, value in params.items():
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{above}{name}.")
+        elif isinstance(value, list):
+            yield f"{above}{name}", ", ".join(map(str, value))
         else:
-            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            yield f"{above}{name}", "null" if value is None else shown
+            yield f"{above}{name}", value if isinstance(value, str) else json.dumps(value)
