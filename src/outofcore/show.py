@@ -154,9 +154,9 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
             for each in found.domains
         ],
     )
-    for each in found.domains:
-        kept = f"kept by DVC as {each.commit}" if each.commit else "no DVC project here"
-        console.print(f"{each.domain}: {kept}", style="dim")
+    for domain in found.domains:
+        kept = f"kept by DVC as {domain.commit}" if domain.commit else "no DVC project here"
+        console.print(f"{domain.domain}: {kept}", style="dim")
     _table(
         console,
         ("filesystem", "#needed", "of it margin", "and reserve", "#free", "verdict", "for"),
