@@ -1,0 +1,78 @@
+"""Neural recordings: stimulus frames and responses of many sessions, brought to one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from outofcore.domains.neural.params import NeuralSection
+from outofcore.raw.files import RawFile
+from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.schema import Columns, Schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from outofcore.domains.domain import Reading
+    from outofcore.domains.task import Task
+    from outofcore.store.reader import Store
+
+# Chunks of a Zarr array are files whose names end with their place in the grid.
+ZARR = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", *"0123456789")
+
+
+class Neural:
+    """The neural domain; see :class:`outofcore.domains.domain.Domain`. What a call needs is imported by the call."""
+
+    name = "neural"
+    row = "bin"
+    sequence = "trial"
+    suffixes = (".h5", ".hdf5", ".mat", ".nwb", ".npz", ".npy", ".txt", ".csv", ".tsv", ".dat", *ZARR)
+    section = NeuralSection
+
+    def schemas(self, section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schema]:
+        """A part for each session that can be converted."""
+        from outofcore.domains.neural.source import session_schemas
+
+        return session_schemas(files, section)
+
+    def units(self, files: Sequence[RawFile], section: NeuralSection) -> Iterator[Unit]:
+        """Ranges of bins of each session."""
+        from outofcore.domains.neural.source import session_units
+
+        return session_units(files, section)
+
+    def converter(self, section: NeuralSection) -> Callable[[Unit], UnitResult]:
+        """Bins of a unit, read and aligned."""
+        from outofcore.domains.neural.converter import Converter
+
+        return Converter(section)
+
+    def reading(self, store_attributes: Mapping[str, Any], section: NeuralSection) -> Reading:
+        """Windows of frames as they are stored, and the responses of their last bin."""
+        from outofcore.domains.neural.tensors import make_reading
+
+        return make_reading(store_attributes, section.tensors)
+
+    def task(self, store: Store, section: NeuralSection) -> Task:
+        """Predict responses: a shared core and a readout for each session."""
+        from outofcore.domains.neural.model import make_task
+
+        return make_task(store, section)
+
+    def sample(self, folder: Path, generator: np.random.Generator) -> None:
+        """Three sessions of a known linear-nonlinear-Poisson model, and the model."""
+        from outofcore.domains.neural.sample import write_sample
+
+        write_sample(folder, generator)
+
+    def draw(self, rows: Columns) -> str:
+        """The first bin: its frame and its responses."""
+        from outofcore.domains.neural.draw import draw
+
+        return draw(rows)
+
+
+DOMAIN = Neural()

@@ -1,0 +1,280 @@
+"""A range of bins of a session, read and aligned: frames, responses, masks, and why a bin does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.neural.alignment import hold, linear, mean
+from outofcore.domains.neural.clocks import INVALID, BinClock, Clock, Times, locate, readable_times
+from outofcore.domains.neural.dtypes import encode
+from outofcore.domains.neural.params import Resampling, SourceSection
+from outofcore.domains.neural.recordings.reading import Mask, identify, readable, take
+from outofcore.domains.neural.streams import Streams, Track
+from outofcore.domains.neural.survey import Survey
+from outofcore.domains.neural.transforms import apply, history
+
+REASONS = (
+    "",
+    "unequal_length",
+    "no_frame",
+    "no_sample",
+    "no_behavior",
+    "unreadable",
+    "masked",
+    "not_finite",
+    "stimulus_range",
+    "response_range",
+)
+"""Why a bin does not count; the first that applies. 0: it counts."""
+
+Ranges = Mapping[str, npt.NDArray[np.int64]]
+"""What must be read for a range of bins, by stream: first entry and end; for spikes (vectors, 2)."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Consecutive bins.
+
+    Attributes
+    ----------
+    first
+        Number of the first one.
+    stim
+        Frames, (bins, ...) as stored, 0 where ``reason`` is not.
+    robs, dfs
+        Responses and their mask, (bins, neurons); a response is 0 where its mask is.
+    behavior
+        (bins, variables) float32; None where there is none.
+    reason
+        Index into :data:`REASONS`, (bins,) uint8.
+    """
+
+    first: int
+    stim: npt.NDArray[Any]
+    robs: npt.NDArray[Any]
+    dfs: npt.NDArray[np.uint8]
+    behavior: npt.NDArray[np.float32] | None
+    reason: npt.NDArray[np.uint8]
+
+
+class BinReader:
+    """Reads ranges of bins of an open session.
+
+    Parameters
+    ----------
+    streams, survey, source
+        The session, what is known of it, and how it is read.
+    """
+
+    def __init__(self, streams: Streams, survey: Survey, source: SourceSection) -> None:
+        self._streams, self._survey, self._source = streams, survey, source
+
+    def locate(self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> list[Ranges]:
+        """What must be read for each of several ascending ranges of bins, in one pass over every clock."""
+        clock = self._survey.clock
+        if clock is None:
+            return [{} for _ in starts]
+        lows, highs = clock.edges_of(starts), clock.edges_of(stops)
+        found: dict[str, npt.NDArray[np.int64]] = {}
+        for name, track in self._tracks().items():
+            assert track.clock is not None
+            found[name] = np.stack(locate(track.clock, track.count, lows, highs), axis=-1)
+        if self._streams.spikes is not None:
+            found["spikes"] = self._streams.spikes.locate(lows, highs)
+        return [{name: ranges[number] for name, ranges in found.items()} for number in range(len(starts))]
+
+    def read(self, start: int, stop: int, ranges: Ranges) -> Slice:
+        """Bins ``start`` to ``stop``; ``ranges`` as :meth:`locate` gave them."""
+        reason = np.zeros(stop - start, np.uint8)
+        _mark(reason, np.arange(start, stop) < self._survey.complete, "unequal_length")
+        stim = self._frames(start, stop, ranges, reason)
+        robs, dfs = self._responses(start, stop, ranges, reason)
+        behavior = self._behavior(start, stop, ranges, reason)
+        usable = reason == 0
+        if not usable.all():
+            stim = np.where(usable.reshape(-1, *(1,) * (stim.ndim - 1)), stim, stim.dtype.type(0))
+            dfs &= usable[:, None]
+        if not dfs.all():
+            robs = np.where(dfs, robs, robs.dtype.type(0))
+        return Slice(start, stim, robs, dfs.view(np.uint8), behavior, reason)
+
+    def _tracks(self) -> dict[str, Track]:
+        streams = self._streams
+        named = {"shown": streams.shown, "samples": streams.samples, "behavior": streams.behavior}
+        return {name: track for name, track in named.items() if track is not None}
+
+    def _frames(self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        streams, source, clock = self._streams, self._source, self._survey.clock
+        shape = streams.frame_shape
+        if clock is not None and source.resample.stimulus != "hold":
+            longest, mode = self._survey.longest["shown"], source.resample.stimulus
+            values, there, read = _resampled(streams.shown, start, stop, ranges["shown"], clock, mode, longest)
+            _mark(reason, read, "unreadable")
+            _mark(reason, there, "no_frame")
+            frames = values.reshape(-1, *shape)
+        else:
+            number, there = self._shown(start, stop, ranges)
+            _mark(reason, there, "no_frame")
+            held, read = take(streams.frames, number[there])
+            frames = held.reshape(-1, *shape)
+            if not there.all():
+                full = np.zeros((len(there), *shape), held.dtype)
+                full[there] = frames
+                frames = full
+                read = _spread(read, there)
+            _mark(reason, read, "unreadable")
+        if frames.dtype.kind == "f":
+            _mark(reason, np.isfinite(frames).reshape(len(frames), -1).all(1), "not_finite")
+            frames = np.where((reason == 0).reshape(-1, *(1,) * len(shape)), frames, 0)
+        before = history(source.transforms)
+        if before:
+            frames = np.concatenate([np.repeat(frames[:1], before, axis=0), frames])
+        stored, fits = encode(apply(frames, source.transforms), source.stimulus_dtype)
+        _mark(reason, fits.reshape(len(fits), -1).all(1), "stimulus_range")
+        return stored
+
+    def _shown(self, start: int, stop: int, ranges: Ranges) -> tuple[npt.NDArray[np.int64], Mask]:
+        """Number of the frame on the screen at each bin, and whether there is one."""
+        streams, clock = self._streams, self._survey.clock
+        if clock is None:
+            entry = np.arange(start, stop)
+            there = entry < streams.shown.count
+        else:
+            first, times = _valid(streams.shown.clock, ranges["shown"])
+            place, there = hold(times, clock.centres(start, stop), self._survey.longest["shown"])
+            entry = first[place] if len(first) else place
+        if not streams.indexed:
+            return entry, there
+        held, read = take(streams.shown.array, entry[there])
+        numbers = identify(held)
+        known = read & (numbers >= 0) & (numbers < streams.frames.shape[0])
+        result = np.zeros(len(entry), np.int64)
+        result[there] = np.where(known, numbers, 0)
+        return result, _spread(known, there)
+
+    def _responses(
+        self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]
+    ) -> tuple[npt.NDArray[Any], Mask]:
+        streams, survey = self._streams, self._survey
+        if streams.spikes is not None:
+            assert survey.clock is not None
+            values: npt.NDArray[Any] = streams.spikes.count(ranges["spikes"], survey.clock.edges(start, stop))
+        else:
+            assert streams.samples is not None
+            values, there, read = self._sampled(streams.samples, "samples", start, stop, ranges)
+            _mark(reason, read, "unreadable")
+            _mark(reason, there, "no_sample")
+        finite = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
+        stored, fits = encode(np.where(finite, values, 0) if not finite.all() else values, self._source.response_dtype)
+        allowed = self._allowed(start, stop, ranges, values.shape)
+        _mark(reason, allowed.any(1), "masked")
+        _mark(reason, (allowed & finite).any(1), "not_finite")
+        dfs = allowed & finite & fits
+        _mark(reason, dfs.any(1), "response_range")
+        return stored, dfs
+
+    def _allowed(self, start: int, stop: int, ranges: Ranges, shape: tuple[int, ...]) -> Mask:
+        """The mask that the file brings, for each neuron."""
+        streams, clock = self._streams, self._survey.clock
+        if streams.valid is None:
+            return np.ones(shape, bool)
+        if clock is None:
+            entry = np.arange(start, stop)
+            there = entry < streams.valid.shape[0]
+        else:
+            name = streams.valid_like
+            track = self._tracks()[name]
+            first, times = _valid(track.clock, ranges[name])
+            place, there = hold(times, clock.centres(start, stop), self._survey.longest[name])
+            entry = first[place] if len(first) else place
+        values, read = take(streams.valid, entry[there])
+        counts = np.nan_to_num(values) != 0
+        counts = (counts if counts.ndim == 2 else counts[:, None]) & read[:, None]
+        mask = np.zeros(shape, bool)
+        mask[there] = counts
+        return mask
+
+    def _behavior(
+        self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.float32] | None:
+        track = self._streams.behavior
+        if track is None:
+            return None
+        values, there, read = self._sampled(track, "behavior", start, stop, ranges)
+        _mark(reason, read, "unreadable")
+        with np.errstate(over="ignore"):
+            plain = values.astype(np.float32)
+        _mark(reason, there & np.isfinite(plain).all(1), "no_behavior")
+        return np.where((reason == 0)[:, None], plain, np.float32(0))
+
+    def _sampled(
+        self, track: Track, name: str, start: int, stop: int, ranges: Ranges
+    ) -> tuple[npt.NDArray[Any], Mask, Mask]:
+        """Samples (bins, columns) of a track; which bins have one; which were readable."""
+        clock = self._survey.clock
+        if clock is not None:
+            mode: Resampling = self._source.resample.responses if name == "samples" else self._source.resample.behavior
+            values, there, read = _resampled(track, start, stop, ranges[name], clock, mode, self._survey.longest[name])
+        else:
+            end = max(min(stop, track.count), start)
+            values, read = readable(track.array, start, end) if end > start else _nothing(track)
+            there = np.arange(start, stop) < track.count
+            missing = stop - end
+            if missing:
+                values = np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
+                read = np.concatenate([read, np.ones(missing, bool)])
+        return (values if values.ndim == 2 else values[:, None]), there, read
+
+
+def _resampled(
+    track: Track, start: int, stop: int, span: npt.NDArray[np.int64], clock: BinClock, mode: Resampling, longest: int
+) -> tuple[npt.NDArray[Any], Mask, Mask]:
+    """Samples of a track on the clock of the bins; which bins have one; which rest on undamaged entries."""
+    places, times = _valid(track.clock, span)
+    first, end = int(span[0]), int(span[1])
+    raw, fine = readable(track.array, first, end) if end > first else _nothing(track)
+    values, fine = raw[places - first], fine[places - first]
+    centres = clock.centres(start, stop)
+    if mode == "hold":
+        place, there = hold(times, centres, longest)
+        if not len(times):
+            return np.zeros((len(centres), *values.shape[1:]), values.dtype), there, ~there
+        return values[place], there, fine[place] | ~there
+    # A damaged entry spoils what rests on it and nothing else: it is followed through the same arithmetic.
+    damage = (~fine).astype(np.float64)
+    if mode == "mean":
+        edges = clock.edges(start, stop)
+        result, there = mean(times, values, edges)
+        return result, there, mean(times, damage, edges)[0] == 0
+    result, there = linear(times, values, centres, longest)
+    return result, there, linear(times, damage, centres, longest)[0] == 0
+
+
+def _valid(clock: Clock | None, span: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Times]:
+    """Places and times of the valid entries of a span."""
+    assert clock is not None
+    first, end = int(span[0]), int(span[1])
+    times = readable_times(clock, first, end) if end > first else np.empty(0, np.int64)
+    kept = np.flatnonzero(times != INVALID)
+    return kept + first, times[kept]
+
+
+def _nothing(track: Track) -> tuple[npt.NDArray[Any], Mask]:
+    return np.empty((0, *track.array.shape[1:]), track.array.dtype), np.empty(0, bool)
+
+
+def _spread(values: Mask, there: Mask) -> Mask:
+    """Values of the bins that are there, False for the others."""
+    result = np.zeros(len(there), bool)
+    result[there] = values
+    return result
+
+
+def _mark(reason: npt.NDArray[np.uint8], fine: Mask | np.bool_, name: str) -> None:
+    """Note a reason where there is none yet."""
+    reason[(reason == 0) & ~fine] = REASONS.index(name)

@@ -1,0 +1,61 @@
+"""Stored types of stimulus and responses: what they can hold, and bfloat16 as its upper 16 bits."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+StimulusType = Literal["uint8", "bfloat16", "float16", "float32"]
+ResponseType = Literal["uint8", "uint16", "float32"]
+
+
+def stored_as(name: str) -> np.dtype[Any]:
+    """The numpy type that stands in the store: ``bfloat16`` is kept as uint16."""
+    return np.dtype(np.uint16 if name == "bfloat16" else name)
+
+
+def encode(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Bring values to a stored type.
+
+    Parameters
+    ----------
+    values
+        Numbers of any type.
+    name
+        ``uint8`` and ``uint16`` take whole numbers of their range alone: nothing is rounded or wrapped. The floating
+        types round to nearest, ties to even, and take what stays finite.
+
+    Returns
+    -------
+    The values as :func:`stored_as` says, 0 where they do not fit; and where they fit, of the same shape.
+    """
+    target = stored_as(name)
+    if values.dtype == target and target.kind == "u" and name != "bfloat16":
+        return values, np.ones(values.shape, bool)
+    if name in ("uint8", "uint16"):
+        top = np.iinfo(target).max
+        with np.errstate(invalid="ignore"):
+            fits = (values >= 0) & (values <= top) & (values == np.floor(values))
+        return np.where(fits, values, 0).astype(target), fits
+    with np.errstate(over="ignore", invalid="ignore"):
+        plain = values.astype(np.float16 if name == "float16" else np.float32)
+    if name == "bfloat16":
+        bits = bfloat16_bits(plain.astype(np.float32, copy=False))
+        fits = (bits & 0x7F80) != 0x7F80
+        return np.where(fits, bits, np.uint16(0)), fits
+    fits = np.isfinite(plain)
+    return (plain, fits) if fits.all() else (np.where(fits, plain, plain.dtype.type(0)), fits)
+
+
+def bfloat16_bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """The upper half of float32, rounded to nearest with ties to even; not-a-number stays so."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
+
+
+def bfloat16_values(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    """What :func:`bfloat16_bits` stands for, as float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -1,0 +1,184 @@
+"""Encoders: from a window of frames to the expected response of every neuron of a session."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from outofcore.domains.neural.metrics import LEAST_RATE
+
+
+@dataclass(frozen=True)
+class SessionShape:
+    """What an encoder must know of a session.
+
+    Attributes
+    ----------
+    name
+        Its part of the store.
+    frame
+        Shape of a frame as the model sees it, height and width last.
+    neurons, behaviors
+        Columns of responses and of behaviour.
+    mean, spread
+        Mean and standard deviation of each neuron's response in the train split: where a model starts from.
+    """
+
+    name: str
+    frame: tuple[int, ...]
+    neurons: int
+    behaviors: int
+    mean: tuple[float, ...]
+    spread: tuple[float, ...]
+
+    @property
+    def planes(self) -> int:
+        """Pictures of one lag: 1, or the colours."""
+        return math.prod(self.frame[:-2])
+
+
+PRESETS: dict[str, tuple[tuple[int, int], ...]] = {
+    "test": (),
+    "small": ((16, 7), (16, 5)),
+    "medium": ((32, 9), (32, 5), (32, 5)),
+    "large": ((64, 11), (64, 5), (64, 5), (64, 3)),
+}
+"""Channels and kernel of each layer of the core; none: each neuron is a linear filter with a nonlinearity."""
+
+
+class Core(nn.Module):
+    """Convolutions that all sessions share; the lags are the channels of the first.
+
+    Parameters
+    ----------
+    channels
+        Lags times planes of a frame.
+    layers
+        Channels and kernel of each layer.
+    """
+
+    def __init__(self, channels: int, layers: tuple[tuple[int, int], ...]) -> None:
+        super().__init__()
+        steps: list[nn.Module] = []
+        for width, kernel in layers:
+            steps += [nn.Conv2d(channels, width, kernel, padding=kernel // 2), nn.GroupNorm(1, width), nn.SiLU()]
+            channels = width
+        self.steps = nn.Sequential(*steps)
+        self.channels = channels
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """(batch, lags x planes, height, width) to (batch, channels, height, width)."""
+        result: Tensor = self.steps(frames)
+        return result
+
+
+class FactorizedReadout(nn.Module):
+    """A place in the picture and a mixture of channels for each neuron."""
+
+    def __init__(self, session: SessionShape, channels: int) -> None:
+        super().__init__()
+        pixels = session.frame[-2] * session.frame[-1]
+        self.place = nn.Parameter(torch.full((session.neurons, pixels), 1 / pixels) + torch.randn(1, pixels) * 1e-3)
+        self.mixture = nn.Parameter(torch.randn(session.neurons, channels) / math.sqrt(channels))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(batch, channels, height, width) to (batch, neurons)."""
+        at_place = features.flatten(2) @ self.place.T
+        return (at_place * self.mixture.T).sum(1)
+
+
+class LinearReadout(nn.Module):
+    """A filter over all lags and pixels for each neuron."""
+
+    def __init__(self, session: SessionShape, channels: int) -> None:
+        super().__init__()
+        self.shape = (channels, session.frame[-2], session.frame[-1])
+        self.filters = nn.Parameter(torch.zeros(session.neurons, math.prod(self.shape)))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(batch, channels, height, width) to (batch, neurons)."""
+        return functional.linear(features.flatten(1), self.filters)
+
+
+class Encoder(nn.Module):
+    """A shared core, and a readout for each session.
+
+    Parameters
+    ----------
+    sessions
+        The sessions; their frames must have as many planes as each other where there is a core.
+    lags
+        Bins of a window.
+    preset
+        Size of the core: a key of :data:`PRESETS`.
+    positive
+        Whether responses are rates: softplus, never below :data:`outofcore.domains.neural.metrics.LEAST_RATE`.
+    """
+
+    def __init__(self, sessions: tuple[SessionShape, ...], lags: int, preset: str, *, positive: bool) -> None:
+        super().__init__()
+        self.sessions, self.lags, self.positive = sessions, lags, positive
+        layers = PRESETS[preset]
+        self.core = Core(lags * sessions[0].planes, layers)
+        kind = FactorizedReadout if layers else LinearReadout
+        self.readouts = nn.ModuleList(
+            kind(session, self.core.channels if layers else lags * session.planes) for session in sessions
+        )
+        self.behaviors = nn.ModuleList(
+            nn.Linear(session.behaviors, session.neurons, bias=False) if session.behaviors else nn.Identity()
+            for session in sessions
+        )
+        self.biases = nn.ParameterList(nn.Parameter(self._start(session)) for session in sessions)
+
+    def forward(self, stim: Tensor, session: int, behavior: Tensor | None = None) -> Tensor:
+        """Expected responses.
+
+        Parameters
+        ----------
+        stim
+            (batch, lags, ..., height, width), cast.
+        session
+            Index into ``sessions``.
+        behavior
+            (batch, variables) of the predicted bin; None where there is none.
+
+        Returns
+        -------
+        Tensor
+            (batch, neurons) float32: spikes a bin, or the unit of the trace.
+        """
+        frames = stim.flatten(1, -3)
+        if not torch.is_autocast_enabled(frames.device.type):
+            frames = frames.to(self.biases[0].dtype)
+        drive = self.readouts[session](self.core(frames)).float() + self.biases[session]
+        if behavior is not None and self.sessions[session].behaviors:
+            drive = drive + self.behaviors[session](behavior).float()
+        return functional.softplus(drive) + LEAST_RATE if self.positive else drive
+
+    def filters(self) -> dict[str, Tensor]:
+        """Pictures of what the model looks for.
+
+        Without a core the filter of each neuron by session, (neurons, lags, planes, height, width), lags in the order
+        of time; with one the kernels of the first layer, ``core`` -> (channels, lags, planes, kernel, kernel).
+        """
+        first = next((step for step in self.core.steps if isinstance(step, nn.Conv2d)), None)
+        if first is not None:
+            kernels = first.weight.detach()
+            return {"core": kernels.reshape(len(kernels), self.lags, -1, *kernels.shape[-2:])}
+        found = {}
+        for session, readout in zip(self.sessions, self.readouts, strict=True):
+            assert isinstance(readout, LinearReadout)
+            shape = (self.lags, session.planes, *session.frame[-2:])
+            found[session.name] = readout.filters.detach().reshape(session.neurons, *shape)
+        return found
+
+    def _start(self, session: SessionShape) -> Tensor:
+        """Biases with which a model without filters predicts the means."""
+        mean = torch.tensor(session.mean, dtype=torch.float32)
+        if not self.positive:
+            return mean
+        return torch.log(torch.expm1(mean.clamp(min=1e-3)))

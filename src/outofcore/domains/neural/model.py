@@ -1,0 +1,284 @@
+"""What is trained on neural stores: predicting the responses of each bin from the frames before it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from outofcore.domains.neural.encoder import Encoder, SessionShape
+from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_spike, correlation, explainable
+from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.neural.tensors import prepare
+from outofcore.domains.neural.transforms import transformed_shape
+from outofcore.domains.task import Batch, Task
+from outofcore.errors import ParamsError
+
+if TYPE_CHECKING:
+    from outofcore.store.reader import Store
+
+ROWS_AT_ONCE = 4096
+# Sums of every repeated bin and neuron are kept up to so many of them in all; beyond, sessions are left out.
+MOST_REPEATS = 1 << 18
+# Predictions are sorted into so many classes, from LOWEST standard deviations above the mean on, by STEP.
+CLASSES, LOWEST, STEP = 40, -2.0, 0.125
+
+
+def make_task(store: Store, section: NeuralSection) -> NeuralTask:
+    """The task of a store.
+
+    Raises
+    ------
+    ParamsError
+        If the settings do not fit what is stored.
+    """
+    sessions, repeated = [], []
+    for part in store.parts:
+        attributes = store.part_attributes(part)
+        try:
+            frame = transformed_shape(tuple(attributes["frame_shape"]), section.tensors.transforms)
+        except ValueError as error:
+            message = f"neural.tensors.transforms: session {part}: {error}"
+            raise ParamsError(message) from error
+        mean, spread = _responses(store, part, section)
+        sessions.append(SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], mean, spread))
+        repeated.append(_repeated(store, part))
+    if len({session.planes for session in sessions}) > 1 and section.train.preset != "test":
+        message = "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
+        raise ParamsError(message)
+    return NeuralTask(tuple(sessions), section, tuple(repeated))
+
+
+def _responses(store: Store, part: str, section: NeuralSection) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each neuron over the valid bins of the train split."""
+    table = store.rows("train", part)
+    sums = np.zeros((3, table["robs"].shape[1]))
+    lowest = 0.0
+    for start in range(0, len(table), ROWS_AT_ONCE):
+        stop = min(start + ROWS_AT_ONCE, len(table))
+        robs, counts = table["robs"].read(start, stop).astype(np.float64), table["dfs"].read(start, stop) != 0
+        sums += np.stack([counts.sum(0), (robs * counts).sum(0), (robs**2 * counts).sum(0)])
+        lowest = min(lowest, float(robs.min(initial=0)))
+    if lowest < 0 and section.train.loss == "poisson":
+        message = (
+            f"neural.train.loss: poisson needs counts or rates, and session {part} has a response of {lowest:g}; "
+            "set it to squared"
+        )
+        raise ParamsError(message)
+    count = np.maximum(sums[0], 1)
+    mean = sums[1] / count
+    spread = np.sqrt(np.maximum(sums[2] / count - mean**2, 0))
+    return tuple(mean.tolist()), tuple(spread.tolist())
+
+
+def _repeated(store: Store, part: str) -> npt.NDArray[np.int64]:
+    """Conditions of which the validation split holds two repeats or more, ascending."""
+    table = store.rows("val", part)
+    counts = np.zeros(int(store.part_attributes(part)["conditions"]), np.int64)
+    for start in range(0, len(table) if len(counts) else 0, ROWS_AT_ONCE * 16):
+        condition = table["condition"].read(start, min(start + ROWS_AT_ONCE * 16, len(table)))
+        counts += np.bincount(condition[condition >= 0], minlength=len(counts))
+    return np.flatnonzero(counts > 1)
+
+
+class NeuralTask(Task):
+    """A core that all sessions share, and a readout for each.
+
+    The loss of a response is the negative Poisson log-likelihood, rate - response * ln(rate), or the squared error; its
+    count is the number of responses whose mask is on.
+
+    Parameters
+    ----------
+    sessions
+        The sessions, in the order of the store's parts.
+    section
+        The neural section of params.yaml.
+    repeated
+        For each session the conditions whose repeats are compared in validation; none where not given.
+    """
+
+    def __init__(
+        self,
+        sessions: tuple[SessionShape, ...],
+        section: NeuralSection,
+        repeated: tuple[npt.NDArray[np.int64], ...] = (),
+    ) -> None:
+        super().__init__()
+        self.sessions, self.section = sessions, section
+        train, tensors = section.train, section.tensors
+        self.poisson = train.loss == "poisson"
+        self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson)
+        self.first_neuron = np.cumsum([0, *(session.neurons for session in sessions)]).tolist()
+        self.first_cell: list[int] = [0]
+        self._repeated: list[npt.NDArray[np.int64]] = []
+        for session, conditions in zip(sessions, repeated or (np.empty(0, np.int64),) * len(sessions), strict=True):
+            fits = self.first_cell[-1] + len(conditions) * session.neurons <= MOST_REPEATS
+            self._repeated.append(conditions if fits else conditions[:0])
+            self.first_cell.append(self.first_cell[-1] + len(self._repeated[-1]) * session.neurons)
+
+    def loader_options(self) -> dict[str, Any]:
+        """Windows inside one stretch of a trial, and the sessions, one a batch."""
+        window = {"length": self.section.tensors.window, "mode": "never"}
+        return {"window": window, "parts": tuple(session.name for session in self.sessions)}
+
+    def predict(self, batch: Batch) -> tuple[Tensor, int]:
+        """Expected responses (batch, neurons) float32, and whose they are: an index into ``sessions``.
+
+        ``part`` (batch,) in the batch says which session it is of; a batch is of one session.
+        """
+        session = int(batch["part"][0]) if "part" in batch else 0
+        stim = prepare(batch["stim"], self.section.tensors)
+        return self.encoder(stim, session, batch.get("behavior")), session
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Sum over the responses whose mask is on, and their number."""
+        rate, _ = self.predict(batch)
+        response, mask = batch["robs"].float(), batch["dfs"].float()
+        each = rate - response * rate.log() if self.poisson else (rate - response).square()
+        return (each * mask).sum(), mask.sum()
+
+    def evaluate(self, batch: Batch) -> dict[str, Tensor]:
+        """Sums by neuron over all sessions end to end (neurons,), and by repeated condition (conditions x neurons,)."""
+        rate, session = self.predict(batch)
+        rate, response, mask = rate.double(), batch["robs"].double(), batch["dfs"].double()
+        addends = {
+            "bins": mask,
+            "responses": response * mask,
+            "squares": response.square() * mask,
+            "rates": rate * mask,
+            "rate_squares": rate.square() * mask,
+            "products": rate * response * mask,
+            "log_likelihood": (response * rate.log() - rate if self.poisson else rate * 0) * mask,
+            "errors": (rate - response).square() * mask,
+        }
+        first, last = self.first_neuron[session : session + 2]
+        sums = {}
+        for name, addend in addends.items():
+            total = torch.zeros(self.first_neuron[-1], dtype=torch.float64, device=rate.device)
+            total[first:last] = addend.sum(0)
+            sums[name] = total
+        scaled = self._by_class(session, rate, response, mask)
+        return {**sums, **scaled, **self._by_condition(session, batch, addends)}
+
+    def _by_class(self, session: int, rate: Tensor, response: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        """Responses and predictions in standard deviations from the mean, summed by class of prediction."""
+        shape = self.sessions[session]
+        mean = torch.tensor(shape.mean, dtype=torch.float64, device=rate.device)
+        spread = torch.tensor(shape.spread, dtype=torch.float64, device=rate.device).clamp(min=1e-9)
+        predicted, recorded = ((each - mean) / spread for each in (rate, response))
+        place = ((predicted - LOWEST) / STEP).floor().clamp(0, CLASSES - 1).long() + session * CLASSES
+        total = torch.zeros(3, len(self.sessions) * CLASSES, dtype=torch.float64, device=rate.device)
+        for row, each in zip(total, (mask, predicted * mask, recorded * mask), strict=True):
+            row.index_add_(0, place.flatten(), each.flatten())
+        return {"class_count": total[0], "class_predicted": total[1], "class_recorded": total[2]}
+
+    def _by_condition(self, session: int, batch: Batch, addends: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        sums = {}
+        known = self._repeated[session]
+        first, last = self.first_cell[session : session + 2]
+        if len(known) and "condition" in batch:
+            condition = batch["condition"].cpu().numpy()
+            place = np.minimum(np.searchsorted(known, condition), len(known) - 1)
+            here = torch.from_numpy(np.flatnonzero(known[place] == condition)).to(batch["robs"].device)
+            row = torch.from_numpy(place).to(here.device)[here]
+        for name, source in REPEATS.items():
+            total = torch.zeros(self.first_cell[-1], dtype=torch.float64, device=batch["robs"].device)
+            if len(known) and "condition" in batch:
+                total[first:last].view(len(known), -1).index_add_(0, row, addends[source][here])
+            sums[name] = total
+        return sums
+
+    def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        """Figures over all neurons, and beside each what predicting the mean gives.
+
+        ``bits_per_spike`` (predicting the mean gives 0) is of all neurons together, ``bits_per_spike_median`` the
+        median over neurons; ``correlation`` is the mean over the neurons that have one, of ``neurons`` in all;
+        ``squared_error`` stands beside that of each neuron's mean; ``explainable_variance`` and
+        ``fraction_explained`` are means over the neurons whose repeats were seen, and over those of them with an
+        explainable share of 0.15 or more.
+        """
+        plain = {name: value.cpu().double().numpy() for name, value in sums.items()}
+        neurons = NeuronSums(**{name: plain[name] for name in NeuronSums.__dataclass_fields__})
+        related = correlation(neurons)
+        count = np.maximum(neurons.bins, 1)
+        spread = neurons.squares - neurons.responses**2 / count
+        total = max(neurons.bins.sum(), 1)
+        figures = {
+            "neurons": float(len(neurons.bins)),
+            "correlation": _mean(related),
+            "neurons_with_correlation": float(np.isfinite(related).sum()),
+            "squared_error": float(plain["errors"].sum() / total),
+            "squared_error_mean_response": float(spread.sum() / total),
+        }
+        if self.poisson:
+            together, each = bits_per_spike(neurons)
+            figures["bits_per_spike"] = together
+            figures["bits_per_spike_median"] = float(np.nanmedian(each)) if np.isfinite(each).any() else math.nan
+        if self.first_cell[-1]:
+            figures |= self._repeats(plain)
+        return figures
+
+    def _repeats(self, plain: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, float]:
+        shares, explained = [], []
+        for number, known in enumerate(self._repeated):
+            if not len(known):
+                continue
+            cells = slice(*self.first_cell[number : number + 2])
+            table = {name: plain[name][cells].reshape(len(known), -1) for name in REPEATS}
+            found = explainable(
+                RepeatSums(table["repeats"], table["repeat_responses"], table["repeat_squares"], table["repeat_errors"])
+            )
+            shares.append(found.share)
+            explained.append(found.explained)
+        share, part = np.concatenate(shares), np.concatenate(explained)
+        return {
+            "explainable_variance": _mean(share),
+            "fraction_explained": _mean(part[share >= RELIABLE]),
+            "neurons_reliable": float((share >= RELIABLE).sum()),
+        }
+
+    def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
+        """Recorded against predicted responses, in classes of prediction, and the correlation of each neuron.
+
+        Responses are in standard deviations from each neuron's mean in the train split.
+        """
+        plain = {name: value.cpu().double().numpy() for name, value in sums.items()}
+        related = correlation(NeuronSums(**{name: plain[name] for name in NeuronSums.__dataclass_fields__}))
+        responses: list[dict[str, float | str]] = []
+        neurons: list[dict[str, float | str]] = []
+        for number, session in enumerate(self.sessions):
+            for place in range(number * CLASSES, (number + 1) * CLASSES):
+                count = plain["class_count"][place]
+                if count:
+                    predicted, recorded = (plain[name][place] / count for name in ("class_predicted", "class_recorded"))
+                    responses.append(
+                        {"session": session.name, "predicted": predicted, "recorded": recorded, "responses": count}
+                    )
+            first = self.first_neuron[number]
+            neurons += [
+                {"session": session.name, "neuron": float(neuron), "correlation": float(related[first + neuron])}
+                for neuron in range(session.neurons)
+            ]
+        return {"responses": responses, "neurons": neurons}
+
+
+REPEATS = {
+    "repeats": "bins",
+    "repeat_responses": "responses",
+    "repeat_squares": "squares",
+    "repeat_errors": "errors",
+}
+"""Sums by repeated condition, and the sums by neuron that they are parts of."""
+
+RELIABLE = 0.15
+"""Least explainable share of a neuron whose fraction explained counts; below, one divides by next to nothing."""
+
+
+def _mean(values: npt.NDArray[np.float64]) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else math.nan

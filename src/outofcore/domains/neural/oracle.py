@@ -1,0 +1,229 @@
+"""The same values read in another way: plain h5py, numpy and zarr, one bin at a time.
+
+Nothing of the alignment is shared with the engine: times are scanned from the first to the last and compared, without
+searching, and frames are fetched one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.neural.dtypes import bfloat16_values
+from outofcore.domains.neural.params import Resampling, SourceSection
+from outofcore.domains.neural.plain import PlainSession
+from outofcore.domains.neural.sessions import Session
+from outofcore.domains.neural.transforms import Crop, Downsample, Normalise, Transforms
+
+NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+# What rounding to the stored type may change, relative to the value.
+TOLERANCE = {"uint8": 0.0, "uint16": 0.0, "bfloat16": 2**-7, "float16": 2**-10, "float32": 1e-5}
+
+
+def disagreements(
+    session: Session, source: SourceSection, bins: Sequence[tuple[int, int]], rows: Mapping[str, npt.NDArray[Any]]
+) -> Iterator[str]:
+    """Compare stored rows with the oracle's.
+
+    Parameters
+    ----------
+    session, source
+        Where the values stand.
+    bins
+        Number of a bin in the session, and of its row in ``rows``.
+    rows
+        Fields as they go into the store.
+
+    Yields
+    ------
+    A line for every difference.
+    """
+    with Oracle.of(session, source) as oracle:
+        for number, row in bins:
+            for field, expected in oracle.bin(number).items():
+                stored = rows[field][row]
+                if field == "stim" and source.stimulus_dtype == "bfloat16":
+                    stored = bfloat16_values(stored)
+                dtype = source.stimulus_dtype if field == "stim" else source.response_dtype
+                allowed = TOLERANCE["float32" if field == "behavior" else dtype]
+                wide = np.asarray(stored, np.float64)
+                counts = wide if field != "robs" else np.where(rows["dfs"][row] != 0, wide, 0)
+                wanted = np.asarray(expected if field != "robs" else np.where(rows["dfs"][row] != 0, expected, 0))
+                if wide.shape != wanted.shape or not np.allclose(counts, wanted, rtol=allowed, atol=allowed):
+                    yield (
+                        f"{session.file}, bin {number}, {field}: the store has {_short(counts)}, "
+                        f"the file says {_short(wanted)}"
+                    )
+
+
+def _short(values: npt.NDArray[Any]) -> str:
+    flat = np.asarray(values).reshape(-1)
+    return "[" + ", ".join(f"{value:g}" for value in flat[:6]) + (", ...]" if len(flat) > 6 else "]")
+
+
+class Oracle:
+    """Reads a session bin by bin."""
+
+    def __init__(self, plain: PlainSession, source: SourceSection) -> None:
+        self._plain, self._source = plain, source
+        self._names = source.names
+        self._origin = 0
+        if source.bin_width is not None:
+            name = self._names.frame or self._names.stimulus
+            self._origin = min(
+                int(times[times >= 0].min())
+                for _, times in self._times(name, self._names.frame_times)
+                if (times >= 0).any()
+            )
+
+    @classmethod
+    @contextmanager
+    def of(cls, session: Session, source: SourceSection) -> Iterator[Oracle]:
+        """An oracle of a session, its file closed in the end."""
+        with PlainSession.of(session) as plain:
+            yield cls(plain, source)
+
+    def bin(self, number: int) -> dict[str, npt.NDArray[Any]]:
+        """What the store should hold of a bin that counts: ``stim``, ``robs`` and ``behavior``."""
+        found = {"stim": self._stimulus(number), "robs": self._responses(number)}
+        if self._names.behavior is not None:
+            mode, times = self._source.resample.behavior, self._names.behavior_times
+            axis = self._source.time_axis.behavior
+            found["behavior"] = self._sample(number, self._names.behavior, axis, times, mode).reshape(-1)
+        return found
+
+    def _edges(self, number: int) -> tuple[int, int]:
+        assert self._source.bin_width is not None
+        width = self._source.bin_width * 1e9
+        return self._origin + round(number * width), self._origin + round((number + 1) * width)
+
+    def _stimulus(self, number: int) -> npt.NDArray[np.float64]:
+        transforms = self._source.transforms
+        back = sum(each.name == "difference" for each in transforms)
+        frames = [self._frame(number - step) for step in range(back, -1, -1)]
+        return transform_plainly(frames, transforms)[0]
+
+    def _frame(self, number: int) -> npt.NDArray[Any]:
+        names, source = self._names, self._source
+        axis = source.time_axis.stimulus
+        if source.bin_width is not None and source.resample.stimulus != "hold":
+            frame = self._sample(number, names.stimulus, axis, names.frame_times, source.resample.stimulus)
+        else:
+            entry = number
+            if source.bin_width is not None:
+                low, high = self._edges(number)
+                entry = self._last_before(names.frame or names.stimulus, names.frame_times, (low + high) // 2)
+            if names.frame is not None:
+                entry = int(self._plain.entry(names.frame, 0, entry).reshape(-1)[0])
+            elif source.repeats is not None:
+                count, frames = source.repeats.count, self._plain.length(names.stimulus, axis)
+                entry = entry // count if source.repeats.order == "together" else entry % frames
+            frame = self._plain.entry(names.stimulus, axis, entry)
+        if source.frame_shape is not None:
+            return frame.reshape(source.frame_shape)
+        return frame if frame.ndim > 1 else frame.reshape(1, -1)
+
+    def _responses(self, number: int) -> npt.NDArray[np.float64]:
+        names, source = self._names, self._source
+        if names.responses is not None:
+            axis, mode = source.time_axis.responses, source.resample.responses
+            return self._sample(number, names.responses, axis, names.sample_times, mode).reshape(-1)
+        assert names.spike_times is not None
+        low, high = self._edges(number)
+        factor = NANOSECONDS[self._plain.unit or source.spike_unit or source.time_unit]
+        counts: list[float] = []
+        for train in self._plain.trains(names.spike_times, names.spike_neurons):
+            blocks = (_nanoseconds(part, factor) for part in train)
+            counts.append(float(sum(int(((times >= low) & (times < high)).sum()) for times in blocks)))
+        return np.array(counts)
+
+    def _sample(
+        self, number: int, name: str, axis: int, times: str | None, mode: Resampling
+    ) -> npt.NDArray[np.float64]:
+        if self._source.bin_width is None:
+            return np.asarray(self._plain.entry(name, axis, number), np.float64)
+        low, high = self._edges(number)
+        centre = (low + high) // 2
+        if mode == "mean":
+            inside = [
+                self._plain.entry(name, axis, int(place) + start).astype(np.float64)
+                for start, known in self._times(name, times)
+                for place in np.flatnonzero((known >= low) & (known < high))
+            ]
+            return np.asarray(sum(inside[1:], inside[0]) / len(inside), np.float64)
+        before = self._last_before(name, times, centre)
+        left = np.asarray(self._plain.entry(name, axis, before), np.float64)
+        if mode == "hold":
+            return left
+        after, time_after = -1, math.inf
+        time_before = 0
+        for start, known in self._times(name, times):
+            later = np.flatnonzero(known > centre)
+            if len(later) and after < 0:
+                after, time_after = int(later[0]) + start, float(known[later[0]])
+            if start <= before < start + len(known):
+                time_before = int(known[before - start])
+        if time_before == centre:
+            return left
+        right = np.asarray(self._plain.entry(name, axis, after), np.float64)
+        return left + (right - left) * ((centre - time_before) / (time_after - time_before))
+
+    def _last_before(self, name: str, times: str | None, moment: int) -> int:
+        """Last entry whose time is not after a moment."""
+        found = -1
+        for start, known in self._times(name, times):
+            earlier = np.flatnonzero((known >= 0) & (known <= moment))
+            if len(earlier):
+                found = int(earlier[-1]) + start
+        return found
+
+    def _times(self, name: str, times: str | None) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
+        """First entry and nanoseconds (float, whole; -1 for none) of each block of a clock."""
+        length = self._plain.length(name, 0)
+        factor = NANOSECONDS[self._plain.unit or self._source.time_unit]
+        start = 0
+        for values in self._plain.times(name, times):
+            known = _nanoseconds(values, factor)[: max(0, length - start)]
+            yield start, known
+            start += len(values)
+
+
+def _nanoseconds(values: npt.NDArray[Any], factor: float) -> npt.NDArray[np.float64]:
+    # Whole numbers stay exact in a double up to 104 days.
+    with np.errstate(invalid="ignore"):
+        wide = np.asarray(values, np.float64)
+        return np.where(np.isfinite(wide) & (wide >= 0), np.rint(wide * factor), -1)
+
+
+def transform_plainly(frames: list[npt.NDArray[Any]], transforms: Transforms) -> list[npt.NDArray[np.float64]]:
+    """Consecutive frames through the transforms, pixel by pixel; each difference leaves one less."""
+    whole = frames[0].dtype.kind in "iub"
+    plain = [frame.astype(np.float64) for frame in frames]
+    for each in transforms:
+        if isinstance(each, Crop):
+            plain = [frame[..., each.top :, each.left :][..., : each.height, : each.width] for frame in plain]
+        elif isinstance(each, Downsample):
+            plain = [_shrink(frame, each.factor, whole=whole) for frame in plain]
+        elif isinstance(each, Normalise):
+            plain = [(frame - each.mean) / each.std for frame in plain]
+            whole = False
+        else:
+            plain = [later - earlier for earlier, later in pairwise(plain)]
+            whole = False
+    return plain
+
+
+def _shrink(frame: npt.NDArray[np.float64], side: int, *, whole: bool) -> npt.NDArray[np.float64]:
+    small = np.empty((*frame.shape[:-2], frame.shape[-2] // side, frame.shape[-1] // side))
+    for row in range(small.shape[-2]):
+        for column in range(small.shape[-1]):
+            block = frame[..., row * side : (row + 1) * side, column * side : (column + 1) * side]
+            average = block.mean((-2, -1))
+            small[..., row, column] = np.floor(average + 0.5) if whole else average
+    return small

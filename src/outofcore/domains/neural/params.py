@@ -1,0 +1,176 @@
+"""The neural section of params.yaml."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from outofcore.domains.domain import Section
+from outofcore.domains.neural.dtypes import ResponseType, StimulusType
+from outofcore.domains.neural.transforms import SIGNED, Transforms, history
+from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
+
+TimeUnit = Literal["s", "ms", "us", "ns"]
+Resampling = Literal["hold", "mean", "linear"]
+
+
+class NameSection(Section):
+    """Where each thing stands in a session.
+
+    The path inside an HDF5, NWB, MATLAB or Zarr file, the member of an .npz, the file of a folder (``spikes.npy``;
+    ``stimulus.txt.gz[1]`` for a column of text). A name with ``*`` stands for several, one trial each, in natural
+    order. A name that is given must be there.
+    """
+
+    stimulus: str = Field("stim", description="frames, time first: (frames, height, width), or of any other shape")
+    responses: str | None = Field("robs", description="samples of every neuron: (samples, neurons)")
+    spike_times: str | None = Field(
+        None, description="instead of responses: one vector a neuron (a group, MATLAB cells, NWB units) or a single one"
+    )
+    spike_neurons: str | None = Field(None, description="the neuron of each spike, where spike_times is one vector")
+    frame: str | None = Field(
+        None, description="number of the frame shown, where the stimulus holds each frame once; negative: none"
+    )
+    behavior: str | None = Field(None, description="samples of behaviour: (samples, variables)")
+    valid: str | None = Field(None, description="where data count, not 0: (samples,) or (samples, neurons)")
+    trial: str | None = Field(
+        None, description="label of each frame (negative: outside trials), or (trials, 2) start and stop times"
+    )
+    repeat: str | None = Field(None, description="what was shown, a number or a word: of each trial, or of each frame")
+    frame_times: str | None = Field(None, description="when each frame came on the screen")
+    sample_times: str | None = Field(None, description="when each sample of the responses was taken")
+    behavior_times: str | None = Field(None, description="when each sample of behaviour was taken")
+
+    @model_validator(mode="after")
+    def _one_response(self) -> NameSection:
+        if (self.responses is None) == (self.spike_times is None):
+            message = "expected either responses or spike_times, the other null"
+            raise ValueError(message)
+        if self.spike_neurons is not None and self.spike_times is None:
+            message = "spike_neurons needs spike_times"
+            raise ValueError(message)
+        return self
+
+
+class AxisSection(Section):
+    """Which axis is time, for files that do not keep it first."""
+
+    stimulus: int = Field(0, ge=0, le=7)
+    responses: int = Field(0, ge=0, le=1)
+    behavior: int = Field(0, ge=0, le=1)
+    valid: int = Field(0, ge=0, le=1)
+
+
+class ResampleSection(Section):
+    """How a clock is brought to the bins.
+
+    ``hold`` takes the last sample at or before the centre of the bin, ``mean`` averages the samples inside the bin,
+    ``linear`` draws a line between the samples on both sides of the centre.
+    """
+
+    stimulus: Resampling = "hold"
+    responses: Resampling = "mean"
+    behavior: Resampling = "linear"
+
+
+class RepeatSection(Section):
+    """Repeats that the order of the responses tells, where the stimulus holds each frame once."""
+
+    count: int = Field(ge=1, description="how often each frame was shown")
+    order: Literal["together", "in_turn"] = Field(
+        description="together: all repeats of a frame one after another; in_turn: all frames, then all frames again"
+    )
+
+
+class SourceSection(Section):
+    """How sessions are read and brought to one clock."""
+
+    names: NameSection = NameSection()
+    bin_width: float | None = Field(
+        None, gt=0, description="seconds of a bin; null: a bin is a frame, and all arrays share their axis of time"
+    )
+    time_unit: TimeUnit = Field("s", description="unit of all times in the files; NWB always has seconds")
+    spike_unit: TimeUnit | None = Field(None, description="unit of the spike times, where it is another")
+    max_gap: float | None = Field(
+        None, gt=0, description="seconds for which a frame or sample counts; null: 1.5 of the usual interval"
+    )
+    trial_bins: int = Field(1024, ge=1, description="bins of a trial where the files mark no trials")
+    frame_shape: tuple[int, ...] | None = Field(None, description="shape of a frame where files keep it flat")
+    time_axis: AxisSection = AxisSection()
+    resample: ResampleSection = ResampleSection()
+    repeats: RepeatSection | None = None
+    stimulus_dtype: StimulusType = Field(
+        "uint8", description="stored type of a pixel; a frame that it cannot hold as it is, is rejected"
+    )
+    response_dtype: ResponseType = Field("float32", description="stored type of a response; counts fit uint8 or uint16")
+    transforms: Transforms = Field((), description="applied to the frames once, before they are stored")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SourceSection:
+        signed = [each.name for each in self.transforms if each.name in SIGNED]
+        if signed and self.stimulus_dtype == "uint8":
+            message = f"transforms: {signed[0]} gives signed fractions, which stimulus_dtype uint8 cannot hold"
+            raise ValueError(message)
+        if self.repeats is not None and (self.names.frame is not None or self.bin_width is not None):
+            message = "repeats counts responses, one a frame: it goes with neither names.frame nor bin_width"
+            raise ValueError(message)
+        if self.resample.stimulus != "hold" and (self.names.frame is not None or self.stimulus_dtype == "uint8"):
+            message = f"resample.stimulus {self.resample.stimulus} gives fractions of pixels: it goes neither with "
+            message += "names.frame nor with stimulus_dtype uint8"
+            raise ValueError(message)
+        timed = [name for name in ("frame_times", "sample_times", "behavior_times") if getattr(self.names, name)]
+        if self.bin_width is None and (timed or self.names.spike_times is not None):
+            message = f"names.{(timed or ['spike_times'])[0]} is a clock of its own: set bin_width, in seconds"
+            raise ValueError(message)
+        return self
+
+
+class FilterSection(Section):
+    """Which records are kept."""
+
+    duplicates: Literal["keep"] = Field("keep", description="trials of equal stimulus are repeats, not duplicates")
+
+
+class TensorSection(Section):
+    """What a sample is and how its frames become numbers."""
+
+    lags: int = Field(32, ge=1, description="bins of a sample, the last one is the predicted one")
+    dtype: Literal["float32", "bfloat16", "float16"] = Field("float32", description="type in which the model computes")
+    cast: Literal["centred", "unit", "none"] = Field(
+        "centred", description="of uint8 pixels, on the device: centred (x - 127) / 255, unit x / 255, none x"
+    )
+    transforms: Transforms = Field(
+        (), description="applied to the frames at every read, on the device, before the cast"
+    )
+
+    @property
+    def window(self) -> int:
+        """Bins that a sample reads: the lags, and what the transforms need before them."""
+        return self.lags + history(self.transforms)
+
+
+class NeuralTrainSection(TrainSection):
+    """Training of an encoder: the shared core and the readouts."""
+
+    batch_size: int = Field(256, ge=1, description="windows an optimizer step, over all ranks and micro-batches")
+    loss: Literal["poisson", "squared"] = Field(
+        "poisson", description="poisson for counts and rates; squared for traces, which may be negative"
+    )
+
+
+class NeuralSection(Section):
+    """Everything about neural recordings that changes the bytes of the store or the model."""
+
+    raw: str = Field(
+        description="a session, or a folder of them: .h5 .hdf5 .mat .nwb .npz .zarr, folders of .npy or text"
+    )
+    match: str = Field("**/*", description="glob inside the folder")
+    source: SourceSection = SourceSection()
+    filters: FilterSection = FilterSection()
+    splits: SplitSection = SplitSection()
+    # A frame is large beside a chess position: 128 frames of 36 x 64 make a chunk of 295 KB.
+    store: StoreSection = StoreSection(codec="lz4", chunk_rows=128, shard_rows=65_536)
+    audit: AuditSection = AuditSection()
+    tensors: TensorSection = TensorSection()
+    train: NeuralTrainSection = NeuralTrainSection()

@@ -1,0 +1,151 @@
+"""HDF5 files, MATLAB's version 7.3 among them, through h5py.
+
+A handle lives as long as one call and stays in its thread: h5py's objects must not cross a fork.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.neural.recordings.recording import SessionError, SlicedArray, clean, native
+from outofcore.raw.files import natural_order
+
+if TYPE_CHECKING:
+    from outofcore.domains.neural.clocks import Clock
+    from outofcore.domains.neural.params import TimeUnit
+
+# A soft link may name another; more than this many in a row is a circle.
+MOST_LINKS = 16
+
+
+class Hdf5Array:
+    """A dataset, sliced along one of its axes.
+
+    MATLAB keeps arrays column by column, so that a file that it wrote shows all axes reversed; they are turned back.
+    """
+
+    def __init__(self, dataset: Any, axis: int) -> None:
+        self._dataset = dataset
+        self._reversed = "MATLAB_class" in dataset.attrs
+        shape = dataset.shape[::-1] if self._reversed else dataset.shape
+        if axis >= len(shape) > 0:
+            message = f"{dataset.name}: no axis {axis} in shape {shape}; see source.time_axis"
+            raise SessionError(message, reason="wrong_shape")
+        self._axis = axis
+        self.shape: tuple[int, ...] = (shape[axis], *shape[:axis], *shape[axis + 1 :]) if shape else ()
+        kind = dataset.dtype
+        self.dtype: np.dtype[Any] = np.dtype(np.uint8) if kind.kind == "b" else kind.newbyteorder("=")
+
+    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Entries ``start`` to ``stop`` along time."""
+        rank = len(self.shape)
+        place = rank - 1 - self._axis if self._reversed else self._axis
+        choice = tuple(slice(start, stop) if axis == place else slice(None) for axis in range(rank))
+        try:
+            values = native(self._dataset[choice])
+        except (OSError, RuntimeError) as error:  # h5py tells a damaged chunk in either way
+            message = f"{self._dataset.name}, entries {start} to {stop}: {clean(error)}"
+            raise OSError(message) from error
+        return np.moveaxis(values.T if self._reversed else values, self._axis, 0)
+
+
+class Hdf5Recording:
+    """An HDF5 file."""
+
+    streamed = False
+    unit: TimeUnit | None = None
+
+    def __init__(self, path: Path) -> None:
+        try:
+            # Nothing is ever written here, so that a lock would only hinder others; some filesystems have none.
+            self.file = h5py.File(path, "r", locking=False)
+        except OSError as error:
+            if path.suffix == ".mat" and not h5py.is_hdf5(path):
+                message = "a .mat file older than version 7.3; save it in MATLAB with '-v7.3'"
+                raise SessionError(message, reason="unreadable_file") from error
+            message = f"not a readable HDF5 file: {clean(error)}"
+            raise SessionError(message, reason="unreadable_file") from error
+
+    def names(self) -> list[str]:
+        """Paths of all datasets."""
+        found: list[str] = []
+
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset) and not name.startswith("#"):
+                found.append(name)
+
+        self.file.visititems(visit)
+        return found
+
+    def array(self, name: str, axis: int = 0) -> SlicedArray:
+        """A dataset by path."""
+        found = self.resolve(name)
+        if not isinstance(found, h5py.Dataset):
+            message = f"{name!r} is a group; name one of {', '.join(list(found)[:24])}"
+            raise SessionError(message, reason="wrong_type")
+        return as_array(found, axis)
+
+    def trains(self, name: str) -> list[SlicedArray]:
+        """The datasets of a group, MATLAB cells, or one vector."""
+        found = self.resolve(name)
+        if isinstance(found, h5py.Group):
+            return [self.array(f"{name}/{key}") for key in sorted(found, key=natural_order)]
+        if h5py.check_ref_dtype(found.dtype) is not None:
+            return [as_array(self.file[reference], 0) for reference in found[()].T.reshape(-1)]
+        return [as_array(found, 0)]
+
+    def clock(self, name: str) -> Clock | None:
+        """Plain HDF5 keeps clocks in arrays of their own."""
+        del name
+        return None
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def resolve(self, name: str) -> Any:
+        """The group or dataset of a path, links followed by hand: none leads out of this file.
+
+        Raises
+        ------
+        KeyError
+            If there is nothing of that name.
+        SessionError
+            If the path leads through a link into another file.
+        """
+        steps, group, links = name.strip("/").split("/"), self.file["/"], 0
+        while steps:
+            step = steps.pop(0)
+            if not isinstance(group, h5py.Group):
+                raise KeyError(name)
+            link = group.get(step, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                message = f"{name!r} is a link into another file, {link.filename!r}; copy the data into the session"
+                raise SessionError(message, reason="external_link")
+            if isinstance(link, h5py.SoftLink):
+                links += 1
+                if links > MOST_LINKS:
+                    raise KeyError(name)
+                steps = link.path.strip("/").split("/") + steps
+                group = self.file["/"] if link.path.startswith("/") else group
+            elif link is None:
+                raise KeyError(name)
+            else:
+                group = group[step]
+        return group
+
+
+def as_array(dataset: Any, axis: int) -> Hdf5Array:
+    """A dataset as a sliced array, if its values lie in the file itself."""
+    if dataset.external or dataset.is_virtual:
+        message = f"{dataset.name!r} keeps its values in other files; copy the data into the session"
+        raise SessionError(message, reason="external_link")
+    if h5py.check_ref_dtype(dataset.dtype) is not None:
+        message = f"{dataset.name!r} holds references (MATLAB cells), which only names.spike_times can be"
+        raise SessionError(message, reason="wrong_type")
+    return Hdf5Array(dataset, axis)

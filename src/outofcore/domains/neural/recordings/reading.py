@@ -1,0 +1,54 @@
+"""Reading entries of an array although the file may be damaged there."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.neural.recordings.recording import SlicedArray
+
+Mask = npt.NDArray[np.bool_]
+
+
+def readable(array: SlicedArray, start: int, stop: int) -> tuple[npt.NDArray[Any], Mask]:
+    """Entries ``start`` to ``stop``, 0 where the file is damaged, and which of them were read."""
+    try:
+        return array.read(start, stop), np.ones(stop - start, bool)
+    except OSError:
+        if stop - start == 1:
+            return np.zeros((1, *array.shape[1:]), array.dtype), np.zeros(1, bool)
+        middle = (start + stop) // 2
+        left, right = readable(array, start, middle), readable(array, middle, stop)
+        return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])
+
+
+def take(array: SlicedArray, index: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], Mask]:
+    """Entries by number, in any order and repeated; neighbours are read in one go, each entry once."""
+    if not len(index):
+        return np.empty((0, *array.shape[1:]), array.dtype), np.empty(0, bool)
+    first, last = int(index[0]), int(index[-1])
+    if last - first == len(index) - 1 and bool((np.diff(index) == 1).all()):
+        return readable(array, first, last + 1)
+    wanted, place = np.unique(index, return_inverse=True)
+    breaks = np.flatnonzero(np.diff(wanted) > 1) + 1
+    runs = [readable(array, int(run[0]), int(run[-1]) + 1) for run in np.split(wanted, breaks)]
+    values = np.concatenate([run[0] for run in runs])
+    return values[place], np.concatenate([run[1] for run in runs])[place]
+
+
+def identify(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Labels as numbers: whole numbers as they are, words and fractions by their hash, not-a-number as -1."""
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    if values.dtype.kind == "f":
+        known = np.isfinite(values)
+        whole = known & (values == np.floor(values))
+        if bool((whole == known).all()):
+            return np.where(known, np.where(known, values, 0).astype(np.int64), -1)
+    words, place = np.unique(values.astype(str), return_inverse=True)
+    numbers = [int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 1 for word in words]
+    named = np.array([-1 if word in ("nan", "") else number for word, number in zip(words, numbers, strict=True)])
+    return named[place].astype(np.int64).reshape(values.shape)

@@ -1,0 +1,137 @@
+"""The small sample input: sessions of a known linear-nonlinear-Poisson model, with the model beside them.
+
+Binary white noise is shown; each neuron sums it over space and time with a filter (a Gabor patch in space, two humps
+of opposite sign in time), a softplus makes a rate of the sum, and spikes are drawn from it. Spikes lie anywhere inside
+their bin, and frames come on a clock that trembles by a millisecond.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+Doubles = npt.NDArray[np.float64]
+
+BIN_WIDTH = 1 / 60
+LAGS = 5
+FRAMES = 13_200
+TRIAL_FRAMES = 330
+# Frames between trials belong to none.
+PAUSE_FRAMES = 10
+# One trial in so many shows one of two films again.
+FILM_EVERY = 4
+
+
+@dataclass(frozen=True)
+class Design:
+    """One session.
+
+    Attributes
+    ----------
+    name
+        Its file.
+    height, width
+        Of a frame.
+    neurons
+        How many.
+    start
+        Seconds at which its clock begins.
+    """
+
+    name: str
+    height: int
+    width: int
+    neurons: int
+    start: float
+
+
+DESIGNS = (
+    Design("monday.h5", 8, 10, 5, 3.2),
+    Design("tuesday.h5", 10, 8, 4, 71.05),
+    Design("wednesday.npz", 8, 8, 4, 0.4),
+)
+
+
+def write_sample(folder: Path, generator: np.random.Generator) -> None:
+    """Write two HDF5 sessions, a compressed .npz, and ``truth.json`` with the model of each session."""
+    truth = {}
+    for design in DESIGNS:
+        filters, bias = make_filters(design, generator)
+        session = simulate(design, filters, bias, generator)
+        path = folder / design.name
+        if path.suffix == ".h5":
+            with h5py.File(path, "w") as file:
+                for name, array in session.items():
+                    file.create_dataset(name, data=array, compression="gzip" if name == "stim" else None)
+        else:
+            np.savez_compressed(path, **session)  # type: ignore[arg-type]  # a keyword of its own is among the names
+        truth[path.stem] = {"bin_width": BIN_WIDTH, "filters": filters.round(6).tolist(), "bias": bias.tolist()}
+    (folder / "truth.json").write_text(json.dumps(truth))
+
+
+def make_filters(design: Design, generator: np.random.Generator) -> tuple[Doubles, Doubles]:
+    """Filters (neurons, lags, height, width), lags in the order of time, for pixels (x - 127) / 255; and biases."""
+    y, x = np.mgrid[: design.height, : design.width].astype(np.float64)
+    filters = np.empty((design.neurons, LAGS, design.height, design.width))
+    for neuron in range(design.neurons):
+        top, left = (generator.uniform(0.3, 0.7) * (size - 1) for size in (design.height, design.width))
+        angle, phase = generator.uniform(0, np.pi), generator.uniform(0, 2 * np.pi)
+        along = (x - left) * np.cos(angle) + (y - top) * np.sin(angle)
+        space = np.exp(-((x - left) ** 2 + (y - top) ** 2) / (2 * 1.5**2)) * np.cos(2 * np.pi * along / 5 + phase)
+        lag = np.arange(LAGS)[::-1]
+        time = np.exp(-((lag - 1) ** 2) / 0.8) - 0.6 * np.exp(-((lag - 3) ** 2) / 0.8)
+        whole = time[:, None, None] * space
+        # Pixels are 127 / 255 or more apart from 0 by turns: this norm gives the sum a standard deviation of 1.8.
+        filters[neuron] = whole * 3.6 / np.linalg.norm(whole)
+    return filters.round(6), generator.uniform(-0.6, 0.2, design.neurons).round(6)
+
+
+def rates(frames: npt.NDArray[np.uint8], filters: Doubles, bias: Doubles) -> Doubles:
+    """Expected spikes of each bin, (bins, neurons); the first bins see black frames before the first one."""
+    pixels = (frames.astype(np.float64) - 127) / 255
+    lags = filters.shape[1]
+    padded = np.concatenate([np.full((lags - 1, *pixels.shape[1:]), -127 / 255), pixels]).reshape(
+        len(pixels) + lags - 1, -1
+    )
+    drive = np.zeros((len(pixels), len(filters))) + bias
+    for lag in range(lags):
+        drive += padded[lag : lag + len(pixels)] @ filters[:, lag].reshape(len(filters), -1).T
+    return np.logaddexp(0, drive)
+
+
+def simulate(
+    design: Design, filters: Doubles, bias: Doubles, generator: np.random.Generator
+) -> dict[str, npt.NDArray[Any]]:
+    """A session as it would be recorded: frames and spikes with their times, trials, and which of them show a film."""
+    frames = generator.integers(0, 2, (FRAMES, design.height, design.width), np.uint8) * np.uint8(255)
+    starts = np.arange(0, FRAMES, TRIAL_FRAMES + PAUSE_FRAMES)
+    starts = starts[starts + TRIAL_FRAMES <= FRAMES]
+    shown = np.full(len(starts), -1)
+    shown[FILM_EVERY - 1 :: FILM_EVERY] = np.arange(len(shown[FILM_EVERY - 1 :: FILM_EVERY])) % 2
+    films = generator.integers(0, 2, (2, TRIAL_FRAMES, design.height, design.width), np.uint8) * np.uint8(255)
+    for start, film in zip(starts.tolist(), shown.tolist(), strict=True):
+        if film >= 0:
+            frames[start : start + TRIAL_FRAMES] = films[film]
+    counts = generator.poisson(rates(frames, filters, bias))
+    bins, neurons = np.nonzero(counts)
+    repeats = counts[bins, neurons]
+    bins, neurons = bins.repeat(repeats), neurons.repeat(repeats)
+    times = design.start + (bins + generator.uniform(0.02, 0.98, len(bins))) * BIN_WIDTH
+    order = np.argsort(times, kind="stable")
+    tremble = generator.uniform(-0.001, 0.001, FRAMES)
+    tremble[0] = 0
+    edges = design.start + np.stack([starts, starts + TRIAL_FRAMES], axis=1) * BIN_WIDTH
+    return {
+        "stim": frames,
+        "frame_times": design.start + np.arange(FRAMES) * BIN_WIDTH + tremble,
+        "spike_times": times[order],
+        "spike_neurons": neurons[order].astype(np.int32),
+        "trials": edges,
+        "film": shown.astype(np.int32),
+    }

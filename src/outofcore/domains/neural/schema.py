@@ -1,0 +1,69 @@
+"""What a part of the store holds: one session, a row a bin, a sequence a trial (or a stretch of one between gaps)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outofcore.domains.neural.dtypes import stored_as
+from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.sessions import Session
+from outofcore.domains.neural.survey import Survey
+from outofcore.store.schema import Field, Schema
+
+SEQUENCES = (
+    Field(name="trial", dtype="int64", doc="label of the trial, or its number; a word by its hash"),
+    Field(name="repeat", dtype="int64", doc="what was shown; -1 where nothing tells it", fill=-1),
+    Field(name="source", dtype="int32", doc="number of the raw file in sources/"),
+    Field(name="offset", dtype="int64", doc="bin of the session with which it begins"),
+)
+
+
+def session_schema(session: Session, survey: Survey, source: SourceSection) -> Schema:
+    """Tables of a session."""
+    rows = [
+        Field(
+            name="stim",
+            dtype=str(stored_as(source.stimulus_dtype)),
+            shape=survey.frame_shape,
+            doc="frame on the screen in this bin",
+            attributes={"stored_as": source.stimulus_dtype},
+        ),
+        Field(
+            name="robs",
+            dtype=source.response_dtype,
+            shape=(survey.neurons,),
+            doc="response of each neuron: spikes in the bin, or the trace; 0 where dfs is",
+        ),
+        Field(name="dfs", dtype="uint8", shape=(survey.neurons,), doc="1 where the response counts, 0 where not"),
+    ]
+    if survey.behaviors:
+        rows.append(Field(name="behavior", dtype="float32", shape=(survey.behaviors,), doc="behaviour in this bin"))
+    rows.append(
+        Field(name="condition", dtype="int32", doc="equal where repeats show the same bin; -1: no repeat", fill=-1)
+    )
+    return Schema(rows=tuple(rows), sequences=SEQUENCES, attributes=_attributes(session, survey, source))
+
+
+def row_bytes(schema: Schema) -> int:
+    """Decoded bytes of one bin of a session."""
+    return sum(field.row_bytes for field in schema.rows)
+
+
+def _attributes(session: Session, survey: Survey, source: SourceSection) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
+        "session": session.file,
+        "bins": survey.bins,
+        "neurons": survey.neurons,
+        "behaviors": survey.behaviors,
+        "frame_shape": list(survey.frame_shape),
+        "conditions": survey.trials.conditions,
+        "trials": len(survey.trials),
+    }
+    if survey.clock is not None:
+        attributes["clock"] = {
+            "unit_in_file": source.time_unit if session.kind != "nwb" else "s",
+            "first_bin_ns": survey.clock.origin,
+            "bin_width_ns": survey.clock.width,
+            "longest_ns": dict(survey.longest),
+        }
+    return attributes

@@ -1,0 +1,150 @@
+"""Which raw files make which session, and opening one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from outofcore.domains.neural.params import NameSection
+from outofcore.domains.neural.recordings.folder import TEXT, FolderRecording, named_files
+from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
+from outofcore.domains.neural.recordings.npy import NpzRecording
+from outofcore.domains.neural.recordings.nwb import NwbRecording
+from outofcore.domains.neural.recordings.recording import Recording, SessionError
+from outofcore.domains.neural.recordings.zarr import ZarrRecording
+from outofcore.raw.files import RawFile, plain_name
+
+Kind = Literal["hdf5", "nwb", "npz", "zarr", "folder", "none"]
+
+HDF5 = (".h5", ".hdf5", ".mat")
+# Groups of a store that are no part.
+TAKEN = ("train", "val", "test", "sources")
+
+
+@dataclass(frozen=True)
+class Session:
+    """A recording of the user's input.
+
+    Attributes
+    ----------
+    name
+        Its part of the store.
+    kind
+        Its format; ``none`` for a file that is no part of a recording.
+    root
+        The file, or the folder.
+    members
+        The files of a folder, relative to it.
+    source
+        Number of its (first) raw file.
+    file
+        Name of that file.
+    bytes
+        Size on disk of all its files.
+    """
+
+    name: str
+    kind: Kind
+    root: Path
+    members: tuple[str, ...]
+    source: int
+    file: str
+    bytes: int
+
+
+def find_sessions(files: Sequence[RawFile], names: NameSection) -> list[Session]:
+    """Group raw files into sessions, in the order of their first file.
+
+    A folder is a session if it holds files that ``names`` means; an archive, and any other file, is of kind ``none``.
+    """
+    patterns = [named_files(name).parts for name in names.model_dump().values() if name is not None]
+    grouped: dict[tuple[Kind, Path, str], list[int]] = {}
+    for number, file in enumerate(files):
+        grouped.setdefault(_place(file, patterns), []).append(number)
+    sessions: list[Session] = []
+    for (kind, root, label), numbers in grouped.items():
+        members = tuple(files[number].path.relative_to(root).as_posix() for number in numbers if root.is_dir())
+        name = _unused(_part_name(label), {session.name for session in sessions} | set(TAKEN))
+        size = sum(files[number].bytes for number in numbers)
+        sessions.append(Session(name, kind, root, members, numbers[0], files[numbers[0]].name, size))
+    return sessions
+
+
+@contextmanager
+def opened(session: Session) -> Iterator[Recording]:
+    """An open recording, closed in the end.
+
+    Raises
+    ------
+    SessionError
+        If the file cannot be read at all.
+    """
+    recording: Recording
+    if session.kind == "hdf5":
+        recording = Hdf5Recording(session.root)
+    elif session.kind == "nwb":
+        recording = NwbRecording(session.root)
+    elif session.kind == "npz":
+        recording = NpzRecording(session.root)
+    elif session.kind == "zarr":
+        recording = ZarrRecording(session.root)
+    elif session.kind == "folder":
+        recording = FolderRecording(session.root, session.members)
+    else:
+        message = f"{session.file}: no recording of a known format, and no file that source.names means"
+        raise SessionError(message, reason="no_recording")
+    try:
+        yield recording
+    finally:
+        recording.close()
+
+
+def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[Kind, Path, str]:
+    """Format, root and label of the session that a file belongs to."""
+    pure = PurePosixPath(file.name)
+    # The outermost Zarr folder counts, up to the raw folder itself.
+    for depth in range(len(pure.parts), 0, -1):
+        if file.path.parents[depth - 1].suffix == ".zarr":
+            return "zarr", file.path.parents[depth - 1], _label(pure, depth)
+    lowered = file.name.lower()
+    if lowered.endswith(HDF5):
+        return "hdf5", file.path, file.name
+    if lowered.endswith(".nwb"):
+        return "nwb", file.path, file.name
+    if lowered.endswith(".npz"):
+        return "npz", file.path, file.name
+    for steps in patterns if plain_name(lowered).endswith((".npy", *TEXT)) else ():
+        tail = pure.parts[-len(steps) :]
+        bare = (*tail[:-1], tail[-1].removesuffix(".npy"))
+        if len(tail) == len(steps) and (_fits(tail, steps) or _fits(bare, steps)):
+            return "folder", file.path.parents[len(steps) - 1], _label(pure, len(steps))
+    return "none", file.path, file.name
+
+
+def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    return all(fnmatchcase(part, pattern) for part, pattern in zip(parts, patterns, strict=True))
+
+
+def _label(name: PurePosixPath, depth: int) -> str:
+    """The path of a session's folder: that of the file less its last ``depth`` steps."""
+    return "/".join(name.parts[:-depth]) or "session"
+
+
+def _part_name(label: str) -> str:
+    """A label as one path segment that every filesystem and Zarr library takes."""
+    bare = re.sub(r"\.(h5|hdf5|mat|nwb|npz|zarr)$", "", label, flags=re.IGNORECASE)
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", bare.replace("/", "-")).strip(".") or "session"
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    """The name, numbered if it is taken already."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free

@@ -1,0 +1,186 @@
+"""Spike times of many neurons: a vector for each, or one vector and the neuron of each spike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.neural.alignment import histogram, histogram_by
+from outofcore.domains.neural.clocks import (
+    BLOCK,
+    INVALID,
+    ClockFacts,
+    ListedClock,
+    Times,
+    examine,
+    locate,
+    readable_times,
+)
+from outofcore.domains.neural.params import SourceSection, TimeUnit
+from outofcore.domains.neural.recordings.reading import identify, readable
+from outofcore.domains.neural.recordings.recording import (
+    Flat,
+    Part,
+    Recording,
+    SessionError,
+    SlicedArray,
+    find_vector,
+    matching,
+    missing,
+)
+
+Ranges = npt.NDArray[np.int64]
+"""First entry and end of what must be read for a span of bins, shape (vectors, 2)."""
+
+
+class Spikes(Protocol):
+    """Spikes of a session.
+
+    Attributes
+    ----------
+    neurons
+        How many neurons.
+    """
+
+    neurons: int
+
+    def facts(self) -> list[ClockFacts]:
+        """What a pass over each vector tells."""
+        ...
+
+    def locate(self, lows: Times, highs: Times) -> npt.NDArray[np.int64]:
+        """Ranges of entries for each of several spans of time, shape (spans, vectors, 2)."""
+        ...
+
+    def count(self, ranges: Ranges, edges: Times) -> npt.NDArray[np.int64]:
+        """Spikes in each bin, shape (bins, neurons)."""
+        ...
+
+
+class Trains:
+    """A vector of times for each neuron."""
+
+    def __init__(self, vectors: Sequence[SlicedArray], unit: TimeUnit) -> None:
+        self._clocks = [ListedClock(vector, unit) for vector in vectors]
+        self.neurons = len(vectors)
+
+    def facts(self) -> list[ClockFacts]:
+        """What a pass over each vector tells."""
+        return [examine(clock) for clock in self._clocks]
+
+    def locate(self, lows: Times, highs: Times) -> npt.NDArray[np.int64]:
+        """Ranges of entries for each of several spans of time."""
+        ranges = [np.stack(locate(clock, clock.count, lows, highs), axis=-1) for clock in self._clocks]
+        return np.stack(ranges, axis=1)
+
+    def count(self, ranges: Ranges, edges: Times) -> npt.NDArray[np.int64]:
+        """Spikes in each bin."""
+        counts = np.zeros((len(edges) - 1, self.neurons), np.int64)
+        for neuron, (clock, (start, stop)) in enumerate(zip(self._clocks, ranges.tolist(), strict=True)):
+            times = readable_times(clock, start, stop) if stop > start else np.empty(0, np.int64)
+            counts[:, neuron] = histogram(times[times != INVALID], edges)
+        return counts
+
+
+class LabelledSpikes:
+    """One ascending vector of times, and the neuron of each; neurons are numbered in the order of their labels."""
+
+    def __init__(self, times: SlicedArray, labels: SlicedArray, known: npt.NDArray[np.int64], unit: TimeUnit) -> None:
+        self._clock = ListedClock(times, unit)
+        self._labels = labels
+        self._known = known
+        self.neurons = len(known)
+
+    def facts(self) -> list[ClockFacts]:
+        """What a pass over the vector tells."""
+        return [examine(self._clock)]
+
+    def locate(self, lows: Times, highs: Times) -> npt.NDArray[np.int64]:
+        """Ranges of entries for each of several spans of time."""
+        return np.stack(locate(self._clock, self._clock.count, lows, highs), axis=-1)[:, None]
+
+    def count(self, ranges: Ranges, edges: Times) -> npt.NDArray[np.int64]:
+        """Spikes in each bin."""
+        start, stop = (int(place) for place in ranges[0])
+        if stop <= start:
+            return np.zeros((len(edges) - 1, self.neurons), np.int64)
+        times = readable_times(self._clock, start, stop)
+        labels, read = readable(self._labels, start, stop)
+        numbers = identify(labels)
+        owner = np.minimum(np.searchsorted(self._known, numbers), self.neurons - 1)
+        counted = read & (times != INVALID) & (self._known[owner] == numbers)
+        return histogram_by(times[counted], owner[counted], self.neurons, edges)
+
+
+def find_spikes(recording: Recording, source: SourceSection) -> Spikes:
+    """The spikes that ``names.spike_times`` means.
+
+    Parameters
+    ----------
+    recording
+        The open session.
+    source
+        Names and units.
+
+    Raises
+    ------
+    SessionError
+        If they are not there or do not fit together.
+    """
+    name = source.names.spike_times
+    assert name is not None
+    unit = recording.unit or source.spike_unit or source.time_unit
+    if source.names.spike_neurons is not None:
+        times = find_vector(recording, "spike_times", name)
+        labels = find_vector(recording, "spike_neurons", source.names.spike_neurons)
+        if times.shape != labels.shape:
+            message = f"spike_times has {times.shape[0]} entries, spike_neurons {labels.shape[0]}"
+            raise SessionError(message, reason="unequal_length")
+        known, bounds = _labels(labels)
+        if bounds is None:
+            return LabelledSpikes(times, labels, known, unit)
+        vectors: list[SlicedArray] = [Part(times, start, stop) for start, stop in bounds]
+        return Trains(vectors, unit)
+    try:
+        found = [recording.array(each) for each in matching(recording, name)] if "*" in name else recording.trains(name)
+    except KeyError:
+        found = []
+    if not found:
+        raise missing(recording, "spike_times", name)
+    return Trains([_vector(array) for array in found], unit)
+
+
+def _vector(array: SlicedArray) -> SlicedArray:
+    """A train as a vector; MATLAB keeps an empty one as 0 x 0 and others as columns."""
+    if sum(size > 1 for size in array.shape) > 1:
+        message = f"names.spike_times: expected a vector for each neuron, got shape {array.shape}"
+        raise SessionError(message, reason="wrong_shape")
+    return array if len(array.shape) == 1 else Flat(array)
+
+
+def _labels(labels: SlicedArray) -> tuple[npt.NDArray[np.int64], list[tuple[int, int]] | None]:
+    """Labels that occur, without negative ones; and where each begins and ends if the spikes are sorted by label."""
+    known = np.empty(0, np.int64)
+    ordered, last = True, np.iinfo(np.int64).min
+    bounds: dict[int, list[int]] = {}
+    for start in range(0, labels.shape[0], BLOCK):
+        stop = min(start + BLOCK, labels.shape[0])
+        values, read = readable(labels, start, stop)
+        numbers = identify(values)
+        ordered &= bool(read.all() and numbers[0] >= last and (numbers[1:] >= numbers[:-1]).all())
+        last = int(numbers[-1])
+        found, first, count = np.unique(numbers[read], return_index=True, return_counts=True)
+        known = np.union1d(known, found)
+        if ordered:
+            for label, at, size in zip(found.tolist(), first.tolist(), count.tolist(), strict=True):
+                bounds.setdefault(label, [start + at, 0])[1] = start + at + size
+    known = known[known >= 0]
+    if not len(known):
+        message = "names.spike_neurons: no spike belongs to a neuron"
+        raise SessionError(message, reason="no_spikes")
+    if not ordered or len(known) == 1:
+        return known, None
+    return known, [(bounds[label][0], bounds[label][1]) for label in known.tolist()]

@@ -1,0 +1,237 @@
+"""The arrays and clocks of one open session, by what they are, as ``source`` names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.neural.clocks import Clock, ListedClock, examine
+from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
+from outofcore.domains.neural.recordings.recording import (
+    Concatenated,
+    Recording,
+    SessionError,
+    SlicedArray,
+    find_array,
+    find_vector,
+)
+from outofcore.domains.neural.spikes import Spikes, find_spikes
+
+
+class RepeatedIndex:
+    """The frame behind each response, where the order of the responses tells it."""
+
+    def __init__(self, frames: int, repeats: RepeatSection) -> None:
+        self._frames, self._repeats = frames, repeats
+        self.shape = (frames * repeats.count,)
+        self.dtype = np.dtype(np.int64)
+
+    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Frames of responses ``start`` to ``stop``."""
+        number = np.arange(start, stop)
+        return number // self._repeats.count if self._repeats.order == "together" else number % self._frames
+
+
+@dataclass(frozen=True)
+class Track:
+    """Samples with the clock on which they were taken.
+
+    Attributes
+    ----------
+    array
+        The samples, time first.
+    clock
+        Nanoseconds of each; None where a sample is a bin.
+    count
+        Samples that have both a value and a place on the clock.
+    """
+
+    array: SlicedArray
+    clock: Clock | None
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Streams:
+    """What a session offers.
+
+    Attributes
+    ----------
+    frames
+        The pictures themselves, time (or number) first.
+    frame_shape
+        Shape of one as it is shown, before any transform.
+    shown
+        What was on the screen: the pictures in the order of time, or their numbers where ``indexed``.
+    indexed
+        Whether ``shown`` holds numbers of pictures.
+    samples
+        Responses, (samples, neurons) or (samples,); None where there are spikes.
+    spikes
+        Spike times; None where there are samples.
+    behavior
+        Behaviour, (samples, variables) or (samples,); None where none is named.
+    valid
+        Mask; None where none is named.
+    valid_like
+        On whose clock the mask stands.
+    trial, repeat
+        As ``names`` has them; None where none is named.
+    trial_starts
+        First bin of each trial and the end of the last, where a name with ``*`` made them.
+    time_unit
+        Unit of the session's times, those of spikes apart.
+    """
+
+    frames: SlicedArray
+    frame_shape: tuple[int, ...]
+    shown: Track
+    indexed: bool
+    samples: Track | None
+    spikes: Spikes | None
+    behavior: Track | None
+    valid: SlicedArray | None
+    valid_like: Literal["samples", "shown"]
+    trial: SlicedArray | None
+    repeat: SlicedArray | None
+    trial_starts: npt.NDArray[np.int64] | None
+    time_unit: TimeUnit
+
+    @property
+    def neurons(self) -> int:
+        """Number of neurons."""
+        if self.spikes is not None:
+            return self.spikes.neurons
+        assert self.samples is not None
+        return width(self.samples.array)
+
+    @property
+    def behaviors(self) -> int:
+        """Number of variables of behaviour; 0 where there are none."""
+        return width(self.behavior.array) if self.behavior is not None else 0
+
+
+def width(array: SlicedArray) -> int:
+    """Columns of a (samples, columns) or (samples,) array."""
+    return array.shape[1] if len(array.shape) == 2 else 1
+
+
+def find_streams(recording: Recording, source: SourceSection) -> Streams:
+    """Look up everything that ``source`` names in an open session.
+
+    Raises
+    ------
+    SessionError
+        If something is missing or does not fit.
+    """
+    names, axes = source.names, source.time_axis
+    frames = find_array(recording, "stimulus", names.stimulus, axes.stimulus)
+    shape = _frame_shape(frames, source)
+    shown: SlicedArray = frames
+    indexed = names.frame is not None or source.repeats is not None
+    if names.frame is not None:
+        shown = find_vector(recording, "frame", names.frame)
+    elif source.repeats is not None:
+        shown = RepeatedIndex(frames.shape[0], source.repeats)
+    screen = _track(recording, shown, names.frame or names.stimulus, names.frame_times, "frame_times", source)
+    samples = spikes = behavior = None
+    if names.responses is not None:
+        array = _table(find_array(recording, "responses", names.responses, axes.responses), "responses")
+        samples = _track(recording, array, names.responses, names.sample_times, "sample_times", source)
+    else:
+        spikes = find_spikes(recording, source)
+    if names.behavior is not None:
+        array = _table(find_array(recording, "behavior", names.behavior, axes.behavior), "behavior")
+        behavior = _track(recording, array, names.behavior, names.behavior_times, "behavior_times", source)
+    if source.bin_width is None:
+        _same_clock(screen, samples, behavior)
+    valid = None
+    if names.valid is not None:
+        valid = _table(find_array(recording, "valid", names.valid, axes.valid), "valid")
+    like: Literal["samples", "shown"] = "shown"
+    if valid is not None and samples is not None and valid.shape[0] == samples.array.shape[0]:
+        like = "samples"
+    elif valid is not None and source.bin_width is not None and valid.shape[0] != shown.shape[0]:
+        message = f"names.valid: expected one entry a sample or a frame ({shown.shape[0]}), got {valid.shape[0]}"
+        raise SessionError(message, reason="unequal_length")
+    trial = find_array(recording, "trial", names.trial) if names.trial is not None else None
+    repeat = find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None
+    starts = next(
+        (array.starts for array in (shown, samples and samples.array) if isinstance(array, Concatenated)), None
+    )
+    if starts is not None and source.bin_width is not None:
+        message = (
+            "a name with * makes each array a trial of its own, without a common clock: set source.bin_width: null"
+        )
+        raise SessionError(message, reason="wrong_shape")
+    return Streams(
+        frames=frames,
+        frame_shape=shape,
+        shown=screen,
+        indexed=indexed,
+        samples=samples,
+        spikes=spikes,
+        behavior=behavior,
+        valid=valid,
+        valid_like=like,
+        trial=trial,
+        repeat=repeat,
+        trial_starts=starts,
+        time_unit=recording.unit or source.time_unit,
+    )
+
+
+def _frame_shape(frames: SlicedArray, source: SourceSection) -> tuple[int, ...]:
+    if frames.dtype.kind not in "biuf":
+        message = f"names.stimulus: expected numbers, got {frames.dtype}"
+        raise SessionError(message, reason="wrong_type")
+    shape = frames.shape[1:]
+    if source.frame_shape is None:
+        # A stimulus of one number a frame is a picture of one pixel to everything that follows.
+        return shape if len(shape) > 1 else (1, *(shape or (1,)))
+    if np.prod(source.frame_shape, dtype=np.int64) != np.prod(shape, dtype=np.int64):
+        message = f"source.frame_shape {source.frame_shape} does not fit frames of shape {shape}"
+        raise SessionError(message, reason="wrong_shape")
+    return source.frame_shape
+
+
+def _table(array: SlicedArray, field: str) -> SlicedArray:
+    if len(array.shape) > 2 or array.dtype.kind not in "biuf":
+        message = f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}"
+        raise SessionError(message, reason="wrong_shape")
+    return array
+
+
+def _track(
+    recording: Recording, array: SlicedArray, name: str, times: str | None, field: str, source: SourceSection
+) -> Track:
+    """An array with its clock: the one that params name, or the format's own."""
+    clock: Clock | None = None
+    if times is not None:
+        clock = ListedClock(find_vector(recording, field, times), recording.unit or source.time_unit)
+    elif "*" not in name:
+        clock = recording.clock(name)
+    if clock is None and source.bin_width is not None:
+        message = f"names.{field} is needed: with source.bin_width set, {name!r} must have a clock"
+        raise SessionError(message, reason="missing_field")
+    return Track(array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.count))
+
+
+def _same_clock(shown: Track, samples: Track | None, behavior: Track | None) -> None:
+    """Where a bin is a frame, clocks that the format keeps must agree."""
+    if shown.clock is None:
+        return
+    first = examine(shown.clock)
+    for name, track in (("responses", samples), ("behavior", behavior)):
+        if track is None or track.clock is None:
+            continue
+        other = examine(track.clock)
+        if abs(first.first - other.first) > first.step // 2 or abs(first.step - other.step) * first.count > first.step:
+            message = (
+                f"stimulus and {name} are on clocks of their own (a frame every {first.step} ns from {first.first} ns, "
+                f"a sample every {other.step} ns from {other.first} ns): set source.bin_width"
+            )
+            raise SessionError(message, reason="clocks_differ")

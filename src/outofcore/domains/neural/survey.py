@@ -1,0 +1,224 @@
+"""What a session will become, known before a frame of it is read: bins, shapes, trials, and what cannot be used."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
+from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.recordings.reading import readable
+from outofcore.domains.neural.recordings.recording import SessionError
+from outofcore.domains.neural.streams import Streams, Track
+from outofcore.domains.neural.transforms import transformed_shape
+from outofcore.domains.neural.trials import Trials, find_trials
+from outofcore.raw.unit import Reject
+
+# A frame or sample that usually lasts longer than this is a sign of times in another unit.
+LONGEST_STEP = 10 * 10**9
+# So is a recording of a month,
+LONGEST_RECORDING = 30 * 86_400 * 10**9
+# a neuron that fires faster than any,
+FASTEST_RATE = 1000.0
+# spikes that end so many times later or earlier than the frames (units differ by 1,000),
+WIDEST_RATIO = 200.0
+# or a clock of frames so many times as fine as the bins, of which all but one would be lost.
+MOST_FRAMES = 100
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A session before conversion.
+
+    Attributes
+    ----------
+    bins
+        Number of bins.
+    clock
+        Their clock; None where a bin is a frame.
+    complete
+        Bins that every array has, where a bin is a frame; else ``bins``.
+    frame_shape
+        Shape of a stored frame.
+    neurons, behaviors
+        Columns of responses and of behaviour.
+    trials
+        Its trials.
+    rejects
+        Trials that have no bin.
+    counts
+        Figures of the session that are known by now.
+    longest
+        Nanoseconds for which an entry counts, by stream (``shown``, ``samples``, ``behavior``).
+    fingerprint
+        Digest of the session's beginning: sessions of equal content have equal ones.
+    """
+
+    bins: int
+    clock: BinClock | None
+    complete: int
+    frame_shape: tuple[int, ...]
+    neurons: int
+    behaviors: int
+    trials: Trials
+    rejects: tuple[Reject, ...]
+    counts: Mapping[str, int]
+    longest: Mapping[str, int]
+    fingerprint: bytes
+
+    def slim(self) -> Survey:
+        """The same without the list of trials, to be sent along with every unit."""
+        none = np.empty(0, np.int64)
+        trials = Trials(none, none, none, none, none, self.trials.conditions)
+        return replace(self, trials=trials, rejects=(), counts={})
+
+
+def survey(streams: Streams, source: SourceSection) -> Survey:
+    """Look at shapes, clocks and trials of a session.
+
+    Raises
+    ------
+    SessionError
+        If it cannot be converted.
+    """
+    try:
+        frame_shape = transformed_shape(streams.frame_shape, source.transforms)
+    except ValueError as error:
+        message = f"source.transforms: {error}"
+        raise SessionError(message, reason="wrong_shape") from error
+    counts: dict[str, int] = {}
+    longest: dict[str, int] = {}
+    clock = None
+    if source.bin_width is None:
+        lengths = _lengths(streams)
+        bins, complete = max(lengths), min(lengths)
+    else:
+        facts = _clock(streams.shown, "frame", counts)
+        clock = _bin_clock(facts, source, source.bin_width)
+        bins = complete = clock.bins
+        longest = {"shown": _longest(facts, source, clock)}
+        for name, track in (("samples", streams.samples), ("behavior", streams.behavior)):
+            if track is not None:
+                other = _clock(track, name.removesuffix("s"), counts)
+                _overlap(facts, other, name)
+                longest[name] = _longest(other, source, clock)
+        _check_spikes(streams, facts, counts)
+    if not bins:
+        message = "holds no bin: the stimulus or the responses are empty"
+        raise SessionError(message, reason="empty")
+    trials, rejects = find_trials(streams, source, bins, clock)
+    counts["bins"] = bins
+    counts["bins_outside_trials"] = bins - int((trials.stop - trials.start).sum())
+    return Survey(
+        bins,
+        clock,
+        complete,
+        frame_shape,
+        streams.neurons,
+        streams.behaviors,
+        trials,
+        tuple(rejects),
+        counts,
+        longest,
+        _fingerprint(streams, bins),
+    )
+
+
+def _lengths(streams: Streams) -> list[int]:
+    lengths = [streams.shown.count]
+    lengths += [track.count for track in (streams.samples, streams.behavior) if track is not None]
+    lengths += [streams.valid.shape[0]] if streams.valid is not None else []
+    if streams.trial is not None and sum(size > 1 for size in streams.trial.shape) <= 1:
+        lengths.append(int(np.prod(streams.trial.shape)))
+    return lengths
+
+
+def _clock(track: Track, name: str, counts: dict[str, int]) -> ClockFacts:
+    """Facts of a clock that must be of use."""
+    assert track.clock is not None
+    facts = examine(track.clock, track.count)
+    counts[f"{name}s_without_time"] = facts.invalid + track.array.shape[0] - track.count
+    counts[f"{name}_times_without_{name}"] = track.clock.count - track.count
+    if not facts.valid:
+        message = f"the {track.count} {name} times hold no time: all are negative or not finite"
+        raise SessionError(message, reason="no_time")
+    if not facts.ascending:
+        message = f"the {name} times do not ascend: some time is before the one before it"
+        raise SessionError(message, reason="times_unsorted")
+    if facts.step > LONGEST_STEP or facts.last - facts.first > LONGEST_RECORDING:
+        message = (
+            f"the {name} times are {facts.step / 1e9:g} s apart and span {(facts.last - facts.first) / 1e9:g} s: "
+            "source.time_unit is not the unit of the file"
+        )
+        raise SessionError(message, reason="time_unit")
+    return facts
+
+
+def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float) -> BinClock:
+    width = bin_width * 1e9
+    if source.resample.stimulus == "hold" and facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
+        message = (
+            f"the frame times are {facts.step / 1e9:g} s apart, so that a bin of {bin_width:g} s would show one of "
+            f"{int(width // max(facts.step, 1))} frames: source.time_unit is not the unit of the file, or "
+            "source.resample.stimulus should be mean"
+        )
+        raise SessionError(message, reason="time_unit")
+    end = facts.last + (facts.step or width)
+    # All bins whose centre lies before the last frame's end.
+    return BinClock(facts.first, width, int(np.floor((end - facts.first) / width + 0.5)))
+
+
+def _longest(facts: ClockFacts, source: SourceSection, clock: BinClock) -> int:
+    if source.max_gap is not None:
+        return int(source.max_gap * 1e9)
+    return int(1.5 * facts.step) if facts.step else int(clock.width)
+
+
+def _overlap(frames: ClockFacts, other: ClockFacts, name: str) -> None:
+    if other.last < frames.first or other.first > frames.last:
+        message = (
+            f"frames run from {frames.first / 1e9:g} to {frames.last / 1e9:g} s, {name} from {other.first / 1e9:g} to "
+            f"{other.last / 1e9:g} s: they never meet; check source.time_unit"
+        )
+        raise SessionError(message, reason="time_unit")
+
+
+def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int]) -> None:
+    if streams.spikes is None:
+        return
+    facts = streams.spikes.facts()
+    total, invalid = sum(each.count for each in facts), sum(each.invalid for each in facts)
+    counts["spikes"], counts["spikes_without_time"] = total, invalid
+    if not all(each.ascending for each in facts):
+        message = "the spike times of a neuron do not ascend: sort them by time"
+        raise SessionError(message, reason="times_unsorted")
+    held = [each for each in facts if each.valid]
+    if not held:
+        message = "no spike has a time: all are negative or not finite, or there are none"
+        raise SessionError(message, reason="no_spikes")
+    last = max(each.last for each in held)
+    ratio = max(last, 1) / max(frames.last, 1)
+    rate = (total - invalid) / streams.spikes.neurons / max((last - min(each.first for each in held)) / 1e9, 1e-9)
+    few = total - invalid < streams.spikes.neurons * 10
+    if not few and (not 1 / WIDEST_RATIO < ratio < WIDEST_RATIO or rate > FASTEST_RATE):
+        message = (
+            f"spikes end at {last / 1e9:g} s, frames at {frames.last / 1e9:g} s, with {rate:g} spikes a second and "
+            "neuron: source.spike_unit or source.time_unit is not the unit of the file"
+        )
+        raise SessionError(message, reason="time_unit")
+
+
+def _fingerprint(streams: Streams, bins: int) -> bytes:
+    """Digest of what distinguishes sessions: their size and the beginning of their responses."""
+    digest = hashlib.blake2b(repr((bins, streams.neurons, streams.frame_shape)).encode(), digest_size=16)
+    if streams.samples is not None:
+        array = streams.samples.array
+        rows = max(1, 65_536 // max(1, streams.neurons * array.dtype.itemsize))
+        digest.update(np.ascontiguousarray(readable(array, 0, min(rows, array.shape[0]))[0]).tobytes())
+    else:
+        assert streams.spikes is not None
+        digest.update(repr(streams.spikes.facts()).encode())
+    return digest.digest()

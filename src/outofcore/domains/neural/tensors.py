@@ -1,0 +1,99 @@
+"""Stored bins -> tensors: windows of frames kept as narrow as they are stored, and the responses of the last bin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from outofcore.domains.neural.params import TensorSection
+from outofcore.domains.neural.transforms import apply
+
+
+@dataclass(frozen=True)
+class NeuralReading:
+    """Windows of bins as tensors.
+
+    Attributes
+    ----------
+    section
+        How many lags, and what becomes of them later.
+    fields
+        Row fields that it reads.
+    bfloat16
+        Whether the store keeps the frames as bfloat16.
+    """
+
+    section: TensorSection
+    fields: tuple[str, ...]
+    bfloat16: bool = False
+
+    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator) -> dict[str, Tensor]:
+        """Turn windows into tensors; nothing is copied, and frames are not widened.
+
+        Parameters
+        ----------
+        rows
+            ``stim`` (batch, window, ...) as stored, ``robs`` and ``dfs`` (batch, window, neurons), ``behavior`` (batch,
+            window, variables), ``condition`` (batch, window).
+        generator
+            Not used: there is no random choice.
+
+        Returns
+        -------
+        dict
+            ``stim`` (batch, window, height, width), uint8 or as stored; ``robs`` (batch, neurons), ``dfs`` (batch,
+            neurons) uint8, ``behavior`` (batch, variables) and ``condition`` (batch,), all of the last bin.
+        """
+        del generator
+        return self._last({name: torch.from_numpy(rows[name]) for name in self.fields})
+
+    def on_device(self, rows: Mapping[str, Tensor], generator: np.random.Generator) -> dict[str, Tensor]:
+        """The same from tensors on a device, unsigned words as signed ones of the same bits."""
+        del generator
+        return self._last({name: rows[name] for name in self.fields})
+
+    def _last(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        stim = rows["stim"].view(torch.bfloat16) if self.bfloat16 else rows["stim"]
+        return {"stim": stim, **{name: rows[name][:, -1] for name in self.fields if name != "stim"}}
+
+
+def make_reading(store_attributes: Mapping[str, Any], section: TensorSection) -> NeuralReading:
+    """The reading of a store, whose attributes say how it was converted."""
+    source = store_attributes["params"]["source"]
+    fields = ["stim", "robs", "dfs", "condition"]
+    if source["names"]["behavior"] is not None:
+        fields.append("behavior")
+    return NeuralReading(section, tuple(fields), bfloat16=source["stimulus_dtype"] == "bfloat16")
+
+
+def prepare(stim: Tensor, section: TensorSection) -> Tensor:
+    """Transforms and cast of a batch of windows, on the device where they lie.
+
+    Parameters
+    ----------
+    stim
+        (batch, window, ..., height, width), as :class:`NeuralReading` gives it.
+    section
+        Lags, transforms, cast and the type to compute in.
+
+    Returns
+    -------
+    Tensor
+        (batch, lags, ..., height, width) of ``section.dtype``; lag 0 is the last entry, the predicted bin.
+    """
+    return cast_frames(apply(stim, section.transforms, time=1), section)
+
+
+def cast_frames(stim: Tensor, section: TensorSection) -> Tensor:
+    """Pixels in the type to compute in; uint8 ones as ``section.cast`` says, others as they are."""
+    dtype: torch.dtype = getattr(torch, section.dtype)
+    if stim.dtype != torch.uint8 or section.cast == "none":
+        return stim.to(dtype)
+    wide = stim.to(dtype)
+    return wide.sub_(127).div_(255) if section.cast == "centred" else wide.div_(255)

@@ -1,0 +1,244 @@
+"""Which bins belong to which trial, and which trials repeat each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.neural.clocks import (
+    BLOCK,
+    INVALID,
+    BinClock,
+    Times,
+    examine,
+    locate,
+    nanoseconds,
+    readable_times,
+)
+from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.recordings.reading import identify, readable, take
+from outofcore.domains.neural.recordings.recording import Flat, SessionError, SlicedArray
+from outofcore.domains.neural.streams import Streams
+from outofcore.raw.unit import Reject
+
+Ints = npt.NDArray[np.int64]
+
+NEVER = np.int64(np.iinfo(np.int64).max)
+UNLABELLED = np.iinfo(np.int64).max
+"""Stands for the label of bins beyond the end of the labels; none of them is stored."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Trials of a session, ascending, none overlapping another; all arrays have shape (trials,).
+
+    Attributes
+    ----------
+    start, stop
+        First bin and end.
+    label
+        As the file has it, or its number; a word by its hash.
+    repeat
+        What was shown; -1 where nothing tells it.
+    condition
+        Number that the first bin of the trial has among the bins that repeat; -1 where no other trial shows the same.
+    conditions
+        How many such numbers there are.
+    """
+
+    start: Ints
+    stop: Ints
+    label: Ints
+    repeat: Ints
+    condition: Ints
+    conditions: int
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Trials as the file marks them: bounds in bins, label, number among all ``total`` trials, first entry."""
+
+    start: Ints
+    stop: Ints
+    label: Ints
+    number: Ints
+    entry: Ints
+    total: int
+    rejects: list[Reject]
+
+
+def find_trials(
+    streams: Streams, source: SourceSection, bins: int, clock: BinClock | None
+) -> tuple[Trials, list[Reject]]:
+    """Find the trials of a session.
+
+    Parameters
+    ----------
+    streams, source
+        The session, and how it is read.
+    bins
+        Number of its bins.
+    clock
+        Their clock; None where a bin is a frame.
+
+    Returns
+    -------
+    The trials that have a bin, and a reject for each that has none.
+    """
+    if streams.trial is None:
+        found = _blocks(streams, source, bins)
+    elif len(streams.trial.shape) == 2 and streams.trial.shape[1] == 2:
+        found = _intervals(streams, streams.trial, bins, clock)
+    else:
+        found = _labelled(streams, streams.trial, bins, clock)
+    repeat = _repeats(streams, found, clock)
+    condition, conditions = _conditions(found.start, found.stop, repeat)
+    return Trials(found.start, found.stop, found.label, repeat, condition, conditions), found.rejects
+
+
+def _blocks(streams: Streams, source: SourceSection, bins: int) -> _Found:
+    """Trials of a session that marks none: the arrays that make it, or stretches of equal length."""
+    if streams.trial_starts is not None:
+        edges = np.unique(np.append(streams.trial_starts, bins))
+    else:
+        edges = np.append(np.arange(0, bins, source.trial_bins), bins)
+    number = np.arange(len(edges) - 1)
+    return _Found(edges[:-1], edges[1:], number, number, edges[:-1], len(number), [])
+
+
+def _intervals(streams: Streams, table: SlicedArray, bins: int, clock: BinClock | None) -> _Found:
+    """Trials by start and stop: the bins whose centre lies inside; bin numbers where a bin is a frame."""
+    values, _ = readable(table, 0, table.shape[0])
+    if clock is not None or streams.shown.clock is not None:
+        times = nanoseconds(values, streams.time_unit)
+        usable = (times != INVALID).all(1) & (times[:, 1] > times[:, 0])
+        first, end = (_bins_of(streams, column, clock) for column in np.where(usable[:, None], times, 0).T)
+    else:
+        with np.errstate(invalid="ignore"):
+            usable = np.isfinite(values).all(1) & (values[:, 1] > values[:, 0]) & (values[:, 0] >= 0)
+        whole = np.where(usable[:, None], np.nan_to_num(values), 0).astype(np.int64)
+        first, end = np.minimum(whole, bins).T
+    kept: list[int] = []
+    rejects: list[Reject] = []
+    reached = 0
+    for number in np.argsort(np.where(usable, first, bins), kind="stable").tolist():
+        bounds = f"trial {number}, {values[number, 0]} to {values[number, 1]}"
+        if not usable[number]:
+            rejects.append(Reject(reason="no_time", offset=number, detail=f"{bounds}: no start before a stop"))
+        elif end[number] <= first[number]:
+            rejects.append(Reject(reason="no_bin", offset=number, detail=f"{bounds}: holds no bin of the recording"))
+        elif first[number] < reached:
+            detail = f"{bounds}: begins before the last one ends"
+            rejects.append(Reject(reason="overlapping_trial", offset=number, detail=detail))
+        else:
+            kept.append(number)
+            reached = int(end[number])
+    chosen = np.array(kept, np.int64)
+    return _Found(first[chosen], end[chosen], chosen, chosen, first[chosen], len(values), rejects)
+
+
+def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
+    """First bin whose centre lies at or after each time; on a clock of frames, the first frame."""
+    if clock is not None:
+        return clock.first_centred(times)
+    assert streams.shown.clock is not None
+    order = np.argsort(times, kind="stable")
+    found = np.empty(len(times), np.int64)
+    beyond = examine(streams.shown.clock).last < times[order]
+    found[order] = locate(streams.shown.clock, streams.shown.count, times[order], times[order])[1] - 1 + beyond
+    return found
+
+
+def _labelled(streams: Streams, labels: SlicedArray, bins: int, clock: BinClock | None) -> _Found:
+    """Trials by a label for each frame: stretches of equal labels that are not negative."""
+    if len([size for size in labels.shape if size > 1]) > 1:
+        message = f"names.trial: expected a label for each frame, or (trials, 2) times, got shape {labels.shape}"
+        raise SessionError(message, reason="wrong_shape")
+    runs = list(_runs(labels if len(labels.shape) == 1 else Flat(labels)))
+    if clock is None and runs[-1][1] < bins:
+        runs.append((runs[-1][1], bins, UNLABELLED))
+    entry, stop, label = np.array(runs, np.int64).T
+    start = entry
+    if clock is not None:
+        start = clock.first_centred(_times_of(streams, np.minimum(entry, streams.shown.count - 1)))
+        stop = np.append(start[1:], bins)
+    inside = np.flatnonzero(label >= 0)
+    held = np.minimum(stop, bins)[inside] > start[inside]
+    rejects = [
+        Reject(reason="no_bin", offset=int(entry[run]), detail=f"trial {label[run]} from frame {entry[run]}: no bin")
+        for run in inside[~held].tolist()
+    ]
+    kept = inside[held]
+    return _Found(
+        start[kept], np.minimum(stop[kept], bins), label[kept], np.flatnonzero(held), entry[kept], len(inside), rejects
+    )
+
+
+def _times_of(streams: Streams, entries: Ints) -> Times:
+    """Time of each frame, or of the next one that has a time."""
+    clock = streams.shown.clock
+    assert clock is not None
+    following = NEVER
+    times = np.full(len(entries), NEVER)
+    for start in reversed(range(0, streams.shown.count, BLOCK)):
+        known = readable_times(clock, start, min(start + BLOCK, streams.shown.count))
+        known = np.append(np.where(known == INVALID, NEVER, known), following)
+        known = np.minimum.accumulate(known[::-1])[::-1]
+        following = known[0]
+        here = (entries >= start) & (entries < start + len(known) - 1)
+        times[here] = known[entries[here] - start]
+    return times
+
+
+def _runs(labels: SlicedArray) -> Iterator[tuple[int, int, int]]:
+    """Start, end and value of each stretch of equal labels; negative and damaged ones have label -1."""
+    begun, value = 0, -2
+    for start in range(0, labels.shape[0], BLOCK):
+        raw, read = readable(labels, start, min(start + BLOCK, labels.shape[0]))
+        numbers = np.where(read, np.maximum(identify(raw), -1), -1)
+        for place in (np.flatnonzero(np.diff(numbers, prepend=value)) + start).tolist():
+            if value != -2:
+                yield begun, place, value
+            begun, value = place, int(numbers[place - start])
+    yield begun, labels.shape[0], value
+
+
+def _repeats(streams: Streams, found: _Found, clock: BinClock | None) -> Ints:
+    """What each trial shows."""
+    if streams.repeat is None:
+        # A trial of one indexed frame shows that frame.
+        if streams.indexed and clock is None and bool((found.stop - found.start == 1).all()):
+            known = found.start < streams.shown.count
+            shown = identify(take(streams.shown.array, np.where(known, found.start, 0))[0])
+            return np.where(known, np.maximum(shown, -1), -1)
+        return np.full(len(found.start), -1, np.int64)
+    count = streams.repeat.shape[0]
+    if count == found.total:
+        chosen = found.number
+    elif clock is None or (streams.trial is not None and len(streams.trial.shape) == 1):
+        chosen = found.entry
+    else:
+        assert streams.shown.clock is not None
+        edges = clock.edges_of(found.start), clock.edges_of(found.start + 1)
+        centres = (edges[0] + edges[1]) // 2
+        chosen = locate(streams.shown.clock, streams.shown.count, centres, centres)[0]
+    if count <= int(chosen.max(initial=0)):
+        message = f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}"
+        raise SessionError(message, reason="unequal_length")
+    return np.maximum(identify(take(streams.repeat, chosen)[0]), -1)
+
+
+def _conditions(start: Ints, stop: Ints, repeat: Ints) -> tuple[Ints, int]:
+    """Number the bins of what two or more trials show: the same bin of each repeat has the same number."""
+    shown, place, count = np.unique(repeat, return_inverse=True, return_counts=True)
+    longest = np.zeros(len(shown), np.int64)
+    np.maximum.at(longest, place, stop - start)
+    repeated = (count > 1) & (shown >= 0)
+    first = np.cumsum(np.where(repeated, longest, 0)) - np.where(repeated, longest, 0)
+    return np.where(repeated[place], first[place], -1), int(np.where(repeated, longest, 0).sum())
