@@ -10,6 +10,7 @@ export DVC_NO_ANALYTICS := 1
 
 run: $(VENV)/installed
 	dvc repro
+	outofcore committed
 
 test: lint types unit
 

@@ -29,10 +29,11 @@ def main(name: str) -> None:
     started = time.monotonic()
     with open_executor(machine.engine, machine.workers) as executor:
         forecast = estimate(domain, section, files, executor)
+    conversion = Conversion(domain, section, files, store, Path("data/rejects") / f"{name}.csv")
     guard = Guard(name, machine.disk_margin, machine.disk_reserve)
     cache = find_cache()
-    before = guard.require(store_needs(store, forecast.store_bytes, cache and commit_of(store, cache)))
-    conversion = Conversion(domain, section, files, store, Path("data/rejects") / f"{name}.csv")
+    commit = commit_of(store, cache) if cache else None
+    before = guard.require(store_needs(store, forecast.store_bytes, commit, conversion.work(machine.scratch)))
     with MemoryWatch(interval=0.25) as memory, guard.writing(store):
         outcome = convert(
             conversion,
@@ -40,6 +41,7 @@ def main(name: str) -> None:
             executor=open_executor(machine.engine, machine.workers),
             workers=machine.workers,
             watch=guard.watch,
+            scratch=machine.scratch,
         )
     seconds = time.monotonic() - started
     write(metrics / "convert.json", outcome.figures)

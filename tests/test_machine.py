@@ -46,7 +46,7 @@ def test_the_environment_counts_before_the_file_before_what_is_measured(tmp_path
     [
         ("workers", "0", "a whole number from 1"),
         ("workers", "two", "a whole number from 1"),
-        ("engine", "thread", "one of threads, processes, dask"),
+        ("engine", "thread", "one of threads, processes"),
         ("memory", "lots", "512MiB"),
         ("memory", "0", "512MiB"),
         ("residency", "disk", "one of auto, ram, mapped, hybrid, streamed, device"),
@@ -55,7 +55,6 @@ def test_the_environment_counts_before_the_file_before_what_is_measured(tmp_path
         ("disk_margin", "20%", "0.2 for 20 %"),
         ("disk_margin", "nan", "0.2 for 20 %"),
         ("disk_reserve", "-5", "512MiB"),
-        ("dask_address", "scheduler", "tcp://"),
         ("scratch", "", "the path of a folder"),
     ],
 )

@@ -23,7 +23,7 @@ from outofcore.sizes import EXPECTED_SIZE, format_bytes, parse_bytes
 
 FILE: Final = "machine.yaml"
 PREFIX: Final = "OUTOFCORE_"
-ENGINES: Final = ("threads", "processes", "dask")
+ENGINES: Final = ("threads", "processes")
 RESIDENCIES: Final = ("auto", "ram", "mapped", "hybrid", "streamed", "device")
 # Room for the model, the interpreter and everybody else on the machine.
 MEMORY_SHARE: Final = 0.5
@@ -39,9 +39,7 @@ class Machine:
     workers
         Units converted at a time; by default one a core that this process may use.
     engine
-        Where they are converted: ``threads``, ``processes``, or ``dask``.
-    dask_address
-        Scheduler of the Dask cluster, ``tcp://host:8786``; "" for a cluster on this machine.
+        Where they are converted: ``threads`` or ``processes``.
     memory
         Bytes that conversion and loading may hold.
     residency
@@ -63,7 +61,6 @@ class Machine:
 
     workers: int = 1
     engine: str = "threads"
-    dask_address: str = ""
     memory: int = GIB
     residency: str = "auto"
     device: str = "auto"
@@ -81,8 +78,6 @@ class Machine:
             shown = format_bytes(value) if name in {"memory", "disk_reserve"} else str(value)
             if name == "scratch" and value is None:
                 shown = "beside the store"
-            if name == "dask_address" and not value:
-                shown = "a cluster on this machine"
             rows.append((name, shown, self.origins.get(name, "default")))
         return rows
 
@@ -212,12 +207,6 @@ def _device(value: Any) -> str:
     return str(value)
 
 
-def _address(value: Any) -> str:
-    if not re.fullmatch(r"|\w+://\S+", str(value)):
-        raise ValueError
-    return str(value)
-
-
 def _some_bytes(value: Any) -> int:
     number = parse_bytes(value)
     if number < 1:
@@ -234,7 +223,6 @@ def _folder(value: Any) -> Path:
 SETTINGS: Final[Mapping[str, _Setting]] = {
     "workers": _Setting("a whole number from 1", _count(1)),
     "engine": _Setting(f"one of {', '.join(ENGINES)}", _one_of(*ENGINES)),
-    "dask_address": _Setting("an address such as tcp://scheduler:8786", _address),
     "memory": _Setting(EXPECTED_SIZE, _some_bytes),
     "residency": _Setting(f"one of {', '.join(RESIDENCIES)}", _one_of(*RESIDENCIES)),
     "device": _Setting("one of auto, cpu, cuda, cuda:N, mps", _device),

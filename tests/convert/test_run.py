@@ -28,7 +28,7 @@ def run(raw: Path, out: Path, domain: Lines | None = None, section: Any = None, 
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
     engine, workers = options.pop("engine", "threads"), options.pop("workers", 2)
-    watch = options.pop("watch", lambda written: None)
+    watch = options.pop("watch", lambda _: None)
     return convert(
         conversion, NOTHING, executor=open_executor(engine, workers), workers=workers, watch=watch, **options
     )
@@ -117,7 +117,7 @@ def test_a_stopped_conversion_goes_on_with_the_same_bytes(raw: Path, tmp_path: P
         out = tmp_path / f"stopped{stop}"
         left = iter(range(stop))
 
-        def watch(written: int, left: Any = left) -> None:
+        def watch(_: int, left: Any = left) -> None:
             if next(left, None) is None:
                 raise SpaceError("full")
 
@@ -128,11 +128,11 @@ def test_a_stopped_conversion_goes_on_with_the_same_bytes(raw: Path, tmp_path: P
         assert outcome.seal.digest == expected
         resumed.append(outcome.resumed_units)
         assert not (out / "lines.zarr.work").exists()
-    assert resumed == list(range(0, 60, 7))
+    assert resumed == [stop + 1 for stop in range(0, 60, 7)]
 
 
 def test_other_params_or_input_start_afresh(raw: Path, tmp_path: Path) -> None:
-    def watch(written: int) -> None:
+    def watch(_: int) -> None:
         if next(left, None) is None:
             raise SpaceError("full")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -129,6 +129,8 @@ def convert(
         try:
             loop.run(pool, ahead=2 * workers + 2, done=done)
         except BaseException:
+            with suppress(OSError):  # a full disk may have no room even for this
+                loop.save()
             writer.abandon()
             raise
         seal, figures = _commit(conversion, forecast, journal, writer, assembler, encoders)
@@ -153,6 +155,8 @@ class _Loop:
         self._assembler = assembler
         self._watch = watch
         self._checkpoint_seconds = checkpoint_seconds
+        self._done = 0
+        self._whole = False
 
     def run(self, pool: Executor, *, ahead: int, done: int) -> None:
         conversion = self._conversion
@@ -168,8 +172,12 @@ class _Loop:
             for skipped in islice(units, done):
                 passed += skipped.raw_bytes
             converted = in_order(pool, conversion.domain.converter(conversion.section), units, ahead)
-            for number, (unit, result) in enumerate(converted, done + 1):
+            self._done = done
+            for unit, result in converted:
+                self._whole = False
                 rejects.write(self._assembler.add(unit, result))
+                self._done += 1
+                self._whole = True
                 passed += unit.raw_bytes
                 progress.update(
                     passed,
@@ -180,12 +188,15 @@ class _Loop:
                 self._watch(self._writer.bytes_written())
                 if time.monotonic() - saved > self._checkpoint_seconds:
                     rejects.flush()
-                    self._save(number)
+                    self.save()
                     saved = time.monotonic()
 
-    def _save(self, units: int) -> None:
+    def save(self) -> None:
+        """Bring the state to the disk, unless it stands in the middle of a unit: then the last one saved counts."""
+        if not self._whole:
+            return
         state = {
-            "units": units,
+            "units": self._done,
             "tables": self._writer.snapshot(),
             "assembler": self._assembler.snapshot(),
         }
