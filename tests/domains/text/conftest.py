@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from outofcore.domains.text.converter import Converter
 from outofcore.domains.text.documents.members import SUFFIXES
@@ -25,6 +26,15 @@ PROSE = (
     "  \u201cQuoted words\u201d \u2014 na\u00efve caf\u00e9s;\ttabs\r\nand lines\r\n\r\n    code = f(x, y)[0]\n"
     "\u6625\u7720\u4e0d\u89c9\u6653\uff0c\u5904\u5904\u95fb\u557c\u9e1f\u3002 \U0001f600\U0001f600 emoji 3.14159 "
 )
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models gain nothing from threads, and lose much where other processes use the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

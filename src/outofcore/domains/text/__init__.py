@@ -1,1 +1,80 @@
 """Text: raw files to tokens, windows and a small GPT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from outofcore.domains.text.params import TextSection
+from outofcore.raw.files import RawFile
+from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.schema import Columns, Schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from outofcore.domains.domain import Reading
+    from outofcore.domains.task import Task
+    from outofcore.store.reader import Store
+
+
+class Text:
+    """The text domain; see :class:`outofcore.domains.domain.Domain`. What a call needs is imported by the call."""
+
+    name = "text"
+    row = "token"
+    sequence = "document"
+    suffixes = (".txt", ".jsonl", ".ndjson", ".parquet")
+    section = TextSection
+
+    def schemas(self, section: TextSection, files: Sequence[RawFile]) -> dict[str, Schema]:
+        """One part: ids, as wide as the tokenizer asks for."""
+        from outofcore.domains.text.schema import text_schema
+        from outofcore.domains.text.tokens.tokenizer import load_tokenizer
+
+        del files
+        return {"": text_schema(load_tokenizer(section))}
+
+    def units(self, files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
+        """Whole documents, about a megabyte a unit, and the pieces of long ones."""
+        from outofcore.domains.text.source import units
+
+        return units(files, section)
+
+    def converter(self, section: TextSection) -> Callable[[Unit], UnitResult]:
+        """Documents of a unit to tokens."""
+        from outofcore.domains.text.converter import Converter
+        from outofcore.domains.text.tokens.tokenizer import load_tokenizer
+
+        return Converter(section, load_tokenizer(section))
+
+    def reading(self, store_attributes: Mapping[str, Any], section: TextSection) -> Reading:
+        """Windows of tokens to inputs and targets."""
+        from outofcore.domains.text.tensors import make_reading
+
+        return make_reading(store_attributes, section)
+
+    def task(self, store: Store, section: TextSection) -> Task:
+        """Predict the next token."""
+        from outofcore.domains.text.model import make_task
+
+        return make_task(store.attributes, section)
+
+    def sample(self, folder: Path, generator: np.random.Generator) -> None:
+        """Six hundred made-up stories, with what real files hold: a mark, CRLF, a duplicate, bytes that are no text."""
+        from outofcore.domains.text.sample import write_sample
+
+        write_sample(folder, generator)
+
+    def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
+        """The text of the tokens, by the tokenizer among the store's attributes; without those, the ids."""
+        if attributes is None:
+            return " ".join(map(str, rows["tokens"].tolist()))
+        from outofcore.domains.text.schema import tokenizer_of
+
+        return tokenizer_of(attributes).decode(rows["tokens"])
+
+
+DOMAIN = Text()

@@ -1,0 +1,82 @@
+"""Cross-entropy over a vocabulary without the table of all scores: that table is the largest part of a small GPT.
+
+The scores of a few thousand tokens are made, turned into their loss and its gradient, and let go, in the forward pass;
+so memory is bounded by the chunk, and nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+CHUNK_SCORES = 1 << 23
+"""Scores that are in memory at a time: 32 MiB as float32."""
+
+
+def cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of each target in nats, summed.
+
+    Parameters
+    ----------
+    hidden
+        (tokens, width), float32 or bfloat16.
+    weight
+        (vocabulary, width): the scores of a token are ``weight @ hidden``.
+    targets
+        (tokens,) int64.
+    """
+    loss: Tensor = _ChunkedCrossEntropy.apply(hidden, weight, targets)  # type: ignore[no-untyped-call]
+    return loss
+
+
+def token_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of each target in nats, (tokens,) float32, without gradients."""
+    with torch.no_grad():
+        parts = [
+            functional.cross_entropy(_scores(part, weight), aims, reduction="none")
+            for part, aims in _chunks(hidden, weight, targets)
+        ]
+    return torch.cat(parts)
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+        ctx.dtypes = hidden.dtype, weight.dtype
+        loss = torch.zeros((), device=hidden.device)
+        hidden_gradient = torch.empty_like(hidden)
+        weight_gradient = torch.zeros_like(weight, dtype=torch.float32)
+        start = 0
+        for part, aims in _chunks(hidden, weight, targets):
+            scores = _scores(part, weight)
+            chosen = scores.gather(1, aims[:, None])
+            total = scores.logsumexp(1, keepdim=True)
+            loss += (total - chosen).sum()
+            # The gradient of the scores: probabilities, less one at the target.
+            scores.sub_(total).exp_()
+            scores.scatter_add_(1, aims[:, None], scores.new_full((len(aims), 1), -1.0))
+            gradient = scores.to(part.dtype)
+            hidden_gradient[start : start + len(aims)] = gradient @ weight.to(part.dtype)
+            weight_gradient += (gradient.T @ part).float()
+            start += len(aims)
+        ctx.save_for_backward(hidden_gradient, weight_gradient)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        hidden_gradient, weight_gradient = ctx.saved_tensors
+        hidden_dtype, weight_dtype = ctx.dtypes
+        (outer,) = gradients
+        return (hidden_gradient * outer).to(hidden_dtype), (weight_gradient * outer).to(weight_dtype), None
+
+
+def _scores(part: Tensor, weight: Tensor) -> Tensor:
+    return functional.linear(part, weight.to(part.dtype)).float()
+
+
+def _chunks(hidden: Tensor, weight: Tensor, targets: Tensor) -> zip[tuple[Tensor, Tensor]]:
+    rows = max(1, CHUNK_SCORES // len(weight))
+    return zip(torch.split(hidden, rows), torch.split(targets, rows), strict=True)

@@ -1,0 +1,143 @@
+"""What is trained on text: predicting the next token, with figures that can be compared between tokenizers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outofcore.domains.task import Batch, Task
+from outofcore.domains.text.cross_entropy import cross_entropy, token_losses
+from outofcore.domains.text.network import PRESETS, Network, choose_size
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.schema import tokenizer_of
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
+
+BINS = 64
+"""Stretches of the window that the plot of losses by place tells apart, at most."""
+
+
+def make_task(attributes: Mapping[str, Any], section: TextSection) -> TextTask:
+    """The task of a store (or a stream) with these attributes, by the ``tensors`` and ``train`` settings."""
+    return TextTask(tokenizer_of(attributes), section)
+
+
+class TextTask(Task):
+    """A small GPT. The loss of a token is its cross-entropy in nats.
+
+    Parameters
+    ----------
+    tokenizer
+        The tokenizer of what is read.
+    section
+        Its ``tensors`` say what a window is, its ``train`` how large the model.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, section: TextSection) -> None:
+        super().__init__()
+        self.tokenizer = tokenizer
+        self.section = section
+        aim = section.train.parameters or PRESETS[section.train.preset]
+        size = choose_size(aim, tokenizer.size, section.tensors.seq_len)
+        self.network = Network(size, section.train.dropout)
+        self.register_buffer("byte_lengths", torch.from_numpy(tokenizer.byte_lengths()), persistent=False)
+        self.byte_lengths: Tensor
+
+    def loader_options(self) -> dict[str, Any]:
+        """Windows of ``seq_len + 1`` tokens: inputs and targets share all but one."""
+        tensors = self.section.tensors
+        mode = "pack" if tensors.across_documents else "never"
+        return {"window": {"length": tensors.seq_len + 1, "stride": tensors.step, "mode": mode}, "phase": tensors.phase}
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of the targets, summed, and their number."""
+        hidden, targets = self._hidden(batch)
+        return cross_entropy(hidden, self.network.tokens.weight, targets), torch.tensor(len(targets))
+
+    def evaluate(self, batch: Batch) -> dict[str, Tensor]:
+        """Losses by place in the window (seq_len,), tokens and bytes of the targets, and how often each id is one."""
+        hidden, targets = self._hidden(batch)
+        losses = token_losses(hidden, self.network.tokens.weight, targets).double()
+        return {
+            "loss_by_place": losses.view(-1, batch["targets"].shape[1]).sum(0),
+            "windows": torch.tensor(len(batch["targets"])),
+            "bytes": self.byte_lengths[targets].sum(),
+            "counts": torch.bincount(targets, minlength=len(self.byte_lengths)),
+        }
+
+    def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        """Mean loss in nats a token, perplexity, and bits a byte, which does not depend on the tokenizer.
+
+        Beside them, as ``..._frequencies``, the same of a model that knows how often each id comes in this split, and
+        nothing of what stands before it: the entropy of the ids.
+        """
+        counts = sums["counts"].double()
+        tokens, size = float(counts.sum()), float(sums["bytes"])
+        share = counts[counts > 0] / tokens
+        figures = {}
+        for name, loss in (
+            ("", float(sums["loss_by_place"].sum()) / tokens),
+            ("_frequencies", float(-(share * share.log()).sum())),
+        ):
+            figures[f"loss{name}"] = loss
+            figures[f"perplexity{name}"] = math.exp(min(loss, 700.0))
+            figures[f"bits_per_byte{name}"] = loss * tokens / math.log(2) / max(size, 1.0)
+        return {**figures, "tokens": tokens}
+
+    def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
+        """``loss_by_place``: mean loss by the number of tokens that the model has seen in the window."""
+        losses = sums["loss_by_place"] / sums["windows"]
+        rows: list[dict[str, float | str]] = []
+        edges = torch.linspace(0, len(losses), min(BINS, len(losses)) + 1).long().tolist()
+        for start, stop in pairwise(edges):
+            rows.append({"tokens_before": start + 1, "loss": round(float(losses[start:stop].mean()), 6)})
+        return {"loss_by_place": rows}
+
+    @torch.no_grad()
+    def write(self, beginning: str, tokens: int, *, temperature: float = 0.8, seed: int = 0) -> str:
+        """Let the model write.
+
+        Parameters
+        ----------
+        beginning
+            Text to go on from; "" for the start of a document.
+        tokens
+            How many tokens to add, fewer where the document ends.
+        temperature
+            How freely the next token is drawn; 0: the likeliest.
+        seed
+            Another seed, another text.
+
+        Returns
+        -------
+        str
+            The text with its beginning.
+        """
+        end = self.tokenizer.end_id
+        ids = self.tokenizer.encode(beginning)
+        # A document begins after the end of another; without such a token, anywhere.
+        before = ids or [0 if end is None else end]
+        generator = torch.Generator().manual_seed(seed)
+        training = self.training
+        self.eval()
+        for _ in range(tokens):
+            window = torch.tensor([before[-self.network.size.context :]], device=self.device)
+            scores = self.network.logits(self.network(window)[:, -1])[0].cpu()
+            if temperature > 0:
+                chosen = int(torch.multinomial((scores / temperature).softmax(0), 1, generator=generator))
+            else:
+                chosen = int(scores.argmax())
+            if chosen == end:
+                break
+            before = [*before, chosen]
+            ids.append(chosen)
+        self.train(training)
+        return self.tokenizer.decode(torch.tensor(ids).numpy())
+
+    def _hidden(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        hidden = self.network(batch["inputs"], batch.get("positions"), batch.get("segments"))
+        return hidden.flatten(0, 1), batch["targets"].flatten()

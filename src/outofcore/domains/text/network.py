@@ -1,0 +1,178 @@
+"""A small GPT: decoder-only transformer with tied embeddings, as in Radford et al. (2019), of a size to aim at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from outofcore.errors import ParamsError
+
+PRESETS = {"test": 150_000, "small": 1_000_000, "medium": 10_000_000, "large": 100_000_000}
+"""Parameters to aim at, by name."""
+
+_HEAD_WIDTH = 32
+_MOST_LAYERS = 48
+# Width over layers; small models of 64 layers' width and few layers, as large ones, learn well around it.
+_ASPECT = 40.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a network.
+
+    Attributes
+    ----------
+    layers, width, heads
+        Blocks, length of a token's vector, attention heads.
+    vocabulary, context
+        Number of ids, and longest window.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    context: int
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the network learns."""
+        block = 12 * self.width**2 + 13 * self.width
+        return (self.vocabulary + self.context + 2) * self.width + self.layers * block
+
+
+def choose_size(parameters: int, vocabulary: int, context: int) -> Size:
+    """The shape whose number of parameters comes nearest below a number to aim at.
+
+    Of the widths (multiples of 8) and layers that lie between 80 and 100 % of it, the one whose width is nearest to 40
+    times its layers; if there is none there, the nearest below.
+
+    Raises
+    ------
+    ParamsError
+        If the embedding of the vocabulary alone is larger.
+    """
+    shapes: list[Size] = []
+    for layers in range(1, _MOST_LAYERS + 1):
+        width = 8
+        while (size := _shape(layers, width, vocabulary, context)).parameters <= parameters:
+            shapes.append(size)
+            width += 8
+    if not shapes:
+        least = _shape(1, 8, vocabulary, context).parameters
+        message = (
+            f"text.train: {parameters:,} parameters are too few for {vocabulary:,} ids and windows of {context:,}; "
+            f"the least is {least:,}: set text.train.parameters, a larger preset, or a smaller vocabulary"
+        )
+        raise ParamsError(message)
+    near = [size for size in shapes if size.parameters >= 0.8 * parameters]
+    if not near:
+        return max(shapes, key=lambda size: size.parameters)
+    return min(near, key=lambda size: (_oddity(size), -size.parameters))
+
+
+def _shape(layers: int, width: int, vocabulary: int, context: int) -> Size:
+    heads = max(1, round(width / _HEAD_WIDTH))
+    while width % heads:
+        heads -= 1
+    return Size(layers, width, heads, vocabulary, context)
+
+
+def _oddity(size: Size) -> float:
+    ratio = size.width / size.layers / _ASPECT
+    return max(ratio, 1 / ratio)
+
+
+class _Block(nn.Module):
+    def __init__(self, size: Size, dropout: float) -> None:
+        super().__init__()
+        self.heads = size.heads
+        self.dropout = dropout
+        self.norm_attention = nn.LayerNorm(size.width)
+        self.queries_keys_values = nn.Linear(size.width, 3 * size.width)
+        self.projection = nn.Linear(size.width, size.width)
+        self.norm_mlp = nn.LayerNorm(size.width)
+        self.widen = nn.Linear(size.width, 4 * size.width)
+        self.narrow = nn.Linear(4 * size.width, size.width)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        hidden = hidden + self._dropped(self._attend(self.norm_attention(hidden), mask))
+        mlp = self.narrow(functional.gelu(self.widen(self.norm_mlp(hidden)), approximate="tanh"))
+        return hidden + self._dropped(mlp)
+
+    def _attend(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        batch, length, width = hidden.shape
+        split = self.queries_keys_values(hidden).view(batch, length, 3, self.heads, width // self.heads)
+        query, key, value = split.permute(2, 0, 3, 1, 4)
+        dropout = self.dropout if self.training else 0.0
+        mixed = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=mask is None
+        )
+        projected: Tensor = self.projection(mixed.transpose(1, 2).reshape(batch, length, width))
+        return projected
+
+    def _dropped(self, hidden: Tensor) -> Tensor:
+        return functional.dropout(hidden, self.dropout, self.training)
+
+
+class Network(nn.Module):
+    """Ids of a window to what comes next.
+
+    Parameters
+    ----------
+    size
+        Its shape.
+    dropout
+        Share of activations that are dropped in training.
+    """
+
+    def __init__(self, size: Size, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.size = size
+        self.tokens = nn.Embedding(size.vocabulary, size.width)
+        self.places = nn.Embedding(size.context, size.width)
+        self.blocks = nn.ModuleList(_Block(size, dropout) for _ in range(size.layers))
+        self.norm = nn.LayerNorm(size.width)
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.dim() == 2:
+                # What each block adds to the residual stream is scaled down by the number of such sums.
+                last = name.endswith(("projection.weight", "narrow.weight"))
+                nn.init.normal_(parameter, std=0.02 / (2 * size.layers) ** 0.5 if last else 0.02)
+
+    def forward(self, inputs: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """The last hidden state of each token.
+
+        Parameters
+        ----------
+        inputs
+            Ids, (batch, length) int64.
+        positions
+            Place of each token in its document, (batch, length); None: in the window.
+        segments
+            Number of each token's document; attention stays inside one. None: it does not.
+
+        Returns
+        -------
+        Tensor
+            (batch, length, width).
+        """
+        if positions is None:
+            positions = torch.arange(inputs.shape[1], device=inputs.device)
+        mask = None
+        if segments is not None:
+            alike = segments[:, None, :, None] == segments[:, None, None, :]
+            mask = alike & torch.ones(inputs.shape[1], inputs.shape[1], dtype=torch.bool, device=inputs.device).tril()
+        hidden = self.tokens(inputs) + self.places(positions)
+        for block in self.blocks:
+            hidden = block(hidden, mask)
+        last: Tensor = self.norm(hidden)
+        return last
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores of all ids after each token, float32, (..., vocabulary)."""
+        return functional.linear(hidden, self.tokens.weight).float()

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from outofcore.domains.text import DOMAIN
+from outofcore.domains.text.model import TextTask, make_task
+from outofcore.domains.text.schema import attributes
+from outofcore.domains.text.tensors import make_reading
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.errors import ParamsError
+from tests.domains.text.conftest import PROSE
+
+
+@pytest.fixture
+def task(section_of, tokenizer: Tokenizer) -> TextTask:
+    torch.manual_seed(0)
+    section = section_of(Path("raw"), tensors={"seq_len": 32}, train={"parameters": 40_000})
+    return make_task(attributes(tokenizer), section)
+
+
+def windows(tokenizer: Tokenizer, count: int = 8) -> np.ndarray:
+    ids = np.array([*tokenizer.encode(PROSE * 3), tokenizer.end_id], np.uint16)
+    return np.stack([ids[17 * start : 17 * start + 33] for start in range(count)])
+
+
+def test_figures_are_the_means_over_all_batches(task: TextTask, tokenizer: Tokenizer):
+    reading = make_reading(attributes(tokenizer), task.section)
+    rows = windows(tokenizer)
+    whole = reading({"tokens": rows}, np.random.default_rng(0))
+    sums: dict[str, torch.Tensor] = {}
+    for part in (slice(0, 3), slice(3, 8)):
+        batch = {name: tensor[part] for name, tensor in whole.items()}
+        for name, value in task.evaluate(batch).items():
+            sums[name] = sums.get(name, 0) + value
+    figures = task.summarize(sums)
+    total, count = task.loss(whole)
+    assert int(count) == figures["tokens"] == 8 * 32
+    loss = float(total.detach()) / int(count)
+    assert figures["loss"] == pytest.approx(loss, rel=1e-5)
+    assert figures["perplexity"] == pytest.approx(math.exp(loss), rel=1e-4)
+    size = int(tokenizer.byte_lengths()[rows[:, 1:]].sum())
+    assert figures["bits_per_byte"] == pytest.approx(float(total.detach()) / math.log(2) / size, rel=1e-5)
+    _, counts = np.unique(rows[:, 1:], return_counts=True)
+    shares = counts / counts.sum()
+    assert figures["loss_frequencies"] == pytest.approx(-(shares * np.log(shares)).sum())
+    plot = task.plots(sums)["loss_by_place"]
+    assert [row["tokens_before"] for row in plot] == list(range(1, 33))
+    assert np.mean([row["loss"] for row in plot]) == pytest.approx(loss, rel=1e-5)
+
+
+def test_a_model_learns_a_text_by_heart_and_writes_it(task: TextTask, tokenizer: Tokenizer):
+    reading = make_reading(attributes(tokenizer), task.section)
+    batch = reading({"tokens": windows(tokenizer)}, np.random.default_rng(0))
+    optimizer = torch.optim.AdamW(task.parameters(), 1e-2)
+    first = None
+    for _ in range(100):
+        optimizer.zero_grad()
+        total, count = task.loss(batch)
+        (total / count).backward()
+        optimizer.step()
+        first = first or float(total.detach() / count)
+    assert float(total.detach() / count) < 0.2 * first
+    begin = "The quick brown fox"
+    written = task.write(begin, 12, temperature=0)
+    assert written.startswith(begin)
+    assert PROSE.startswith(written)
+    assert task.write(begin, 20, seed=1) == task.write(begin, 20, seed=1)
+    assert isinstance(task.write("", 5, temperature=2.0), str)
+
+
+def test_documents_told_apart_need_an_end(section_of, tokenizer: Tokenizer):
+    section = section_of(Path("raw"), tensors={"seq_len": 8, "reset_at_documents": True})
+    reading = make_reading(attributes(tokenizer), section)
+    assert reading.end == tokenizer.end_id
+    batch = reading({"tokens": windows(tokenizer)[:, :9]}, np.random.default_rng(0))
+    assert set(batch) == {"inputs", "targets", "positions", "segments"}
+    assert make_task(attributes(tokenizer), section).loss(batch)[1] == 64
+    with pytest.raises(ParamsError, match=r"text.source.end_of_document is null"):
+        make_reading(attributes(Tokenizer(tokenizer.json, None)), section)
+
+
+def test_what_a_loader_is_told(section_of, tokenizer: Tokenizer):
+    def options(**tensors):
+        section = section_of(Path("raw"), tensors={"seq_len": 16, **tensors}, train={"parameters": 20_000})
+        return make_task(attributes(tokenizer), section).loader_options()
+
+    assert options() == {"window": {"length": 17, "stride": 16, "mode": "pack"}, "phase": True}
+    inside = options(stride=4, across_documents=False, phase=False)
+    assert inside == {"window": {"length": 17, "stride": 4, "mode": "never"}, "phase": False}
+
+
+def test_tokens_are_drawn_as_text(tokenizer: Tokenizer):
+    rows = {"tokens": np.array(tokenizer.encode(PROSE), np.uint16)}
+    assert DOMAIN.draw(rows, attributes(tokenizer)) == PROSE
+    assert DOMAIN.draw({"tokens": rows["tokens"][:2]}) == " ".join(map(str, rows["tokens"][:2]))
