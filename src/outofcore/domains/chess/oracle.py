@@ -99,7 +99,7 @@ def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool) -> Replay:
     except ValueError as error:
         raise Refusal(INVALID_POSITION, fen, error) from error
     if not board.is_valid():
-        raise Refusal(INVALID_POSITION, fen, board.status())
+        raise Refusal(INVALID_POSITION, fen, repr(board.status()))
     replay = Replay()
     for ply, token in enumerate(tokens):
         if token in NULL_MOVES:
@@ -116,7 +116,7 @@ def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool) -> Replay:
 
 
 class _Reader(chess.pgn.BaseVisitor["_Reader"]):
-    """Collects what python-chess's own reader finds in the main line of a game."""
+    """Collects what python-chess's own reader finds in the main line of a game, up to its first marker."""
 
     def __init__(self) -> None:
         self.replay = Replay()
@@ -128,18 +128,20 @@ class _Reader(chess.pgn.BaseVisitor["_Reader"]):
         return chess.pgn.SKIP
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
-        self.replay.add(board, move)
-        self.comments.append([])
+        if not self.marker:
+            self.replay.add(board, move)
+            self.comments.append([])
 
     def visit_comment(self, comment: str) -> None:
         if self.comments:
             self.comments[-1].append(comment)
 
     def visit_result(self, result: str) -> None:
-        self.marker = result
+        self.marker = self.marker or result
 
     def handle_error(self, error: Exception) -> None:
-        self.errors.append(error)
+        if not self.marker:
+            self.errors.append(error)
 
     def result(self) -> _Reader:
         return self

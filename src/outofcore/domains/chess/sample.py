@@ -10,7 +10,7 @@ import numpy as np
 import zstandard
 
 GAMES = 300
-MOST_PLIES = 70
+MOST_PLIES = 60
 ARCHIVED = 100
 """Games in the compressed file."""
 
@@ -53,7 +53,7 @@ def write_sample(folder: Path, generator: np.random.Generator) -> None:
 
 
 def _played(number: int, generator: np.random.Generator) -> Game:
-    """A game of a player that takes what is worth most, gives mate where it sees one, and otherwise moves at random."""
+    """A game of a player that takes what is worth most, and otherwise moves to the centre or at random."""
     board = chess.Board()
     moves: list[str] = []
     notes: list[str] = []
@@ -94,14 +94,15 @@ def _played(number: int, generator: np.random.Generator) -> Game:
 
 
 def _worth(board: chess.Board, move: chess.Move) -> float:
-    """What a move gains at sight; a square that an enemy pawn guards costs the piece."""
-    taken = board.piece_type_at(move.to_square)
-    moved = board.piece_type_at(move.from_square)
-    gain = _VALUES[taken] * 2.0 if taken else 0.0
-    gain += 8.0 if move.promotion == chess.QUEEN else 0.0
-    gain += 1.0 if board.gives_check(move) else 0.0
-    guards = board.attackers_mask(not board.turn, move.to_square) & board.pawns
-    return gain - (_VALUES[moved] if guards and moved else 0) + (0.5 if move.to_square in _CENTER else 0.0)
+    """What a move gains at sight; to take what an enemy pawn guards costs the piece that takes."""
+    gain = 0.5 if move.to_square in _CENTER else 0.0
+    if move.promotion:
+        gain += _VALUES[move.promotion]
+    if taken := board.piece_type_at(move.to_square):
+        gain += 2 * _VALUES[taken]
+        if board.attackers_mask(not board.turn, move.to_square) & board.pawns:
+            gain -= _VALUES[board.piece_type_at(move.from_square) or chess.PAWN]
+    return gain
 
 
 _CENTER = frozenset(

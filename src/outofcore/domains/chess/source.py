@@ -81,7 +81,7 @@ def pieces(stream: BinaryIO, longest_game: int, size: int = UNIT_BYTES) -> Itera
     """Cut a stream of PGN at game starts into pieces of about ``size`` bytes.
 
     A game's text is the same wherever the cuts fall. A stream that breaks off with an error gives what was read before
-    it, and one record for the rest.
+    it, and one record for the rest. ``longest_game`` is at least four times ``size``: no piece holds a longer one.
     """
     offset, text = 0, b""
     while True:

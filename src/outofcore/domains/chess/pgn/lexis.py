@@ -57,6 +57,15 @@ def token_end(data: Bytes, i: int) -> int:
 
 
 @njit(nogil=True, cache=True)
+def has_letter(data: Bytes, i: int, j: int) -> bool:
+    """Whether a token holds a letter, as moves do and move numbers do not."""
+    for k in range(i, j):  # noqa: SIM110 - compiled code has no generators
+        if data[k] >= ord("A"):
+            return True
+    return False
+
+
+@njit(nogil=True, cache=True)
 def nag_end(data: Bytes, i: int) -> int:
     """Index after the numeric annotation glyph (``$14``) that begins at ``i``."""
     i += 1
@@ -139,7 +148,7 @@ def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int]:
 @njit(nogil=True, cache=True)
 def is_event(data: Bytes, i: int) -> bool:
     """Whether the tag that opens at ``i`` is named Event."""
-    if i + 7 >= data.size:
+    if i + 6 >= data.size:
         return False
     if not (
         data[i] == ord("[")

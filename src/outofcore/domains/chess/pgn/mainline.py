@@ -14,6 +14,7 @@ from outofcore.domains.chess.pgn.lexis import (
     LINE_END,
     NO_RESULT,
     Bytes,
+    has_letter,
     is_byte_order_mark,
     is_quoted_event,
     line_end,
@@ -90,7 +91,7 @@ def read_text(
     written, token = 0, 0
     for game in range(results.size):
         first = token
-        depth = 0
+        depth, moved = 0, False
         in_comment, at_line_start, in_tags = False, True, True
         result = NO_RESULT
         i, end = bounds[game], bounds[game + 1]
@@ -139,7 +140,7 @@ def read_text(
                 in_comment = True
                 i += 1
             elif c == ord("("):
-                depth += 1
+                depth += moved
                 i += 1
             elif c == ord(")"):
                 depth -= depth > 0
@@ -152,6 +153,7 @@ def read_text(
                 begin, i = i, token_end(data, i)
                 if depth > 0:
                     continue
+                moved = moved or has_letter(data, begin, i)
                 if i - begin == 3 or i - begin == 7 or i - begin == 1:
                     code = result_code(data, begin, i)
                     if code != NO_RESULT:

@@ -26,6 +26,7 @@ from outofcore.domains.chess.pgn.lexis import (
     NO_RESULT,
     TOKEN,
     Bytes,
+    has_letter,
     is_byte_order_mark,
     is_event,
     is_quoted_event,
@@ -55,17 +56,20 @@ def _same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _has_letter(data: Bytes, i: int, j: int) -> bool:
-    for k in range(i, j):  # noqa: SIM110 - compiled code has no generators
-        if data[k] >= ord("A"):
+def _is_word(data: Bytes, i: int, j: int) -> bool:
+    """Whether a token can be a move, a number or a word: it holds a letter, a digit, or what null moves consist of.
+
+    Not what would be a tag or an escape if it stood at the beginning of a line.
+    """
+    if data[i] == ord("[") or data[i] == ord("%"):
+        return False
+    for k in range(i, j):
+        c = data[k]
+        if c >= ord("@") and not ord("[") <= c <= ord("`") and not ord("{") <= c < 0x80:
+            return True
+        if ord("0") <= c <= ord("9") or (c == ord("-") and k + 1 < j and data[k + 1] == ord("-")):
             return True
     return False
-
-
-@njit(nogil=True, cache=True)
-def _is_word(c: int) -> bool:
-    """Whether a token that begins so can be a move, a number or a word."""
-    return ord("0") <= c <= ord("9") or ord("A") <= c <= ord("Z") or ord("a") <= c <= ord("z") or c >= 0x80
 
 
 @njit(nogil=True, cache=True)
@@ -164,7 +168,7 @@ def _find_starts(data: Bytes, starts: npt.NDArray[np.int64]) -> int:
             before = phase
             phase = max(phase, IN_MOVES)
             if c == ord("("):
-                depth += 1
+                depth += moved  # before the first move there is nothing to vary
             elif c == ord(")"):
                 depth -= depth > 0
             elif c == ord("$"):
@@ -174,14 +178,14 @@ def _find_starts(data: Bytes, starts: npt.NDArray[np.int64]) -> int:
                 if depth == 0:
                     result = result_code(data, i, following)
                     if before == OVER:
-                        if result == NO_RESULT and _is_word(c):
+                        if result == NO_RESULT and _is_word(data, i, following):
                             begins = True
                             phase = IN_MOVES
                     elif result != NO_RESULT:
                         phase = OVER
                     elif at_line_start and moved and _is_move_one(data, i):
                         begins = True
-                    letters = moved or _has_letter(data, i, following)
+                    letters = (moved and not begins) or has_letter(data, i, following)
         if begins:
             if count < starts.size:
                 starts[count] = i

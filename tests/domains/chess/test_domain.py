@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from outofcore.domains.chess import DOMAIN
+from outofcore.raw.files import find_files
+from tests.domains.chess.test_records import convert
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sample")
+    DOMAIN.sample(folder, np.random.default_rng(1))
+    return folder
+
+
+def results(folder, **settings):
+    section = DOMAIN.section(raw=str(folder), **settings)
+    files = find_files(section.raw, section.match, DOMAIN.suffixes, section=DOMAIN.name)
+    converter = pickle.loads(pickle.dumps(DOMAIN.converter(section)))
+    return [converter(unit) for unit in DOMAIN.units(files, section)]
+
+
+def test_the_sample_holds_what_real_files_hold(sample):
+    found = results(sample, audit={"one_in": 1})
+    keys = np.concatenate([result.keys for result in found])
+    rejects = Counter(reject.reason for result in found for reject in result.rejects)
+    assert sum(result.found for result in found) == 307
+    assert rejects == {"illegal_move": 1, "variant": 1, "no_result": 1}
+    assert sum(result.audited for result in found) == len(keys) == 304
+    assert not any(result.differences for result in found)
+    assert len(keys) - len(np.unique(keys, axis=0)) == 2
+    rows = {name: np.concatenate([result.rows[name] for result in found]) for name in found[0].rows}
+    assert (rows["clock"] >= 0).any()
+    assert (rows["evaluation"] > -32768).any()
+    assert (rows["mate"] != 0).any()
+    assert set(rows["result"].tolist()) == {-1, 0, 1}
+    rejects = Counter(
+        r.reason for result in results(sample, filters={"min_elo": 1900}) for r in result.rejects
+    )
+    assert rejects["elo_unknown"] == 1
+    assert rejects["elo_too_low"] > 50
+
+
+def test_the_sample_is_the_same_every_time(sample, tmp_path):
+    DOMAIN.sample(tmp_path, np.random.default_rng(1))
+    for name in ("games.pgn", "archive/online.pgn.zst"):
+        assert (tmp_path / name).read_bytes() == (sample / name).read_bytes()
+
+
+def test_a_position_is_drawn():
+    result = convert("1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O 1-0")
+    text = DOMAIN.draw({name: values[6:] for name, values in result.rows.items()})
+    assert text.splitlines()[0] == "8  ♜ · ♝ ♛ ♚ · ♞ ♜"
+    assert text.splitlines()[-1] == "White to move, ply 6: O-O, game ended 1-0"
+
+
+def test_every_key_of_the_section_is_checked():
+    with pytest.raises(ValidationError, match="min_elo"):
+        DOMAIN.section(raw="-", filters={"min_elo": 2500, "max_elo": 1000})
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        DOMAIN.section(raw="-", filters={"minimum_elo": 1})
+    with pytest.raises(ValidationError, match="time_classes"):
+        DOMAIN.section(raw="-", filters={"time_classes": ["quick"]})
+
+
+def test_fields_of_the_schema_are_those_that_a_conversion_gives():
+    (schema,) = DOMAIN.schemas(DOMAIN.section(raw="-"), []).values()
+    result = convert("1. e4 1-0")
+    assert set(result.rows) == {field.name for field in schema.rows}
+    assert set(result.sequences) == {"length", *(field.name for field in schema.sequences)}
+    for field in schema.sequences:
+        assert result.sequences[field.name].dtype == (object if field.dtype == "string" else field.dtype)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from outofcore.domains.chess.pgn.classes import (
+    CHESS960,
+    OTHER_VARIANT,
+    STANDARD,
+    termination_class,
+    time_class,
+    variant_code,
+)
+from tests.domains.chess.test_records import convert, moves_of, reasons
+
+MOVES = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 1-0"
+
+
+def game(**tags: str) -> str:
+    return "".join(f'[{name} "{value}"]\n' for name, value in tags.items()) + f"\n{MOVES}\n\n"
+
+
+def one(text: str, **filters: object) -> list[str]:
+    """Reasons of the single game of a text under these filters; none if it is kept."""
+    return reasons(convert(text, filters=filters))
+
+
+@pytest.mark.parametrize(
+    ("elo", "filters", "expected"),
+    [
+        ((2000, 2100), {}, []),
+        ((2000, 2100), {"min_elo": 2000}, []),
+        ((2000, 2100), {"min_elo": 2001}, ["elo_too_low"]),
+        ((2000, 2100), {"max_elo": 2100}, []),
+        ((2000, 2100), {"max_elo": 2099}, ["elo_too_high"]),
+        (("", 2100), {}, []),
+        (("", 2100), {"min_elo": 2000}, ["elo_unknown"]),
+        (("?", 2100), {"min_elo": 2000, "unknown_elo": "keep"}, []),
+        (("-", 1000), {"min_elo": 2000, "unknown_elo": "keep"}, ["elo_too_low"]),
+        (("2500?", 2400), {"max_elo": 3000}, ["elo_unknown"]),
+        ((" 2500 ", 2400), {"min_elo": 2400}, []),
+    ],
+)
+def test_elo_of_both(elo, filters, expected):
+    assert one(game(WhiteElo=elo[0], BlackElo=elo[1]), **filters) == expected
+
+
+@pytest.mark.parametrize(
+    ("elo", "filters", "plies"),
+    [
+        ((2000, 2100), {"min_elo": 2050}, [1, 3, 5]),
+        ((2000, 2100), {"max_elo": 2050}, [0, 2, 4]),
+        ((2000, 2100), {"min_elo": 1900}, [0, 1, 2, 3, 4, 5]),
+        (("", 2100), {"min_elo": 1900}, [1, 3, 5]),
+        (("", 2100), {"min_elo": 1900, "unknown_elo": "keep"}, [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_elo_of_the_mover_chooses_positions(elo, filters, plies):
+    text = game(WhiteElo=elo[0], BlackElo=elo[1])
+    result = convert(text, filters={"elo_of": "mover", **filters})
+    assert result.rows["ply"].tolist() == plies
+    assert result.counts["positions_elo"] == 6 - len(plies)
+    assert result.sequences["length"].tolist() == [len(plies)]
+    assert result.sequences["plies"].tolist() == [6]
+
+
+def test_elo_of_the_mover_rejects_a_game_that_neither_passes():
+    assert one(game(WhiteElo="1500", BlackElo="1600"), elo_of="mover", min_elo=2000) == ["elo_too_low"]
+    assert one(game(WhiteElo="2500", BlackElo=""), elo_of="mover", max_elo=2000) == ["elo_unknown"]
+    assert one(game(WhiteElo="2500", BlackElo="2600"), elo_of="mover", max_elo=2000) == ["elo_too_high"]
+
+
+def test_a_game_whose_only_mover_of_interest_never_moves_has_no_positions():
+    text = '[WhiteElo "1500"]\n[BlackElo "2500"]\n\n1. e4 1-0'
+    assert one(text, elo_of="mover", min_elo=2000) == ["no_positions"]
+
+
+def test_short_games_and_early_plies():
+    assert one(game(), min_plies=6) == []
+    assert one(game(), min_plies=7) == ["too_short"]
+    assert one(game(), skip_plies=6) == ["no_positions"]
+    result = convert(game() + "1. d4 d5 2. c4 0-1", filters={"skip_plies": 2})
+    assert result.rows["ply"].tolist() == [2, 3, 4, 5, 2]
+    assert moves_of(result) == ["g1f3", "b8c6", "f1b5", "a7a6", "c2c4"]
+    assert result.counts["positions_skipped"] == 4
+
+
+def test_most_positions_are_chosen_by_content():
+    other = "1. d4 d5 2. c4 e6 3. Nc3 0-1\n\n"
+    both = convert(game() + other, filters={"max_positions": 3, "skip_plies": 1})
+    assert both.sequences["length"].tolist() == [3, 3]
+    assert both.counts["positions_beyond_max"] == 2 + 1
+    assert all(np.diff(both.rows["ply"].reshape(2, 3).astype(int), axis=1).ravel() > 0)
+    alone = convert(other, filters={"max_positions": 3, "skip_plies": 1})
+    assert alone.rows["ply"].tolist() == both.rows["ply"][3:].tolist()
+    chosen = {
+        tuple(convert(f"{first} e5 Nf3 Nc6 1-0", filters={"max_positions": 2}).rows["ply"])
+        for first in ("e4", "e3", "d3", "a3", "b3", "g3", "h3", "Nc3", "c3", "c4", "a4", "h4")
+    }
+    assert len(chosen) > 2
+
+
+def test_rated_time_class_termination_bots_variants():
+    assert one(game(Event="Rated Blitz game"), rated_only=True) == []
+    assert one(game(Event="Casual Blitz game"), rated_only=True) == ["not_rated"]
+    assert one(game(Event="Arena", WhiteRatingDiff="+3"), rated_only=True) == []
+    assert one(game(TimeControl="180+2"), time_classes=["blitz"]) == []
+    assert one(game(TimeControl="60+0"), time_classes=["blitz", "rapid"]) == ["time_class"]
+    assert one(game(), time_classes=["blitz"]) == ["time_class"]
+    assert one(game(), time_classes=["unknown"]) == []
+    assert one(game(Termination="Time forfeit"), terminations=["normal"]) == ["termination"]
+    assert one(game(Termination="A won by checkmate"), terminations=["normal"]) == []
+    assert one(game(BlackTitle="BOT"), bots="drop") == ["bot"]
+    assert one(game(BlackTitle="BOT")) == []
+    assert one(game(BlackTitle="GM"), bots="drop") == []
+    assert one(game(Variant="Chess960"), variants=["standard"]) == ["variant"]
+    assert one(game(), variants=["chess960"]) == ["variant"]
+
+
+def test_each_game_has_one_reason_and_all_are_counted():
+    texts = [
+        game(WhiteElo="1000", BlackElo="2500"),
+        game(WhiteElo="2500", BlackElo="2500"),
+        game(Variant="Horde", WhiteElo="1", BlackElo="1"),
+        "1. e4 e5 *\n\n",
+    ]
+    result = convert("".join(texts), filters={"min_elo": 2000})
+    assert reasons(result) == ["elo_too_low", "variant", "no_result"]
+    assert result.rejects[0].detail == "White 1000, Black 2500"
+
+
+@pytest.mark.parametrize(
+    ("control", "expected"),
+    [
+        *[("60+0", "bullet"), ("60", "bullet"), ("179", "bullet"), ("180", "blitz"), ("120+1", "bullet")],
+        *[
+            ("180+2", "blitz"),
+            ("300+5", "rapid"),
+            ("600", "rapid"),
+            ("1500+25", "classical"),
+            ("40/7200:3600", "classical"),
+        ],
+        *[("40/7200:20/3600:900+30", "classical"), ("1/86400", "correspondence"), ("-", "correspondence")],
+        *[
+            ("?", "unknown"),
+            ("", "unknown"),
+            ("90 minutes for the first 40 moves", "unknown"),
+            ("*180", "blitz"),
+        ],
+        *[("10+0.05", "unknown"), ("0+1", "bullet"), ("1/30", "rapid")],
+    ],
+)
+def test_time_classes(control, expected):
+    assert time_class(control) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *[
+            ("Normal", "normal"),
+            ("Time forfeit", "time forfeit"),
+            ("time forfeit", "time forfeit"),
+            ("", "unknown"),
+        ],
+        *[
+            ("X won on time", "time forfeit"),
+            ("X won by resignation", "normal"),
+            ("adjudication", "adjudication"),
+        ],
+        *[
+            ("Game drawn by timeout vs insufficient material", "time forfeit"),
+            ("X won - game abandoned", "abandoned"),
+        ],
+        *[
+            ("Abandoned", "abandoned"),
+            ("Rules infraction", "rules infraction"),
+            ("ran out of coffee", "other"),
+        ],
+    ],
+)
+def test_termination_classes(text, expected):
+    assert termination_class(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *[("", STANDARD), ("Standard", STANDARD), ("From Position", STANDARD), ("chess960", CHESS960)],
+        *[
+            ("fischerandom", CHESS960),
+            ("Chess 960", CHESS960),
+            ("Fischer Random", CHESS960),
+            ("Fischerrandom", CHESS960),
+        ],
+        *[("Crazyhouse", OTHER_VARIANT), ("Antichess", OTHER_VARIANT), ("Three-check", OTHER_VARIANT)],
+    ],
+)
+def test_variants(name, expected):
+    assert variant_code(name) == expected

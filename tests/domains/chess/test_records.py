@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import io
+import random
+from collections import Counter
+
+import chess
+import chess.pgn
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outofcore.domains.chess import DOMAIN
+from outofcore.domains.chess.schema import SCHEMA
+from outofcore.domains.chess.source import pieces
+from outofcore.raw.unit import Unit, UnitResult
+from tests.domains.chess.pgn import fragments
+
+
+def convert(text: str | bytes, offset: int = 0, **settings_) -> UnitResult:
+    payload = text if isinstance(text, bytes) else text.encode()
+    section = DOMAIN.section(raw="-", **{"audit": {"one_in": 1}, **settings_})
+    result = DOMAIN.converter(section)(Unit(source=3, name="a.pgn", offset=offset, payload=payload))
+    assert result.found == len(result.keys) + len(result.rejects)
+    assert result.differences == ()
+    for field in SCHEMA.rows:
+        assert result.rows[field.name].dtype == field.dtype
+        assert result.rows[field.name].shape == (result.sequences["length"].sum(), *field.shape)
+    return result
+
+
+def reasons(result: UnitResult) -> list[str]:
+    return [reject.reason for reject in result.rejects]
+
+
+def board_of(result: UnitResult, row: int) -> str:
+    """Piece placement of a row as FEN writes it, by reading the bits."""
+    board = chess.Board(None)
+    for letter, squares in zip("PNBRQKpnbrqk", result.rows["boards"][row], strict=True):
+        for square in range(64):
+            if int(squares) >> square & 1:
+                board.set_piece_at(square, chess.Piece.from_symbol(letter))
+    return board.board_fen()
+
+
+def moves_of(result: UnitResult) -> list[str]:
+    return [
+        chess.SQUARE_NAMES[move & 63] + chess.SQUARE_NAMES[move >> 6 & 63] + " nbrq"[move >> 12].strip()
+        for move in result.rows["move"].tolist()
+    ]
+
+
+def test_a_game_from_end_to_end():
+    text = (
+        '[Event "Rated game"]\n[Date "2020.02.??"]\n[WhiteElo "2100"]\n[BlackElo "?"]\n[Result "0-1"]\n'
+        '[TimeControl "60+0"]\n[Termination "Normal"]\n\n'
+        "1. f3 { [%eval 0.29] [%clk 0:00:59.5] } e5 {[%eval -1.1]} (1... c5 {[%clk 0:00:01]}) "
+        "2. g4 $4 {[%eval #-1] [%clk 0:00:50]} Qh4# 0-1\n"
+    )
+    result = convert(text, offset=100)
+    assert moves_of(result) == ["f2f3", "e7e5", "g2g4", "d8h4"]
+    assert board_of(result, 2) == "rnbqkbnr/pppp1ppp/8/4p3/8/5P2/PPPPP1PP/RNBQKBNR"
+    assert result.rows["state"].tolist() == [[0, 15, 255, 0], [1, 15, 255, 0], [0, 15, 4, 0], [1, 15, 6, 0]]
+    assert result.rows["ply"].tolist() == [0, 1, 2, 3]
+    assert result.rows["result"].tolist() == [-1] * 4
+    assert result.rows["clock"].tolist() == [5950, -1, 5000, -1]
+    assert result.rows["evaluation"].tolist() == [29, -110, -32768, -32768]
+    assert result.rows["mate"].tolist() == [0, 0, -1, 0]
+    assert {name: column[0] for name, column in result.sequences.items()} == {
+        "length": 4,
+        "white_elo": 2100,
+        "black_elo": 0,
+        "date": 20200200,
+        "time_control": "60+0",
+        "termination": "Normal",
+        "variant": 0,
+        "result": -1,
+        "plies": 4,
+        "source": 3,
+        "offset": 100,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "detail"),
+    [
+        ("1. e4 e5 2. Ke3 1-0", "illegal_move", "ply 3"),
+        ("1. e4 e5 2. Zz9 Nc6 1-0", "unreadable_move", "Zz9"),
+        ("1. e4 -- 2. d4 1-0", "null_move", "ply 2"),
+        ("1. e4 0000 2. d4 1-0", "null_move", "0000"),
+        ("1. e4 e5 *", "no_result", ""),
+        ('[Event "a"]\n\n1. e4 e5', "unterminated", "cut off"),
+        ('[Result "1-0"]\n\n1. e4 e5 0-1', "result_conflict", "1-0"),
+        ('[Result "1-0"]\n\n1-0', "no_moves", ""),
+        ("what is this", "not_pgn", ""),
+        ('[FEN "8/8/8/8 w"]\n\n1. e4 1-0', "invalid_position", "8/8/8/8"),
+        ('[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 1-0', "invalid_position", "NO_WHITE_KING"),
+        ('[Variant "Three-check"]\n\n1. e4 1-0', "variant", "Three-check"),
+    ],
+)
+def test_each_defect_has_its_reason(text, reason, detail):
+    good = '[Event "good"]\n\n1. e4 e5 1-0\n\n'
+    result = convert(good + text + "\n\n" + good.replace("e5", "c5"), offset=7)
+    assert len(result.keys) == 2
+    (reject,) = result.rejects
+    assert (reject.reason, reject.offset) == (reason, 7 + len(good))
+    assert detail in reject.detail
+
+
+@pytest.mark.parametrize(
+    ("moves", "expected"),
+    [
+        ("e2-e4 e7-e5 Ng1-f3", ["e2e4", "e7e5", "g1f3"]),
+        ("e2e4 e7e5 g1f3", ["e2e4", "e7e5", "g1f3"]),
+        ("1.e4 e5 2.Nf3 Nc6 3.Bc4 Bc5 4.0-0", ["e2e4", "e7e5", "g1f3", "b8c6", "f1c4", "f8c5", "e1g1"]),
+    ],
+)
+def test_what_the_engine_cannot_read_the_oracle_can(moves, expected):
+    assert moves_of(convert(f"{moves} 1-0")) == expected
+
+
+def test_underpromotions_of_both_colours():
+    fen = "1n2k3/P7/8/8/8/8/p7/1N2K3 w - - 0 1"
+    result = convert(f'[FEN "{fen}"]\n\n1. axb8=N axb1=B 2. Kd1 1-0')
+    assert moves_of(result) == ["a7b8n", "a2b1b", "e1d1"]
+    result = convert(f'[FEN "{fen}"]\n\n1. a8=R a1Q 1-0')
+    assert moves_of(result) == ["a7a8r", "a2a1q"]
+
+
+def test_chess960_castling_is_king_takes_rook_and_rights_follow_the_rooks():
+    fen = "nqbbrkrn/pppppppp/8/8/8/8/PPPPPPPP/NQBBRKRN w KQkq - 0 1"
+    for name in ("Chess960", "fischerandom", "Fischer Random", "chess 960"):
+        result = convert(f'[Variant "{name}"]\n[FEN "{fen}"]\n\n1. O-O g6 2. e4 Rf8 3. d3 1/2-1/2')
+        assert reasons(result) == ["illegal_move"]  # the king stands on f8
+        result = convert(f'[Variant "{name}"]\n[FEN "{fen}"]\n\n1. O-O Ng6 2. e4 Rh8 3. d3 a6 1/2-1/2')
+        assert moves_of(result)[0] == "f1g1"
+        assert result.rows["state"][:, 1].tolist() == [15, 12, 12, 12, 8, 8]
+        assert result.sequences["variant"].tolist() == [1]
+        assert board_of(result, 1) == "nqbbrkrn/pppppppp/8/8/8/8/PPPPPPPP/NQBBRRKN"
+
+
+def test_en_passant_file_stands_after_every_double_push():
+    state = convert("1. e4 a6 2. e5 d5 3. exd6 1-0").rows["state"]
+    assert state[:, 2].tolist() == [255, 4, 255, 255, 3]
+
+
+def test_halfmove_clock_stops_at_255():
+    moves = "Rh2 Kd8 Rh1 Ke8 " * 70
+    result = convert(f'[FEN "4k3/8/8/8/8/8/8/4K2R w - - 0 1"]\n\n{moves} 1/2-1/2')
+    assert result.rows["state"][254:258, 3].tolist() == [254, 255, 255, 255]
+
+
+def test_equal_moves_have_one_key_whatever_else_differs():
+    one = convert('[White "a"]\n\n1. e4 {x} e5 1-0').keys.tobytes()
+    assert one == convert('[White "b"]\n[Result "0-1"]\n\n e2e4 (1. d4) e7e5 0-1').keys.tobytes()
+    start = chess.STARTING_FEN
+    assert one == convert(f'[FEN "{start}"]\n\n1. e4 e5 1-0').keys.tobytes()
+    assert one != convert("1. e4 e6 1-0").keys.tobytes()
+    assert one != convert(f'[FEN "{start.replace("KQkq", "KQk")}"]\n\n1. e4 e5 1-0').keys.tobytes()
+
+
+def test_bytes_that_are_no_utf8_harm_no_game():
+    text = '[White "L\u00e9ko"]\n[TimeControl "\u00bd"]\n\n1. e4 {caf\u00e9} e5 1-0\n\n'
+    for codec in ("latin-1", "utf-8"):
+        result = convert(text.encode(codec))
+        assert result.sequences["time_control"].tolist() == ["\u00bd"]
+    assert reasons(convert("1. \u2658f3 d5 1-0".encode())) == ["unreadable_move"]
+    assert reasons(convert("1. \u00e9 d5 1-0".encode("latin-1"))) == ["unreadable_move"]
+
+
+def test_a_unit_without_text_says_what_was_not_read():
+    section = DOMAIN.section(raw="-")
+    unit = Unit(source=0, name="a", offset=9, detail={"reason": "damaged_file", "detail": "cut"})
+    result = DOMAIN.converter(section)(unit)
+    assert (result.found, reasons(result), result.rejects[0].offset) == (1, ["damaged_file"], 9)
+
+
+def written(seed: int) -> tuple[str, list[list[str]]]:
+    """Random legal games, written as untidily as PGN allows, with their moves in UCI."""
+    draw = random.Random(seed)
+    texts, games = [], []
+    for _ in range(draw.randint(1, 4)):
+        chess960 = draw.random() < 0.3
+        board = chess.Board.from_chess960_pos(draw.randrange(960)) if chess960 else chess.Board()
+        tags = f'[Variant "Chess960"]\n[FEN "{board.fen()}"]\n' if chess960 else '[Event "x"]\n'
+        words, moves = [], []
+        for ply in range(draw.randint(1, 120)):
+            legal = sorted(board.legal_moves, key=str)
+            if not legal:
+                break
+            castling = [move for move in legal if board.is_castling(move)]
+            move = draw.choice(castling or legal)
+            san = board.san(move)
+            if draw.random() < 0.2:
+                san += draw.choice(["!", "?!", "!!", " $3", " !?"])
+            if draw.random() < 0.5:
+                san = (
+                    f"{ply // 2 + 1}"
+                    + draw.choice(["...", "... ", ". .. "] if ply % 2 else [".", ". "])
+                    + san
+                )
+            if draw.random() < 0.2:
+                clock = f"[%clk {draw.randint(0, 9)}:{draw.randint(0, 59)}:{draw.random() * 60:.{draw.randint(0, 3)}f}]"
+                score = draw.choice(
+                    [f"{draw.gauss(0, 9):.2f}", f"#{draw.randint(-40, 40)}", ".5,20", "junk", "1e9"]
+                )
+                san += (
+                    " {" + draw.choice(["a", "1-0 ", "(", "\n[Site "]) + f" {clock}\n[%eval {score}] ;" + "}"
+                )
+            if draw.random() < 0.1 and ply:
+                san += f" ({san.split()[0]} (e4 {{x}}) 0-1 {{[%clk 0:00:01]}})"
+            if draw.random() < 0.05:
+                san += draw.choice([" ; e4 {\n", "\n% 1-0\n", "\n\n", "\r\n"])
+            words.append(san)
+            moves.append(move.uci())
+            board.push(move)
+        result = draw.choice(["1-0", "0-1", "1/2-1/2"])
+        texts.append(
+            tags + draw.choice(["\n", "", "\r\n"]) + draw.choice([" ", "\n"]).join([*words, result]) + "\n\n"
+        )
+        games.append(moves)
+    return "".join(texts), games
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_untidy_games_are_read_as_python_chess_plays_them(seed):
+    text, games = written(seed)
+    result = convert(text)
+    assert result.audited == len(games) == len(result.keys), result.rejects
+    assert moves_of(result) == [move for game in games for move in game]
+
+
+@given(fragments.pgn)
+@settings(max_examples=150, deadline=None)
+def test_whatever_the_bytes_every_record_is_counted_and_no_moves_are_made_up(data):
+    convert(data)  # asserts that found = accepted + rejected and that python-chess reads the same
+
+
+def test_unit_boundaries_do_not_show():
+    text = "".join(written(seed)[0] for seed in range(40)).encode()
+    whole = convert(text)
+    parts = [convert(piece.text, offset=piece.offset) for piece in pieces(io.BytesIO(text), 1 << 22, 9000)]
+    assert len(parts) > 3
+    for name in whole.rows:
+        np.testing.assert_array_equal(whole.rows[name], np.concatenate([part.rows[name] for part in parts]))
+    for name in whole.sequences:
+        joined = np.concatenate([part.sequences[name] for part in parts])
+        np.testing.assert_array_equal(whole.sequences[name], joined)
+    np.testing.assert_array_equal(whole.keys, np.concatenate([part.keys for part in parts]))
+
+
+def test_a_difference_is_told(monkeypatch):
+    from outofcore.domains.chess import oracle
+
+    section = DOMAIN.section(raw="-", audit={"one_in": 1})
+    monkeypatch.setattr(oracle, "_castling", lambda _: 3)
+    unit = Unit(source=0, name="a.pgn", offset=50, payload=b"1. e4 1-0")
+    (difference,) = DOMAIN.converter(section)(unit).differences
+    assert (
+        difference
+        == "a.pgn, game at byte 50: state at ply 0: [0, 15, 255, 0], by python-chess [0, 3, 255, 0]"
+    )
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "accepted", "rejected"),
+    [
+        ("odd/anastasian-lewis.pgn", 0, {"null_move": 1}),
+        ("odd/antichess-programfox.pgn", 0, {"variant": 2}),
+        ("odd/chessbase-empty-line.pgn", 1, {}),
+        ("odd/cutechess-fischerrandom.pgn", 4, {}),
+        ("odd/kasparov-deep-blue-1997.pgn", 6, {}),
+        ("odd/knightvuillaume-jannlee-zh-lichess.pgn", 0, {"variant": 1}),
+        ("odd/molinari-bordais-1979.pgn", 1, {}),
+        ("odd/nepomniachtchi-liren-game1.pgn", 1, {}),
+        ("odd/saturs-jannlee-zh-lichess.pgn", 0, {"variant": 1}),
+        ("odd/stockfish-learning.pgn", 1, {}),
+        ("odd/uci-moves.pgn", 1, {}),
+        ("odd/utf8-bom.pgn", 0, {"no_moves": 2}),
+        ("chess960.pgn", 1, {}),
+        ("engine-with-comments.pgn", 4, {}),
+        ("online-with-clocks-games.pgn", 333, {"no_moves": 1}),
+        ("online-with-clocks-lichess_DannyTheDonkey_2019-01-29.pgn", 105, {}),
+        ("Kramnik.pgn", 3878, {}),
+    ],
+)
+def test_real_files(real_data, name, accepted, rejected):
+    one_in = 32 if name == "Kramnik.pgn" else 1
+    result = convert((real_data / "chess" / name).read_bytes(), audit={"one_in": one_in})
+    assert len(result.keys) == accepted
+    assert Counter(reasons(result)) == rejected
+    assert result.audited == accepted if one_in == 1 else result.audited > 50
