@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import uci, vocabulary
 from outofcore.domains.chess.tensors import ChessReading, TensorSection
-from outofcore.domains.chess.widening import unpack
 from tests.domains.chess.positions import random_positions, shown_move, stored_rows
 
 POSITIONS = random_positions(600, seed=1) + random_positions(300, seed=2, chess960=True)
@@ -107,6 +107,27 @@ def test_packed_planes_widen_to_the_same_planes(count, view):
     assert packed["packed"].shape == (len(POSITIONS), count, 8)
     assert "planes" not in packed
     assert torch.equal(unpack(packed["packed"]), read(planes=count, view=view, mirror=True)["planes"])
+
+
+SIGNED = {"boards": np.int64, "move": np.int16, "ply": np.int16}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("view", ["white", "mover"])
+@pytest.mark.parametrize(("planes", "targets"), [(12, "uci"), (18, "alphazero")])
+def test_rows_on_a_device_give_the_same_tensors(packed, mirror, view, planes, targets):
+    settings = {"planes": planes, "view": view, "targets": targets, "mirror": mirror, "legal_mask": True}
+    reading = ChessReading(TensorSection(**settings), packed=packed)
+    rows = {
+        name: torch.from_numpy(column.view(SIGNED.get(name, column.dtype))) for name, column in ROWS.items()
+    }
+    batch = reading.on_device(rows, np.random.default_rng(3))
+    expected = read(seed=3, packed=packed, **settings)
+    assert batch.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert batch[name].dtype == tensor.dtype
+        assert torch.equal(batch[name], tensor)
 
 
 def test_an_empty_batch_gives_empty_tensors():

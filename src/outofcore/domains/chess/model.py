@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
 from outofcore.domains.chess.tensors import ChessReading, TensorSection
-from outofcore.domains.chess.widening import unpack
 from outofcore.domains.domain import Reading
 from outofcore.domains.task import Batch, Task
 

@@ -12,8 +12,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from outofcore.domains.chess import accelerator
 from outofcore.domains.chess.legal import mark_legal
-from outofcore.domains.chess.moves import flip_code, mirror_code, vocabulary
+from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
 from outofcore.domains.chess.widening import AS_BYTES, AS_WORDS, classify, show
 from outofcore.domains.domain import Section
 
@@ -48,7 +49,7 @@ class ChessReading:
         What to give.
     packed
         Give the planes as bits, ``packed`` (batch, planes, 8) uint8, a byte a rank, instead of ``planes``: an eighth of
-        the bytes to move to an accelerator, where :func:`outofcore.domains.chess.widening.unpack` makes planes of them.
+        the bytes to move to an accelerator, where :func:`outofcore.domains.chess.accelerator.unpack` makes planes.
     """
 
     section: TensorSection
@@ -77,21 +78,17 @@ class ChessReading:
             view the side to move, won, drew or lost; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal``
             (batch, classes) bool.
         """
-        section = self.section
         boards, states = np.ascontiguousarray(rows["boards"]), np.ascontiguousarray(rows["state"])
-        count = len(boards)
-        mover = section.view == "mover"
-        mirrored = np.zeros(count, np.uint8)
-        if section.mirror:
-            mirrored = generator.integers(0, 2, count, np.uint8) * (states[:, 1] == 0)
+        count, mover = len(boards), self.section.view == "mover"
+        mirrored = self._mirrored(states[:, 1] == 0, generator)
         turned = states[:, 0] * np.uint16(flip_code(0))
         # From a stored move (White's squares) to the move as shown, and from one seen by the side to move.
         from_white = mirrored * np.uint16(mirror_code(0)) ^ (turned if mover else np.uint16(0))
         from_mover = from_white ^ turned
-        moves = vocabulary(section.targets)
+        moves = vocabulary(self.section.targets)
 
         table = AS_BYTES if self.packed else AS_WORDS
-        planes = np.empty((count, section.planes, 8), table.dtype)
+        planes = np.empty((count, self.section.planes, 8), table.dtype)
         show(boards.view(np.uint8).reshape(count, 12, 8), states, mover, mirrored, table, planes)
         target = np.empty(count, np.int64)
         classify(boards, states, rows["move"], from_white, moves.index, target)
@@ -106,9 +103,57 @@ class ChessReading:
         if self.packed:
             batch["packed"] = torch.from_numpy(planes)
         else:
-            batch["planes"] = torch.from_numpy(planes.view(np.uint8).reshape(count, section.planes, 8, 8))
-        if section.legal_mask:
-            legal = np.zeros((count, moves.size), np.bool_)
-            mark_legal(boards, states, from_mover, moves.index, legal)
-            batch["legal"] = torch.from_numpy(legal)
+            batch["planes"] = torch.from_numpy(
+                planes.view(np.uint8).reshape(count, self.section.planes, 8, 8)
+            )
+        if self.section.legal_mask:
+            batch["legal"] = _legal(boards, states, from_mover, moves)
         return batch
+
+    def on_device(self, rows: Mapping[str, Tensor], generator: np.random.Generator) -> dict[str, Tensor]:
+        """The same tensors, of rows that lie on an accelerator; unsigned words come as signed ones of the same bits.
+
+        Legal moves are made by the processor all the same.
+        """
+        boards, states = rows["boards"], rows["state"]
+        device, mover = boards.device, self.section.view == "mover"
+        black = states[:, 0].long()
+        if self.section.mirror:
+            without_rights = (states[:, 1] == 0).cpu().numpy()
+            mirrored = torch.from_numpy(self._mirrored(without_rights, generator)).to(device)
+        else:
+            mirrored = torch.zeros_like(states[:, 0])
+        from_white = mirrored.long() * mirror_code(0) ^ (black * flip_code(0) if mover else 0)
+        moves = vocabulary(self.section.targets)
+        packed = accelerator.pack(boards, states, mirrored.bool(), self.section.planes, mover=mover)
+        batch = {
+            "target": accelerator.classify(boards, states, rows["move"], from_white, moves),
+            "value": rows["result"].float() * (1 - 2 * black if mover else 1),
+            "ply": rows["ply"].int() & 0xFFFF,
+            **({"packed": packed} if self.packed else {"planes": accelerator.unpack(packed)}),
+        }
+        if self.section.legal_mask:
+            from_mover = (from_white ^ black * flip_code(0)).cpu().numpy().astype(np.uint16)
+            host = boards.cpu().numpy().view(np.uint64), states.cpu().numpy()
+            batch["legal"] = _legal(*host, from_mover, moves).to(device)
+        return batch
+
+    def _mirrored(
+        self, without_rights: npt.NDArray[np.bool_], generator: np.random.Generator
+    ) -> npt.NDArray[np.uint8]:
+        """Which positions to mirror, 0 or 1."""
+        if not self.section.mirror:
+            return np.zeros(len(without_rights), np.uint8)
+        return generator.integers(0, 2, len(without_rights), np.uint8) * without_rights
+
+
+def _legal(
+    boards: npt.NDArray[np.uint64],
+    states: npt.NDArray[np.uint8],
+    flips: npt.NDArray[np.uint16],
+    moves: Vocabulary,
+) -> Tensor:
+    """Mask (positions, classes) of the legal moves as shown."""
+    legal = np.zeros((len(boards), moves.size), np.bool_)
+    mark_legal(boards, states, flips, moves.index, legal)
+    return torch.from_numpy(legal)

@@ -1,4 +1,4 @@
-"""Bits of stored positions -> bytes of planes, and stored moves -> classes; on the processor and on an accelerator."""
+"""Bits of stored positions -> bytes of planes, and stored moves -> classes, in compiled code."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from outofcore.domains.chess.bitboards import bit
 from outofcore.domains.chess.legal import NO_FILE
@@ -105,9 +103,3 @@ def classify(boards: Any, states: Any, moves: Any, flips: Any, index: Any, targe
             if boards[n, side + 5] & bit(start) != 0 and boards[n, side + 3] & bit(end) != 0:
                 code = start | (start + 2 if end & 7 == 7 else start - 2) << 6
         targets[n] = index[code ^ np.int64(flips[n])]
-
-
-def unpack(packed: Tensor) -> Tensor:
-    """Bits (..., planes, 8) uint8 -> planes (..., planes, 8, 8) uint8, wherever the tensor lies."""
-    files = torch.arange(8, dtype=torch.uint8, device=packed.device)
-    return packed.unsqueeze(-1) >> files & 1

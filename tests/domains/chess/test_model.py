@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from outofcore.domains.chess.model import Baseline, ChessTask, measure_baseline
+from outofcore.domains.chess.moves import move_code, vocabulary
+from outofcore.domains.chess.tensors import ChessReading, TensorSection
+from tests.domains.chess.positions import random_positions, stored_rows
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Models this small lose time to a second thread, a lot of it where tests run side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+POSITIONS = random_positions(400, seed=3)
+ROWS = stored_rows(POSITIONS)
+
+
+def batch_of(section: TensorSection, count: int = 400, *, packed: bool = False):
+    rows = {name: column[:count] for name, column in ROWS.items()}
+    return ChessReading(section, packed=packed)(rows, np.random.default_rng(0))
+
+
+def task_of(section: TensorSection, counts: np.ndarray | None = None) -> ChessTask:
+    size = vocabulary(section.targets).size
+    torch.manual_seed(0)
+    return ChessTask(section, "test", Baseline(np.zeros(size, np.int64) if counts is None else counts, 0.25))
+
+
+def test_learns_to_play_the_only_legal_moves():
+    section = TensorSection(planes=12, legal_mask=True)
+    task, batch = task_of(section), batch_of(section, 64)
+    optimizer = torch.optim.AdamW(task.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(60):
+        loss, count = task.loss(batch)
+        optimizer.zero_grad()
+        (loss / count).backward()
+        optimizer.step()
+        losses.append(loss.item() / count.item())
+    assert losses[-1] < 0.3 * losses[0]
+
+
+@pytest.mark.parametrize("targets", ["uci", "alphazero"])
+@pytest.mark.parametrize("planes", [12, 18])
+def test_loss_and_figures_add_up_over_any_pieces(targets, planes):
+    section = TensorSection(planes=planes, targets=targets)
+    task, batch = task_of(section).eval(), batch_of(section)
+    with torch.no_grad():
+        whole, count = task.loss(batch)
+        pieces = [task.loss(piece) for piece in task.micro_batches(batch, 37)]
+        sums = task.evaluate(batch)
+        added = [task.evaluate(piece) for piece in task.micro_batches(batch, 37)]
+    assert count == sum(n for _, n in pieces) == 400
+    torch.testing.assert_close(sum(loss for loss, _ in pieces), whole, rtol=1e-5, atol=1e-2)
+    for name, value in sums.items():
+        torch.testing.assert_close(sum(piece[name] for piece in added), value, rtol=1e-5, atol=1e-2)
+
+
+def test_illegal_moves_get_no_probability():
+    section = TensorSection(legal_mask=True)
+    task, batch = task_of(section), batch_of(section)
+    with torch.no_grad():
+        logits, value = task.predict(batch)
+    probabilities = logits.softmax(1)
+    assert (probabilities[~batch["legal"]] == 0).all()
+    assert torch.allclose(probabilities.sum(1), torch.ones(400))
+    assert (value.abs() <= 1).all()
+
+
+def test_classes_off_the_board_get_no_probability():
+    section = TensorSection(targets="alphazero")
+    with torch.no_grad():
+        logits, _ = task_of(section).predict(batch_of(section))
+    off_board = torch.from_numpy(vocabulary("alphazero").codes < 0)
+    assert (logits.softmax(1)[:, off_board] == 0).all()
+
+
+def test_packed_planes_give_the_same_prediction():
+    section = TensorSection(planes=18)
+    task = task_of(section).eval()
+    with torch.no_grad():
+        plain, packed = task.predict(batch_of(section)), task.predict(batch_of(section, packed=True))
+    assert all(torch.equal(a, b) for a, b in zip(plain, packed, strict=True))
+
+
+def mean(values: torch.Tensor) -> float:
+    return values.double().mean().item()
+
+
+def test_figures_stand_beside_their_baselines():
+    section = TensorSection(view="white")
+    moves = vocabulary("uci")
+    batch = batch_of(section)
+    counts = np.zeros(moves.size, np.int64)
+    favourite = int(batch["target"].mode().values)
+    counts[favourite] = 10
+    task = task_of(section, counts).eval()
+    with torch.no_grad():
+        sums = task.evaluate(batch)
+        logits, value = task.predict(batch)
+    figures = task.summarize(sums)
+    target, result = batch["target"], batch["value"]
+    assert figures["positions"] == 400
+    assert figures["top1"] == pytest.approx(mean(logits.argmax(1) == target))
+    assert figures["top5"] == pytest.approx(mean((logits.topk(5).indices == target[:, None]).any(1)))
+    assert figures["top1_most_frequent"] == pytest.approx(mean(target == favourite))
+    assert figures["value_loss"] == pytest.approx(mean((value - result).square()), rel=1e-5)
+    assert figures["value_loss_constant"] == pytest.approx(0.75**2)
+    smoothed = (counts + 1) / (counts + 1).sum()
+    assert figures["policy_loss_frequencies"] == pytest.approx(-np.log(smoothed[target]).mean(), rel=1e-5)
+    opening = batch["ply"] < 20
+    assert figures["top1_opening_most_frequent"] == pytest.approx(mean((target == favourite)[opening]))
+    (rows,) = task.plots(sums).values()
+    assert sum(row["positions"] for row in rows) == 400
+    assert [row["ply"] for row in rows] == sorted({min(ply // 10, 15) * 10 for ply in batch["ply"].tolist()})
+
+
+class Rows:
+    """A table and its store, in memory."""
+
+    def __init__(self, columns: dict[str, np.ndarray]) -> None:
+        self.fields = {name: Column(column) for name, column in columns.items()}
+        self._length = len(columns["move"])
+
+    def __len__(self) -> int:
+        return self._length
+
+    def rows(self, split: str) -> Rows:
+        assert split == "train"
+        return self
+
+
+class Column:
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.values[start:stop]
+
+
+@pytest.mark.parametrize("view", ["white", "mover"])
+@pytest.mark.parametrize("at_once", [1 << 20, 7])
+def test_the_baseline_counts_the_moves_and_averages_the_results_of_the_train_split(
+    monkeypatch, view, at_once
+):
+    monkeypatch.setattr("outofcore.domains.chess.model._ROWS_AT_ONCE", at_once)
+    section = TensorSection(view=view)
+    rows = {**ROWS, "result": np.resize(np.array([1, 0, -1, 1], np.int8), 400)}
+    batch = ChessReading(section)(rows, np.random.default_rng(0))
+    baseline = measure_baseline(Rows(rows), section)
+    assert np.array_equal(baseline.move_counts, np.bincount(batch["target"], minlength=1968))
+    assert baseline.value_mean == pytest.approx(mean(batch["value"]))
+
+
+def test_training_reads_bits_on_an_accelerator_and_validation_no_mirror_images():
+    reading = ChessReading(TensorSection(mirror=True, planes=18))
+    task = task_of(reading.section)
+    training, validation = task.readings(reading, torch.device("cpu"))
+    assert training == reading
+    assert validation == dataclasses.replace(reading, section=TensorSection(planes=18))
+    training, validation = task.readings(reading, torch.device("cuda"))
+    assert training.packed
+    assert validation.packed
+    assert training.section.mirror
+    assert not validation.section.mirror
+
+
+def test_a_move_that_the_train_split_lacks_has_a_probability():
+    counts = np.zeros(1968, np.int64)
+    counts[vocabulary("uci").index[move_code(12, 28)]] = 1000
+    task = task_of(TensorSection(), counts)
+    assert torch.isfinite(task.surprise).all()
+    assert task.surprise.argmin() == vocabulary("uci").index[move_code(12, 28)]
