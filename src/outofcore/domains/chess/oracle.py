@@ -170,9 +170,8 @@ def difference(tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result
     expected = empty_rows(count)
     game.replay.write(expected, 0)
     for row, comments in enumerate(game.comments):
-        expected["clock"][row], expected["evaluation"][row], expected["mate"][row] = _notes(
-            " ".join(comments)
-        )
+        notes = _notes(" ".join(comments)) if comments else (NO_CLOCK, NO_EVALUATION, NO_MATE)
+        expected["clock"][row], expected["evaluation"][row], expected["mate"][row] = notes
     expected["ply"][:] = np.arange(count)
     expected["result"][:] = _RESULTS.get(game.marker, result)
     for name, wanted in expected.items():
