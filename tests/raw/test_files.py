@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 
@@ -102,3 +103,16 @@ def test_nothing_to_read_names_the_key(tmp_path: Path) -> None:
         find_files(tmp_path / "absent", "**/*", (".pgn",), section="chess")
     with pytest.raises(RawInputError, match=r"chess\.raw: no file under .* matches chess\.match = '\*\*/\*'"):
         find_files(tmp_path, "**/*", (".pgn",), section="chess")
+
+
+@pytest.mark.parametrize("suffix", [".zst", ".gz", ".bz2"])
+def test_a_file_that_was_cut_short_is_noticed_after_what_can_be_read(tmp_path: Path, suffix: str) -> None:
+    noise = np.random.default_rng(0).bytes(300_000)
+    path = tmp_path / f"games.pgn{suffix}"
+    path.write_bytes(PACK[suffix](noise)[:-40_000])
+    for member in RawFile(path.name, path, path.stat().st_size).members((".pgn",)):
+        read = bytearray()
+        with pytest.raises(EOFError):  # noqa: PT012 - reads until it is noticed
+            while piece := member.stream.read(4096):
+                read += piece
+        assert noise.startswith(bytes(read))

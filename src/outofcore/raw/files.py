@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, cast
 
-import zstandard
-
 from outofcore.errors import RawInputError
+from outofcore.raw.zstd import ZstdStream
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.zst", ".zip")
 COMPRESSIONS = (".zst", ".gz", ".bz2")
@@ -120,10 +119,7 @@ class RawFile:
 def decompressed(stream: BinaryIO, name: str) -> BinaryIO:
     """Read through the compression that the name's ending states, if any."""
     if name.endswith(".zst"):
-        reader = zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(
-            stream, read_across_frames=True
-        )
-        return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", reader), 1 << 20))
+        return cast("BinaryIO", io.BufferedReader(ZstdStream(stream), 1 << 20))
     if name.endswith(".gz"):
         return cast("BinaryIO", gzip.GzipFile(fileobj=stream, mode="rb"))
     if name.endswith(".bz2"):

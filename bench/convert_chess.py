@@ -1,0 +1,154 @@
+"""How fast PGN becomes a store: beside python-chess doing the same, and the engine alone.
+
+    python bench/convert_chess.py players.pgn.zst --workers 2 --games 1500 --out bench/results
+
+All three are measured in one run on the same machine. ``reference`` is what one would write with python-chess: read a game,
+replay it, pack twelve bitboards a position; it converts every n-th game of those that the filters accept. ``engine`` is the
+Rust reader alone, on all units, its output thrown away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.pgn
+import numpy as np
+import rust_pgn_reader_python_binding as rust
+import yaml
+
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, convert
+from outofcore.domains.chess.pgn.starts import game_starts
+from outofcore.domains.registry import get_domain
+from outofcore.raw.files import RawFile, find_files
+from outofcore.raw.unit import Unit
+from outofcore.store.reader import open_store
+from outofcore.training.memory import MemoryWatch
+
+PIECES = [(kind, colour) for colour in (chess.WHITE, chess.BLACK) for kind in chess.PIECE_TYPES]
+
+
+def whole(files: list[RawFile], section: Any, workers: int, folder: Path) -> dict[str, Any]:
+    domain = get_domain("chess")
+    conversion = Conversion(domain, section, files, folder / "chess.zarr", folder / "rejects.csv")
+    started = time.perf_counter()
+    with MemoryWatch(interval=0.25) as memory:
+        outcome = convert(
+            conversion,
+            Estimate(0, 0, 0, 0),
+            executor=open_executor("threads", workers),
+            workers=workers,
+            watch=lambda _: None,
+        )
+    seconds = time.perf_counter() - started
+    positions = sum(outcome.figures["rows"].values())
+    return {
+        **{key: outcome.figures[key] for key in ("found", "accepted", "rejected", "audited", "bytes_per_row")},
+        "positions": positions,
+        "seconds": round(seconds, 2),
+        "positions_per_second": round(positions / seconds),
+        "peak_memory_mb": round(memory.peak_bytes / 1e6),
+    }
+
+
+def reference(texts: list[str]) -> dict[str, Any]:
+    started = time.perf_counter()
+    positions = 0
+    for text in texts:
+        game = chess.pgn.read_game(io.StringIO(text))
+        if game is None or game.errors:
+            continue
+        board = game.board()
+        boards, moves = [], []
+        for move in game.mainline_moves():
+            boards.append([board.pieces_mask(kind, colour) for kind, colour in PIECES])
+            moves.append(move.from_square | move.to_square << 6 | (move.promotion or 0) << 12)
+            board.push(move)
+        positions += len(np.array(boards, np.uint64)) and len(np.array(moves, np.uint16))
+    seconds = time.perf_counter() - started
+    return {"games": len(texts), "positions": positions, "positions_per_second": round(positions / seconds)}
+
+
+def engine(units: list[Unit], workers: int, chosen: dict[int, list[int]]) -> dict[str, Any]:
+    """The Rust reader alone on the very games that were accepted."""
+    texts = [[text_at(unit, offset) for offset in chosen.get(place, [])] for place, unit in enumerate(units)]
+
+    def parse(part: list[str]) -> int:
+        return int(rust.parse_games_from_strings(part, num_threads=1).num_moves)
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(workers) as pool:
+        positions = sum(pool.map(parse, [part for part in texts if part]))
+    seconds = time.perf_counter() - started
+    return {"positions": positions, "positions_per_second": round(positions / seconds)}
+
+
+def text_at(unit: Unit, offset: int) -> str:
+    """The game that begins at an offset of the unit's file."""
+    starts = game_starts(np.frombuffer(unit.payload, np.uint8)) + unit.offset
+    end = np.searchsorted(starts, offset, "right")
+    stop = int(starts[end]) if end < len(starts) else unit.offset + len(unit.payload)
+    return unit.payload[offset - unit.offset : stop - unit.offset].decode("latin-1")
+
+
+def accepted_games(store: Path, units: list[Unit]) -> dict[int, list[int]]:
+    """Offsets of the accepted games, by place of their unit."""
+    found: dict[int, list[int]] = {}
+    first = np.array([unit.offset for unit in units])
+    for split in ("train", "val", "test"):
+        offsets = open_store(store).sequences(split)["offset"].read().astype(np.int64)
+        for place, offset in zip(np.searchsorted(first, offsets, "right") - 1, offsets, strict=True):
+            found.setdefault(int(place), []).append(int(offset))
+    return {place: sorted(offsets) for place, offsets in found.items()}
+
+
+def section(one_in: int) -> Any:
+    params = yaml.safe_load(Path("params.yaml").read_text())["chess"]
+    params["filters"] |= {"min_elo": 1900, "unknown_elo": "drop"}
+    params["audit"] = {"one_in": one_in}
+    return get_domain("chess").section.model_validate(params)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("input", type=Path, help="a PGN file, plain or compressed")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--games", type=int, default=1500, help="games that the reference converts")
+    parser.add_argument("--one-in", type=int, default=256, help="games that are audited")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
+    options = parser.parse_args()
+    files = find_files(options.input, "**/*", (".pgn",), section="chess")
+    settings = section(options.one_in)
+    units = [unit for unit in get_domain("chess").units(files, settings) if unit.payload]
+    with tempfile.TemporaryDirectory(dir=options.out.parent) as folder:
+        ours = whole(files, settings, options.workers, Path(folder))
+        chosen = accepted_games(Path(folder) / "chess.zarr", units)
+    every = max(1, ours["accepted"] // options.games)
+    places = [(place, offset) for place, offsets in sorted(chosen.items()) for offset in offsets][::every]
+    slow = reference([text_at(units[place], offset) for place, offset in places])
+    fast = engine(units, options.workers, chosen)
+    result = {
+        "input": options.input.name,
+        "workers": options.workers,
+        "outofcore": ours,
+        "reference": slow,
+        "engine": fast,
+        "times_reference": round(ours["positions_per_second"] / slow["positions_per_second"], 1),
+        "share_of_engine": round(ours["positions_per_second"] / fast["positions_per_second"], 3),
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "convert_chess.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
