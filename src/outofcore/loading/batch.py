@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from outofcore.domains.domain import Reading
+from outofcore.loading.gather import Room
 from outofcore.loading.permutation import key
-from outofcore.loading.residency.base import Residency, Rows
+from outofcore.loading.residency.base import Residency
 from outofcore.loading.transfer import Transfer
 
 Batch = dict[str, torch.Tensor]
@@ -86,11 +87,11 @@ class BatchMaker:
         self._residency = residency
         self._reading = reading
         self._transfer = transfer
-        self._key = key(*words[:2], _AUGMENT), key(*words[2:])
-        self._spare: dict[int, list[Rows]] = {}
+        self._key = np.array([key(*words[:2], _AUGMENT), key(*words[2:])], np.uint64)
+        self._spare: dict[int, list[Room]] = {}
         self._lock = threading.Lock()
 
-    def begin(self, count: int) -> Rows:
+    def begin(self, count: int) -> Room:
         """Room for the rows of a batch."""
         with self._lock:
             spare = self._spare.get(count)
@@ -98,38 +99,24 @@ class BatchMaker:
                 return spare.pop()
         return self._residency.allocate(count)
 
-    def finish(self, rows: Rows, position: int) -> Batch:
-        """Turn the rows of the batch at a position into tensors."""
+    def finish(self, room: Room, count: int, position: int) -> Batch:
+        """Turn the rows of the ``count`` samples from a position on into tensors."""
         counter = np.array([0, 0, 0, position], np.uint64)
-        generator = np.random.Generator(np.random.Philox(key=np.array(self._key, np.uint64), counter=counter))
+        generator = np.random.Generator(np.random.Philox(key=self._key, counter=counter))
         if self._residency.name != "device":
-            batch = self._reading(rows, generator)
+            batch = self._reading(room.arrays, generator)
         elif isinstance(self._reading, DeviceReading):
-            batch = self._reading.on_device(rows, generator)
+            batch = self._reading.on_device(room.arrays, generator)
         else:
-            batch = self._reading(self._to_host(rows), generator)
-        if not _overlap(batch, rows):  # else the room has become the batch
+            batch = self._reading(self._to_host(room.arrays), generator)
+        if not any(
+            room.holds(tensor.data_ptr()) for tensor in batch.values()
+        ):  # else the room has become the batch
             with self._lock:
-                self._spare.setdefault(len(next(iter(rows.values()))), []).append(rows)
+                self._spare.setdefault(count, []).append(room)
         return self._transfer.send(batch)
 
-    def _to_host(self, rows: Rows) -> dict[str, np.ndarray[Any, Any]]:
+    def _to_host(self, rows: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
         return {
             name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()
         }
-
-
-def _overlap(batch: Batch, rows: Rows) -> bool:
-    """Whether a tensor of the batch may share memory with the rows."""
-    taken = [_extent(value) for value in rows.values()]
-    for tensor in batch.values():
-        storage = tensor.untyped_storage()
-        begin = storage.data_ptr()
-        if any(begin < stop and start < begin + storage.nbytes() for start, stop in taken):
-            return True
-    return False
-
-
-def _extent(value: Any) -> tuple[int, int]:
-    begin = value.data_ptr() if isinstance(value, torch.Tensor) else value.ctypes.data
-    return begin, begin + value.nbytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -113,13 +113,16 @@ def loader(
     if tensors is not None and fields is not None:
         message = "give tensors or fields, not both: what makes tensors names its own fields"
         raise ParamsError(message)
+    if last not in get_args(Last):
+        message = f"last must be one of {', '.join(get_args(Last))}, got {last!r}"
+        raise ParamsError(message)
     source = open_split(store, split, part, tensors.fields if tensors is not None else fields)
     reading = tensors or RawReading({name: array.dtype for name, array in source.fields.items()})
     share = _share(rank, world_size, batch_size)
     windows = source.windows(window, phase=phase)
     cut = cut_samples(windows, source.chunk_rows, shuffle, pool_blocks, block_rows)
     sampler = Plain(windows, cut, seed, source.chunk_rows)
-    if sampler.positions < share.world:
+    if 0 < sampler.positions < share.world:
         message = (
             f"{source.store.root}: split {split!r} has {sampler.positions} samples for {share.world} ranks"
         )

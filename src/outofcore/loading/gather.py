@@ -1,9 +1,9 @@
 """Rows from where their chunks lie to where a batch wants them, without the interpreter lock.
 
-Every residency that lives in this machine's memory comes down to the same thing: a table of addresses, one a chunk. A
-row is found by its chunk's address and its place in the chunk, whether the chunk lies in a buffer, in an array of the
-whole split or in a mapped file, where chunks stand at odd offsets with checksums between them. numpy has no gather over
-scattered buffers, hence the kernel.
+Every residency that lives in this machine's memory comes down to the same thing: a table of addresses, one a chunk and
+field. A row is found by its chunk's address and its place in the chunk, whether the chunk lies in a buffer, in an array
+of the whole split or in a mapped file, where chunks stand at odd offsets with checksums between them. numpy has no
+gather over scattered buffers, hence the kernel; one call gathers all fields of a batch.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ ABSENT = 0
 """The address of a chunk that is not in reach."""
 
 AHEAD = 16  # rows; about the time of a cache miss
+LONG = 512  # bytes of a row from which a call of memcpy is cheaper than pieces of constant size
 
 
 def _emit_copy(typingctx: Any, target: Any, source: Any, count: Any) -> Any:
@@ -61,44 +62,8 @@ _prefetch: Any = intrinsic(_emit_prefetch)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _gather_rows(
-    addresses: Addresses, first: Ints, chunk_rows: int, row_bytes: int, sources: Addresses, target: np.uint64
-) -> int:
-    """Copy single rows to ``target``; -1, or the number of a row that is not in reach."""
-    count = len(first)
-    for row in range(count):
-        chunk = first[row] // chunk_rows
-        if addresses[chunk] == 0:
-            return row
-        sources[row] = addresses[chunk] + np.uint64((first[row] - chunk * chunk_rows) * row_bytes)
-    step = np.uint64(row_bytes)
-    if row_bytes == 1:  # a constant size becomes one load and one store
-        for row in range(count):
-            _copy(target + np.uint64(row), sources[row], 1)
-    elif row_bytes == 2:
-        for row in range(count):
-            _copy(target + np.uint64(row) * step, sources[row], 2)
-    elif row_bytes == 4:
-        for row in range(count):
-            _copy(target + np.uint64(row) * step, sources[row], 4)
-    elif row_bytes == 8:
-        for row in range(count):
-            _copy(target + np.uint64(row) * step, sources[row], 8)
-    else:
-        for row in range(count):
-            if row + AHEAD < count:
-                _prefetch(sources[row + AHEAD])
-                _prefetch(sources[row + AHEAD] + np.uint64(64))
-            _copy_row(target + np.uint64(row) * step, sources[row], row_bytes)
-    return -1
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _copy_row(target: np.uint64, source: np.uint64, count: int) -> None:
     """Copy a row in pieces of constant size: for rows of a few cache lines, faster than a call of memcpy."""
-    if count > 512:
-        _copy(target, source, count)
-        return
     while count >= 32:
         _copy(target, source, 32)
         target, source, count = target + np.uint64(32), source + np.uint64(32), count - 32
@@ -119,58 +84,151 @@ def _copy_row(target: np.uint64, source: np.uint64, count: int) -> None:
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _gather_windows(
-    addresses: Addresses, first: Ints, length: int, chunk_rows: int, row_bytes: int, target: np.uint64
+def _copy_rows(sources: Addresses, count: int, row_bytes: int, target: np.uint64) -> None:
+    step = np.uint64(row_bytes)
+    if row_bytes == 1:  # a constant size becomes one load and one store
+        for row in range(count):
+            _copy(target + np.uint64(row), sources[row], 1)
+    elif row_bytes == 2:
+        for row in range(count):
+            _copy(target + np.uint64(row) * step, sources[row], 2)
+    elif row_bytes == 4:
+        for row in range(count):
+            _copy(target + np.uint64(row) * step, sources[row], 4)
+    elif row_bytes == 8:
+        for row in range(count):
+            _copy(target + np.uint64(row) * step, sources[row], 8)
+    elif row_bytes < LONG:
+        for row in range(count):
+            if row + AHEAD < count:
+                _prefetch(sources[row + AHEAD])
+                _prefetch(sources[row + AHEAD] + np.uint64(64))
+            _copy_row(target + np.uint64(row) * step, sources[row], row_bytes)
+    else:
+        for row in range(count):
+            _copy(target + np.uint64(row) * step, sources[row], row_bytes)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _gather_rows(
+    table: Addresses, first: Ints, chunk_rows: int, row_bytes: Ints, targets: Addresses, at: int
 ) -> int:
-    """Copy windows of ``length`` rows to ``target``; -1, or the number of a window that is not in reach."""
-    for sample in range(len(first)):
-        row = first[sample]
-        left = length
-        while left > 0:
-            start = max(row, 0)
-            chunk = start // chunk_rows
-            place = start - chunk * chunk_rows
-            run = 1 if row < 0 else min(left, chunk_rows - place)
-            if addresses[chunk] == 0:
-                return sample
-            _copy(target, addresses[chunk] + np.uint64(place * row_bytes), run * row_bytes)
-            target += np.uint64(run * row_bytes)
-            row += run
-            left -= run
+    """Copy single rows of all fields; -1, or the number of a row that is not in reach."""
+    count = len(first)
+    chunks, places = np.empty(count, np.int64), np.empty(count, np.int64)
+    sources = np.empty(count, np.uint64)
+    for row in range(count):
+        chunks[row] = first[row] // chunk_rows
+        if first[row] < 0 or chunks[row] >= table.shape[1]:
+            return row
+        places[row] = first[row] - chunks[row] * chunk_rows
+    for number in range(len(row_bytes)):
+        size = row_bytes[number]
+        addresses = table[number]
+        for row in range(count):
+            base = addresses[chunks[row]]
+            if base == ABSENT:
+                return row
+            sources[row] = base + np.uint64(places[row] * size)
+        _copy_rows(sources, count, size, targets[number] + np.uint64(at * size))
     return -1
 
 
-def gather(addresses: Addresses, first: Ints, length: int, chunk_rows: int, out: npt.NDArray[Any]) -> None:
-    """Copy a window of rows for each sample into ``out``.
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _gather_windows(
+    table: Addresses,
+    first: Ints,
+    length: int,
+    chunk_rows: int,
+    row_bytes: Ints,
+    targets: Addresses,
+    at: int,
+) -> int:
+    """Copy windows of ``length`` rows of all fields; -1, or the number of a window that is not in reach."""
+    for number in range(len(row_bytes)):
+        size = row_bytes[number]
+        addresses = table[number]
+        target = targets[number] + np.uint64(at * length * size)
+        for sample in range(len(first)):
+            row = first[sample]
+            left = length
+            while left > 0:
+                start = max(row, 0)
+                chunk = start // chunk_rows
+                place = start - chunk * chunk_rows
+                run = 1 if row < 0 else min(left, chunk_rows - place)
+                if chunk >= len(addresses) or addresses[chunk] == ABSENT:
+                    return sample
+                _copy(target, addresses[chunk] + np.uint64(place * size), run * size)
+                target += np.uint64(run * size)
+                row += run
+                left -= run
+    return -1
+
+
+class Room:
+    """Where the rows of a batch go.
 
     Parameters
     ----------
-    addresses
-        Where each chunk lies, decoded; ``ABSENT`` where it is not in reach.
+    arrays
+        numpy arrays or tensors, C-contiguous, (samples, ...) or (samples, length, ...), by field.
+
+    Attributes
+    ----------
+    arrays
+        The same.
+    targets
+        Their addresses, in the order of the table's fields.
+    """
+
+    def __init__(self, arrays: dict[str, Any]) -> None:
+        self.arrays = arrays
+        starts = [
+            array.ctypes.data if isinstance(array, np.ndarray) else array.data_ptr()
+            for array in arrays.values()
+        ]
+        self.targets = np.array(starts, np.uint64)
+        self._extents = [
+            (start, start + array.nbytes) for start, array in zip(starts, arrays.values(), strict=True)
+        ]
+
+    def holds(self, address: int) -> bool:
+        """Whether an address lies in the room."""
+        return any(start <= address < stop for start, stop in self._extents)
+
+
+def gather(
+    table: Addresses, first: Ints, length: int, chunk_rows: int, row_bytes: Ints, room: Room, at: int
+) -> None:
+    """Copy a window of rows for each sample into a batch.
+
+    Parameters
+    ----------
+    table
+        Where each chunk of each field lies, decoded, (fields, chunks); ``ABSENT`` where it is not in reach.
     first
         First row of each window; a negative row stands for row 0.
     length
         Rows of a window.
     chunk_rows
         Rows of a chunk.
-    out
-        C-contiguous, (samples, ...) or (samples, length, ...).
+    row_bytes
+        Bytes of a row of each field.
+    room
+        Where they go.
+    at
+        Place of the first sample in the batch.
 
     Raises
     ------
     LookupError
         If a chunk is not in reach.
     """
-    if len(first) == 0:
-        return
-    row_bytes = out.nbytes // (len(first) * length)
-    target = np.uint64(out.ctypes.data)
     if length == 1:
-        missing = _gather_rows(
-            addresses, first, chunk_rows, row_bytes, np.empty(len(first), np.uint64), target
-        )
+        missing = _gather_rows(table, first, chunk_rows, row_bytes, room.targets, at)
     else:
-        missing = _gather_windows(addresses, first, length, chunk_rows, row_bytes, target)
+        missing = _gather_windows(table, first, length, chunk_rows, row_bytes, room.targets, at)
     if missing >= 0:
         message = f"rows from {first[missing]} on are not in memory"
         raise LookupError(message)

@@ -118,6 +118,7 @@ class Loader:
         self._identity = identity
         self._last: Last = last
         self._received = 0  # samples of this epoch, over all ranks
+        self._read_before = 0
         self._begun = self._noted = False
         self._living: weakref.ref[Generator[Batch]] | None = None
         self._residency: tuple[int, Residency] | None = None
@@ -188,10 +189,10 @@ class Loader:
             while True:
                 if process != os.getpid():  # threads and held locks do not survive a fork
                     pipeline, residency, process = self._start()
-                waited, read = pipeline.seconds_waited, residency.bytes_read
+                waited = pipeline.seconds_waited
                 made = next(pipeline, None)
                 self.stats.seconds_waited += pipeline.seconds_waited - waited
-                self.stats.bytes_read += residency.bytes_read - read
+                self.stats.bytes_read = self._read_before + residency.bytes_read
                 if made is None:
                     return
                 self.stats.batches += 1
@@ -210,6 +211,7 @@ class Loader:
         if self._residency is None or self._residency[0] != process:
             self._residency = process, self.engine.make()
         residency = self._residency[1]
+        self._read_before = self.stats.bytes_read - residency.bytes_read
         words = self._identity.seed, self.epoch, self.share.rank, self.share.world
         stream = schedule(
             self._sampler.epoch(self.epoch),

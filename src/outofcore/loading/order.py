@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.errors import ParamsError
 from outofcore.loading.permutation import deal, draw, key, permutation, scatter
 
 Ints = npt.NDArray[np.int64]
@@ -63,13 +65,13 @@ class Cut:
     def __post_init__(self) -> None:
         if self.shuffle not in ("blocks", "full", True, False):
             message = f'shuffle must be "blocks", "full", True or False, got {self.shuffle!r}'
-            raise ValueError(message)
+            raise ParamsError(message)
         if self.block < LANES or self.block % LANES:
             message = f"block must be a positive multiple of {LANES} samples, got {self.block}"
-            raise ValueError(message)
+            raise ParamsError(message)
         if self.pool_blocks < 1 or self.step < 1 or self.samples < 0:
             message = "pool_blocks and step must be positive, and samples not negative"
-            raise ValueError(message)
+            raise ParamsError(message)
 
     @property
     def shifts(self) -> range:
@@ -173,10 +175,10 @@ class EpochOrder:
                 return scatter(positions, self.cut.samples, self.seed, self.number, _FULL)
             return positions
         lanes = range(rank, LANES, world)
-        slices = [self._slice(pool, *self._lane(lane, stop - start)) for lane in lanes]
-        sizes = np.array([len(values) for values in slices], np.int64)
+        edges = np.array([self._lane(lane, stop - start) for lane in lanes], np.int64)
         keys = [key(self.seed, self.number, _LANE, pool, lane) for lane in lanes]
-        return deal(np.concatenate(slices), sizes, keys)
+        bounds = np.concatenate(([0], np.cumsum(edges[:, 1] - edges[:, 0])))
+        return deal(self._lay(pool, edges, int(bounds[-1])), bounds, keys)
 
     def sample(self, position: int) -> int:
         """The sample at a position of the epoch."""
@@ -198,17 +200,25 @@ class EpochOrder:
         each, longer = divmod(size, LANES)
         return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
 
-    def _slice(self, pool: int, first: int, last: int) -> Ints:
-        """Samples ``first`` to ``last`` of a pool's blocks, laid end to end."""
+    def _lay(self, pool: int, edges: Ints, count: int) -> Ints:
+        """The samples that lie between pairs of edges in a pool's blocks, laid end to end."""
         starts, sizes = self.blocks
         begin = self._first_block(pool)
         end = self._first_block(pool + 1) if pool + 1 < self.pools else len(starts)
-        starts, sizes = starts[begin:end], sizes[begin:end]
-        ends = np.cumsum(sizes)
-        inside = np.arange(np.searchsorted(ends, first, "right"), np.searchsorted(ends, last, "left") + 1)
-        parts = []
-        for block in inside[inside < len(starts)]:
-            origin = starts[block] - (ends[block] - sizes[block])
-            begin_at = max(first, int(ends[block] - sizes[block]))
-            parts.append(np.arange(origin + begin_at, origin + min(last, int(ends[block])), dtype=np.int64))
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+        out = np.empty(count, np.int64)
+        _fill(starts[begin:end], sizes[begin:end], edges, out)
+        return out
+
+
+@numba.njit(nogil=True, cache=True)
+def _fill(starts: Ints, sizes: Ints, edges: Ints, out: Ints) -> None:
+    place = 0
+    for slice_ in range(len(edges)):
+        before = 0
+        for block in range(len(starts)):
+            first = max(edges[slice_, 0] - before, 0)
+            last = min(edges[slice_, 1] - before, sizes[block])
+            for offset in range(first, last):
+                out[place] = starts[block] + offset
+                place += 1
+            before += sizes[block]

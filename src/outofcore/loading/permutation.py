@@ -48,15 +48,18 @@ def _shuffle(values: Ints, key: np.uint64) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
-def _deal(values: Ints, ends: Ints, keys: npt.NDArray[np.uint64], out: Ints) -> None:
-    lanes = len(ends)
-    first = 0
+def _deal(values: Ints, starts: Ints, keys: npt.NDArray[np.uint64], out: Ints) -> None:
+    lanes = len(keys)
     for lane in range(lanes):
-        own = values[first : ends[lane]]
-        _shuffle(own, keys[lane])
-        for element in range(len(own)):
-            out[element * lanes + lane] = own[element]
-        first = ends[lane]
+        _shuffle(values[starts[lane] : starts[lane + 1]], keys[lane])
+    shortest = starts[lanes] - starts[lanes - 1]
+    place = 0
+    for element in range(shortest):
+        for lane in range(lanes):
+            out[place] = values[starts[lane] + element]
+            place += 1
+    for lane in range(len(values) - place):
+        out[place + lane] = values[starts[lane] + shortest]
 
 
 @numba.njit(nogil=True, cache=True)
@@ -102,15 +105,16 @@ def permutation(size: int, *words: int) -> Ints:
     return values
 
 
-def deal(values: Ints, sizes: Ints, keys: list[int]) -> Ints:
+def deal(values: Ints, starts: Ints, keys: list[int]) -> Ints:
     """Shuffle consecutive lanes of ``values``, each by its key, and take them in turn: one of each, again and again.
 
     Parameters
     ----------
     values
         The lanes, one after another; shuffled in place.
-    sizes
-        Length of each lane; no lane is longer than one before it, and they differ by at most one.
+    starts
+        Where each lane begins in ``values``, and their end. No lane is longer than one before it, and their lengths
+        differ by at most one.
     keys
         One for each lane.
 
@@ -119,7 +123,7 @@ def deal(values: Ints, sizes: Ints, keys: list[int]) -> Ints:
     All values: element 0 of each lane, element 1 of each lane, and so on.
     """
     out = np.empty(len(values), np.int64)
-    _deal(values, np.cumsum(sizes), np.array(keys, np.uint64), out)
+    _deal(values, starts, np.array(keys, np.uint64), out)
     return out
 
 

@@ -14,7 +14,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from queue import SimpleQueue
+from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
 
@@ -36,6 +37,15 @@ class Task(Generic[Result]):
     delivers: bool
 
 
+@dataclass(frozen=True)
+class Made(Generic[Result]):
+    """What became of a task that delivers; neither result nor error at the end of the stream."""
+
+    number: int
+    result: Result | None
+    error: BaseException | None
+
+
 class Latch:
     """Something that several tasks bring about; those who need it wait, and learn if one of them failed."""
 
@@ -44,8 +54,7 @@ class Latch:
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._event = threading.Event()
-        if count == 0:
-            self._event.set()
+        self._open = count == 0
 
     def done(self, error: BaseException | None = None) -> None:
         """Count one task as done."""
@@ -53,140 +62,149 @@ class Latch:
             self._left -= 1
             self._error = self._error or error
             if self._left == 0:
+                self._open = True
                 self._event.set()
 
     def wait(self) -> None:
         """Wait for all of them; raises the error of one that failed."""
-        self._event.wait()
+        if not self._open:
+            self._event.wait()
         if self._error:
             raise self._error
 
 
-class _Shared(Generic[Result]):
-    """What workers and consumer share; workers hold this, not the pipeline, so that a forgotten pipeline can end."""
+class _Workers(Generic[Result]):
+    """What workers hold: not the pipeline itself, so that one that is forgotten can end.
+
+    Handing over goes through queues that are written in C: conditions cost more than a batch's whole plan.
+    """
 
     def __init__(self, stream: Iterator[Task[Result]], depth: int) -> None:
-        self.stream = stream
-        self.pulling = threading.Lock()
-        self.changed = threading.Condition()
-        self.free = depth
-        self.pulled = 0
-        self.total: int | None = None
-        self.results: dict[int, tuple[Result | None, BaseException | None]] = {}
-        self.stopped = False
-
-    def pull(self) -> tuple[int, Task[Result]] | None:
-        """The next task and the number of its result; None at the end."""
-        with self.pulling:
-            if self.stopped or self.total is not None:
-                return None
-            try:
-                task = next(self.stream, None)
-            except BaseException as error:  # noqa: BLE001 - handed to the consumer, whose thread raises it
-                self.put(self.pulled, None, error)
-                self.finish(self.pulled + 1)
-                return None
-            if task is None:
-                self.finish(self.pulled)
-                return None
-            number = self.pulled
-            if task.delivers:
-                self.pulled += 1
-                with self.changed:
-                    self.changed.wait_for(lambda: self.free > 0 or self.stopped)
-                    self.free -= 1
-            return number, task
-
-    def put(self, number: int, result: Result | None, error: BaseException | None) -> None:
-        with self.changed:
-            self.results[number] = result, error
-            self.changed.notify_all()
-
-    def finish(self, total: int) -> None:
-        with self.changed:
-            self.total = total
-            self.changed.notify_all()
+        self.results: SimpleQueue[Made[Result]] = SimpleQueue()
+        self.credits: SimpleQueue[None] = SimpleQueue()
+        self._stream = stream
+        self._pulling = threading.Lock()
+        self._pulled = 0
+        self._ended = False
+        for _ in range(depth):
+            self.credits.put(None)
 
     def work(self) -> None:
-        while (pulled := self.pull()) is not None:
-            number, task = pulled
-            try:
-                result = task.run()
-            except BaseException as error:  # noqa: BLE001 - handed to the consumer, whose thread raises it
-                self.put(number, None, error)
-            else:
-                if task.delivers:
-                    self.put(number, result, None)
-            del pulled, task
+        """Follow the stream to its end."""
+        while (task := self._pull()) is not None:
+            self._run(*task)
+            del task  # an idle worker must not keep a batch alive
+
+    def help(self) -> bool:
+        """Do one task if that is possible without waiting."""
+        if not self._pulling.acquire(blocking=False):
+            return False
+        try:
+            if self._ended or self.credits.empty():
+                return False
+            task = self._advance()
+        finally:
+            self._pulling.release()
+        if task is not None:
+            self._run(*task)
+        return True
 
     def stop(self, threads: list[threading.Thread], process: int) -> None:
-        self.stopped = True
+        """Let the workers finish what they do, and wait until they are gone."""
+        self._ended = True
         if process != os.getpid():
             return  # the threads belong to the process that this one was forked from
-        with self.changed:
-            self.changed.notify_all()
+        self.credits.put(None)
         for thread in threads:
             if thread is not threading.current_thread():  # a garbage collection may come in any thread
                 thread.join()
-        self.results.clear()
+
+    def _pull(self) -> tuple[int, Task[Result]] | None:
+        """The next task and the number of its result; None at the end."""
+        with self._pulling:
+            return None if self._ended else self._advance()
+
+    def _advance(self) -> tuple[int, Task[Result]] | None:
+        task, error = None, None
+        try:
+            task = next(self._stream, None)
+        except BaseException as failure:  # noqa: BLE001 - raised in the consumer's thread
+            error = failure
+        number = self._pulled
+        if task is None:
+            self._ended = True
+            self.results.put(Made(number, None, error))
+            return None
+        if task.delivers:
+            self._pulled += 1
+            self.credits.get()
+        return number, task
+
+    def _run(self, number: int, task: Task[Result]) -> None:
+        result, error = None, None
+        try:
+            result = task.run()
+        except BaseException as failure:  # noqa: BLE001 - raised in the consumer's thread
+            error = failure
+        if task.delivers:
+            self.results.put(Made(number, result, error))
 
 
 class Pipeline(Generic[Result]):
     """Iterates over the results of a stream of tasks.
 
+    A consumer whose next result is not ready does a task itself rather than wait, where that needs no waiting either.
+
     Parameters
     ----------
     stream
-        The tasks; advanced by one worker at a time.
+        The tasks; advanced by one thread at a time.
     threads
-        Number of workers.
+        Number of workers beside the consumer.
     depth
         Results made or being made that the consumer has not received, at most.
 
     Attributes
     ----------
     seconds_waited
-        Time that the consumer spent waiting.
+        Time from asking for a result to having it.
     """
 
     def __init__(self, stream: Iterator[Task[Result]], threads: int, depth: int) -> None:
         self.seconds_waited = 0.0
-        self._shared = _Shared(stream, depth)
+        self._workers = _Workers(stream, depth)
+        self._early: dict[int, Made[Result]] = {}
         self._next = 0
-        self._process = os.getpid()
-        workers = [
-            threading.Thread(target=self._shared.work, name=f"outofcore-{number}", daemon=True)
+        running = [
+            threading.Thread(target=self._workers.work, name=f"outofcore-{number}", daemon=True)
             for number in range(threads)
         ]
-        for worker in workers:
-            worker.start()
-        self._stop = weakref.finalize(self, self._shared.stop, workers, self._process)
+        for thread in running:
+            thread.start()
+        self._stop = weakref.finalize(self, self._workers.stop, running, os.getpid())
 
     def __iter__(self) -> Iterator[Result]:
         return self
 
     def __next__(self) -> Result:
         """The next result, in the order of the stream; raises what its task raised."""
-        shared = self._shared
+        workers = self._workers
         started = time.perf_counter()
-        with shared.changed:
-            shared.changed.wait_for(self._there)
-            result, error = shared.results.pop(self._next, (None, None))
-            ended = result is None and error is None
-            shared.free += 1
-            shared.changed.notify_all()
+        while self._next not in self._early:
+            if not workers.results.empty() or not workers.help():
+                made = workers.results.get()
+                self._early[made.number] = made
         self.seconds_waited += time.perf_counter() - started
-        if ended:
+        made = self._early[self._next]
+        if made.error is not None:
+            raise made.error
+        if made.result is None:
             raise StopIteration
+        del self._early[self._next]
         self._next += 1
-        if error is not None:
-            raise error
-        return result  # type: ignore[return-value]  # a task that delivers returns a result
+        workers.credits.put(None)
+        return made.result
 
     def close(self) -> None:
         """Stop the workers and wait until they are gone."""
         self._stop()
-
-    def _there(self) -> Any:
-        total = self._shared.total
-        return self._next in self._shared.results or (total is not None and self._next >= total)

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.loading.batch import Batch, BatchMaker
+from outofcore.loading.gather import Room
 from outofcore.loading.pipeline import Latch, Task
-from outofcore.loading.residency.base import Residency, Rows
+from outofcore.loading.residency.base import Residency
 from outofcore.loading.sampling.base import EpochPlan, touched
 
 Ints = npt.NDArray[np.int64]
@@ -90,8 +91,11 @@ def batches(start: int, positions: int, size: int, last: Last, world: int) -> in
 class _Pool:
     """A pool whose chunks are being read or gathered from."""
 
-    def __init__(self, plan: EpochPlan, number: int, residency: Residency, share: Share) -> None:
+    def __init__(
+        self, plan: EpochPlan, number: int, residency: Residency, share: Share, before: _Pool | None = None
+    ) -> None:
         self.number = number
+        self._before = before  # a chunk that both need is read by the work of the first
         self.start, self.stop = plan.pool_start(number), plan.pool_start(number + 1)
         self.first = plan.first_rows(number, share.rank, share.world)
         self.is_last = number + 1 == plan.pools
@@ -128,13 +132,21 @@ class _Pool:
         if unused:
             self._residency.release(self._chunks)
 
-    def gather(self, first: Ints, rows: Rows, at: int) -> None:
+    def gather(self, first: Ints, room: Room, at: int) -> None:
         """Copy samples to their places in a batch, as soon as the pool is read."""
         try:
-            self._ready.wait()
-            self._residency.gather(first, rows, at)
+            self.wait()
+            self._residency.gather(first, room, at)
         finally:
             self.let_go()
+
+    def wait(self) -> None:
+        """Wait until the chunks are read, raising what went wrong."""
+        before = self._before
+        if before is not None:
+            before.wait()
+            self._before = None
+        self._ready.wait()
 
     def _run(self, work: Callable[[], None]) -> None:
         try:
@@ -153,7 +165,7 @@ class _Pieces:
         self._count = count
         self._start = start
         self._stop = stop
-        self._rows: Rows | None = None
+        self._room: Room | None = None
         self._before: list[Latch] = []
         self._lock = threading.Lock()
 
@@ -167,26 +179,26 @@ class _Pieces:
         """Gathers the rest and makes the batch."""
         return Task(partial(self._finish, pool, first, at), delivers=True)
 
-    def _room(self) -> Rows:
+    def _enter(self) -> Room:
         with self._lock:
-            if self._rows is None:
-                self._rows = self._maker.begin(self._count)
-            return self._rows
+            if self._room is None:
+                self._room = self._maker.begin(self._count)
+            return self._room
 
     def _gather(self, pool: _Pool, first: Ints, at: int, latch: Latch) -> None:
         try:
-            pool.gather(first, self._room(), at)
+            pool.gather(first, self._enter(), at)
         except BaseException as error:  # noqa: BLE001 - raised by the task that finishes the batch
             latch.done(error)
         else:
             latch.done()
 
     def _finish(self, pool: _Pool, first: Ints, at: int) -> Made:
-        rows = self._room()
-        pool.gather(first, rows, at)
+        room = self._enter()
+        pool.gather(first, room, at)
         for latch in self._before:
             latch.wait()
-        return Made(self._maker.finish(rows, self._start), self._count, self._stop)
+        return Made(self._maker.finish(room, self._count, self._start), self._count, self._stop)
 
 
 def schedule(
@@ -220,12 +232,12 @@ def schedule(
             yield pieces.piece(pool, first, at)
             at += len(first)
             pool.let_go()
-            pool = coming or _Pool(plan, pool.number + 1, residency, share)
+            pool = coming or _Pool(plan, pool.number + 1, residency, share, pool)
             yield from tasks if coming else pool.tasks
             coming, made = None, 0
         left = max(1, (pool.stop - end) // size)
         if coming is None and not pool.is_last and (made >= _HEAD_START or left == 1):
-            coming = _Pool(plan, pool.number + 1, residency, share)
+            coming = _Pool(plan, pool.number + 1, residency, share, pool)
             tasks = coming.tasks
         if coming:
             due = -(-len(tasks) // left)

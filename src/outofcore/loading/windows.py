@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.errors import StoreError
+from outofcore.errors import ParamsError, StoreError
 
 Ints = npt.NDArray[np.int64]
 Mode = Literal["pack", "never", "reach"]
@@ -39,10 +39,10 @@ class Window:
     def __post_init__(self) -> None:
         if self.length < 1 or self.stride < 1:
             message = f"a window's length and stride must be positive, got {self.length} and {self.stride}"
-            raise ValueError(message)
+            raise ParamsError(message)
         if self.mode == "reach" and self.stride != 1:
             message = 'with mode="reach" every row is a sample: stride must be 1'
-            raise ValueError(message)
+            raise ParamsError(message)
 
 
 class Windows:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,8 @@ class Arena(HostResidency):
         self._slots = min(kept + passing, self.chunks)
         self.name = "ram" if kept == self.chunks else "hybrid" if kept else "streamed"
         self._changed = threading.Condition()
-        self._buffers: dict[str, npt.NDArray[np.generic]] = {}
+        self._buffers: list[npt.NDArray[Any]] = []
+        self._origins: list[int] = []
         self._slot = np.full(self.chunks, -1, np.int64)
         self._holders = np.zeros(self.chunks, np.int64)
         self._decoded = np.zeros(self.chunks, np.bool_)
@@ -55,10 +57,11 @@ class Arena(HostResidency):
     def bring(self, chunks: Ints) -> list[Work]:
         """Take slots for the chunks that have none; the work decodes one chunk of every field."""
         if not self._buffers:
-            self._buffers = {
-                name: np.empty((self._slots, array.chunk_rows, *array.shape[1:]), array.dtype)
-                for name, array in self.fields.items()
-            }
+            self._buffers = [
+                np.empty((self._slots, array.chunk_rows, *array.shape[1:]), array.dtype)
+                for array in self.fields.values()
+            ]
+            self._origins = [buffer.ctypes.data for buffer in self._buffers]
         with self._changed:
             self._holders[chunks] += 1
             new = chunks[self._slot[chunks] < 0]
@@ -82,21 +85,19 @@ class Arena(HostResidency):
         self._holders[:] = 0
         self._vacate(np.flatnonzero((self._slot >= 0) & ~(self._keep & self._decoded)))
         if not self._keep.any():
-            self._buffers = {}
+            self._buffers = []
 
     def _vacate(self, chunks: Ints) -> None:
         self._free = np.append(self._free, self._slot[chunks])
         self._slot[chunks] = -1
         self._decoded[chunks] = False
-        for addresses in self.addresses.values():
-            addresses[chunks] = ABSENT
+        self.addresses[:, chunks] = ABSENT
 
     def _decode(self, chunk: int, slot: int) -> None:
         read = 0
-        for name, array in self.fields.items():
-            buffer = self._buffers[name]
+        for number, (array, buffer) in enumerate(zip(self.fields.values(), self._buffers, strict=True)):
             read += array.chunk(chunk, buffer[slot])
-            self.addresses[name][chunk] = buffer.ctypes.data + slot * buffer.strides[0]
+            self.addresses[number, chunk] = self._origins[number] + slot * buffer.strides[0]
         self._decoded[chunk] = True
         with self._changed:
             self.bytes_read += read

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.loading.gather import gather
+from outofcore.loading.gather import Room, gather
 from outofcore.store.reader import Array
 
 Ints = npt.NDArray[np.int64]
-Rows = dict[str, Any]
-"""Rows of a batch by field: numpy arrays, or tensors where the residency lives on a device."""
-
 Work = Callable[[], None]
 
 
@@ -62,12 +59,12 @@ class Residency(ABC):
         """Give back all room that is not kept for the next epoch; called when no thread works any more."""
 
     @abstractmethod
-    def allocate(self, count: int) -> Rows:
+    def allocate(self, count: int) -> Room:
         """Room for the rows of ``count`` samples."""
 
     @abstractmethod
-    def gather(self, first: Ints, rows: Rows, at: int) -> None:
-        """Fill ``rows`` from place ``at`` on with the samples whose first rows are given."""
+    def gather(self, first: Ints, room: Room, at: int) -> None:
+        """Fill ``room`` from place ``at`` on with the samples whose first rows are given."""
 
 
 class HostResidency(Residency):
@@ -75,17 +72,18 @@ class HostResidency(Residency):
 
     def __init__(self, fields: Mapping[str, Array], length: int) -> None:
         super().__init__(fields, length)
-        self.addresses = {name: np.zeros(self.chunks, np.uint64) for name in self.fields}
+        self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
+        self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
 
-    def allocate(self, count: int) -> Rows:
+    def allocate(self, count: int) -> Room:
         """Uninitialised numpy arrays, (count, ...) or (count, length, ...)."""
         window = (self.length,) if self.length > 1 else ()
-        return {
+        arrays: dict[str, npt.NDArray[Any]] = {
             name: np.empty((count, *window, *array.shape[1:]), array.dtype)
             for name, array in self.fields.items()
         }
+        return Room(arrays)
 
-    def gather(self, first: Ints, rows: Rows, at: int) -> None:
+    def gather(self, first: Ints, room: Room, at: int) -> None:
         """Copy each window once, from its chunks to its place in the batch."""
-        for name, addresses in self.addresses.items():
-            gather(addresses, first, self.length, self.chunk_rows, rows[name][at : at + len(first)])
+        gather(self.addresses, first, self.length, self.chunk_rows, self._row_bytes, room, at)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import torch
 
-from outofcore.errors import BudgetError, ParamsError
+from outofcore.errors import BudgetError, ParamsError, StoreError
 from outofcore.loading.budget import Needs
 from outofcore.loading.residency.arena import Arena
 from outofcore.loading.residency.base import Residency
@@ -91,6 +91,8 @@ def choose(kind: Kind, case: Circumstances) -> Choice:
         If the residency cannot keep the budget.
     ParamsError
         If there is no such residency.
+    StoreError
+        If compressed shards should be mapped.
     """
     if kind not in get_args(Kind):
         message = f"residency must be one of {', '.join(get_args(Kind))}, got {kind!r}"
@@ -112,6 +114,12 @@ def choose(kind: Kind, case: Circumstances) -> Choice:
             )
             raise BudgetError(message)
         return Choice(kind="ram", kept=needs.chunks, reason="as asked")
+    if kind == "mapped" and case.compressed:
+        message = (
+            "residency 'mapped' needs a store with codec 'none', this one is compressed: "
+            "use residency 'streamed', or convert with store.codec: none"
+        )
+        raise StoreError(message)
     if kind in ("mapped", "device"):
         _hold(needs.fixed, budget)
         return Choice(kind=kind, reason="as asked")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from outofcore.loading.residency.base import Ints, Residency, Rows, Work
+from outofcore.loading.gather import Room
+from outofcore.loading.residency.base import Ints, Residency, Work
 from outofcore.store.reader import Array
 
 
@@ -55,22 +56,24 @@ class OnDevice(Residency):
     def settle(self) -> None:
         """Nothing."""
 
-    def allocate(self, count: int) -> Rows:
+    def allocate(self, count: int) -> Room:
         """Uninitialised tensors on the device."""
         window = (self.length,) if self.length > 1 else ()
-        return {
-            name: torch.empty((count, *window, *tensor.shape[1:]), dtype=tensor.dtype, device=self.device)
-            for name, tensor in self._tensors.items()
-        }
+        return Room(
+            {
+                name: torch.empty((count, *window, *tensor.shape[1:]), dtype=tensor.dtype, device=self.device)
+                for name, tensor in self._tensors.items()
+            }
+        )
 
-    def gather(self, first: Ints, rows: Rows, at: int) -> None:
+    def gather(self, first: Ints, room: Room, at: int) -> None:
         """Select the rows on the device."""
         places = torch.from_numpy(first).to(self.device)
         if self.length > 1:
             steps = torch.arange(self.length, device=self.device)
             places = (places[:, None] + steps).clamp_(min=0).reshape(-1)
         for name, tensor in self._tensors.items():
-            out = rows[name][at : at + len(first)]
+            out = room.arrays[name][at : at + len(first)]
             torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
 
     def _load(self, chunk: int) -> None:

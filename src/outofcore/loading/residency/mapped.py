@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.errors import StoreError
 from outofcore.loading.residency.base import HostResidency, Ints, Work
 from outofcore.store.reader import Array
 
@@ -26,13 +25,6 @@ class Mapped(HostResidency):
 
     def __init__(self, fields: Mapping[str, Array], length: int) -> None:
         super().__init__(fields, length)
-        packed = sorted(name for name, array in self.fields.items() if array.codec.name != "none")
-        if packed:
-            message = (
-                f"residency 'mapped' needs a store with codec 'none'; {', '.join(packed)} is compressed "
-                "(use residency 'streamed', or convert with store.codec: none)"
-            )
-            raise StoreError(message)
         self._lock = threading.Lock()
         self._maps: dict[tuple[str, int], npt.NDArray[np.uint8]] = {}
         self._fills: dict[str, npt.NDArray[np.generic]] = {}
@@ -49,15 +41,15 @@ class Mapped(HostResidency):
         """Nothing."""
 
     def _verify(self, chunk: int) -> None:
-        for name, array in self.fields.items():
+        for number, (name, array) in enumerate(self.fields.items()):
             located = array.locate(chunk)
             if located is None:
-                self.addresses[name][chunk] = self._fill(name, array).ctypes.data
+                self.addresses[number, chunk] = self._fill(name, array).ctypes.data
                 continue
             shard, offset, length = located
             content = self._map(name, array, shard)
             array.decode(chunk, content[offset : offset + length].tobytes(), None)
-            self.addresses[name][chunk] = content.ctypes.data + offset
+            self.addresses[number, chunk] = content.ctypes.data + offset
             with self._lock:
                 self.bytes_read += length
         self._verified[chunk] = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -68,13 +69,13 @@ class Sampler(Protocol):
 
 def touched(first: Ints, length: int, chunk_rows: int, chunks: int) -> Ints:
     """The chunks that hold windows of ``length`` rows, ascending; rows below 0 stand for row 0."""
-    if not len(first):
-        return np.empty(0, np.int64)
     marks = np.zeros(chunks, np.bool_)
-    low = first // chunk_rows if length == 1 else np.maximum(first, 0) // chunk_rows
-    marks[low] = True
-    if length > 1:
-        high = (first + (length - 1)) // chunk_rows
-        for step in range(1, int((high - low).max()) + 1):
-            marks[np.minimum(low + step, high)] = True
+    _mark(first, length, chunk_rows, marks)
     return np.flatnonzero(marks)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _mark(first: Ints, length: int, chunk_rows: int, marks: npt.NDArray[np.bool_]) -> None:
+    for row in first:
+        for chunk in range(max(row, 0) // chunk_rows, (row + length - 1) // chunk_rows + 1):
+            marks[chunk] = True

@@ -1,0 +1,89 @@
+"""Small stores whose rows tell where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from outofcore.store.schema import CodecName, Columns, Field, Layout, Schema
+from outofcore.store.writer import StoreWriter
+
+SCHEMA = Schema(
+    rows=(
+        Field(name="id", dtype="int64", doc="number of the row"),
+        Field(name="words", dtype="uint64", shape=(3,), doc="three words that follow from the number"),
+        Field(name="half", dtype="uint16", doc="the number, modulo 65,521"),
+        Field(name="wide", dtype="uint32", doc="the number times 60,013, modulo 2**32"),
+        Field(name="sparse", dtype="int8", fill=-1, doc="-1 but for one row in a thousand"),
+        Field(name="picture", dtype="uint8", shape=(5, 3), doc="fifteen bytes that follow from the number"),
+    ),
+    sequences=(
+        Field(name="label", dtype="int16", doc="a class, sorted"),
+        Field(name="name", dtype="string", fill="", doc="its name"),
+    ),
+)
+
+MakeStore = Callable[..., Path]
+
+
+def rows_of(number: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.generic]]:
+    """What the rows of these numbers hold, in every store that is made here."""
+    return {
+        "id": number,
+        "words": number[..., None].astype(np.uint64) * np.array([1, 2**33, 7], np.uint64) + np.uint64(2**63),
+        "half": (number % 65521).astype(np.uint16),
+        "wide": (number * 60013 % 2**32).astype(np.uint32),
+        "sparse": np.where(number % 1000 == 7, 1, -1).astype(np.int8),
+        "picture": ((number[..., None, None] + np.arange(15).reshape(5, 3)) % 251).astype(np.uint8),
+    }
+
+
+def write_store(
+    folder: Path,
+    lengths: list[int],
+    *,
+    codec: CodecName = "zstd",
+    chunk_rows: int = 64,
+    shard_rows: int = 256,
+    parts: tuple[str, ...] = ("",),
+) -> Path:
+    """A sealed store of sequences of these lengths, the same in every part; its ``val`` has the first one."""
+    layout = Layout(codec=codec, chunk_rows=chunk_rows, shard_rows=shard_rows)
+    with ThreadPoolExecutor(2) as encoders:
+        work = folder.with_suffix(".work")
+        writer = StoreWriter(work, dict.fromkeys(parts, SCHEMA), layout, ("train", "val"), encoders)
+        sizes = np.array(lengths, np.int64)
+        columns: Columns = {
+            "length": sizes,
+            "label": np.arange(len(sizes)).astype(np.int16) * 10 // max(len(sizes), 1),
+            "name": np.array([f"sequence {number}" for number in range(len(sizes))], object),
+        }
+        for part in parts:
+            writer.append(part, "train", rows_of(np.arange(sizes.sum())), columns)
+            first = {name: values[:1] for name, values in columns.items()}
+            writer.append(part, "val", rows_of(np.arange(sizes[0])), first)
+        counts = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
+        names = {name: np.array(["x"], object) for name in ("name", "digest")}
+        attributes = {"domain": "numbers", "parts": list(parts), "splits": ["train", "val"]}
+        writer.commit(folder, attributes, {**counts, **names})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
+    """Makes stores; equal arguments, the same store."""
+    made: dict[tuple[object, ...], Path] = {}
+
+    def make(lengths: list[int] | None = None, **options: object) -> Path:
+        lengths = lengths or [300, 1, 64, 700, 35, 1000, 900]
+        arguments = (*lengths, *sorted(options.items()))
+        if arguments not in made:
+            made[arguments] = write_store(tmp_path_factory.mktemp("store") / "a.zarr", lengths, **options)  # type: ignore[arg-type]
+        return made[arguments]
+
+    return make

@@ -1,0 +1,51 @@
+"""Gathering by addresses against numpy's own indexing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from outofcore.loading.gather import Room, gather
+
+CHUNK = 13
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (3,), (5, 3), (200, 4)])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "uint64"])
+@pytest.mark.parametrize("length", [1, 4, 30])
+def test_is_numpys_indexing(shape: tuple[int, ...], dtype: str, length: int) -> None:
+    rng = np.random.default_rng(0)
+    # Chunks at odd places: the 9 of them in a shuffled buffer, 3 bytes apart.
+    chunks = [rng.integers(0, 100, (CHUNK, *shape)).astype(dtype) for _ in range(9)]
+    size = chunks[0].nbytes + 3
+    buffer = np.zeros(9 * size, np.uint8)
+    table = np.zeros((1, 9), np.uint64)
+    for place, number in enumerate(rng.permutation(9)):
+        buffer[place * size : place * size + size - 3] = chunks[number].reshape(-1).view(np.uint8)
+        table[0, number] = buffer.ctypes.data + place * size
+    first = rng.integers(0 if length == 1 else -length + 1, 9 * CHUNK - length + 1, 40)
+    room = Room({"x": np.zeros((50, length, *shape), dtype)})
+    row_bytes = np.array([chunks[0].nbytes // CHUNK])
+    gather(table, first, length, CHUNK, row_bytes, room, 5)
+    rows = np.concatenate(chunks)
+    assert (room.arrays["x"][5:45] == rows[np.maximum(first[:, None] + np.arange(length), 0)]).all()
+    assert not room.arrays["x"][:5].any()
+    assert not room.arrays["x"][45:].any()
+
+
+@pytest.mark.parametrize("length", [1, 3])
+@pytest.mark.parametrize("row", [4, 26, 39, 1000])
+def test_what_is_not_in_reach_is_an_error_and_not_a_crash(length: int, row: int) -> None:
+    here = np.zeros((CHUNK, 1), np.int64)
+    table = np.array([[0, here.ctypes.data, 0]], np.uint64)
+    room = Room({"x": np.zeros((1, length), np.int64)})
+    with pytest.raises(LookupError, match=f"rows from {row} on"):
+        gather(table, np.array([row]), length, CHUNK, np.array([8]), room, 0)
+
+
+def test_a_room_knows_its_own_memory() -> None:
+    array = np.zeros(10)
+    room = Room({"x": array})
+    assert room.holds(array.ctypes.data)
+    assert room.holds(array[9:].ctypes.data)
+    assert not room.holds(array.ctypes.data + array.nbytes)

@@ -1,0 +1,443 @@
+"""What a user sees of a loader: the right rows, once, in one order, from wherever it goes on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from outofcore.errors import BudgetError, DamagedStore, ParamsError, StateError, StoreError
+from outofcore.loading import Loader, Window, loader
+from tests.loading.conftest import MakeStore, rows_of
+
+ROWS = 3000
+WINDOWS = {
+    "rows": None,
+    "pack": Window(length=10, stride=7),
+    "never": Window(length=33, stride=4, mode="never"),
+    "reach": Window(length=70, mode="reach"),
+}
+
+
+def flat(lists: Iterable[list[int]]) -> list[int]:
+    return list(chain.from_iterable(lists))
+
+
+def identities(batches: Loader) -> list[int]:
+    """Last row of each sample of an epoch, in order."""
+    return [int(row) for batch in batches for row in batch["id"].reshape(len(batch["id"]), -1)[:, -1]]
+
+
+class Plain:
+    """A reading that gives its rows away."""
+
+    fields = ("id", "half")
+
+    def __call__(self, rows: Mapping[str, Any], generator: np.random.Generator) -> dict[str, torch.Tensor]:
+        return {
+            "id": torch.from_numpy(rows["id"]),
+            "half": torch.from_numpy(rows["half"].astype(np.int32)),
+            "random": torch.from_numpy(generator.integers(0, 1000, len(rows["id"]))),
+        }
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_raw_batches_hold_what_was_stored(make_store: MakeStore, codec: str) -> None:
+    seen = 0
+    for batch in loader(make_store(codec=codec), batch_size=100, memory="8MiB"):
+        expected = rows_of(batch["id"].numpy())
+        for name, values in expected.items():
+            got = batch[name].numpy()
+            assert (got.view(np.uint64) if name == "words" else got).tolist() == values.tolist(), name
+        seen += len(batch["id"])
+    assert seen == ROWS
+    assert {name: str(value.dtype)[6:] for name, value in batch.items()} == {
+        "id": "int64",
+        "words": "int64",
+        "half": "int32",
+        "wide": "int64",
+        "sparse": "int8",
+        "picture": "uint8",
+    }
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("shuffle", [True, False, "full"])
+def test_every_residency_and_number_of_threads_gives_the_same_batches(
+    make_store: MakeStore, kind: str, shuffle: Any
+) -> None:
+    found = set()
+    for codec, residency, threads in [
+        ("none", "mapped", 1),
+        ("none", "streamed", 2),
+        ("zstd", "streamed", 1),
+        ("zstd", "streamed", 8),
+        ("lz4", "hybrid", 2),
+        ("zstd", "ram", 3),
+        ("zstd", "device", 2),
+        ("none", "auto", 2),
+    ]:
+        if shuffle == "full" and residency in ("streamed", "hybrid"):
+            continue
+        batches = loader(
+            make_store(codec=codec),
+            batch_size=96,
+            shuffle=shuffle,
+            memory="8MiB",
+            residency=residency,  # type: ignore[arg-type]
+            tensors=Plain(),
+            window=WINDOWS[kind],
+            pool_blocks=3,
+            block_rows=64,
+            phase=kind == "never",
+            threads=threads,
+        )
+        epochs = [
+            [{name: value.tolist() for name, value in batch.items()} for batch in batches] for _ in range(2)
+        ]
+        assert epochs[0] != epochs[1] or shuffle is False
+        found.add(repr(epochs))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_windows_hold_consecutive_rows(make_store: MakeStore, kind: str) -> None:
+    window = WINDOWS[kind]
+    batches = loader(make_store(), batch_size=64, window=window, memory="8MiB", fields=("id", "picture"))
+    ends = []
+    for batch in batches:
+        ids = batch["id"].numpy().reshape(len(batch["id"]), -1)
+        length = window.length if window else 1
+        assert (ids == np.maximum(ids[:, -1:] - np.arange(length)[::-1], 0)).all()
+        assert (batch["picture"].numpy() == rows_of(batch["id"].numpy())["picture"]).all()
+        ends += ids[:, -1].tolist()
+    assert len(set(ends)) == len(ends) == batches.samples
+
+
+@pytest.mark.parametrize("last", ["keep", "drop", "pad"])
+@pytest.mark.parametrize("size", [16, 64, 992, 5008])
+def test_ranks_share_each_global_batch(make_store: MakeStore, last: Any, size: int) -> None:
+    def epoch(world: int) -> list[list[int]]:
+        ranks = [
+            loader(
+                make_store(),
+                batch_size=size,
+                memory="8MiB",
+                pool_blocks=4,
+                rank=rank,
+                world_size=world,
+                last=last,
+            )
+            for rank in range(world)
+        ]
+        own = [[batch["id"].tolist() for batch in each] for each in ranks]
+        assert len({len(batches) for batches in own}) == 1
+        assert all(len(each) == len(batches) for each, batches in zip(ranks, own, strict=True))
+        return [sorted(flat(batches)) for batches in zip(*own, strict=True)]
+
+    one = epoch(1)
+    seen = sorted(flat(one))
+    if last == "keep":
+        assert seen == list(range(ROWS))
+    elif last == "drop":
+        assert {len(batch) for batch in one} <= {size}
+        assert len(set(seen)) == len(seen) == ROWS // size * size
+    else:
+        assert {len(batch) for batch in one} == {size}
+        assert set(seen) == set(range(ROWS))
+    for world in (2, 16):
+        several = epoch(world)
+        if last == "keep":
+            assert sorted(flat(several)) == list(range(ROWS))
+            assert several[:-1] == one[: len(several) - 1]
+        elif last == "drop":
+            assert several == one
+        else:
+            assert {len(batch) for batch in several} == {size}
+            assert set(flat(several)) == set(range(ROWS))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_goes_on_on_any_number_of_ranks(make_store: MakeStore, seed: int) -> None:
+    """Stopped after any number of batches on some ranks, twice, and gone on with on others."""
+    rng = np.random.default_rng(seed)
+    kind = list(WINDOWS)[seed % 4]
+
+    def ranks(world: int) -> list[Loader]:
+        return [
+            loader(
+                make_store(),
+                batch_size=48,
+                seed=5,
+                memory="8MiB",
+                window=WINDOWS[kind],
+                phase=kind == "pack",
+                pool_blocks=4,
+                fields=("id",),
+                rank=rank,
+                world_size=world,
+            )
+            for rank in range(world)
+        ]
+
+    def together(parts: list[Iterator[dict[str, torch.Tensor]]]) -> Iterator[list[int]]:
+        for batches in zip(*parts, strict=True):
+            yield sorted(
+                int(row) for batch in batches for row in batch["id"].reshape(len(batch["id"]), -1)[:, -1]
+            )
+
+    whole = ranks(1)[0]
+    expected = [*together([iter(whole)]), *together([iter(whole)])]
+    got: list[list[int]] = []
+    state: dict[str, Any] | None = None
+    while len(got) < len(expected):
+        world = int(rng.choice([1, 2, 4, 8, 16]))
+        living = ranks(world)
+        for each in living:
+            if state:
+                each.load_state_dict(pickle.loads(pickle.dumps(state)))
+        iterators = [iter(each) for each in living]
+        steps = together(iterators)
+        for _ in range(int(rng.integers(1, len(whole)))):
+            batch = next(steps, None)
+            if batch is None:
+                break
+            got.append(batch)
+        states = [each.state_dict() for each in living]
+        assert all(each == states[0] for each in states)
+        state = states[int(rng.integers(world))]
+        for each in living:
+            each.close()
+    # The last batch of an epoch may take in a remainder that is too small for all ranks.
+    assert sorted(flat(got))[: ROWS // 10] == sorted(flat(expected))[: ROWS // 10]
+    count = len(whole)
+    assert got[: count - 1] == expected[: count - 1]
+    assert sorted(flat(got)) == sorted(flat(expected))
+
+
+def test_state_counts_what_was_received_and_is_small(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    assert batches.state_dict()["received"] == 0
+    iterator = iter(batches)
+    rest = [next(iterator)["id"].tolist() for _ in range(3)]
+    state = batches.state_dict()
+    assert (state["epoch"], state["received"]) == (0, 300)
+    assert len(pickle.dumps(state)) < 700
+    rest = [batch["id"].tolist() for batch in iterator]
+    other = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",), residency="streamed")
+    for _ in range(2):  # once more, as after a second interruption
+        other.load_state_dict(state)
+        assert [batch["id"].tolist() for batch in other] == rest
+    assert len(other) == 30
+
+
+def test_state_at_the_end_goes_on_with_the_next_epoch(make_store: MakeStore) -> None:
+    for last in ("keep", "drop"):
+        batches = loader(make_store(), batch_size=800, memory="8MiB", fields=("id",), last=last)
+        list(batches)
+        state = batches.state_dict()
+        second = identities(batches)
+        other = loader(make_store(), batch_size=800, memory="8MiB", fields=("id",), last=last)
+        other.load_state_dict(state)
+        assert identities(other) == second
+        assert other.epoch == 1
+
+
+def test_an_iteration_that_was_left_counts_as_an_epoch(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    reference = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    reference.set_epoch(1)
+    next(iter(batches))
+    assert identities(batches) == identities(reference)
+    batches.set_epoch(1)
+    assert len(identities(batches)) == ROWS
+    assert batches.epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": 1}, "seed"),
+        ({"split": "val"}, "split"),
+        ({"pool_blocks": 5}, "pool_blocks"),
+        ({"shuffle": False}, "shuffle"),
+        ({"window": Window(length=2)}, "window"),
+        ({"store": "other"}, "store"),
+    ],
+)
+def test_a_state_of_something_else_is_refused(
+    make_store: MakeStore, change: dict[str, Any], named: str
+) -> None:
+    state = loader(make_store(), memory="8MiB").state_dict()
+    options: dict[str, Any] = {"store": make_store(), "memory": "8MiB", **change}
+    if "store" in change:
+        options["store"] = make_store([3000])
+    with pytest.raises(StateError, match=named):
+        loader(**options).load_state_dict(state)
+    with pytest.raises(StateError, match="without"):
+        loader(make_store(), memory="8MiB").load_state_dict({"epoch": 3})
+
+
+def test_batches_stay_as_they_were_delivered(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=64, memory="8MiB", tensors=Plain())
+    kept, copies = [], []
+    for batch in batches:
+        kept.append(batch)
+        copies.append({name: value.clone() for name, value in batch.items()})
+    for batch, copy in zip(kept, copies, strict=True):
+        assert all(torch.equal(batch[name], copy[name]) for name in copy)
+
+
+def test_an_error_of_the_reading_comes_at_its_batch(make_store: MakeStore) -> None:
+    class Broken(Plain):
+        def __call__(
+            self, rows: Mapping[str, Any], generator: np.random.Generator
+        ) -> dict[str, torch.Tensor]:
+            if 1000 in rows["id"]:
+                message = "row 1000"
+                raise ArithmeticError(message)
+            return super().__call__(rows, generator)
+
+    batches = loader(make_store(), batch_size=64, memory="8MiB", tensors=Broken(), shuffle=False)
+    iterator = iter(batches)
+    for _ in range(1000 // 64):
+        next(iterator)
+    with pytest.raises(ArithmeticError, match="row 1000"):
+        next(iterator)
+    assert batches.state_dict()["received"] == 1000 // 64 * 64
+
+
+@pytest.mark.parametrize("residency", ["streamed", "ram", "mapped", "hybrid", "device"])
+def test_a_damaged_chunk_is_an_error_that_names_it(
+    make_store: MakeStore, tmp_path: Path, residency: Any
+) -> None:
+    codec = "none" if residency == "mapped" else "zstd"
+    source = make_store(codec=codec)
+    copied = tmp_path / "copy.zarr"
+    for file in source.rglob("*"):
+        if file.is_file():
+            target = copied / file.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    shard = copied / "train" / "words" / "c.2.0"
+    content = bytearray(shard.read_bytes())
+    content[-50] ^= 4
+    shard.write_bytes(content)
+
+    def check(batches: Loader) -> None:
+        for batch in batches:
+            assert (rows_of(batch["id"].numpy())["words"] == batch["words"].numpy().view(np.uint64)).all()
+
+    batches = loader(copied, batch_size=64, memory="8MiB", residency=residency, fields=("id", "words"))
+    for _ in range(2):  # what was half read in the first epoch must not pass in the second
+        with pytest.raises(DamagedStore, match=r"copy\.zarr.*train/words.*c\.2\.0"):
+            check(batches)
+
+
+def test_a_forked_child_reads_on_its_own(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",), residency="streamed")
+    iterator = iter(batches)
+    first = [next(iterator)["id"].tolist() for _ in range(4)]
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            rest = [batch["id"].tolist() for batch in iterator]
+            os.write(writing, pickle.dumps(rest))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        in_child = pickle.loads(stream.read())
+    os.waitpid(child, 0)
+    rest = [batch["id"].tolist() for batch in iterator]
+    assert rest == in_child
+    assert sorted(flat(first + rest)) == list(range(ROWS))
+
+
+def test_ends_its_threads(make_store: MakeStore) -> None:
+    before = threading.active_count()
+    batches = loader(make_store(), batch_size=10, memory="8MiB")
+    iterator = iter(batches)
+    next(iterator)
+    assert threading.active_count() > before
+    next(iter(batches))
+    assert next(iterator, None) is None  # a second iteration ended the first
+    batches.close()
+    assert threading.active_count() == before
+    iterator = iter(loader(make_store(), batch_size=10, memory="8MiB"))
+    next(iterator)
+    del iterator
+    assert threading.active_count() == before
+
+
+def test_counts_what_it_did(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id", "half"), residency="streamed")
+    list(batches)
+    stats = batches.stats
+    assert (stats.batches, stats.samples) == (30, ROWS)
+    assert stats.bytes_delivered == ROWS * (8 + 4)
+    assert 0 < stats.bytes_read < ROWS * (8 + 2)
+    assert stats.seconds_waited > 0
+
+
+def test_says_what_it_chose_and_how_it_mixes_once(
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "outofcore")
+    batches = loader(make_store(), batch_size=100, memory="8MiB", last="drop")
+    assert not caplog.messages
+    list(batches)
+    list(batches)
+    assert len(caplog.messages) == 2
+    assert "train: residency ram" in caplog.messages[0]
+    assert "a batch of 100 mixes 47 blocks" in caplog.messages[1] or "mixes" in caplog.messages[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "named"),
+    [
+        ({"batch_size": 0}, ParamsError, "batch_size"),
+        ({"batch_size": 100, "rank": 0, "world_size": 8}, ParamsError, "multiple"),
+        ({"rank": 0, "world_size": 3}, ParamsError, "divide 16"),
+        ({"rank": 2, "world_size": 2}, ParamsError, "rank 2 of 2"),
+        ({"split": "tain"}, StoreError, "no split 'tain'"),
+        ({"fields": ("idd",)}, StoreError, "no field 'idd'"),
+        ({"memory": "lots"}, ParamsError, "memory"),
+        ({"residency": "disk"}, ParamsError, "residency"),
+        ({"shuffle": "rows"}, ParamsError, "shuffle"),
+        ({"last": "wrap"}, ParamsError, "last"),
+        ({"residency": "mapped"}, StoreError, "codec 'none'"),
+        ({"residency": "streamed", "shuffle": "full"}, BudgetError, "shuffle='full'"),
+        ({"memory": "100kB"}, BudgetError, "least that works"),
+        ({"fields": ("id",), "tensors": Plain()}, ParamsError, "not both"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(
+    make_store: MakeStore, options: dict[str, Any], error: type[Exception], named: str
+) -> None:
+    with pytest.raises(error, match=named):
+        loader(**{"store": make_store(), "memory": "8MiB", **options})
+
+
+def test_a_split_smaller_than_anything(make_store: MakeStore) -> None:
+    store = make_store([5, 2])
+    assert identities(loader(store, batch_size=100, memory="1MiB", fields=("id",), shuffle=False)) == list(
+        range(7)
+    )
+    assert len(loader(store, batch_size=100, memory="1MiB", last="drop")) == 0
+    assert list(loader(store, batch_size=100, memory="1MiB", last="drop")) == []
+    assert list(loader(store, memory="1MiB", window=Window(length=9))) == []
+    padded = loader(store, batch_size=16, memory="1MiB", last="pad", fields=("id",))
+    assert len(identities(padded)) == 16
+    with pytest.raises(ParamsError, match="7 samples for 8 ranks"):
+        loader(store, batch_size=16, memory="1MiB", rank=0, world_size=8)
