@@ -4,55 +4,43 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import cast
 
 import torch
 
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
-from outofcore.loading.build import loader
+from outofcore.loading.residency.choose import Kind
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.store.reader import open_store
 from outofcore.training.device import choose_device
 from outofcore.training.fit import fit
+from outofcore.training.loaders import open_loaders
 
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
-    store, settings, device = (
-        open_store(f"data/stores/{name}.zarr"),
-        section.train,
-        choose_device(machine.device),
-    )
-    torch.manual_seed(settings.seed)
+    store, device = open_store(f"data/stores/{name}.zarr"), choose_device(machine.device)
+    torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
-    readings = task.readings(domain.reading(store.attributes, section), device)
-    train, val = (
-        loader(
-            store,
-            split,
-            settings.batch_size,
-            shuffle=split == "train",
-            seed=settings.seed,
-            pool_blocks=settings.pool_blocks,
-            tensors=reading,
-            memory=machine.memory // 2,
-            residency=machine.residency,  # type: ignore[arg-type] # one of them, says load_machine
-            device=device,
-            **task.loader_options(),
-        )
-        for split, reading in zip(("train", "val"), readings, strict=True)
+    reading = domain.reading(store.attributes, section)
+    residency = cast("Kind", machine.residency)
+    train, val = open_loaders(
+        store, task, reading, section.train, memory=machine.memory, residency=residency, device=device
     )
+    identity = {"store": store.digest, "params": section.model_dump(mode="json")}
     fit(
         task,
         train,
         val,
-        settings,
+        section.train,
         name=name,
         out=Path(),
-        identity={"store": store.digest, "params": section.model_dump(mode="json")},
+        identity=identity,
         device=str(device),
         micro_batch=machine.micro_batch,
+        threads=machine.workers,
     )
 
 

@@ -13,6 +13,8 @@ import torch
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError
 from outofcore.training.fit import fit
+from outofcore.training.module import Training
+from outofcore.training.run import Saver
 from tests.training.small import ListLoader, WeightedRegression, columns, loaders, section
 
 STEPS = 21  # 3 epochs of 7 batches
@@ -153,18 +155,21 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights_and_curves(tmp_pat
 
 
 def test_steps_since_the_last_checkpoint_are_made_again(tmp_path, monkeypatch):
-    _, expected = train(tmp_path / "whole")
-    clock = iter(range(10_000))
-    monkeypatch.setattr("outofcore.training.run.time.monotonic", lambda: float(next(clock)))
+    def save_sometimes(saver: Saver, _: object, module: Training, *__: object) -> None:
+        if module.progress.step in {3, 8}:
+            saver.save(module)
+
+    train(tmp_path / "whole", task=WeightedRegression(dropout=0.2), micro_batch=8)
+    monkeypatch.setattr(Saver, "on_train_batch_end", save_sometimes)
     out = tmp_path / "killed"
-    plain = WeightedRegression()
-    task = KilledAfter(0)
-    task.net, task.steps = plain.net, 5.5  # one piece a step here: dies in step 12
     with pytest.raises(Killed):
-        train(out, task=task, checkpoint_seconds=5)
-    assert train(out)[1] == expected
+        train(out, task=KilledAfter(5), micro_batch=8)  # the last batch of an epoch is one piece: in step 6
+    with pytest.raises(Killed):
+        train(out, task=KilledAfter(8), micro_batch=8)
+    train(out, task=WeightedRegression(dropout=0.2), micro_batch=8)
+    assert json.loads((out / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == 8
     assert same(weights(out), weights(tmp_path / "whole"))
-    assert 0 < json.loads((out / "metrics/toy/train_run.json").read_text())["resumed_from_step"] < 11
+    assert curves(out) == curves(tmp_path / "whole")
 
 
 def test_a_run_killed_in_validation_validates_when_it_goes_on(tmp_path):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from outofcore.errors import ParamsError
+from outofcore.training.checkpoint import Checkpoint, Progress
 from outofcore.training.optimizers import make_optimizer
 
 
@@ -49,6 +50,36 @@ def test_eight_bit_states_take_less_memory_and_learn_alike():
     loss_8bit, states_8bit = train("adamw8bit")
     assert loss_8bit == pytest.approx(loss, rel=0.01)
     assert states_8bit < 0.4 * states
+
+
+def test_eight_bit_states_go_through_a_checkpoint(tmp_path):
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
+    x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0))
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    def begin() -> tuple[nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        model = nn.Linear(64, 128)
+        return model, make_optimizer(model, "adamw8bit", learning_rate=1e-2, weight_decay=0.0)
+
+    model, optimizer = begin()
+    step(model, optimizer)
+    Checkpoint("run", model.state_dict(), optimizer.state_dict(), Progress()).save(tmp_path / "checkpoint.pt")
+    step(model, optimizer)
+    saved = Checkpoint.load(tmp_path / "checkpoint.pt")
+    assert saved is not None
+    again, optimizer = begin()
+    again.load_state_dict(saved.model)
+    optimizer.load_state_dict(saved.optimizer)
+    assert torch.uint8 in {
+        value.dtype for value in optimizer.state[again.weight].values() if torch.is_tensor(value)
+    }
+    step(again, optimizer)
+    assert torch.equal(again.weight, model.weight)
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):

@@ -41,6 +41,7 @@ def fit(
     identity: Mapping[str, Any],
     device: str = "auto",
     micro_batch: int = 0,
+    threads: int = 0,
     checkpoint_seconds: float = 300.0,
 ) -> dict[str, Any]:
     """Train, validate after every epoch and at the end, and write what came of it.
@@ -69,6 +70,8 @@ def fit(
         ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
     micro_batch
         Most samples that pass through the model at a time; 0 for whole batches. Changes results by rounding alone.
+    threads
+        Cores that torch may use; 0 for as many as it finds, which is too many where a container has fewer.
     checkpoint_seconds
         Time from one checkpoint to the next.
 
@@ -85,6 +88,8 @@ def fit(
         After Ctrl-C or SIGTERM, when the step in progress is finished and saved.
     """
     started = time.monotonic()
+    if threads:
+        torch.set_num_threads(threads)
     where = choose_device(device)
     known_as = json.dumps(identity, sort_keys=True)
     saved = out / "models" / f"{name}.partial" / "checkpoint.pt"

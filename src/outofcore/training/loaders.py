@@ -1,0 +1,62 @@
+"""The two loaders of a training run."""
+
+from __future__ import annotations
+
+import torch
+
+from outofcore.domains.domain import Reading
+from outofcore.domains.sections import TrainSection
+from outofcore.domains.task import Task
+from outofcore.loading.build import loader
+from outofcore.loading.loader import Loader
+from outofcore.loading.residency.choose import Kind
+from outofcore.store.reader import Store
+
+
+def open_loaders(
+    store: Store,
+    task: Task,
+    reading: Reading,
+    section: TrainSection,
+    *,
+    memory: int,
+    residency: Kind,
+    device: torch.device,
+) -> tuple[Loader, Loader]:
+    """Shuffled batches of the train split, and those of the val split in the order of the store.
+
+    Parameters
+    ----------
+    store
+        What to read.
+    task
+        Says which windows it reads, and how in training and in validation.
+    reading
+        The domain's reading.
+    section
+        The training settings.
+    memory
+        Bytes that both loaders together may hold.
+    residency
+        Where rows are kept.
+    device
+        Where batches go.
+    """
+    training, validation = task.readings(reading, device)
+
+    def open_split(split: str, tensors: Reading, *, shuffle: bool) -> Loader:
+        return loader(
+            store,
+            split,
+            section.batch_size,
+            shuffle=shuffle,
+            seed=section.seed,
+            pool_blocks=section.pool_blocks,
+            tensors=tensors,
+            memory=memory // 2,
+            residency=residency,
+            device=device,
+            **task.loader_options(),
+        )
+
+    return open_split("train", training, shuffle=True), open_split("val", validation, shuffle=False)
