@@ -16,7 +16,9 @@ import pytest
 import torch
 
 from outofcore.errors import BudgetError, DamagedStore, ParamsError, StateError, StoreError
-from outofcore.loading import Loader, Window, loader
+from outofcore.loading.epochs import Loader
+from outofcore.loading.loader import loader
+from outofcore.loading.windows import Window
 from tests.loading.conftest import MakeStore, rows_of
 
 ROWS = 3000

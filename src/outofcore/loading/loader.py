@@ -1,225 +1,254 @@
-"""Batches of a split: one epoch after another, exact, resumable on any number of ranks."""
+"""From a user's words to a loader: fields, samples, order, memory and residency."""
 
 from __future__ import annotations
 
-import logging
-import os
-import weakref
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+import torch.distributed
 
 from outofcore.domains.domain import Reading
-from outofcore.loading.batch import Batch, BatchMaker
-from outofcore.loading.pipeline import Pipeline
-from outofcore.loading.residency.base import Residency
+from outofcore.errors import ParamsError
+from outofcore.hardware import usable_cores, usable_memory
+from outofcore.loading.batch import DeviceReading, RawReading
+from outofcore.loading.budget import Needs, budget_bytes
+from outofcore.loading.epochs import Engine, Loader
+from outofcore.loading.mixing import measure_mixing
+from outofcore.loading.order import LANES, Shuffle
+from outofcore.loading.residency.choose import Circumstances, Kind, choose, make
 from outofcore.loading.sampling.base import Sampler
-from outofcore.loading.schedule import Last, Made, Share, batches, schedule
-from outofcore.loading.split import Split
+from outofcore.loading.sampling.plain import Plain, cut_samples
+from outofcore.loading.schedule import Last, Share
+from outofcore.loading.split import Split, open_split
 from outofcore.loading.state import Identity
 from outofcore.loading.transfer import Transfer
+from outofcore.loading.windows import Window
+from outofcore.sizes import format_bytes
+from outofcore.store.reader import Store
 
-_log = logging.getLogger("outofcore")
+_MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
 
 
-@dataclass
-class Stats:
-    """What a loader has done since it was made.
+def loader(
+    store: Store | str | Path,
+    split: str = "train",
+    batch_size: int = 1024,
+    *,
+    shuffle: Shuffle = True,
+    seed: int = 0,
+    memory: str | int = "256MiB",
+    residency: Kind = "auto",
+    tensors: Reading | None = None,
+    window: Window | None = None,
+    phase: bool = False,
+    pool_blocks: int = 64,
+    block_rows: int | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    last: Last = "keep",
+    device: str | torch.device | None = None,
+    part: str = "",
+    fields: tuple[str, ...] | None = None,
+    label: str | None = None,
+    threads: int | None = None,
+) -> Loader:
+    """Batches of a split.
 
-    Attributes
+    The order of samples depends on the store, ``seed``, the epoch, ``shuffle``, ``window``, ``phase``, ``pool_blocks``
+    and ``block_rows``; on nothing else. Memory, residency, threads, ranks and device change none of it.
+
+    Parameters
     ----------
-    seconds_waited
-        Time that the consumer waited for batches.
-    bytes_read, bytes_delivered
-        From the store, and to the consumer as tensors.
-    batches, samples
-        Delivered on this rank.
-    """
-
-    seconds_waited: float = 0.0
-    bytes_read: int = 0
-    bytes_delivered: int = 0
-    batches: int = 0
-    samples: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """How a loader does its work; nothing of it shows in the batches.
-
-    Attributes
-    ----------
-    residency, reason
-        Where decoded rows lie, and why there.
-    make
-        Makes that residency.
-    threads
-        Workers.
-    depth
-        Batches in flight.
-    transfer
-        Brings batches to the consumer's device.
-    """
-
-    residency: str
-    reason: str
-    make: Callable[[], Residency]
-    threads: int
-    depth: int
-    transfer: Transfer
-
-
-class Loader:
-    """Iterates over the batches of an epoch; made by :func:`outofcore.loader`.
-
-    Each iteration is an epoch: the first is ``epoch``, each further one the next after one that delivered a batch. One
-    iteration is alive at a time; a second one ends the first.
-
-    Attributes
-    ----------
+    store
+        A store, or its folder.
     split
-        What is read.
-    engine
-        How.
+        Which split.
     batch_size
-        Samples of a global batch.
-    share
-        Which rank of how many.
-    epoch
-        The epoch of the present iteration, or of the next one if none has begun.
-    stats
-        What was done so far.
-    notes
-        What a person should know before the first batch, line by line; goes to the log then.
+        Samples of a batch, over all ranks.
+    shuffle
+        True or ``"blocks"``: blocks, and rows inside a pool of blocks. ``"full"``: a permutation of all samples, for
+        residencies that hold or map the split. False: the order of the store.
+    seed
+        Another seed, another order.
+    memory
+        All that the loader may hold, ``"256MiB"``; proved before reading.
+    residency
+        ``"ram"``, ``"mapped"``, ``"streamed"``, ``"hybrid"``, ``"device"``, or ``"auto"``.
+    tensors
+        What makes tensors of rows; None for the stored fields as they are.
+    window
+        Rows of a sample; None for single rows.
+    phase
+        Whether windows start elsewhere each epoch.
+    pool_blocks
+        Blocks in memory at a time: how well batches mix.
+    block_rows
+        Rows of a block; None for one chunk, or four with windows.
+    rank, world_size
+        Which rank of how many; by default those of ``torch.distributed``, if it is initialised.
+    last
+        A last batch that is not full is kept, dropped, or padded by samples seen before.
+    device
+        Where batches go; None leaves them in this machine's memory.
+    part
+        Which part of the store.
+    fields
+        Without ``tensors``, the fields to read; None for all.
+    label
+        A column of the sequences whose mixing is to be measured.
+    threads
+        Workers; by default one a core, 8 at most.
+
+    Raises
+    ------
+    BudgetError
+        If the memory is too little for what the order asks for.
+    StoreError
+        If there is no such store, split or field.
+    ParamsError
+        If a parameter cannot be met.
     """
-
-    def __init__(
-        self,
-        split: Split,
-        sampler: Sampler,
-        reading: Reading,
-        engine: Engine,
-        *,
-        identity: Identity,
-        batch_size: int,
-        share: Share,
-        last: Last,
-        notes: tuple[str, ...],
-    ) -> None:
-        self.split = split
-        self.engine = engine
-        self.batch_size = batch_size
-        self.share = share
-        self.epoch = 0
-        self.stats = Stats()
-        self.notes = notes
-        self._sampler = sampler
-        self._reading = reading
-        self._identity = identity
-        self._last: Last = last
-        self._received = 0  # samples of this epoch, over all ranks
-        self._read_before = 0
-        self._begun = self._noted = False
-        self._living: weakref.ref[Generator[Batch]] | None = None
-        self._residency: tuple[int, Residency] | None = None
-
-    def __len__(self) -> int:
-        """Batches of a whole epoch."""
-        return batches(0, self.samples, self.batch_size, self._last, self.share.world)
-
-    def __repr__(self) -> str:
-        return (
-            f"Loader({self.split.store.root}, {self.split.name}: {self.samples:,} samples, {len(self):,} batches, "
-            f"residency {self.engine.residency})"
+    if tensors is not None and fields is not None:
+        message = "give tensors or fields, not both: what makes tensors names its own fields"
+        raise ParamsError(message)
+    if last not in get_args(Last):
+        message = f"last must be one of {', '.join(get_args(Last))}, got {last!r}"
+        raise ParamsError(message)
+    source = open_split(store, split, part, tensors.fields if tensors is not None else fields)
+    reading = tensors or RawReading({name: array.dtype for name, array in source.fields.items()})
+    share = _share(rank, world_size, batch_size)
+    windows = source.windows(window, phase=phase)
+    cut = cut_samples(windows, source.chunk_rows, shuffle, pool_blocks, block_rows)
+    sampler = Plain(windows, cut, seed, source.chunk_rows)
+    if 0 < sampler.positions < share.world:
+        message = (
+            f"{source.store.root}: split {split!r} has {sampler.positions} samples for {share.world} ranks"
         )
+        raise ParamsError(message)
+    mixing = measure_mixing(source, sampler.epoch(0).order, windows, batch_size, label)
+    return assemble(
+        source,
+        sampler,
+        reading,
+        batch_size=batch_size,
+        share=share,
+        last=last,
+        seed=seed,
+        length=windows.length,
+        memory=budget_bytes(memory),
+        residency=residency,
+        full_shuffle=shuffle == "full",
+        pool_blocks=pool_blocks,
+        device=torch.device(device) if device is not None else None,
+        threads=threads,
+        mixing=mixing.text(batch_size, "sequences", label),
+    )
 
-    @property
-    def samples(self) -> int:
-        """Samples of an epoch, over all ranks."""
-        return self._sampler.positions
 
-    def __iter__(self) -> Generator[Batch]:
-        """The batches from where the consumer stands, or of the next epoch."""
-        self._end_iteration()
-        if self._begun:
-            self.set_epoch(self.epoch + 1)
-        if not self._noted:
-            self._noted = True
-            for note in self.notes:
-                _log.info("%s", note)
-        iteration = self._iterate()
-        self._living = weakref.ref(iteration)
-        return iteration
-
-    def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration give this epoch, from its beginning."""
-        self.epoch, self._received, self._begun = epoch, 0, False
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the consumer stands; may be taken after any batch."""
-        return self._identity.state(self.epoch, self._received)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on after the last batch that was received, on any number of ranks.
-
-        Raises
-        ------
-        StateError
-            If the state belongs to another store, split, seed or layout.
-        """
-        epoch, received = self._identity.read(state)
-        if not batches(received, self.samples, self.batch_size, self._last, self.share.world):
-            epoch, received = epoch + 1, 0
-        self.epoch, self._received, self._begun = epoch, received, False
-
-    def close(self) -> None:
-        """End the present iteration and give back all memory."""
-        self._end_iteration()
-        self._residency = None
-
-    def _end_iteration(self) -> None:
-        living = self._living() if self._living else None
-        if living is not None:
-            living.close()
-        self._living = None
-
-    def _iterate(self) -> Generator[Batch]:
-        pipeline, residency, process = self._start()
-        try:
-            while True:
-                if process != os.getpid():  # threads and held locks do not survive a fork
-                    pipeline, residency, process = self._start()
-                waited = pipeline.seconds_waited
-                made = next(pipeline, None)
-                self.stats.seconds_waited += pipeline.seconds_waited - waited
-                self.stats.bytes_read = self._read_before + residency.bytes_read
-                if made is None:
-                    return
-                self.stats.batches += 1
-                self.stats.samples += made.count
-                self.stats.bytes_delivered += sum(tensor.nbytes for tensor in made.batch.values())
-                self._received, self._begun = made.stop, True
-                yield self.engine.transfer.receive(made.batch)
-        finally:
-            pipeline.close()
-            if process == os.getpid():
-                residency.settle()
-
-    def _start(self) -> tuple[Pipeline[Made], Residency, int]:
-        """A pipeline from where the consumer stands on."""
-        process = os.getpid()
-        if self._residency is None or self._residency[0] != process:
-            self._residency = process, self.engine.make()
-        residency = self._residency[1]
-        self._read_before = self.stats.bytes_read - residency.bytes_read
-        words = self._identity.seed, self.epoch, self.share.rank, self.share.world
-        stream = schedule(
-            self._sampler.epoch(self.epoch),
-            residency,
-            BatchMaker(residency, self._reading, self.engine.transfer, words),
-            self.share,
-            self._received,
-            self.batch_size,
-            self._last,
+def assemble(
+    source: Split,
+    sampler: Sampler,
+    reading: Reading,
+    *,
+    batch_size: int,
+    share: Share,
+    last: Last,
+    seed: int,
+    length: int,
+    memory: int,
+    residency: Kind,
+    full_shuffle: bool,
+    pool_blocks: int,
+    device: torch.device | None,
+    threads: int | None,
+    mixing: str,
+) -> Loader:
+    """A loader for any way of sampling, its memory proved."""
+    threads = threads or min(usable_cores().value, _MOST_THREADS)
+    own_batch = -(-batch_size // share.world)
+    needs = Needs(
+        chunk=source.row_bytes * source.chunk_rows,
+        chunks=source.chunks,
+        pool_chunks=sampler.pool_chunks(share.world),
+        pool_samples=sampler.pool_samples(share.world),
+        batch=own_batch * (source.row_bytes * length + _tensor_bytes(source, reading, length)),
+        tables=sampler.table_bytes + source.index_bytes,
+        threads=threads,
+    )
+    case = Circumstances(
+        needs=needs,
+        budget=memory,
+        page_cache=usable_memory().value,
+        compressed=any(array.codec.name != "none" for array in source.fields.values()),
+        full_shuffle=full_shuffle,
+        pool_blocks=pool_blocks,
+        device_room=_device_room(device, reading),
+    )
+    choice = choose(residency, case)
+    engine = Engine(
+        residency=choice.kind,
+        reason=choice.reason,
+        make=lambda: make(choice, source.fields, length, device),
+        threads=threads,
+        depth=needs.batches(memory, choice.held),
+        transfer=Transfer(device),
+    )
+    rest = sampler.positions % batch_size
+    notes = [
+        f"{source.name}: residency {choice.kind}: {choice.reason} (memory {format_bytes(memory)}, {threads} threads)",
+        f"{source.name}: {mixing}",
+    ]
+    if rest and last != "keep":
+        what = (
+            f"{rest:,} samples are dropped" if last == "drop" else f"{batch_size - rest:,} samples come twice"
         )
-        return Pipeline(stream, self.engine.threads, self.engine.depth), residency, process
+        notes.append(f"{source.name}: {what} each epoch, so that all batches hold {batch_size:,}")
+    identity = Identity(source.store.digest, source.name, source.part, seed, sampler.describe())
+    return Loader(
+        source,
+        sampler,
+        reading,
+        engine,
+        identity=identity,
+        batch_size=batch_size,
+        share=share,
+        last=last,
+        notes=tuple(notes),
+    )
+
+
+def _share(rank: int | None, world: int | None, batch_size: int) -> Share:
+    if rank is None or world is None:
+        here = torch.distributed.is_available() and torch.distributed.is_initialized()
+        rank, world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
+    if LANES % world or not 0 <= rank < world:
+        message = (
+            f"the number of ranks must divide {LANES}, with ranks counted from 0; got rank {rank} of {world}"
+        )
+        raise ParamsError(message)
+    if batch_size < 1 or batch_size % world:
+        message = f"batch_size counts over all ranks and must be a multiple of them, got {batch_size} on {world} ranks"
+        raise ParamsError(message)
+    return Share(rank, world)
+
+
+def _tensor_bytes(source: Split, reading: Reading, length: int) -> int:
+    """Bytes of the tensors of one sample, from the first rows of the split."""
+    if source.rows < length:
+        return 0
+    window = (length,) if length > 1 else ()
+    rows: dict[str, Any] = {
+        name: array.read(0, length).reshape(1, *window, *array.shape[1:])
+        for name, array in source.fields.items()
+    }
+    batch = reading(rows, np.random.default_rng(0))
+    return sum(tensor.nbytes for tensor in batch.values())
+
+
+def _device_room(device: torch.device | None, reading: Reading) -> int:
+    """Free memory of an accelerator on which rows can be gathered and read; 0 without one."""
+    if device is None or device.type != "cuda" or not isinstance(reading, DeviceReading):
+        return 0
+    return int(torch.cuda.mem_get_info(device)[0])

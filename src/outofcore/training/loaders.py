@@ -7,8 +7,8 @@ import torch
 from outofcore.domains.domain import Reading
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Task
-from outofcore.loading.build import loader
-from outofcore.loading.loader import Loader
+from outofcore.loading.epochs import Loader
+from outofcore.loading.loader import loader
 from outofcore.loading.residency.choose import Kind
 from outofcore.store.reader import Store
 
