@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from outofcore.sizes import format_bytes
+from outofcore.store.schema import Schema
 
 PIXEL_BYTES = {"uint8": 1, "bfloat16": 2, "float16": 2, "float32": 4}
 
@@ -95,6 +96,17 @@ class Way:
     disk: int
     fits: bool
     reason: str
+
+
+def sizes_of(schemas: Mapping[str, Schema]) -> tuple[SessionSize, ...]:
+    """Sizes of sessions, exact but for bins that will be rejected, from their schemas: no frame is read."""
+    sizes = []
+    for name, schema in schemas.items():
+        stim = next(field for field in schema.rows if field.name == "stim")
+        others = sum(field.row_bytes for field in schema.rows) - stim.row_bytes
+        pixels = int(np.prod(stim.shape, dtype=np.int64))
+        sizes.append(SessionSize(name, int(schema.attributes["bins_in_trials"]), pixels, others))
+    return tuple(sizes)
 
 
 def total_bytes(sessions: Sequence[SessionSize], dtype: str) -> int:

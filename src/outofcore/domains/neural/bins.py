@@ -129,13 +129,16 @@ class BinReader:
                 read = _spread(read, there)
             _mark(reason, read, "unreadable")
         if frames.dtype.kind == "f":
-            _mark(reason, np.isfinite(frames).reshape(len(frames), -1).all(1), "not_finite")
-            frames = np.where((reason == 0).reshape(-1, *(1,) * len(shape)), frames, 0)
+            finite = np.isfinite(frames).reshape(len(frames), -1).all(1)
+            if not finite.all():
+                _mark(reason, finite, "not_finite")
+                frames = np.where(finite.reshape(-1, *(1,) * len(shape)), frames, 0)
         before = history(source.transforms)
         if before:
             frames = np.concatenate([np.repeat(frames[:1], before, axis=0), frames])
         stored, fits = encode(apply(frames, source.transforms), source.stimulus_dtype)
-        _mark(reason, fits.reshape(len(fits), -1).all(1), "stimulus_range")
+        if fits is not None:
+            _mark(reason, fits.reshape(len(fits), -1).all(1), "stimulus_range")
         return stored
 
     def _shown(self, start: int, stop: int, ranges: Ranges) -> tuple[npt.NDArray[np.int64], Mask]:
@@ -174,7 +177,7 @@ class BinReader:
         allowed = self._allowed(start, stop, ranges, values.shape)
         _mark(reason, allowed.any(1), "masked")
         _mark(reason, (allowed & finite).any(1), "not_finite")
-        dfs = allowed & finite & fits
+        dfs = allowed & finite if fits is None else allowed & finite & fits
         _mark(reason, dfs.any(1), "response_range")
         return stored, dfs
 

@@ -156,8 +156,8 @@ def locate(clock: Clock, count: int, lows: Times, highs: Times) -> tuple[Times, 
 
     Returns
     -------
-    First entry and end of the range of entries for each span: all with a time inside, the last one at or before the
-    beginning, and the first one at or after the end.
+    First entry and end of the range of entries for each span: all with a time inside, the last one before the beginning,
+    and the first one at or after the end.
     """
     starts = np.zeros(len(lows), np.int64)
     stops = np.full(len(lows), count, np.int64)
@@ -165,7 +165,7 @@ def locate(clock: Clock, count: int, lows: Times, highs: Times) -> tuple[Times, 
     for places, times in blocks(clock, count):
         if not len(times):
             continue
-        before = np.searchsorted(times, lows, side="right") - 1
+        before = np.searchsorted(times, lows, side="left") - 1
         starts = np.where(before >= 0, places[before], starts)
         after = np.searchsorted(times, highs, side="left")
         closes = open_ends & (after < len(times))

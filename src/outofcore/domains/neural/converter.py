@@ -62,7 +62,9 @@ class Converter:
         held = detail.get("slice")
         if held is None:
             with opened(session) as recording:
-                reader = BinReader(find_streams(recording, self.section.source), known, self.section.source)
+                reader = BinReader(
+                    find_streams(recording, self.section.source, known.labels), known, self.section.source
+                )
                 held = reader.read(piece.start - piece.before, piece.stop + piece.after, detail["ranges"])
         return _Runs(piece, held, known, history(self.section.source.transforms)).result(
             unit, session, self.section, rejects, counts

@@ -16,7 +16,7 @@ def stored_as(name: str) -> np.dtype[Any]:
     return np.dtype(np.uint16 if name == "bfloat16" else name)
 
 
-def encode(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def encode(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
     """Bring values to a stored type.
 
     Parameters
@@ -29,24 +29,25 @@ def encode(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[Any], npt.N
 
     Returns
     -------
-    The values as :func:`stored_as` says, 0 where they do not fit; and where they fit, of the same shape.
+    The values as :func:`stored_as` says, 0 where they do not fit; and where they fit, of the same shape, or None where
+    all do.
     """
     target = stored_as(name)
-    if values.dtype == target and target.kind == "u" and name != "bfloat16":
-        return values, np.ones(values.shape, bool)
+    if values.dtype == target and name in ("uint8", "uint16"):
+        return values, None
     if name in ("uint8", "uint16"):
-        top = np.iinfo(target).max
         with np.errstate(invalid="ignore"):
-            fits = (values >= 0) & (values <= top) & (values == np.floor(values))
-        return np.where(fits, values, 0).astype(target), fits
+            fits = (values >= 0) & (values <= np.iinfo(target).max) & (values == np.floor(values))
+        return (values.astype(target), None) if fits.all() else (np.where(fits, values, 0).astype(target), fits)
     with np.errstate(over="ignore", invalid="ignore"):
-        plain = values.astype(np.float16 if name == "float16" else np.float32)
+        plain = values.astype(np.float16 if name == "float16" else np.float32, copy=False)
+    stored: npt.NDArray[Any] = plain
     if name == "bfloat16":
-        bits = bfloat16_bits(plain.astype(np.float32, copy=False))
-        fits = (bits & 0x7F80) != 0x7F80
-        return np.where(fits, bits, np.uint16(0)), fits
-    fits = np.isfinite(plain)
-    return (plain, fits) if fits.all() else (np.where(fits, plain, plain.dtype.type(0)), fits)
+        stored = bfloat16_bits(plain.astype(np.float32, copy=False))
+        fits = (stored & 0x7F80) != 0x7F80
+    else:
+        fits = np.isfinite(plain)
+    return (stored, None) if fits.all() else (np.where(fits, stored, stored.dtype.type(0)), fits)
 
 
 def bfloat16_bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:

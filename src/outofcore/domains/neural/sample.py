@@ -20,7 +20,7 @@ Doubles = npt.NDArray[np.float64]
 
 BIN_WIDTH = 1 / 60
 LAGS = 5
-FRAMES = 13_200
+FRAMES = 16_320
 TRIAL_FRAMES = 330
 # Frames between trials belong to none.
 PAUSE_FRAMES = 10
@@ -52,8 +52,8 @@ class Design:
 
 
 DESIGNS = (
-    Design("monday.h5", 8, 10, 5, 3.2),
-    Design("tuesday.h5", 10, 8, 4, 71.05),
+    Design("monday.h5", 6, 10, 5, 3.2),
+    Design("tuesday.h5", 10, 6, 4, 71.05),
     Design("wednesday.npz", 8, 8, 4, 0.4),
 )
 

@@ -53,6 +53,7 @@ def _attributes(session: Session, survey: Survey, source: SourceSection) -> dict
     attributes: dict[str, Any] = {
         "session": session.file,
         "bins": survey.bins,
+        "bins_in_trials": int((survey.trials.stop - survey.trials.start).sum()),
         "neurons": survey.neurons,
         "behaviors": survey.behaviors,
         "frame_shape": list(survey.frame_shape),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +37,22 @@ Ranges = npt.NDArray[np.int64]
 """First entry and end of what must be read for a span of bins, shape (vectors, 2)."""
 
 
+@dataclass(frozen=True)
+class Labels:
+    """Whose spikes they are, where one vector holds those of all neurons.
+
+    Attributes
+    ----------
+    known
+        Labels of the neurons, ascending; the first one is neuron 0.
+    bounds
+        First spike and end of each neuron, shape (neurons, 2), where the spikes are sorted by neuron; else None.
+    """
+
+    known: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int64] | None
+
+
 class Spikes(Protocol):
     """Spikes of a session.
 
@@ -43,9 +60,12 @@ class Spikes(Protocol):
     ----------
     neurons
         How many neurons.
+    labels
+        Whose they are, where that had to be looked for.
     """
 
     neurons: int
+    labels: Labels | None
 
     def facts(self) -> list[ClockFacts]:
         """What a pass over each vector tells."""
@@ -63,8 +83,9 @@ class Spikes(Protocol):
 class Trains:
     """A vector of times for each neuron."""
 
-    def __init__(self, vectors: Sequence[SlicedArray], unit: TimeUnit) -> None:
+    def __init__(self, vectors: Sequence[SlicedArray], unit: TimeUnit, labels: Labels | None = None) -> None:
         self._clocks = [ListedClock(vector, unit) for vector in vectors]
+        self.labels = labels
         self.neurons = len(vectors)
 
     def facts(self) -> list[ClockFacts]:
@@ -88,11 +109,12 @@ class Trains:
 class LabelledSpikes:
     """One ascending vector of times, and the neuron of each; neurons are numbered in the order of their labels."""
 
-    def __init__(self, times: SlicedArray, labels: SlicedArray, known: npt.NDArray[np.int64], unit: TimeUnit) -> None:
+    def __init__(self, times: SlicedArray, owners: SlicedArray, labels: Labels, unit: TimeUnit) -> None:
         self._clock = ListedClock(times, unit)
-        self._labels = labels
-        self._known = known
-        self.neurons = len(known)
+        self._owners = owners
+        self.labels: Labels | None = labels
+        self._known = labels.known
+        self.neurons = len(labels.known)
 
     def facts(self) -> list[ClockFacts]:
         """What a pass over the vector tells."""
@@ -108,14 +130,14 @@ class LabelledSpikes:
         if stop <= start:
             return np.zeros((len(edges) - 1, self.neurons), np.int64)
         times = readable_times(self._clock, start, stop)
-        labels, read = readable(self._labels, start, stop)
-        numbers = identify(labels)
+        owners, read = readable(self._owners, start, stop)
+        numbers = identify(owners)
         owner = np.minimum(np.searchsorted(self._known, numbers), self.neurons - 1)
         counted = read & (times != INVALID) & (self._known[owner] == numbers)
         return histogram_by(times[counted], owner[counted], self.neurons, edges)
 
 
-def find_spikes(recording: Recording, source: SourceSection) -> Spikes:
+def find_spikes(recording: Recording, source: SourceSection, labels: Labels | None = None) -> Spikes:
     """The spikes that ``names.spike_times`` means.
 
     Parameters
@@ -124,6 +146,8 @@ def find_spikes(recording: Recording, source: SourceSection) -> Spikes:
         The open session.
     source
         Names and units.
+    labels
+        Whose spikes they are, if a pass over this session has told already.
 
     Raises
     ------
@@ -135,15 +159,15 @@ def find_spikes(recording: Recording, source: SourceSection) -> Spikes:
     unit = recording.unit or source.spike_unit or source.time_unit
     if source.names.spike_neurons is not None:
         times = find_vector(recording, "spike_times", name)
-        labels = find_vector(recording, "spike_neurons", source.names.spike_neurons)
-        if times.shape != labels.shape:
-            message = f"spike_times has {times.shape[0]} entries, spike_neurons {labels.shape[0]}"
+        owners = find_vector(recording, "spike_neurons", source.names.spike_neurons)
+        if times.shape != owners.shape:
+            message = f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}"
             raise SessionError(message, reason="unequal_length")
-        known, bounds = _labels(labels)
-        if bounds is None:
-            return LabelledSpikes(times, labels, known, unit)
-        vectors: list[SlicedArray] = [Part(times, start, stop) for start, stop in bounds]
-        return Trains(vectors, unit)
+        labels = labels or _labels(owners)
+        if labels.bounds is None:
+            return LabelledSpikes(times, owners, labels, unit)
+        vectors: list[SlicedArray] = [Part(times, start, stop) for start, stop in labels.bounds.tolist()]
+        return Trains(vectors, unit, labels)
     try:
         found = [recording.array(each) for each in matching(recording, name)] if "*" in name else recording.trains(name)
     except KeyError:
@@ -161,14 +185,13 @@ def _vector(array: SlicedArray) -> SlicedArray:
     return array if len(array.shape) == 1 else Flat(array)
 
 
-def _labels(labels: SlicedArray) -> tuple[npt.NDArray[np.int64], list[tuple[int, int]] | None]:
-    """Labels that occur, without negative ones; and where each begins and ends if the spikes are sorted by label."""
+def _labels(owners: SlicedArray) -> Labels:
+    """Labels that occur, without negative ones, in one pass."""
     known = np.empty(0, np.int64)
     ordered, last = True, np.iinfo(np.int64).min
     bounds: dict[int, list[int]] = {}
-    for start in range(0, labels.shape[0], BLOCK):
-        stop = min(start + BLOCK, labels.shape[0])
-        values, read = readable(labels, start, stop)
+    for start in range(0, owners.shape[0], BLOCK):
+        values, read = readable(owners, start, min(start + BLOCK, owners.shape[0]))
         numbers = identify(values)
         ordered &= bool(read.all() and numbers[0] >= last and (numbers[1:] >= numbers[:-1]).all())
         last = int(numbers[-1])
@@ -182,5 +205,5 @@ def _labels(labels: SlicedArray) -> tuple[npt.NDArray[np.int64], list[tuple[int,
         message = "names.spike_neurons: no spike belongs to a neuron"
         raise SessionError(message, reason="no_spikes")
     if not ordered or len(known) == 1:
-        return known, None
-    return known, [(bounds[label][0], bounds[label][1]) for label in known.tolist()]
+        return Labels(known, None)
+    return Labels(known, np.array([bounds[label] for label in known.tolist()], np.int64))

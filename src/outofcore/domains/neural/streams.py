@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import Clock, ListedClock, examine
+from outofcore.domains.neural.clocks import Clock, ListedClock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
 from outofcore.domains.neural.recordings.recording import (
     Concatenated,
@@ -18,7 +18,7 @@ from outofcore.domains.neural.recordings.recording import (
     find_array,
     find_vector,
 )
-from outofcore.domains.neural.spikes import Spikes, find_spikes
+from outofcore.domains.neural.spikes import Labels, Spikes, find_spikes
 
 
 class RepeatedIndex:
@@ -119,8 +119,15 @@ def width(array: SlicedArray) -> int:
     return array.shape[1] if len(array.shape) == 2 else 1
 
 
-def find_streams(recording: Recording, source: SourceSection) -> Streams:
+def find_streams(recording: Recording, source: SourceSection, labels: Labels | None = None) -> Streams:
     """Look up everything that ``source`` names in an open session.
+
+    Parameters
+    ----------
+    recording, source
+        The session, and how it is read.
+    labels
+        Whose spikes they are, if a pass over this session has told already.
 
     Raises
     ------
@@ -142,15 +149,17 @@ def find_streams(recording: Recording, source: SourceSection) -> Streams:
         array = _table(find_array(recording, "responses", names.responses, axes.responses), "responses")
         samples = _track(recording, array, names.responses, names.sample_times, "sample_times", source)
     else:
-        spikes = find_spikes(recording, source)
+        spikes = find_spikes(recording, source, labels)
     if names.behavior is not None:
         array = _table(find_array(recording, "behavior", names.behavior, axes.behavior), "behavior")
         behavior = _track(recording, array, names.behavior, names.behavior_times, "behavior_times", source)
-    if source.bin_width is None:
-        _same_clock(screen, samples, behavior)
     valid = None
     if names.valid is not None:
         valid = _table(find_array(recording, "valid", names.valid, axes.valid), "valid")
+        neurons = spikes.neurons if spikes is not None else width(samples.array) if samples is not None else 0
+        if width(valid) not in (1, neurons):
+            message = f"names.valid: expected a column for all or for each of {neurons} neurons, got {width(valid)}"
+            raise SessionError(message, reason="wrong_shape")
     like: Literal["samples", "shown"] = "shown"
     if valid is not None and samples is not None and valid.shape[0] == samples.array.shape[0]:
         like = "samples"
@@ -218,20 +227,3 @@ def _track(
         message = f"names.{field} is needed: with source.bin_width set, {name!r} must have a clock"
         raise SessionError(message, reason="missing_field")
     return Track(array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.count))
-
-
-def _same_clock(shown: Track, samples: Track | None, behavior: Track | None) -> None:
-    """Where a bin is a frame, clocks that the format keeps must agree."""
-    if shown.clock is None:
-        return
-    first = examine(shown.clock)
-    for name, track in (("responses", samples), ("behavior", behavior)):
-        if track is None or track.clock is None:
-            continue
-        other = examine(track.clock)
-        if abs(first.first - other.first) > first.step // 2 or abs(first.step - other.step) * first.count > first.step:
-            message = (
-                f"stimulus and {name} are on clocks of their own (a frame every {first.step} ns from {first.first} ns, "
-                f"a sample every {other.step} ns from {other.first} ns): set source.bin_width"
-            )
-            raise SessionError(message, reason="clocks_differ")

@@ -12,6 +12,7 @@ from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.reading import readable
 from outofcore.domains.neural.recordings.recording import SessionError
+from outofcore.domains.neural.spikes import Labels
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import Trials, find_trials
@@ -55,6 +56,8 @@ class Survey:
         Nanoseconds for which an entry counts, by stream (``shown``, ``samples``, ``behavior``).
     fingerprint
         Digest of the session's beginning: sessions of equal content have equal ones.
+    labels
+        Whose spikes they are, where one vector holds those of all neurons.
     """
 
     bins: int
@@ -68,6 +71,7 @@ class Survey:
     counts: Mapping[str, int]
     longest: Mapping[str, int]
     fingerprint: bytes
+    labels: Labels | None
 
     def slim(self) -> Survey:
         """The same without the list of trials, to be sent along with every unit."""
@@ -93,6 +97,7 @@ def survey(streams: Streams, source: SourceSection) -> Survey:
     longest: dict[str, int] = {}
     clock = None
     if source.bin_width is None:
+        _same_clock(streams)
         lengths = _lengths(streams)
         bins, complete = max(lengths), min(lengths)
     else:
@@ -124,6 +129,7 @@ def survey(streams: Streams, source: SourceSection) -> Survey:
         counts,
         longest,
         _fingerprint(streams, bins),
+        streams.spikes.labels if streams.spikes is not None else None,
     )
 
 
@@ -134,6 +140,24 @@ def _lengths(streams: Streams) -> list[int]:
     if streams.trial is not None and sum(size > 1 for size in streams.trial.shape) <= 1:
         lengths.append(int(np.prod(streams.trial.shape)))
     return lengths
+
+
+def _same_clock(streams: Streams) -> None:
+    """Where a bin is a frame, clocks that the format keeps must agree."""
+    if streams.shown.clock is None:
+        return
+    first = examine(streams.shown.clock)
+    for name, track in (("responses", streams.samples), ("behavior", streams.behavior)):
+        if track is None or track.clock is None:
+            continue
+        other = examine(track.clock)
+        drift = abs(first.step - other.step) * first.count
+        if abs(first.first - other.first) > first.step // 2 or drift > first.step:
+            message = (
+                f"stimulus and {name} are on clocks of their own (a frame every {first.step} ns from {first.first} ns, "
+                f"a sample every {other.step} ns from {other.first} ns): set source.bin_width"
+            )
+            raise SessionError(message, reason="clocks_differ")
 
 
 def _clock(track: Track, name: str, counts: dict[str, int]) -> ClockFacts:

@@ -227,7 +227,8 @@ def _repeats(streams: Streams, found: _Found, clock: BinClock | None) -> Ints:
         assert streams.shown.clock is not None
         edges = clock.edges_of(found.start), clock.edges_of(found.start + 1)
         centres = (edges[0] + edges[1]) // 2
-        chosen = locate(streams.shown.clock, streams.shown.count, centres, centres)[0]
+        # The last frame before the next nanosecond is the last one at or before this one.
+        chosen = locate(streams.shown.clock, streams.shown.count, centres + 1, centres + 1)[0]
     if count <= int(chosen.max(initial=0)):
         message = f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}"
         raise SessionError(message, reason="unequal_length")

@@ -5,6 +5,7 @@ A handle lives as long as one call and stays in its thread: h5py's objects must 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,8 @@ class Hdf5Recording:
             if isinstance(item, h5py.Dataset) and not name.startswith("#"):
                 found.append(name)
 
-        self.file.visititems(visit)
+        with suppress(RuntimeError, KeyError):  # of a damaged file, what there is
+            self.file.visititems(visit)
         return found
 
     def array(self, name: str, axis: int = 0) -> SlicedArray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -58,7 +59,7 @@ class Header:
             version = np.lib.format.read_magic(stream)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             self.shape, self.fortran, self.dtype = read(stream)
-        except (ValueError, OSError, EOFError) as error:
+        except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
             message = f"{name}: not a numpy array: {clean(error)}"
             raise SessionError(message, reason="unreadable_file") from error
         if self.dtype.hasobject:

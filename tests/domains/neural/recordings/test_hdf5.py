@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+
+from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
+from outofcore.domains.neural.recordings.reading import readable
+from outofcore.domains.neural.recordings.recording import SessionError, find_array, find_vector
+
+
+@pytest.fixture
+def frames():
+    return np.random.default_rng(0).integers(0, 256, (50, 4, 6)).astype(np.uint8)
+
+
+def test_slices_along_any_axis(tmp_path, frames):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["stim"] = frames
+        file["last"] = np.moveaxis(frames, 0, -1)
+        file["big"] = np.arange(5, dtype=">f8")
+        file["flags"] = np.array([True, False])
+    recording = Hdf5Recording(path)
+    assert recording.array("stim").shape == (50, 4, 6)
+    assert np.array_equal(recording.array("stim").read(7, 19), frames[7:19])
+    assert recording.array("last", 2).shape == (50, 4, 6)
+    assert np.array_equal(recording.array("last", 2).read(7, 19), frames[7:19])
+    assert recording.array("big").read(1, 3).dtype.isnative
+    assert recording.array("flags").read(0, 2).tolist() == [1, 0]
+    assert sorted(recording.names()) == ["big", "flags", "last", "stim"]
+    recording.close()
+
+
+def test_matlab_axes_are_turned_back(tmp_path, frames):
+    path = tmp_path / "a.mat"
+    references = h5py.special_dtype(ref=h5py.Reference)
+    with h5py.File(path, "w", userblock_size=512) as file:
+        stim = file.create_dataset("stim", data=frames.T)  # what MATLAB writes of a (50, 4, 6) array
+        stim.attrs["MATLAB_class"] = np.bytes_("uint8")
+        first = file.create_dataset("#refs#/a", data=np.array([[1.0, 2.5]]))
+        second = file.create_dataset("#refs#/b", data=np.array([[4.0]]))
+        for cell in (first, second):
+            cell.attrs["MATLAB_class"] = np.bytes_("double")
+        cells = file.create_dataset("spikes", (2, 1), dtype=references)
+        cells[0, 0], cells[1, 0] = first.ref, second.ref
+    recording = Hdf5Recording(path)
+    assert recording.array("stim").shape == (50, 4, 6)
+    assert np.array_equal(recording.array("stim").read(3, 9), frames[3:9])
+    assert np.array_equal(recording.array("stim", 2).read(1, 3), np.moveaxis(frames, 2, 0)[1:3])
+    trains = recording.trains("spikes")
+    assert [train.read(0, 9).reshape(-1).tolist() for train in trains] == [[1.0, 2.5], [4.0]]
+    assert recording.names() == ["stim", "spikes"] or sorted(recording.names()) == ["spikes", "stim"]
+    with pytest.raises(SessionError, match="MATLAB cells"):
+        recording.array("spikes")
+    recording.close()
+
+
+def test_nothing_is_read_from_other_files(tmp_path, frames):
+    other, path = tmp_path / "other.h5", tmp_path / "a.h5"
+    with h5py.File(other, "w") as file:
+        file["secret/stim"] = frames
+    raw = tmp_path / "raw.bin"
+    raw.write_bytes(frames.tobytes())
+    with h5py.File(path, "w") as file:
+        file["inside/stim"] = frames
+        file["link"] = h5py.ExternalLink("other.h5", "/secret/stim")
+        file["group"] = h5py.ExternalLink("other.h5", "/secret")
+        file["soft"] = h5py.SoftLink("/inside/stim")
+        file["around"] = h5py.SoftLink("/group/stim")
+        file["circle"] = h5py.SoftLink("/circle")
+        file.create_dataset("outside", frames.shape, "u1", external=[(str(raw), 0, frames.nbytes)])
+        layout = h5py.VirtualLayout(frames.shape, "u1")
+        layout[:] = h5py.VirtualSource(str(other), "secret/stim", frames.shape)
+        file.create_virtual_dataset("virtual", layout)
+    recording = Hdf5Recording(path)
+    assert np.array_equal(recording.array("soft").read(0, 50), frames)
+    for name in ("link", "group/stim", "around", "outside", "virtual"):
+        with pytest.raises(SessionError, match="another file|other files") as caught:
+            recording.array(name)
+        assert caught.value.reason == "external_link"
+    with pytest.raises(KeyError):
+        recording.array("circle")
+    recording.close()
+
+
+def test_a_truncated_file_is_named_so(tmp_path, frames):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["stim"] = frames
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(SessionError, match="not a readable HDF5 file: .*truncated") as caught:
+        Hdf5Recording(path)
+    assert str(tmp_path) not in str(caught.value)
+    old = tmp_path / "old.mat"
+    old.write_bytes(b"MATLAB 5.0 MAT-file" + bytes(600))
+    with pytest.raises(SessionError, match=r"older than version 7\.3"):
+        Hdf5Recording(old)
+
+
+def test_a_damaged_chunk_costs_its_own_entries(tmp_path, frames):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("stim", data=frames, chunks=(10, 4, 6), compression="gzip")
+        place = data.id.get_chunk_info(2)
+    content = bytearray(path.read_bytes())
+    content[place.byte_offset + 5 : place.byte_offset + 25] = bytes(20)
+    path.write_bytes(content)
+    recording = Hdf5Recording(path)
+    values, fine = readable(recording.array("stim"), 0, 50)
+    assert np.flatnonzero(~fine).tolist() == list(range(20, 30))
+    assert np.array_equal(values[fine], frames[fine])
+    recording.close()
+
+
+def test_a_missing_name_is_told_with_those_that_are_there(tmp_path, frames):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["movie"] = frames
+        file["t"] = np.arange(5.0)[:, None]
+        file["note"] = 5
+    recording = Hdf5Recording(path)
+    with pytest.raises(SessionError, match=r"names.stimulus = 'stim': no such array; there are movie, note, t"):
+        find_array(recording, "stimulus", "stim")
+    with pytest.raises(SessionError, match="expected an array of numbers, got a single value"):
+        find_array(recording, "stimulus", "note")
+    with pytest.raises(SessionError, match="expected a vector"):
+        find_vector(recording, "trial", "movie")
+    assert find_vector(recording, "frame_times", "t").read(1, 3).tolist() == [1, 2]
+    recording.close()

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from outofcore.domains.neural.recordings.npy import NpzRecording, npy_array
+from outofcore.domains.neural.recordings.recording import SessionError
+
+FRAMES = np.random.default_rng(0).integers(0, 256, (700, 40, 60)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_members_are_read_in_slices(tmp_path, save):
+    path = tmp_path / "a.npz"
+    save(path, stim=FRAMES, robs=np.arange(1400.0).reshape(700, 2))
+    recording = NpzRecording(path)
+    assert recording.streamed == (save is np.savez_compressed)
+    assert recording.names() == ["stim", "robs"]
+    stim = recording.array("stim")
+    for start, stop in [(0, 5), (3, 400), (380, 700), (10, 12), (699, 700), (5, 5)]:
+        assert np.array_equal(stim.read(start, stop), FRAMES[start:stop])
+    assert recording.array("robs.npy").read(690, 700)[-1].tolist() == [1398, 1399]
+    with pytest.raises(KeyError):
+        recording.array("behavior")
+    recording.close()
+
+
+def test_time_may_be_last_and_columns_first_where_nothing_is_compressed(tmp_path):
+    np.savez(tmp_path / "a.npz", stim=np.moveaxis(FRAMES, 0, 2), turned=np.asfortranarray(FRAMES))
+    recording = NpzRecording(tmp_path / "a.npz")
+    assert np.array_equal(recording.array("stim", 2).read(100, 110), FRAMES[100:110])
+    assert np.array_equal(recording.array("turned").read(100, 110), FRAMES[100:110])
+    np.savez_compressed(tmp_path / "b.npz", stim=np.moveaxis(FRAMES, 0, 2))
+    with pytest.raises(SessionError, match=r"save it with np\.savez, or time first"):
+        NpzRecording(tmp_path / "b.npz").array("stim", 2)
+
+
+def test_pickles_are_never_loaded(tmp_path):
+    np.savez(tmp_path / "a.npz", stim=np.array([{}, []], object))
+    np.save(tmp_path / "a.npy", np.array([{}, []], object))
+    with pytest.raises(SessionError, match="never loaded"):
+        NpzRecording(tmp_path / "a.npz").array("stim")
+    with pytest.raises(SessionError, match="never loaded"):
+        npy_array(tmp_path / "a.npy", "a", 0)
+
+
+def test_truncated_files_are_told(tmp_path):
+    np.save(tmp_path / "a.npy", FRAMES)
+    whole = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(whole[:-1000])
+    with pytest.raises(
+        SessionError, match="truncated: its header tells 1680000 bytes of values, the file holds 1679000"
+    ):
+        npy_array(tmp_path / "a.npy", "a", 0)
+    np.savez(tmp_path / "a.npz", stim=FRAMES)
+    (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-1000])
+    with pytest.raises(SessionError, match="not a readable .npz archive"):
+        NpzRecording(tmp_path / "a.npz")
+
+
+def test_a_damaged_member_can_be_read_up_to_the_damage(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, stim=FRAMES)
+    content = bytearray(path.read_bytes())
+    content[len(content) * 2 // 3 : len(content) * 2 // 3 + 50] = bytes(50)
+    path.write_bytes(content)
+    recording = NpzRecording(path)
+    stim = recording.array("stim")
+    assert np.array_equal(stim.read(0, 300), FRAMES[:300])
+    with pytest.raises(OSError, match="damaged from entry"):
+        stim.read(600, 700)
+    with pytest.raises(OSError, match="damaged from entry"):
+        stim.read(650, 651)
+    assert np.array_equal(stim.read(0, 10), FRAMES[:10])
+    recording.close()

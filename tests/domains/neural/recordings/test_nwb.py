@@ -1,0 +1,102 @@
+"""Against pynwb, which writes the files and reads them beside."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+pynwb = pytest.importorskip("pynwb")
+
+from outofcore.domains.neural.recordings.nwb import NwbRecording  # noqa: E402 - pynwb may be absent
+from outofcore.domains.neural.recordings.recording import SessionError  # noqa: E402 - pynwb may be absent
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # pynwb warns of its own ways
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    generator = np.random.default_rng(0)
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    file.add_stimulus(
+        pynwb.image.ImageSeries(
+            name="movie",
+            data=generator.integers(0, 256, (40, 5, 6)).astype(np.uint8),
+            unit="n/a",
+            rate=50.0,
+            starting_time=1.5,
+        )
+    )
+    file.add_acquisition(
+        pynwb.TimeSeries(
+            name="trace",
+            data=generator.normal(size=(100, 3)),
+            unit="V",
+            conversion=0.001,
+            offset=2.0,
+            timestamps=np.arange(100) * 0.01 + 1.5,
+        )
+    )
+    file.add_acquisition(
+        pynwb.image.ImageSeries(
+            name="outside",
+            external_file=["a.png", "b.png"],
+            starting_frame=[0, 1],
+            format="external",
+            timestamps=[0.0, 1.0],
+            unit="n/a",
+        )
+    )
+    for spikes in ([1.6, 1.7, 2.0], [], [1.55]):
+        file.add_unit(spike_times=spikes)
+    file.add_trial_column("image", "what was shown")
+    for number in range(4):
+        file.add_trial(start_time=1.5 + number * 0.2, stop_time=1.65 + number * 0.2, image=f"picture {number % 2}")
+    where = tmp_path_factory.mktemp("nwb") / "a.nwb"
+    with pynwb.NWBHDF5IO(where, "w") as io:
+        io.write(file)
+    return where
+
+
+@pytest.fixture
+def recording(path):
+    opened = NwbRecording(path)
+    yield opened
+    opened.close()
+
+
+def test_series_are_those_of_pynwb(path):
+    with pynwb.NWBHDF5IO(path, "r") as io:
+        file = io.read()
+        movie, trace = file.stimulus["movie"].data[:], file.acquisition["trace"].get_data_in_units()
+        timestamps = file.acquisition["trace"].timestamps[:]
+    recording = NwbRecording(path)
+    assert np.array_equal(recording.array("stimulus/presentation/movie").read(3, 9), movie[3:9])
+    np.testing.assert_array_equal(recording.array("acquisition/trace").read(10, 20), trace[10:20])
+    clock = recording.clock("acquisition/trace")
+    np.testing.assert_allclose(clock.times(0, 100) / 1e9, timestamps, atol=1e-9)
+    regular = recording.clock("stimulus/presentation/movie")
+    assert regular.times(0, 3).tolist() == [1_500_000_000, 1_520_000_000, 1_540_000_000]
+    recording.close()
+
+
+def test_units_are_trains(path):
+    with pynwb.NWBHDF5IO(path, "r") as io:
+        units = io.read().units
+        expected = [units["spike_times"][number].tolist() for number in range(3)]
+    recording = NwbRecording(path)
+    assert [train.read(0, train.shape[0]).tolist() for train in recording.trains("units")] == expected
+    recording.close()
+
+
+def test_trials_and_their_columns(recording):
+    table = recording.array("intervals/trials").read(0, 4)
+    np.testing.assert_allclose(table[:, 1] - table[:, 0], 0.15)
+    assert recording.array("intervals/trials/image").read(1, 3).tolist() == ["picture 1", "picture 0"]
+    assert {"units", "intervals/trials", "acquisition/trace", "stimulus/presentation/movie"} <= set(recording.names())
+
+
+def test_frames_in_other_files_are_refused(recording):
+    with pytest.raises(SessionError, match="keeps its frames in 2 other files"):
+        recording.array("acquisition/outside")

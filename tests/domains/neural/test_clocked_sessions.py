@@ -1,0 +1,267 @@
+"""Sessions whose streams have clocks of their own, against loops over bins in plain Python."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+
+from outofcore.domains.neural import source
+from outofcore.errors import RawInputError
+from tests.domains.neural.rig import convert
+
+WIDTH = 1 / 50
+TRACES = {
+    "stimulus": "stim",
+    "frame_times": "frame_times",
+    "responses": "traces",
+    "sample_times": "sample_times",
+    "behavior": "running",
+    "behavior_times": "running_times",
+    "trial": "trials",
+}
+SPIKES = {
+    "stimulus": "stim",
+    "frame_times": "frame_times",
+    "responses": None,
+    "spike_times": "spike_times",
+    "spike_neurons": "spike_neurons",
+    "trial": "trials",
+}
+RESAMPLE = {"responses": "linear", "behavior": "mean"}
+
+
+def plain_bins(clocked):
+    """Start and stop of each bin in whole nanoseconds, and which trial its centre lies in."""
+    origin = round(clocked["frame_times"][0] * 1e9)
+    trials = [[round(edge * 1e9) for edge in pair] for pair in clocked["trials"].tolist()]
+    for number in range(600):
+        low, high = origin + round(number * WIDTH * 1e9), origin + round((number + 1) * WIDTH * 1e9)
+        centre = (low + high) // 2
+        inside = [trial for trial, (start, stop) in enumerate(trials) if start <= centre < stop]
+        yield number, low, high, centre, inside[0] if inside else None
+
+
+def nanoseconds(times):
+    return [round(time * 1e9) for time in np.asarray(times).tolist()]
+
+
+def held(times, centre):
+    return max(place for place, time in enumerate(times) if time <= centre)
+
+
+def test_traces_and_behaviour_are_resampled(clocked, write_h5):
+    result = convert(write_h5(clocked), names=TRACES, bin_width=WIDTH, resample=RESAMPLE)
+    rows, sequences = result.only.rows, result.only.sequences
+    frame_times, sample_times = nanoseconds(clocked["frame_times"]), nanoseconds(clocked["sample_times"])
+    running_times = nanoseconds(clocked["running_times"])
+    expected = [each for each in plain_bins(clocked) if each[4] is not None]
+    assert len(rows["stim"]) == len(expected) == 300
+    assert [each["length"] for each in sequences] == [100] * 3
+    for row, (_, low, high, centre, _) in enumerate(expected):
+        assert np.array_equal(rows["stim"][row], clocked["stim"][held(frame_times, centre)])
+        left = held(sample_times, centre)
+        share = (centre - sample_times[left]) / (sample_times[left + 1] - sample_times[left])
+        trace = clocked["traces"][left] + share * (clocked["traces"][left + 1] - clocked["traces"][left])
+        np.testing.assert_allclose(rows["robs"][row], trace, rtol=1e-5, atol=1e-6)
+        inside = [value for value, time in zip(clocked["running"], running_times, strict=True) if low <= time < high]
+        np.testing.assert_allclose(rows["behavior"][row, 0], np.mean(inside), rtol=1e-5, atol=1e-6)
+    assert not result.differences
+    assert result.audited == 3
+    assert result.counts["bins_outside_trials"] == result.counts["bins"] - 300
+
+
+@pytest.mark.parametrize("order", ["by time", "by neuron"])
+def test_spikes_are_counted_in_bins(clocked, write_h5, order):
+    if order == "by neuron":
+        place = np.lexsort((clocked["spike_times"], clocked["spike_neurons"]))
+        clocked["spike_times"], clocked["spike_neurons"] = (
+            clocked[name][place] for name in ("spike_times", "spike_neurons")
+        )
+    result = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH, response_dtype="uint8")
+    rows = result.only.rows
+    times = np.array(nanoseconds(clocked["spike_times"]))
+    expected = [each for each in plain_bins(clocked) if each[4] is not None]
+    for row, (_, low, high, _, _) in enumerate(expected):
+        inside = clocked["spike_neurons"][(times >= low) & (times < high)]
+        assert rows["robs"][row].tolist() == [int((inside == neuron).sum()) for neuron in range(4)]
+    assert result.counts["spikes"] == 4000
+    assert result.counts["spikes_stored"] == rows["robs"].sum()
+    assert not result.differences
+
+
+def test_vectors_by_neuron_are_the_same_spikes(clocked, write_h5):
+    path = write_h5(clocked)
+    one = convert(path, names=SPIKES, bin_width=WIDTH, response_dtype="uint16")
+    with h5py.File(path, "a") as file:
+        for neuron in range(4):
+            file[f"units/{neuron}"] = clocked["spike_times"][clocked["spike_neurons"] == neuron]
+    each = convert(
+        path, names=SPIKES | {"spike_times": "units", "spike_neurons": None}, bin_width=WIDTH, response_dtype="uint16"
+    )
+    assert np.array_equal(one.only.rows["robs"], each.only.rows["robs"])
+    assert not each.differences
+
+
+@pytest.mark.parametrize("names", [TRACES, SPIKES])
+def test_cuts_do_not_show(clocked, write_h5, names, monkeypatch):
+    clocked["traces"][120:140] = np.nan
+    clocked["frame_times"][[77, 200, 201]] = np.nan
+    clocked["trials"] = np.array([[3.1, 12.5]])
+    path = write_h5(clocked)
+    settings = {"names": names, "bin_width": WIDTH, "resample": {"responses": "mean", "behavior": "linear"}}
+    whole = convert(path, max_gap=0.05, **settings)
+    for bins in (1, 13, 100):
+        monkeypatch.setattr(source, "UNIT_BYTES", bins * 70)
+        pieces = convert(path, max_gap=0.05, **settings)
+        assert pieces.units > whole.units
+        assert pieces.only.sequences == whole.only.sequences
+        assert [(each.reason, each.offset) for each in pieces.rejects] == [
+            (each.reason, each.offset) for each in whole.rejects
+        ]
+        for name, rows in whole.only.rows.items():
+            assert np.array_equal(pieces.only.rows[name], rows)
+
+
+def test_a_gap_between_frames_has_no_frame(clocked, write_h5):
+    clocked["frame_times"][300:] += 2.0
+    clocked["trials"] = np.array([[3.5, 13.5]])
+    result = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
+    assert result.reasons == {"no_frame": 1}
+    (reject,) = result.rejects
+    last = clocked["frame_times"][299]
+    lost = [
+        number
+        for number, _, _, centre, trial in plain_bins(clocked)
+        if trial == 0 and last + 1.5 / 60 < centre / 1e9 < last + 2
+    ]
+    assert reject.offset == lost[0]
+    assert abs(result.counts["bins_rejected"] - len(lost)) <= 1
+    assert [each["trial"] for each in result.only.sequences] == [0, 0]
+    longer = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH, max_gap=3.0)
+    assert not longer.rejects
+
+
+def test_negative_times_are_left_out_and_counted(clocked, write_h5):
+    clocked["spike_times"][:5] = -1.0
+    clocked["frame_times"][[10, 300]] = -7.0
+    clocked["sample_times"][50] = np.nan
+    both = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
+    assert both.counts["spikes_without_time"] == 5
+    assert both.counts["frames_without_time"] == 2
+    assert not both.differences
+    traces = convert(write_h5(clocked), names=TRACES, bin_width=WIDTH, resample=RESAMPLE, max_gap=0.1)
+    assert traces.counts["samples_without_time"] == 1
+    assert not traces.differences
+
+
+def test_lists_of_times_that_are_too_short_are_counted(clocked, write_h5):
+    clocked["frame_times"] = clocked["frame_times"][:590]
+    result = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
+    assert result.counts["frames_without_time"] == 10
+    clocked["stim"] = clocked["stim"][:580]
+    assert convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH).counts["frame_times_without_frame"] == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "words"),
+    [
+        (lambda clocked: None, {"time_unit": "ms"}, "of which all but|would show one of|unit of the file"),
+        (lambda clocked: clocked.update(frame_times=clocked["frame_times"] * 1e3), {}, "unit of the file"),
+        (lambda clocked: clocked.update(spike_times=clocked["spike_times"] * 1e3), {}, "spikes end at 1[34]"),
+        (
+            lambda clocked: clocked.update(spike_times=clocked["spike_times"] * 1e3),
+            {"spike_unit": "us"},
+            "spikes end at 0.01",
+        ),
+        (lambda clocked: clocked["spike_times"].__setitem__(7, 13.0), {}, "do not ascend"),
+        (lambda clocked: clocked["frame_times"].__setitem__(7, 13.0), {}, "frame times do not ascend"),
+        (lambda clocked: clocked["frame_times"].fill(-1), {}, "hold no time"),
+        (lambda clocked: clocked["spike_times"].fill(np.nan), {}, "no spike has a time"),
+        (
+            lambda clocked: clocked.update(spike_neurons=clocked["spike_neurons"][:-1]),
+            {},
+            "has 4000 entries, spike_neurons 3999",
+        ),
+    ],
+)
+def test_clocks_that_cannot_be_are_told(clocked, write_h5, change, settings, words):
+    change(clocked)
+    with pytest.raises(RawInputError, match=words):
+        convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH, **settings)
+
+
+def test_spikes_in_another_unit(clocked, write_h5):
+    seconds = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
+    clocked["spike_times"] = np.rint(clocked["spike_times"] * 1e9).astype(np.int64)
+    nanos = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH, spike_unit="ns")
+    assert np.array_equal(seconds.only.rows["robs"], nanos.only.rows["robs"])
+    clock = next(iter(nanos.schemas.values())).attributes["clock"]
+    assert clock["unit_in_file"] == "s"
+    assert clock["bin_width_ns"] == 2e7
+
+
+def test_trials_that_hold_nothing_are_rejected(clocked, write_h5):
+    clocked["trials"] = np.array(
+        [[3.2, 4.2], [4.0, 5.0], [6.0, 5.5], [np.nan, 7.0], [7.0, 7.001], [900.0, 901.0], [8.0, 9.0]]
+    )
+    result = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
+    assert [(each.offset, each.reason) for each in result.rejects] == [
+        (2, "no_time"),
+        (3, "no_time"),
+        (4, "no_bin"),
+        (5, "no_bin"),
+        (1, "overlapping_trial"),
+    ] or result.reasons == {"no_time": 2, "no_bin": 2, "overlapping_trial": 1}
+    assert [each["trial"] for each in result.only.sequences] == [0, 6]
+    assert result.found == 7
+
+
+def test_labels_by_frame_on_a_clock(clocked, write_h5):
+    labels = np.repeat([5, -1, 7], 200)
+    film = np.repeat(["sea", "", "sea"], 200).astype("S")
+    path = write_h5(clocked | {"labels": labels, "film": film})
+    result = convert(path, names=SPIKES | {"trial": "labels", "repeat": "film"}, bin_width=WIDTH)
+    first, second = result.only.sequences
+    assert (first["trial"], second["trial"]) == (5, 7)
+    assert first["repeat"] == second["repeat"] > 0
+    frame_times = nanoseconds(clocked["frame_times"])
+    shown = [
+        labels[held(frame_times, centre)] for _, _, _, centre, _ in plain_bins(clocked) if centre < frame_times[-1]
+    ]
+    assert abs(first["length"] - shown.count(5)) <= 1
+    assert result.only.rows["condition"][: first["length"]].tolist() == list(range(first["length"]))
+
+
+def test_a_mask_on_the_clock_of_samples_or_of_frames(clocked, write_h5):
+    by_sample = np.arange(400)[:, None] % np.array([7, 11, 13]) > 1
+    path = write_h5(clocked | {"valid": by_sample})
+    result = convert(path, names=TRACES | {"valid": "valid"}, bin_width=WIDTH, resample=RESAMPLE)
+    sample_times, frame_times = nanoseconds(clocked["sample_times"]), nanoseconds(clocked["frame_times"])
+    expected = [by_sample[held(sample_times, each[3])] for each in plain_bins(clocked) if each[4] is not None]
+    kept = [mask for mask in expected if mask.any()]
+    assert result.only.rows["dfs"].tolist() == [mask.astype(int).tolist() for mask in kept]
+    by_frame = np.arange(600) % 9 > 2
+    result = convert(write_h5(clocked | {"valid": by_frame}), names=SPIKES | {"valid": "valid"}, bin_width=WIDTH)
+    count = sum(by_frame[held(frame_times, each[3])] for each in plain_bins(clocked) if each[4] is not None)
+    assert len(result.only.rows["stim"]) == count
+    with pytest.raises(RawInputError, match="expected one entry a sample or a frame"):
+        convert(write_h5(clocked | {"valid": by_frame[:-5]}), names=SPIKES | {"valid": "valid"}, bin_width=WIDTH)
+
+
+def test_a_fine_stimulus_is_averaged(write_h5):
+    fine = np.sin(np.arange(20_000) / 300)
+    path = write_h5(
+        {
+            "sound": fine,
+            "times": np.arange(20_000) * 50,
+            "spikes": np.array([950, 1000, 1999, 2000, 5000]),
+        }
+    )
+    names = {"stimulus": "sound", "frame_times": "times", "responses": None, "spike_times": "spikes"}
+    settings = {"names": names, "bin_width": 0.001, "time_unit": "us", "stimulus_dtype": "float32"}
+    result = convert(path, resample={"stimulus": "mean"}, **settings)
+    rows = result.only.rows
+    np.testing.assert_allclose(rows["stim"][:, 0, 0], fine.reshape(-1, 20).mean(1), rtol=1e-5, atol=1e-6)
+    assert rows["robs"][:6, 0].tolist() == [1, 2, 1, 0, 0, 1]
+    assert not result.differences

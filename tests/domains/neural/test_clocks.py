@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outofcore.domains.neural import clocks
+from outofcore.domains.neural.clocks import INVALID, BinClock, ListedClock, RegularClock, examine, locate, nanoseconds
+
+
+class Values:
+    """An array in memory whose entries from ``broken`` on cannot be read."""
+
+    def __init__(self, values, broken=None):
+        self.values = np.asarray(values)
+        self.shape, self.dtype = self.values.shape, self.values.dtype
+        self.broken = set(broken or ())
+
+    def read(self, start, stop):
+        if self.broken & set(range(start, stop)):
+            raise OSError("damaged")
+        return self.values[start:stop]
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)])
+def test_whole_times_are_exact(unit, factor):
+    values = np.array([0, 1, 9_849_000, 2**40 // factor], np.int64)
+    assert nanoseconds(values, unit).tolist() == [value * factor for value in values.tolist()]
+
+
+def test_what_is_no_time_is_invalid():
+    values = np.array([1.5, -0.001, np.nan, np.inf, -np.inf, 1e300])
+    assert nanoseconds(values, "s").tolist() == [1_500_000_000, *[INVALID] * 5]
+    assert nanoseconds(np.array([-1, 5], np.int16), "ms").tolist() == [INVALID, 5_000_000]
+    assert nanoseconds(np.array([2**64 - 1], np.uint64), "ns").tolist() == [INVALID]
+
+
+def test_regular_clock_does_not_drift():
+    clock = RegularClock(0.5, 30_000, 10**9)
+    assert clock.times(9 * 10**8, 9 * 10**8 + 1).tolist() == [500_000_000 + 3 * 10**13]
+
+
+def test_examine_counts_and_skips_invalid_times(monkeypatch):
+    monkeypatch.setattr(clocks, "BLOCK", 3)
+    facts = examine(ListedClock(Values([np.nan, 1, 2, -1, 3, 5, np.nan]), "s"))
+    assert (facts.count, facts.invalid, facts.first, facts.last) == (7, 3, 10**9, 5 * 10**9)
+    assert facts.ascending
+    assert not examine(ListedClock(Values([1, 2, 3, 2.5, 4.0]), "s")).ascending
+    damaged = examine(ListedClock(Values([0, 1, 2, 3, 4], broken=[1]), "s"))
+    assert damaged.invalid == 1
+
+
+@given(
+    st.lists(st.one_of(st.integers(0, 60), st.just(-1)), max_size=25),
+    st.lists(st.tuples(st.integers(0, 70), st.integers(1, 30)), min_size=1, max_size=5),
+    st.integers(1, 7),
+)
+def test_locate_gives_all_that_a_span_depends_on(values, spans, block):
+    rising = iter(sorted(value for value in values if value >= 0))
+    values = [next(rising) if value >= 0 else -1 for value in values]
+    lows = sorted(low for low, _ in spans)
+    highs = sorted(low + length for low, length in spans)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clocks, "BLOCK", block)
+        clock = ListedClock(Values(np.array(values, np.int64)), "ns")
+        starts, stops = locate(clock, len(values), np.array(lows), np.array(highs))
+    for low, high, start, stop in zip(lows, highs, starts.tolist(), stops.tolist(), strict=True):
+        needed = {place for place, time in enumerate(values) if low <= time < high and time >= 0}
+        before = [place for place, time in enumerate(values) if 0 <= time < low]
+        after = [place for place, time in enumerate(values) if time >= high]
+        needed |= set(before[-1:]) | set(after[:1])
+        assert needed <= set(range(start, stop))
+
+
+@given(st.integers(0, 10**12), st.floats(1e-4, 0.5), st.integers(1, 10**6), st.data())
+def test_first_centred_is_the_first_bin_whose_centre_is_not_before(origin, width, bins, data):
+    clock = BinClock(origin, width * 1e9, bins)
+    bin_ = data.draw(st.integers(0, bins - 1))
+    centre = int(clock.centres(bin_, bin_ + 1)[0])
+    assert clock.first_centred(np.array([centre, centre + 1, 0, 2**62])).tolist() == [bin_, bin_ + 1, 0, bins]
+
+
+def test_edges_do_not_depend_on_where_a_recording_is_cut():
+    clock = BinClock(12_345, 1e9 / 240, 10**6)
+    whole = clock.edges(0, 1000)
+    assert np.array_equal(whole[400:701], clock.edges(400, 700))

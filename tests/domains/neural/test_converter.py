@@ -1,0 +1,317 @@
+"""Sessions to rows, against plain numpy on the same arrays."""
+
+from __future__ import annotations
+
+import pickle
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from outofcore.domains.neural import DOMAIN, source
+from outofcore.domains.neural.dtypes import bfloat16_values
+from outofcore.errors import RawInputError
+from tests.domains.neural.rig import convert, section_of
+
+NAMES = {"stimulus": "stim", "responses": "robs", "trial": "trial"}
+
+
+def save_session(kind, folder, arrays):
+    """The same arrays in a format."""
+    if kind == "h5":
+        with h5py.File(folder / "a.h5", "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+    elif kind == "npz":
+        np.savez(folder / "a.npz", **arrays)
+    elif kind == "compressed":
+        np.savez_compressed(folder / "a.npz", **arrays)
+    elif kind == "npy":
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+    else:
+        group = zarr.open_group(folder / "a.zarr", mode="w")
+        for name, array in arrays.items():
+            group.create_array(name, data=array, chunks=(64, *array.shape[1:]))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz", "compressed", "npy", "zarr"])
+def test_every_format_gives_the_same_rows(tmp_path, frames, kind):
+    result = convert(save_session(kind, tmp_path, frames), names=NAMES)
+    part = result.only
+    assert np.array_equal(part.rows["stim"], frames["stim"])
+    assert np.array_equal(part.rows["robs"], frames["robs"])
+    assert part.rows["dfs"].all()
+    assert [(each["trial"], each["offset"], each["length"]) for each in part.sequences] == [
+        (number, 50 * number, 50) for number in range(12)
+    ]
+    assert result.audited == 12
+    assert not result.differences
+    assert not result.rejects
+
+
+@pytest.mark.parametrize("kind", ["h5", "compressed"])
+def test_cuts_do_not_show(tmp_path, frames, kind, monkeypatch):
+    frames["robs"][[3, 120, 121, 180]] = np.nan
+    frames["trial"][:] = np.repeat([0, 1, 2], 200)
+    save_session(kind, tmp_path, frames)
+    whole = convert(tmp_path, names=NAMES)
+    for bins in (1, 7, 50, 333):
+        monkeypatch.setattr(source, "UNIT_BYTES", bins * 80)
+        monkeypatch.setattr(source, "STREAMED_UNIT_BYTES", bins * 80)
+        pieces = convert(tmp_path, names=NAMES)
+        assert pieces.units > whole.units
+        assert pieces.only.sequences == whole.only.sequences
+        assert [(each.reason, each.offset) for each in pieces.rejects] == [
+            (each.reason, each.offset) for each in whole.rejects
+        ]
+        assert (pieces.found, pieces.accepted, pieces.counts) == (whole.found, whole.accepted, whole.counts)
+        for name, rows in whole.only.rows.items():
+            assert np.array_equal(pieces.only.rows[name], rows)
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_window_inside_a_sequence_is_always_valid(tmp_path_factory, data):
+    bins = data.draw(st.integers(1, 60))
+    labels = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=bins, max_size=bins)))
+    bad = np.array(data.draw(st.lists(st.booleans(), min_size=bins, max_size=bins)))
+    unit = data.draw(st.integers(1, 20))
+    difference = data.draw(st.booleans())
+    folder = tmp_path_factory.mktemp("session")
+    stim = np.arange(bins * 4, dtype=np.float32).reshape(bins, 2, 2) ** 2
+    stim[bad] = np.nan
+    robs = np.arange(bins, dtype=np.float32)[:, None]
+    np.savez(folder / "a.npz", stim=stim, robs=robs, trial=labels)
+    transforms = [{"name": "difference"}] if difference else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "UNIT_BYTES", unit * 25)
+        result = convert(folder, names=NAMES, stimulus_dtype="float32", transforms=transforms)
+    # A bin counts if it has a label, a frame, and with a difference a bin of the same trial before it that has one.
+    counts = (labels >= 0) & ~bad
+    if difference:
+        before = np.concatenate([[False], counts[:-1] & (labels[1:] == labels[:-1])])
+        counts &= before
+    stored = [place for place in range(bins) if counts[place]]
+    sequences = result.parts["a"].sequences if result.parts else []
+    told = [each["offset"] + step for each in sequences for step in range(each["length"])]
+    assert told == stored
+    for each in sequences:
+        inside = labels[each["offset"] : each["offset"] + each["length"]]
+        assert set(inside.tolist()) == {each["trial"]}
+    if stored:
+        rows = result.only.rows
+        assert rows["robs"][:, 0].tolist() == stored
+        expected = stim - np.roll(stim, 1, 0) if difference else stim
+        assert np.array_equal(rows["stim"], expected[stored])
+    kept = result.counts["bins_stored"] + result.counts["bins_rejected"] + result.counts["bins_without_predecessor"]
+    assert kept + result.counts["bins_outside_trials"] == bins
+    assert not result.differences
+
+
+def test_a_run_without_numbers_is_masked_and_counted(tmp_path, frames, write_h5):
+    frames["robs"][100:120] = np.nan
+    frames["robs"][300:310, 1] = np.nan
+    result = convert(write_h5(frames), names=NAMES)
+    assert [(each.reason, each.offset, each.detail) for each in result.rejects] == [
+        ("not_finite", 100, "trial 2, from bin 100 of the session on")
+    ]
+    assert result.counts["bins_rejected"] == 20
+    assert result.counts["responses_masked"] == 10
+    part = result.only
+    kept = np.r_[0:100, 120:600]
+    assert np.array_equal(part.rows["stim"], frames["stim"][kept])
+    assert np.array_equal(part.rows["dfs"], np.isfinite(frames["robs"][kept]))
+    assert np.array_equal(part.rows["robs"], np.nan_to_num(frames["robs"][kept]))
+    assert [each["length"] for each in part.sequences][2] == 30
+
+
+def test_a_mask_by_bin_or_by_neuron(tmp_path, frames, write_h5):
+    valid = np.random.default_rng(0).random((600, 3)) > 0.4
+    result = convert(write_h5(frames | {"dfs": valid}), names=NAMES | {"valid": "dfs"})
+    kept = valid.any(1)
+    assert np.array_equal(result.only.rows["dfs"], valid[kept])
+    assert result.reasons["masked"] == np.sum(np.diff(np.r_[0, ~kept]) == 1)
+    by_bin = convert(write_h5(frames | {"dfs": valid[:, 0]}), names=NAMES | {"valid": "dfs"})
+    assert np.array_equal(by_bin.only.rows["stim"], frames["stim"][valid[:, 0]])
+    wrong = write_h5(frames | {"dfs": valid[:, :2]})
+    with pytest.raises(RawInputError, match="expected a column for all or for each of 3 neurons, got 2"):
+        convert(wrong, names=NAMES | {"valid": "dfs"})
+
+
+def test_unequal_lengths_are_rejected_from_where_the_shorter_ends(tmp_path, frames, write_h5):
+    frames["robs"] = frames["robs"][:575]
+    result = convert(write_h5(frames), names=NAMES)
+    assert [(each.reason, each.offset) for each in result.rejects] == [("unequal_length", 575)]
+    assert result.counts["bins_rejected"] == 25
+    assert len(result.only.rows["robs"]) == 575
+    frames["trial"] = frames["trial"][:500]
+    result = convert(write_h5(frames), names=NAMES)
+    assert [(each.reason, each.offset) for each in result.rejects] == [("unequal_length", 500)]
+    assert "bins without a label" in result.rejects[0].detail
+
+
+def test_frames_that_the_stored_type_cannot_hold_are_rejected(tmp_path, frames, write_h5):
+    stim = frames["stim"].astype(np.float64)
+    stim[10, 0, 0], stim[11, 1, 1], stim[20, 2, 2] = 255.5, -3, np.inf
+    path = write_h5(frames | {"stim": stim})
+    result = convert(path, names=NAMES)
+    assert [(each.reason, each.offset) for each in result.rejects] == [("stimulus_range", 10), ("not_finite", 20)]
+    kept = np.r_[0:10, 12:20, 21:600]
+    assert np.array_equal(result.only.rows["stim"], stim[kept])
+    wide = convert(path, names=NAMES, stimulus_dtype="float32")
+    assert wide.reasons == {"not_finite": 1}
+    half = convert(path, names=NAMES, stimulus_dtype="bfloat16").only.rows["stim"]
+    assert half.dtype == np.uint16
+    np.testing.assert_allclose(bfloat16_values(half), stim[np.r_[0:20, 21:600]], rtol=2**-8)
+
+
+def test_responses_that_the_stored_type_cannot_hold_are_masked(tmp_path, frames, write_h5):
+    frames["robs"][5, 1], frames["robs"][6] = 0.5, -1
+    result = convert(write_h5(frames), names=NAMES, response_dtype="uint8")
+    assert result.counts["responses_masked"] == 1
+    assert result.reasons == {"response_range": 1}
+    assert result.only.rows["dfs"][5].tolist() == [1, 0, 1]
+
+
+def test_transforms_at_conversion(tmp_path, frames, write_h5):
+    steps = [
+        {"name": "crop", "top": 1, "left": 0, "height": 4, "width": 6},
+        {"name": "downsample", "factor": 2},
+        {"name": "difference"},
+        {"name": "normalise", "mean": 1.0, "std": 2.0},
+    ]
+    result = convert(write_h5(frames), names=NAMES, transforms=steps, stimulus_dtype="float32")
+    small = frames["stim"][:, 1:5, :6].reshape(600, 2, 2, 3, 2).astype(int).sum((2, 4))
+    small = (small + 2) // 4
+    expected = ((small[1:] - small[:-1]) - 1.0) / 2.0
+    kept = np.arange(600) % 50 != 0
+    assert np.array_equal(result.only.rows["stim"], expected[kept[1:]])
+    assert result.counts["bins_without_predecessor"] == 12
+    assert not result.differences
+    assert result.audited == 12
+
+
+def test_damage_inside_a_file_costs_the_bins_that_it_holds(tmp_path, frames, write_h5):
+    path = write_h5(frames, stim={"chunks": (25, 6, 7), "compression": "gzip"})
+    with h5py.File(path) as file:
+        place = file["stim"].id.get_chunk_info(3)
+    content = bytearray(path.read_bytes())
+    content[place.byte_offset + 5 : place.byte_offset + 35] = bytes(30)
+    path.write_bytes(content)
+    result = convert(path, names=NAMES)
+    assert [(each.reason, each.offset) for each in result.rejects] == [("unreadable", 75)]
+    assert result.counts["bins_rejected"] == 25
+    kept = np.r_[0:75, 100:600]
+    assert np.array_equal(result.only.rows["stim"], frames["stim"][kept])
+
+
+def test_a_bad_session_costs_itself_alone(tmp_path, frames, write_h5):
+    write_h5(frames, "good.h5")
+    write_h5({key: array for key, array in frames.items() if key != "robs"}, "no_responses.h5")
+    broken = write_h5(frames, "truncated.h5")
+    broken.write_bytes(broken.read_bytes()[:-100])
+    (tmp_path / "notes.txt").write_text("three sessions\n")
+    result = convert(tmp_path, names=NAMES)
+    assert set(result.parts) == {"good"}
+    assert result.reasons == {"missing_field": 1, "unreadable_file": 1}
+    assert "names.responses = 'robs': no such array; there are stim, trial" in result.rejects[0].detail
+    assert result.counts["files_unused"] == 1
+    assert (result.found, result.accepted) == (14, 12)
+
+
+def test_no_good_session_is_one_clear_line(tmp_path, frames, write_h5):
+    write_h5(frames)
+    with pytest.raises(RawInputError, match=r"no session can be converted: session.h5: names.stimulus = 'movie'"):
+        convert(tmp_path, names=NAMES | {"stimulus": "movie"})
+
+
+def test_time_may_be_any_axis_and_frames_may_lie_flat(tmp_path, frames, write_h5):
+    turned = {
+        "stim": np.moveaxis(frames["stim"].reshape(600, 42), 0, 1),
+        "robs": frames["robs"].T,
+        "trial": frames["trial"][None],
+    }
+    axes = {"stimulus": 1, "responses": 1}
+    result = convert(write_h5(turned), names=NAMES, time_axis=axes, frame_shape=[6, 7])
+    assert np.array_equal(result.only.rows["stim"], frames["stim"])
+    assert np.array_equal(result.only.rows["robs"], frames["robs"])
+    assert result.audited == 12
+    assert not result.differences
+
+
+def test_frames_by_number_and_repeats_by_order(tmp_path, write_h5):
+    pictures = np.arange(5 * 4, dtype=np.uint8).reshape(5, 2, 2)
+    number = np.array([0, 3, -1, 4, 4, 7, 2, 0], float)
+    robs = np.arange(8.0)[:, None]
+    path = write_h5({"pictures": pictures, "number": number, "robs": robs})
+    result = convert(path, names={"stimulus": "pictures", "frame": "number"}, trial_bins=1)
+    kept = [0, 1, 3, 4, 6, 7]
+    assert np.array_equal(result.only.rows["stim"], pictures[number[kept].astype(int)])
+    assert result.reasons == {"no_frame": 2}
+    assert [each["repeat"] for each in result.only.sequences] == [0, 3, 4, 4, 2, 0]
+    assert len({each["key"] for each in result.only.sequences}) == 4
+    assert result.only.rows["condition"].tolist() == [0, -1, 1, 1, -1, 0]
+
+    for order, shown in (("together", np.arange(10) // 2), ("in_turn", np.arange(10) % 5)):
+        path = write_h5({"stim": pictures, "robs": np.arange(10.0)[:, None]})
+        result = convert(path, repeats={"count": 2, "order": order}, trial_bins=1)
+        assert np.array_equal(result.only.rows["stim"], pictures[shown])
+        assert [each["repeat"] for each in result.only.sequences] == shown.tolist()
+        assert result.only.rows["condition"].tolist() == shown.tolist()
+        assert not result.differences
+
+
+def test_repeats_share_their_key_in_all_sessions_and_stretches_of_a_trial_too(tmp_path, frames, write_h5):
+    frames["robs"][75] = np.nan
+    film = np.array(["film", "a", "b", "film", "c", "d", "e", "f", "g", "h", "film", "i"], "S")
+    for name in ("a.h5", "b.h5"):
+        write_h5(frames | {"film": film}, name)
+        frames["robs"] = frames["robs"] + 1
+    result = convert(tmp_path, names=NAMES | {"repeat": "film"})
+    first, second = (result.parts[name].sequences for name in "ab")
+    assert first[1]["key"] == first[2]["key"]
+    films = [each["key"] for each in (*first, *second) if each["trial"] in (0, 3, 10)]
+    assert len(set(films)) == 1
+    assert len({each["key"] for each in first}) == 10
+    condition = result.parts["a"].rows["condition"]
+    assert condition[:50].tolist() == list(range(50))
+    unmarked = convert(tmp_path, names=NAMES)
+    keys = [each["key"] for part in unmarked.parts.values() for each in part.sequences]
+    assert len(set(keys)) == 24  # 13 stretches of 12 trials in each session
+
+
+def test_a_pattern_gives_a_trial_for_each_array(tmp_path, frames, write_h5):
+    arrays = {f"trials/{number}/stim": frames["stim"][number * 7 : number * 7 + 7] for number in range(12)}
+    arrays |= {f"trials/{number}/robs": frames["robs"][number * 7 : number * 7 + 7] for number in range(12)}
+    result = convert(write_h5(arrays), names={"stimulus": "trials/*/stim", "responses": "trials/*/robs"})
+    assert np.array_equal(result.only.rows["stim"], frames["stim"][:84])
+    assert [each["length"] for each in result.only.sequences] == [7] * 12
+    assert not result.differences
+
+
+def test_an_oracle_that_disagrees_is_heard(tmp_path, frames, write_h5, monkeypatch):
+    from outofcore.domains.neural import bins
+
+    plain = bins.take
+    monkeypatch.setattr(bins, "take", lambda array, index: plain(array, np.maximum(index - 1, 0)))
+    result = convert(write_h5(frames), names=NAMES)
+    assert result.differences
+    assert "session.h5, bin " in result.differences[0]
+    assert "stim: the store has [" in result.differences[0]
+
+
+def test_units_and_converter_are_picklable(tmp_path, frames, write_h5):
+    section = section_of(write_h5(frames), names=NAMES)
+    from outofcore.raw.files import find_files
+
+    files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
+    converter = pickle.loads(pickle.dumps(DOMAIN.converter(section)))
+    for unit in DOMAIN.units(files, section):
+        direct, copied = DOMAIN.converter(section)(unit), converter(pickle.loads(pickle.dumps(unit)))
+        assert np.array_equal(direct.rows["stim"], copied.rows["stim"])
+        assert np.array_equal(direct.keys, copied.keys)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from pydantic import TypeAdapter
+
+from outofcore.domains.neural.oracle import transform_plainly
+from outofcore.domains.neural.transforms import Transforms, apply, history, transformed_shape
+
+ADAPTER = TypeAdapter(Transforms)
+
+crop = st.fixed_dictionaries(
+    {
+        "name": st.just("crop"),
+        "top": st.integers(0, 2),
+        "left": st.integers(0, 2),
+        "height": st.integers(4, 5),
+        "width": st.integers(4, 6),
+    }
+)
+downsample = st.fixed_dictionaries({"name": st.just("downsample"), "factor": st.integers(2, 3)})
+normalise = st.fixed_dictionaries(
+    {"name": st.just("normalise"), "mean": st.floats(-100, 300), "std": st.floats(0.5, 300)}
+)
+difference = st.just({"name": "difference"})
+steps = st.tuples(
+    st.lists(crop, max_size=1), st.lists(downsample, max_size=1), st.lists(normalise | difference, max_size=3)
+)
+
+
+@given(steps.map(lambda groups: [step for group in groups for step in group]), st.data())
+def test_numpy_torch_and_plain_loops_agree(listed, data):
+    transforms = ADAPTER.validate_python(listed)
+    dtype = data.draw(st.sampled_from([np.uint8, np.float32]))
+    elements = st.integers(0, 255) if dtype == np.uint8 else st.floats(-1000, 1000, width=32)
+    frames = data.draw(arrays(dtype, (5, 8, 9), elements=elements))
+    by_numpy = apply(frames, transforms)
+    by_torch = apply(torch.from_numpy(frames), transforms).numpy()
+    assert by_numpy.dtype == by_torch.dtype
+    np.testing.assert_array_equal(by_numpy, by_torch)
+    assert by_numpy.shape == (5 - history(transforms), *transformed_shape((8, 9), transforms))
+    plain = np.stack(transform_plainly(list(frames), transforms))
+    # Differences cancel digits, and division by a small deviation magnifies what is left.
+    np.testing.assert_allclose(by_numpy, plain, rtol=1e-4, atol=2e-2)
+
+
+def test_time_may_be_another_axis():
+    transforms = ADAPTER.validate_python([{"name": "difference"}, {"name": "downsample", "factor": 2}])
+    frames = np.random.default_rng(0).integers(0, 256, (3, 6, 4, 4)).astype(np.uint8)
+    together = apply(torch.from_numpy(frames), transforms, time=1).numpy()
+    assert np.array_equal(together, np.stack([apply(each, transforms) for each in frames]))
+
+
+def test_whole_pixels_are_rounded_half_up_and_stay_whole():
+    transforms = ADAPTER.validate_python([{"name": "downsample", "factor": 2}])
+    frame = np.array([[[1, 2, 255, 255], [1, 2, 255, 254]]], np.uint8)
+    assert apply(frame, transforms).tolist() == [[[2, 255]]]
+    assert apply(frame, transforms).dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ({"name": "crop", "top": 5, "left": 0, "height": 4, "width": 4}, "does not lie inside a frame of 8 x 9"),
+        ({"name": "downsample", "factor": 9}, "leaves nothing of a frame of 8 x 9"),
+    ],
+)
+def test_what_does_not_fit_is_refused(step, words):
+    with pytest.raises(ValueError, match=words):
+        transformed_shape((8, 9), ADAPTER.validate_python([step]))
