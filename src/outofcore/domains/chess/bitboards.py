@@ -1,6 +1,9 @@
 """Sets of squares in 64 bits, and the squares that pieces attack, for compiled code.
 
 Bit ``8 * rank + file``: a1 is bit 0, h1 bit 7, h8 bit 63. Turning a bitboard upside down is swapping its bytes.
+
+Compiled callers in other modules hold copies of these functions, and the cache of compiled code looks for changes in
+the caller's module alone: after a change here, remove ``__pycache__``.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ Bitboards = npt.NDArray[np.uint64]
 # Directions clockwise from "up", as (file, rank) steps: rooks take the even ones, bishops the odd ones.
 STEPS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
 ROOK, BISHOP = 0, 1
-# Along these directions square numbers grow, so that the nearest piece is the lowest bit.
-_GROWING = np.array([True, True, True, False, False, False, False, True])
+# Along directions 0, 1, 2 and 7 square numbers grow, so that the nearest piece is the lowest bit.
+_FIRST, _LAST = np.uint64(1), np.uint64(1 << 63)
 
 
 def _reach(steps: tuple[tuple[int, int], ...], distance: int) -> Bitboards:
@@ -99,14 +102,22 @@ def bit(square: Any) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
+def _upwards(direction: Any, square: Any, occupied: Any) -> Any:
+    """The squares of a direction of growing numbers up to the first piece; the last square ends any ray."""
+    ray = RAYS[direction, square]
+    return ray ^ RAYS[direction, lowest(ray & occupied | _LAST)]
+
+
+@numba.njit(nogil=True, cache=True)
+def _downwards(direction: Any, square: Any, occupied: Any) -> Any:
+    """The squares of a direction of falling numbers up to the first piece; the first square ends any ray."""
+    ray = RAYS[direction, square]
+    return ray ^ RAYS[direction, highest(ray & occupied | _FIRST)]
+
+
+@numba.njit(nogil=True, cache=True)
 def slides(square: Any, occupied: Any, kind: Any) -> Any:
     """Squares that a rook (``kind`` 0) or a bishop (1) attacks, the first piece on each line included."""
-    attacked = np.uint64(0)
-    for direction in range(kind, 8, 2):
-        ray = RAYS[direction, square]
-        blockers = ray & occupied
-        if blockers != 0:
-            first = lowest(blockers) if _GROWING[direction] else highest(blockers)
-            ray ^= RAYS[direction, first]
-        attacked |= ray
-    return attacked
+    up = _upwards(kind, square, occupied) | _upwards(7 if kind == BISHOP else 2, square, occupied)
+    down = _downwards(4 - kind, square, occupied) | _downwards(6 - kind, square, occupied)
+    return up | down
