@@ -10,6 +10,7 @@ from outofcore.domains.task import Task
 from outofcore.loading.epochs import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.residency.choose import Kind
+from outofcore.loading.windows import Window
 from outofcore.store.reader import Store
 
 
@@ -43,6 +44,9 @@ def open_loaders(
         Where batches go.
     """
     training, validation = task.readings(reading, device)
+    options = task.loader_options()
+    if "window" in options:
+        options["window"] = Window(**options["window"])
 
     def open_split(split: str, tensors: Reading, *, shuffle: bool) -> Loader:
         return loader(
@@ -56,7 +60,7 @@ def open_loaders(
             memory=memory // 2,
             residency=residency,
             device=device,
-            **task.loader_options(),
+            **(options if shuffle else {**options, "phase": False}),
         )
 
     return open_split("train", training, shuffle=True), open_split("val", validation, shuffle=False)

@@ -43,7 +43,7 @@ class TextTask(Task):
         self.section = section
         aim = section.train.parameters or PRESETS[section.train.preset]
         size = choose_size(aim, tokenizer.size, section.tensors.seq_len)
-        self.network = Network(size, section.train.dropout)
+        self.network = Network(size)
         self.register_buffer("byte_lengths", torch.from_numpy(tokenizer.byte_lengths()), persistent=False)
         self.byte_lengths: Tensor
 
@@ -122,8 +122,6 @@ class TextTask(Task):
         # A document begins after the end of another; without such a token, anywhere.
         before = ids or [0 if end is None else end]
         generator = torch.Generator().manual_seed(seed)
-        training = self.training
-        self.eval()
         for _ in range(tokens):
             window = torch.tensor([before[-self.network.size.context :]], device=self.device)
             scores = self.network.logits(self.network(window)[:, -1])[0].cpu()
@@ -135,7 +133,6 @@ class TextTask(Task):
                 break
             before = [*before, chosen]
             ids.append(chosen)
-        self.train(training)
         return self.tokenizer.decode(torch.tensor(ids).numpy())
 
     def _hidden(self, batch: Batch) -> tuple[Tensor, Tensor]:

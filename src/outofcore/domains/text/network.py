@@ -87,10 +87,9 @@ def _oddity(size: Size) -> float:
 
 
 class _Block(nn.Module):
-    def __init__(self, size: Size, dropout: float) -> None:
+    def __init__(self, size: Size) -> None:
         super().__init__()
         self.heads = size.heads
-        self.dropout = dropout
         self.norm_attention = nn.LayerNorm(size.width)
         self.queries_keys_values = nn.Linear(size.width, 3 * size.width)
         self.projection = nn.Linear(size.width, size.width)
@@ -99,23 +98,17 @@ class _Block(nn.Module):
         self.narrow = nn.Linear(4 * size.width, size.width)
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        hidden = hidden + self._dropped(self._attend(self.norm_attention(hidden), mask))
-        mlp = self.narrow(functional.gelu(self.widen(self.norm_mlp(hidden)), approximate="tanh"))
-        return hidden + self._dropped(mlp)
+        hidden = hidden + self._attend(self.norm_attention(hidden), mask)
+        mlp: Tensor = self.narrow(functional.gelu(self.widen(self.norm_mlp(hidden)), approximate="tanh"))
+        return hidden + mlp
 
     def _attend(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         batch, length, width = hidden.shape
         split = self.queries_keys_values(hidden).view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = split.permute(2, 0, 3, 1, 4)
-        dropout = self.dropout if self.training else 0.0
-        mixed = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=mask is None
-        )
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None)
         projected: Tensor = self.projection(mixed.transpose(1, 2).reshape(batch, length, width))
         return projected
-
-    def _dropped(self, hidden: Tensor) -> Tensor:
-        return functional.dropout(hidden, self.dropout, self.training)
 
 
 class Network(nn.Module):
@@ -125,16 +118,14 @@ class Network(nn.Module):
     ----------
     size
         Its shape.
-    dropout
-        Share of activations that are dropped in training.
     """
 
-    def __init__(self, size: Size, dropout: float = 0.0) -> None:
+    def __init__(self, size: Size) -> None:
         super().__init__()
         self.size = size
         self.tokens = nn.Embedding(size.vocabulary, size.width)
         self.places = nn.Embedding(size.context, size.width)
-        self.blocks = nn.ModuleList(_Block(size, dropout) for _ in range(size.layers))
+        self.blocks = nn.ModuleList(_Block(size) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):

@@ -116,7 +116,13 @@ class StreamSection(Section):
     """Training straight from raw text (``mode: stream``)."""
 
     shuffle_windows: int = Field(
-        8192, ge=1, description="windows that are shuffled together; twice as many are in memory; 1: no shuffling"
+        8192, ge=1, description="windows that are shuffled together; three times as many are in memory"
+    )
+    max_examples: int | None = Field(
+        None, ge=1, description="windows of an epoch, the text read again where it ends before; null: all, once"
+    )
+    val_examples: int | None = Field(
+        2048, ge=1, description="windows of a validation, in the order of the text; null: all"
     )
 
 
@@ -125,8 +131,6 @@ class TextTrainSection(TrainSection):
 
     batch_size: int = Field(64, ge=1, description="windows an optimizer step, over all ranks and micro-batches")
     parameters: int | None = Field(None, ge=1000, description="size of the model to aim at; null: what the preset says")
-    dropout: float = Field(0.0, ge=0, lt=1)
-    max_examples: int | None = Field(None, ge=1, description="windows of an epoch; null: all")
     sample_tokens: int = Field(200, ge=0, description="tokens of the text that the trained model writes")
 
 

@@ -1,0 +1,191 @@
+"""What training on text takes in memory, part by part, before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import torch
+
+from outofcore.domains.text.cross_entropy import CHUNK_SCORES
+from outofcore.domains.text.network import PRESETS, Network, Size, choose_size
+from outofcore.domains.text.params import TensorSection, TextSection, TextTrainSection
+from outofcore.domains.text.stream.stream import stream_bytes
+
+# Of an optimizer with 8-bit states: blocks of so many values share a scale; smaller tensors keep 32 bits.
+_BLOCK = 256
+_SMALL_TENSOR = 4096
+# A loader reads windows in blocks of so many chunks, and holds two pools of blocks.
+_BLOCK_CHUNKS = 4
+_POOLS = 2
+
+Residency = Literal["loaded", "streamed", "raw"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingMemory:
+    """Bytes by part; the interpreter and its libraries come on top, some 400 MB with torch.
+
+    Attributes
+    ----------
+    data
+        What the loader, or the stream, holds.
+    model, gradients, optimizer
+        Parameters, their gradients, and the optimizer's states.
+    activations
+        What the forward pass keeps for the backward pass, and what both hold for a moment.
+    """
+
+    data: int
+    model: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """All parts."""
+        return sum(getattr(self, part.name) for part in fields(self))
+
+
+def training_memory(
+    section: TextSection, vocabulary: int, *, residency: Residency, tokens: int, micro_batch: int, threads: int = 1
+) -> TrainingMemory:
+    """The memory that training will take.
+
+    Parameters
+    ----------
+    section
+        The params.
+    vocabulary
+        Number of ids.
+    residency
+        ``loaded``: the whole training split lies in memory. ``streamed``: pools of it are read from the store. ``raw``:
+        it is tokenized on the fly.
+    tokens
+        Tokens of the training split.
+    micro_batch
+        Windows that pass through the model at a time; 0 for the whole batch.
+    threads
+        Threads that tokenize, for ``raw``.
+    """
+    train, tensors = section.train, section.tensors
+    size = choose_size(train.parameters or PRESETS[train.preset], vocabulary, tensors.seq_len)
+    windows = min(micro_batch or train.batch_size, train.batch_size)
+    item = 2 if vocabulary <= 2**16 else 4
+    batches = 3 * train.batch_size * (tensors.seq_len + 1) * 8
+    held = {
+        "loaded": tokens * item,
+        "streamed": min(tokens, _POOLS * train.pool_blocks * _BLOCK_CHUNKS * section.store.chunk_rows) * item,
+        "raw": stream_bytes(section, item, train.batch_size, threads),
+    }
+    return TrainingMemory(
+        data=held[residency] + batches,
+        model=4 * size.parameters,
+        gradients=4 * size.parameters,
+        optimizer=_optimizer_bytes(size, train),
+        activations=kept_bytes(size, train, tensors, windows) + _passing_bytes(size, windows * tensors.seq_len),
+    )
+
+
+def kept_bytes(size: Size, train: TextTrainSection, tensors: TensorSection, windows: int) -> int:
+    """What the forward pass keeps for the backward pass.
+
+    In units of a token's vector a block keeps its two inputs, of 4 bytes, and what its matrices are given and give:
+    14 of 4 bytes, or of 2 in mixed precision, which also keeps its matrices in 2 bytes.
+    """
+    mixed = train.precision == "bf16-mixed"
+    item = 2 if mixed else 4
+    statistics = 16 + 4 * size.heads
+    block = size.width * (2 * 4 + 14 * item) + statistics
+    places = windows * tensors.seq_len
+    mask = windows * tensors.seq_len**2 if tensors.reset_at_documents else 0
+    kept = places * (size.layers * block + 2 * 4 * size.width + 8) + mask * (1 + item * size.layers)
+    weights = item * 12 * size.width**2 * size.layers if mixed else 0
+    return kept + weights + 4 * size.vocabulary * size.width
+
+
+def _passing_bytes(size: Size, places: int) -> int:
+    """What both passes hold for a moment: scores of a chunk of tokens, and gradients inside one block."""
+    scores = 2 * 4 * min(places * size.vocabulary, CHUNK_SCORES)
+    return scores + 4 * 10 * size.width * places + 4 * size.vocabulary * size.width
+
+
+def _optimizer_bytes(size: Size, train: TextTrainSection) -> int:
+    """Two states a parameter: of 4 bytes each, or of 1 with a scale for every 256 values of a tensor."""
+    if train.optimizer == "adamw":
+        return 8 * size.parameters
+    with torch.device("meta"):
+        tensors = [parameter.numel() for parameter in Network(size).parameters()]
+    return sum(8 * count if count < _SMALL_TENSOR else 2 * count + 8 * -(-count // _BLOCK) for count in tensors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """Settings that suit a machine.
+
+    Attributes
+    ----------
+    machine
+        For whom.
+    memory
+        Bytes of memory that such a machine has at least.
+    preset, seq_len, optimizer, precision, shuffle_windows
+        For params.yaml.
+    micro_batch
+        For machine.yaml.
+    """
+
+    machine: str
+    memory: int
+    preset: Literal["small", "medium", "large"]
+    seq_len: int
+    optimizer: Literal["adamw", "adamw8bit"]
+    precision: Literal["32-true", "bf16-mixed"]
+    shuffle_windows: int
+    micro_batch: int
+
+
+ADVICE = (
+    Advice(
+        machine="below 8 GB",
+        memory=4 * 10**9,
+        preset="small",
+        seq_len=256,
+        optimizer="adamw8bit",
+        precision="32-true",
+        shuffle_windows=5_000,
+        micro_batch=8,
+    ),
+    Advice(
+        machine="8 to 16 GB",
+        memory=8 * 10**9,
+        preset="medium",
+        seq_len=512,
+        optimizer="adamw",
+        precision="32-true",
+        shuffle_windows=20_000,
+        micro_batch=16,
+    ),
+    Advice(
+        machine="above 16 GB",
+        memory=16 * 10**9,
+        preset="large",
+        seq_len=512,
+        optimizer="adamw",
+        precision="32-true",
+        shuffle_windows=100_000,
+        micro_batch=16,
+    ),
+    Advice(
+        machine="an accelerator of 16 GB",
+        memory=16 * 10**9,
+        preset="large",
+        seq_len=1024,
+        optimizer="adamw",
+        precision="bf16-mixed",
+        shuffle_windows=100_000,
+        micro_batch=8,
+    ),
+)
+"""Settings by hardware; the tests hold each to half of its machine's memory."""

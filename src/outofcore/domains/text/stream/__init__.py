@@ -1,0 +1,1 @@
+"""Training straight from raw text: reading, tokenizing and shuffling in the background, nothing stored."""

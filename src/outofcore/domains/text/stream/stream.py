@@ -1,0 +1,266 @@
+"""Batches straight from raw text, in the same form and with the same promises as from a store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from outofcore.domains.domain import Reading
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.stream.background import Ahead
+from outofcore.domains.text.stream.pools import Choose, Pool, RawText, units_in_memory
+from outofcore.domains.text.stream.windows import Origin
+from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
+from outofcore.errors import BudgetError, StateError
+from outofcore.raw.files import RawFile
+
+VERSION = 1
+# What a unit takes in memory while it is tokenized: its bytes, twice, and its ids of four and two bytes.
+UNIT_BYTES = 12 << 20
+# What the engine of a thread takes, beside what it remembers.
+ENGINE_BYTES = 32 << 20
+
+
+def stream_bytes(section: TextSection, item: int, batch_size: int, threads: int) -> int:
+    """What a stream holds at most, words that the engine remembers aside.
+
+    Parameters
+    ----------
+    section
+        The params.
+    item
+        Bytes of an id.
+    batch_size
+        Windows of a batch.
+    threads
+        Units tokenized at a time.
+    """
+    length = section.tensors.seq_len + 1
+    # One pool is given out, one waits, one is being made.
+    pools = 3 * section.stream.shuffle_windows * length * item
+    batches = 2 * batch_size * length * 8
+    return pools + batches + units_in_memory(threads) * UNIT_BYTES + threads * ENGINE_BYTES
+
+
+class TextStream:
+    """Iterates over the batches of an epoch, tokenizing in the background; nothing is stored.
+
+    The text is read from front to back, file after file; pools of ``stream.shuffle_windows`` windows are shuffled while
+    the next is made. Each iteration is an epoch: ``stream.max_examples`` windows, or all of the text, which is then
+    counted first. The order depends on the text, the params, the seed and the epoch alone.
+
+    Parameters
+    ----------
+    files
+        The sorted raw input.
+    section
+        The params.
+    reading
+        Makes tensors of windows.
+    choose
+        Which documents belong to the split, by their keys, shape (n, 16) uint8.
+    batch_size
+        Windows of a batch.
+    samples
+        Windows of an epoch; the text begins again where it ends before. None: all windows of the text, once.
+    memory
+        Bytes that the stream may hold.
+    threads
+        Units tokenized at a time.
+    seed
+        Another seed, another order.
+    shuffle
+        Whether files and windows are shuffled.
+    device
+        Where batches go; None leaves them in this machine's memory.
+
+    Attributes
+    ----------
+    epoch
+        The epoch of the present iteration, or of the next one if none has begun.
+    identity
+        What the order of windows depends on, as a digest.
+
+    Raises
+    ------
+    BudgetError
+        If the memory is too little for two pools and the units in flight.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[RawFile],
+        section: TextSection,
+        reading: Reading,
+        choose: Choose,
+        *,
+        batch_size: int,
+        samples: int | None,
+        memory: int,
+        threads: int = 1,
+        seed: int = 0,
+        shuffle: bool = True,
+        device: torch.device | None = None,
+    ) -> None:
+        self.section = section
+        self.batch_size = batch_size
+        self.epoch = 0
+        self._text = RawText(tuple(files), section, choose, seed if shuffle else None, threads)
+        self._reading = reading
+        self._seed = seed
+        self._shuffle = shuffle
+        self._device = device
+        self._size = section.stream.shuffle_windows
+        tokenizer = load_tokenizer(section)
+        self.identity = _identity(files, section, tokenizer, seed, shuffle=shuffle)
+        self._samples = samples
+        self._position = _Position()
+        self._begun = False
+        self._running: Ahead[Pool] | None = None
+        needed = stream_bytes(section, np.dtype(tokenizer.dtype).itemsize, batch_size, threads)
+        if needed > memory:
+            message = (
+                f"text: streaming needs {needed:,} bytes, for pools of {self._size:,} windows and "
+                f"{units_in_memory(threads)} units in {threads} threads, and may take {memory:,}; "
+                "raise the memory, or lower text.stream.shuffle_windows or the number of workers"
+            )
+            raise BudgetError(message)
+
+    @property
+    def samples(self) -> int:
+        """Windows of an epoch; where it is all of the text, the first call reads that."""
+        if self._samples is None:
+            self._samples = self._text.count(self._spare)
+        return self._samples
+
+    def __len__(self) -> int:
+        """Batches of an epoch, the last perhaps not full."""
+        return -(-self.samples // self.batch_size)
+
+    def __iter__(self) -> Generator[dict[str, Tensor]]:
+        """The batches from where the consumer stands, or of the next epoch."""
+        self.close()
+        if self._begun:
+            self.set_epoch(self.epoch + 1)
+        return self._batches()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration give this epoch, from its beginning."""
+        self.epoch, self._position, self._begun = epoch, _Position(), False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the consumer stands; may be taken after any batch."""
+        at = self._position
+        origin = [at.origin.round, at.origin.file, at.origin.unit, at.origin.token]
+        place = {"given": at.given, "pool": at.pool, "inside": at.inside, "origin": origin}
+        return {
+            "version": VERSION,
+            "identity": self.identity,
+            "epoch": self.epoch,
+            "samples": self.samples,
+            **place,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on after the last batch that was received.
+
+        Raises
+        ------
+        StateError
+            If the state belongs to other text, other params or another seed.
+        """
+        if state.get("version") != VERSION or state.get("identity") != self.identity:
+            message = (
+                "the saved state belongs to other raw text, another tokenizer, other params or another seed; begin the "
+                "epoch anew"
+            )
+            raise StateError(message)
+        self._samples = state["samples"]
+        self.set_epoch(state["epoch"])
+        if state["given"] < self.samples:
+            self._position = _Position(state["given"], state["pool"], state["inside"], Origin(*state["origin"]))
+        else:
+            self.set_epoch(state["epoch"] + 1)
+
+    def close(self) -> None:
+        """End the present iteration and its threads."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    @property
+    def _spare(self) -> int:
+        tensors = self.section.tensors
+        return tensors.step - 1 if tensors.phase and tensors.across_documents else 0
+
+    def _batches(self) -> Generator[dict[str, Tensor]]:
+        at = self._position
+        phase = int(_words(self._seed, self.epoch, -1, 1)[0] % np.uint64(self._spare + 1))
+        running = Ahead(self._text.pools(self.epoch, phase, at.pool, at.origin, self._size), 1)
+        self._running = running
+        waiting: list[npt.NDArray[Any]] = []
+        try:
+            for pool in running:
+                order = np.arange(len(pool.windows))
+                if self._shuffle:
+                    order = np.argsort(_words(self._seed, self.epoch, pool.number, len(order)), kind="stable")
+                done = at.inside if pool.number == at.pool else 0
+                while done < len(order):
+                    missing = min(self.batch_size, self.samples - at.given) - sum(map(len, waiting))
+                    chosen = order[done : done + missing]
+                    waiting.append(pool.windows[chosen])
+                    done += len(chosen)
+                    if len(chosen) < missing:
+                        break
+                    tokens, waiting = np.concatenate(waiting), []
+                    at = _Position(at.given + len(tokens), pool.number, done, pool.origin)
+                    self._position, self._begun = at, True
+                    yield self._tensors(tokens)
+                    if at.given >= self.samples:
+                        return
+        finally:
+            running.close()
+
+    def _tensors(self, tokens: npt.NDArray[Any]) -> dict[str, Tensor]:
+        batch = self._reading({"tokens": tokens}, np.random.default_rng(0))
+        if self._device is None:
+            return batch
+        return {name: tensor.to(self._device, non_blocking=True) for name, tensor in batch.items()}
+
+
+@dataclass(frozen=True)
+class _Position:
+    """Where the consumer stands in an epoch: windows given in all; the pool, windows given of it, and its beginning."""
+
+    given: int = 0
+    pool: int = 0
+    inside: int = 0
+    origin: Origin = field(default_factory=Origin)
+
+
+def _words(seed: int, epoch: int, number: int, count: int) -> npt.NDArray[np.uint64]:
+    """Random words of a purpose: the raw output of Philox, which numpy promises never to change."""
+    text = f"{seed} {epoch} {number}".encode()
+    key = np.frombuffer(hashlib.sha256(text).digest()[:16], "<u8").astype(np.uint64)
+    words: npt.NDArray[np.uint64] = np.random.Philox(key=key).random_raw(count)
+    return words
+
+
+def _identity(files: Sequence[RawFile], section: TextSection, tokenizer: Tokenizer, seed: int, *, shuffle: bool) -> str:
+    facts = {
+        "files": [(file.name, file.bytes) for file in files],
+        "params": section.model_dump(mode="json", include={"source", "filters", "splits", "tensors"}),
+        "stream": section.stream.model_dump(mode="json"),
+        "tokenizer": tokenizer.json,
+        "seed": seed,
+        "shuffle": shuffle,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,221 @@
+"""Batches from raw text, against windows cut from whole documents in plain Python."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from outofcore.domains.text.documents import cleaning, members
+from outofcore.domains.text.documents.members import SUFFIXES
+from outofcore.domains.text.schema import attributes
+from outofcore.domains.text.stream.stream import TextStream
+from outofcore.domains.text.tensors import make_reading
+from outofcore.domains.text.tokens.engine import FastEngine
+from outofcore.domains.text.tokens.tokenizer import load_tokenizer
+from outofcore.errors import AuditError, BudgetError, RawInputError, StateError
+from outofcore.raw.files import find_files
+from tests.domains.text.conftest import PROSE
+
+MEMORY = 1 << 30
+
+
+def even(keys: np.ndarray) -> np.ndarray:
+    return keys[:, 0] % 4 != 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Documents short and long, in units of some hundred bytes."""
+    for module in (cleaning, members):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 700)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    texts = [PROSE[number % 90 :] * (1 + number % 5) + str(number) for number in range(60)]
+    (raw / "a.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts[:30]))
+    (raw / "b.txt").write_text("|".join(texts[30:50]), encoding="utf-8", newline="")
+    for number in range(50, 60):
+        (raw / f"c{number}.txt").write_text(texts[number] * 3, encoding="utf-8", newline="")
+    return raw
+
+
+def make(section_of, folder: Path, *, keys=None, **options):
+    keys = {"source": {"separator": "|"}, "filters": {"duplicates": "keep"}, "mode": "stream"} | (keys or {})
+    section = section_of(folder, **keys)
+    files = find_files(folder, "**/*", SUFFIXES, section="text")
+    reading = make_reading(attributes(load_tokenizer(section)), section)
+    options = {"choose": even, "batch_size": 5, "samples": None, "memory": MEMORY} | options
+    return TextStream(files, section, reading, **options)
+
+
+def windows(batches) -> list[tuple[int, ...]]:
+    return [
+        (*row, last)
+        for batch in batches
+        for row, last in zip(batch["inputs"].tolist(), batch["targets"][:, -1].tolist(), strict=True)
+    ]
+
+
+def expected(convert, folder: Path, length: int, step: int, *, across: bool, skip: int = 0) -> list[tuple[int, ...]]:
+    found = convert(folder, source={"separator": "|"}, filters={"duplicates": "keep"})
+    chosen = [document for document, key in zip(found.documents, found.keys, strict=True) if key[0] % 4 != 0]
+    assert 10 < len(chosen) < len(found.documents)
+    stretches = [[token for document in chosen for token in document][skip:]] if across else chosen
+    return [
+        tuple(tokens[start : start + length])
+        for tokens in stretches
+        for start in range(0, len(tokens) - length + 1, step)
+    ]
+
+
+@pytest.mark.parametrize(("across", "stride"), [(True, None), (True, 3), (False, None), (False, 5), (True, 40)])
+def test_an_epoch_gives_every_window_once(section_of, convert, folder: Path, across: bool, stride: int | None):
+    tensors = {"seq_len": 16, "stride": stride, "across_documents": across, "phase": False}
+    keys = {"tensors": tensors, "stream": {"shuffle_windows": 37}}
+    wanted = expected(convert, folder, 17, stride or 16, across=across)
+    ordered = make(section_of, folder, keys=keys, shuffle=False)
+    assert ordered.samples == len(wanted)
+    assert windows(ordered) == wanted
+    shuffled = make(section_of, folder, keys=keys, threads=3, seed=4)
+    found = windows(shuffled)
+    assert len(found) == len(wanted)
+    if not across:  # else documents stand in another order, and windows across them are others
+        assert sorted(found) == sorted(wanted)
+        assert found != wanted
+    assert len(shuffled) == -(-len(wanted) // 5)
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(section_of, folder: Path):
+    keys = {"tensors": {"seq_len": 12, "stride": 7}, "stream": {"shuffle_windows": 25}}
+    stream = make(section_of, folder, keys=keys, seed=1, threads=1)
+    first, second = windows(stream), windows(stream)
+    assert stream.epoch == 1
+    assert first != second
+    again = make(section_of, folder, keys=keys, seed=1, threads=4, batch_size=9)
+    assert windows(again) == first
+    again.set_epoch(1)
+    assert windows(again) == second
+    assert windows(make(section_of, folder, keys=keys, seed=2)) != first
+
+
+def test_the_phase_moves_the_windows_of_an_epoch(section_of, convert, folder: Path):
+    keys = {"tensors": {"seq_len": 12, "stride": 7, "phase": True}}
+    stream = make(section_of, folder, keys=keys, shuffle=False)
+    found = []
+    for _ in range(6):
+        epoch = windows(stream)
+        assert len(epoch) == stream.samples
+        skips = [
+            skip
+            for skip in range(7)
+            if epoch == expected(convert, folder, 13, 7, across=True, skip=skip)[: stream.samples]
+        ]
+        assert len(skips) == 1
+        found += skips
+    assert len(set(found)) > 2
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    batch=st.integers(1, 40),
+    after=st.integers(0, 60),
+    across=st.booleans(),
+    stride=st.sampled_from([None, 5, 30]),
+    samples=st.sampled_from([None, 90, 1500]),
+    pool=st.sampled_from([1, 7, 64]),
+)
+def test_a_stream_goes_on_after_the_last_batch_received(
+    section_of, folder, batch, after, across, stride, samples, pool
+):
+    tensors = {"seq_len": 16, "stride": stride, "across_documents": across}
+    keys = {"tensors": tensors, "stream": {"shuffle_windows": pool}}
+
+    def fresh():
+        return make(section_of, folder, keys=keys, batch_size=batch, samples=samples, seed=3, threads=2)
+
+    stream = fresh()
+    whole = windows(stream)
+    assert len(whole) == stream.samples
+    stream.set_epoch(0)
+    begun = []
+    for number, each in enumerate(stream):
+        if number == after:
+            break
+        begun.append(each)
+        state = json.loads(json.dumps(stream.state_dict()))
+    stream.close()
+    if not begun:
+        return
+    resumed = fresh()
+    resumed.load_state_dict(state)
+    rest = windows(resumed)
+    if len(windows(begun)) < len(whole):
+        assert windows(begun) + rest == whole
+    else:
+        assert resumed.epoch == 1
+        assert len(rest) == len(whole)
+
+
+def test_more_windows_than_the_text_has_begin_it_again(section_of, folder: Path):
+    keys = {"tensors": {"seq_len": 16, "across_documents": False, "phase": False}}
+    once = make(section_of, folder, keys=keys)
+    wanted = sorted(windows(once))
+    stream = make(section_of, folder, keys=keys, samples=2 * once.samples)
+    found = windows(stream)
+    assert sorted(found[: len(wanted)]) == sorted(found[len(wanted) :]) == wanted
+    assert found[: len(wanted)] != found[len(wanted) :]
+
+
+def test_long_documents_run_on_through_their_pieces(section_of, convert, folder: Path, monkeypatch):
+    monkeypatch.setattr(members, "WHOLE_BYTES", 900)
+    monkeypatch.setattr("outofcore.domains.text.documents.long.PIECE_BYTES", 600)
+    monkeypatch.setattr("outofcore.domains.text.documents.long.WINDOW_BYTES", 100)
+    monkeypatch.setattr("outofcore.domains.text.tokens.cuts.WINDOW_BYTES", 100)
+    assert convert(folder, source={"separator": "|"}).counts["documents_in_pieces"] > 3
+    for across in (True, False):
+        keys = {"tensors": {"seq_len": 16, "across_documents": across, "phase": False}}
+        stream = make(section_of, folder, keys=keys, shuffle=False)
+        assert windows(stream) == expected(convert, folder, 17, 16, across=across)
+
+
+def test_tensors_are_those_of_the_reading(section_of, folder: Path):
+    keys = {"tensors": {"seq_len": 16, "reset_at_documents": True}}
+    stream = make(section_of, folder, keys=keys, device=torch.device("cpu"))
+    batch = next(iter(stream))
+    stream.close()
+    assert {name: tuple(tensor.shape) for name, tensor in batch.items()} == dict.fromkeys(
+        ("inputs", "targets", "positions", "segments"), (5, 16)
+    )
+
+
+def test_no_thread_is_left_behind(section_of, folder: Path):
+    stream = make(section_of, folder, threads=3)
+    for _ in stream:
+        break
+    stream.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("text-stream")]
+
+
+def test_what_cannot_be_is_said(section_of, folder: Path, monkeypatch):
+    with pytest.raises(BudgetError, match=r"streaming needs [\d,]+ bytes, for pools of 8,192 windows and 4 units"):
+        make(section_of, folder, memory=10 << 20)
+    with pytest.raises(RawInputError, match="hold no window of 500001 tokens for this split"):
+        windows(
+            make(
+                section_of, folder, keys={"tensors": {"seq_len": 500_000}, "stream": {"shuffle_windows": 1}}, samples=10
+            )
+        )
+    stream, other = make(section_of, folder, samples=20), make(section_of, folder, samples=20, seed=1)
+    with pytest.raises(StateError, match="belongs to other raw text, another tokenizer, other params or another seed"):
+        other.load_state_dict(stream.state_dict())
+    wrong = make(section_of, folder, keys={"audit": {"one_in": 1}}, samples=20)
+    encode = FastEngine.encode
+    monkeypatch.setattr(FastEngine, "encode", lambda *inputs: (encode(*inputs)[0] ^ 1, encode(*inputs)[1]))
+    with pytest.raises(AuditError, match=r"the engine and its oracle differ: document at \d+: \d+ ids against"):
+        windows(wrong)
