@@ -184,6 +184,21 @@ def test_a_run_killed_in_validation_validates_when_it_goes_on(tmp_path):
     assert curves(tmp_path / "killed") == curves(tmp_path / "whole")
 
 
+def test_a_run_stopped_in_its_last_validation_makes_no_step_again(tmp_path):
+    class Stopped(WeightedRegression):
+        def evaluate(self, batch: Batch):
+            os.kill(os.getpid(), signal.SIGINT)
+            return super().evaluate(batch)
+
+    settings = section(max_steps=5)
+    _, expected = train(tmp_path / "whole", settings=settings)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "stopped", task=Stopped(), settings=settings)
+    loader = ListLoader(columns(100, 1), 16)
+    assert train(tmp_path / "stopped", train_loader=loader, settings=settings)[1] == expected
+    assert loader.reads == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_finishes_the_step_saves_and_the_run_goes_on(tmp_path, capfd, number):
     class Interrupting(WeightedRegression):

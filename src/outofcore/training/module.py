@@ -131,7 +131,7 @@ class Training(LightningModule):
         batch, loader_state = item
         progress = self.progress
         # Keyed by the step, so that random layers do the same in a run that was stopped and goes on.
-        torch.manual_seed(self._section.seed << 32 | progress.step)
+        torch.manual_seed((self._section.seed << 32 | progress.step) % 2**63)
         optimizer = self._optimizer()
         optimizer.zero_grad()
         loss, count = torch.zeros((), device=self.device), torch.zeros((), device=self.device)

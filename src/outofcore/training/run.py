@@ -108,6 +108,8 @@ def run(module: Training, section: TrainSection, device: torch.device, curves: P
         steps_left = section.max_steps < 0 or progress.step < section.max_steps
         if steps_left and progress.epoch < section.epochs:
             _stoppable(lambda: trainer().fit(module), then=lambda: saver.save(module))
+            if progress.validated != progress.step:
+                saver.save(module)
         if progress.validated != progress.step:
             _stoppable(lambda: trainer().validate(module, verbose=False))
 

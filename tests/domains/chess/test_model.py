@@ -85,6 +85,17 @@ def test_classes_off_the_board_get_no_probability():
     assert (logits.softmax(1)[:, off_board] == 0).all()
 
 
+@pytest.mark.parametrize("targets", ["uci", "alphazero"])
+def test_half_precision_predicts_alike(targets):
+    section = TensorSection(targets=targets, legal_mask=True)
+    task, batch = task_of(section), batch_of(section)
+    with torch.no_grad():
+        exact, count = task.loss(batch)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded, _ = task.loss(batch)
+    assert (rounded / count).item() == pytest.approx((exact / count).item(), rel=0.02)
+
+
 def test_packed_planes_give_the_same_prediction():
     section = TensorSection(planes=18)
     task = task_of(section).eval()
