@@ -75,7 +75,7 @@ def convert(raw: Path, **settings: Any) -> Converted:
         if not len(made.keys):
             continue
         part = result.parts.setdefault(made.part, Part())
-        columns = {name: column for name, column in made.sequences.items()}
+        columns = dict(made.sequences)
         for number in range(len(made.keys)):
             one = {name: column[number].item() for name, column in columns.items()} | {"key": bytes(made.keys[number])}
             if made.continues and number == 0:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ def test_hold_is_the_last_sample_that_is_not_too_old(times, centres, longest):
 def test_mean_is_that_of_the_samples_inside_each_bin(times, edges):
     values = np.stack([np.arange(len(times)) * 1.5, -(np.arange(len(times)) ** 2.0)], 1)
     averages, filled = mean(ints(times), values, ints(edges))
-    for number, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for number, (low, high) in enumerate(pairwise(edges)):
         inside = [place for place, time in enumerate(times) if low <= time < high]
         assert filled[number] == bool(inside)
         if inside:
@@ -61,7 +63,7 @@ def test_spikes_are_counted_as_numpy_counts_them(times, edges, data):
     owners = data.draw(st.lists(st.integers(0, 2), min_size=len(times), max_size=len(times)))
     counts = histogram(ints(times), ints(edges))
     by_owner = histogram_by(ints(times), ints(owners), 3, ints(edges))
-    expected = [sum(low <= time < high for time in times) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    expected = [sum(low <= time < high for time in times) for low, high in pairwise(edges)]
     assert counts.tolist() == expected
     assert by_owner.sum(1).tolist() == expected
     for owner in range(3):

@@ -110,6 +110,7 @@ def test_cuts_do_not_show(clocked, write_h5, names, monkeypatch):
     clocked["trials"] = np.array([[3.1, 12.5]])
     path = write_h5(clocked)
     settings = {"names": names, "bin_width": WIDTH, "resample": {"responses": "mean", "behavior": "linear"}}
+    settings["one_in"] = 1000
     whole = convert(path, max_gap=0.05, **settings)
     for bins in (1, 13, 100):
         monkeypatch.setattr(source, "UNIT_BYTES", bins * 70)
@@ -166,7 +167,7 @@ def test_lists_of_times_that_are_too_short_are_counted(clocked, write_h5):
 @pytest.mark.parametrize(
     ("change", "settings", "words"),
     [
-        (lambda clocked: None, {"time_unit": "ms"}, "of which all but|would show one of|unit of the file"),
+        (lambda _: None, {"time_unit": "ms"}, "would show one of 1200 frames"),
         (lambda clocked: clocked.update(frame_times=clocked["frame_times"] * 1e3), {}, "unit of the file"),
         (lambda clocked: clocked.update(spike_times=clocked["spike_times"] * 1e3), {}, "spikes end at 1[34]"),
         (
@@ -206,13 +207,8 @@ def test_trials_that_hold_nothing_are_rejected(clocked, write_h5):
         [[3.2, 4.2], [4.0, 5.0], [6.0, 5.5], [np.nan, 7.0], [7.0, 7.001], [900.0, 901.0], [8.0, 9.0]]
     )
     result = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
-    assert [(each.offset, each.reason) for each in result.rejects] == [
-        (2, "no_time"),
-        (3, "no_time"),
-        (4, "no_bin"),
-        (5, "no_bin"),
-        (1, "overlapping_trial"),
-    ] or result.reasons == {"no_time": 2, "no_bin": 2, "overlapping_trial": 1}
+    assert result.reasons == {"no_time": 2, "no_bin": 2, "overlapping_trial": 1}
+    assert {each.offset for each in result.rejects if each.reason == "overlapping_trial"} == {1}
     assert [each["trial"] for each in result.only.sequences] == [0, 6]
     assert result.found == 7
 

@@ -59,11 +59,11 @@ def test_cuts_do_not_show(tmp_path, frames, kind, monkeypatch):
     frames["robs"][[3, 120, 121, 180]] = np.nan
     frames["trial"][:] = np.repeat([0, 1, 2], 200)
     save_session(kind, tmp_path, frames)
-    whole = convert(tmp_path, names=NAMES)
+    whole = convert(tmp_path, names=NAMES, one_in=1000)
     for bins in (1, 7, 50, 333):
         monkeypatch.setattr(source, "UNIT_BYTES", bins * 80)
         monkeypatch.setattr(source, "STREAMED_UNIT_BYTES", bins * 80)
-        pieces = convert(tmp_path, names=NAMES)
+        pieces = convert(tmp_path, names=NAMES, one_in=1000)
         assert pieces.units > whole.units
         assert pieces.only.sequences == whole.only.sequences
         assert [(each.reason, each.offset) for each in pieces.rejects] == [
@@ -113,7 +113,7 @@ def test_a_window_inside_a_sequence_is_always_valid(tmp_path_factory, data):
     assert not result.differences
 
 
-def test_a_run_without_numbers_is_masked_and_counted(tmp_path, frames, write_h5):
+def test_a_run_without_numbers_is_masked_and_counted(frames, write_h5):
     frames["robs"][100:120] = np.nan
     frames["robs"][300:310, 1] = np.nan
     result = convert(write_h5(frames), names=NAMES)
@@ -130,7 +130,7 @@ def test_a_run_without_numbers_is_masked_and_counted(tmp_path, frames, write_h5)
     assert [each["length"] for each in part.sequences][2] == 30
 
 
-def test_a_mask_by_bin_or_by_neuron(tmp_path, frames, write_h5):
+def test_a_mask_by_bin_or_by_neuron(frames, write_h5):
     valid = np.random.default_rng(0).random((600, 3)) > 0.4
     result = convert(write_h5(frames | {"dfs": valid}), names=NAMES | {"valid": "dfs"})
     kept = valid.any(1)
@@ -143,7 +143,7 @@ def test_a_mask_by_bin_or_by_neuron(tmp_path, frames, write_h5):
         convert(wrong, names=NAMES | {"valid": "dfs"})
 
 
-def test_unequal_lengths_are_rejected_from_where_the_shorter_ends(tmp_path, frames, write_h5):
+def test_unequal_lengths_are_rejected_from_where_the_shorter_ends(frames, write_h5):
     frames["robs"] = frames["robs"][:575]
     result = convert(write_h5(frames), names=NAMES)
     assert [(each.reason, each.offset) for each in result.rejects] == [("unequal_length", 575)]
@@ -155,7 +155,7 @@ def test_unequal_lengths_are_rejected_from_where_the_shorter_ends(tmp_path, fram
     assert "bins without a label" in result.rejects[0].detail
 
 
-def test_frames_that_the_stored_type_cannot_hold_are_rejected(tmp_path, frames, write_h5):
+def test_frames_that_the_stored_type_cannot_hold_are_rejected(frames, write_h5):
     stim = frames["stim"].astype(np.float64)
     stim[10, 0, 0], stim[11, 1, 1], stim[20, 2, 2] = 255.5, -3, np.inf
     path = write_h5(frames | {"stim": stim})
@@ -170,7 +170,7 @@ def test_frames_that_the_stored_type_cannot_hold_are_rejected(tmp_path, frames, 
     np.testing.assert_allclose(bfloat16_values(half), stim[np.r_[0:20, 21:600]], rtol=2**-8)
 
 
-def test_responses_that_the_stored_type_cannot_hold_are_masked(tmp_path, frames, write_h5):
+def test_responses_that_the_stored_type_cannot_hold_are_masked(frames, write_h5):
     frames["robs"][5, 1], frames["robs"][6] = 0.5, -1
     result = convert(write_h5(frames), names=NAMES, response_dtype="uint8")
     assert result.counts["responses_masked"] == 1
@@ -178,7 +178,7 @@ def test_responses_that_the_stored_type_cannot_hold_are_masked(tmp_path, frames,
     assert result.only.rows["dfs"][5].tolist() == [1, 0, 1]
 
 
-def test_transforms_at_conversion(tmp_path, frames, write_h5):
+def test_transforms_at_conversion(frames, write_h5):
     steps = [
         {"name": "crop", "top": 1, "left": 0, "height": 4, "width": 6},
         {"name": "downsample", "factor": 2},
@@ -196,7 +196,7 @@ def test_transforms_at_conversion(tmp_path, frames, write_h5):
     assert result.audited == 12
 
 
-def test_damage_inside_a_file_costs_the_bins_that_it_holds(tmp_path, frames, write_h5):
+def test_damage_inside_a_file_costs_the_bins_that_it_holds(frames, write_h5):
     path = write_h5(frames, stim={"chunks": (25, 6, 7), "compression": "gzip"})
     with h5py.File(path) as file:
         place = file["stim"].id.get_chunk_info(3)
@@ -230,7 +230,7 @@ def test_no_good_session_is_one_clear_line(tmp_path, frames, write_h5):
         convert(tmp_path, names=NAMES | {"stimulus": "movie"})
 
 
-def test_time_may_be_any_axis_and_frames_may_lie_flat(tmp_path, frames, write_h5):
+def test_time_may_be_any_axis_and_frames_may_lie_flat(frames, write_h5):
     turned = {
         "stim": np.moveaxis(frames["stim"].reshape(600, 42), 0, 1),
         "robs": frames["robs"].T,
@@ -244,7 +244,7 @@ def test_time_may_be_any_axis_and_frames_may_lie_flat(tmp_path, frames, write_h5
     assert not result.differences
 
 
-def test_frames_by_number_and_repeats_by_order(tmp_path, write_h5):
+def test_frames_by_number_and_repeats_by_order(write_h5):
     pictures = np.arange(5 * 4, dtype=np.uint8).reshape(5, 2, 2)
     number = np.array([0, 3, -1, 4, 4, 7, 2, 0], float)
     robs = np.arange(8.0)[:, None]
@@ -285,7 +285,7 @@ def test_repeats_share_their_key_in_all_sessions_and_stretches_of_a_trial_too(tm
     assert len(set(keys)) == 24  # 13 stretches of 12 trials in each session
 
 
-def test_a_pattern_gives_a_trial_for_each_array(tmp_path, frames, write_h5):
+def test_a_pattern_gives_a_trial_for_each_array(frames, write_h5):
     arrays = {f"trials/{number}/stim": frames["stim"][number * 7 : number * 7 + 7] for number in range(12)}
     arrays |= {f"trials/{number}/robs": frames["robs"][number * 7 : number * 7 + 7] for number in range(12)}
     result = convert(write_h5(arrays), names={"stimulus": "trials/*/stim", "responses": "trials/*/robs"})
@@ -294,7 +294,7 @@ def test_a_pattern_gives_a_trial_for_each_array(tmp_path, frames, write_h5):
     assert not result.differences
 
 
-def test_an_oracle_that_disagrees_is_heard(tmp_path, frames, write_h5, monkeypatch):
+def test_an_oracle_that_disagrees_is_heard(frames, write_h5, monkeypatch):
     from outofcore.domains.neural import bins
 
     plain = bins.take
@@ -305,7 +305,7 @@ def test_an_oracle_that_disagrees_is_heard(tmp_path, frames, write_h5, monkeypat
     assert "stim: the store has [" in result.differences[0]
 
 
-def test_units_and_converter_are_picklable(tmp_path, frames, write_h5):
+def test_units_and_converter_are_picklable(frames, write_h5):
     section = section_of(write_h5(frames), names=NAMES)
     from outofcore.raw.files import find_files
 

@@ -156,8 +156,8 @@ def locate(clock: Clock, count: int, lows: Times, highs: Times) -> tuple[Times, 
 
     Returns
     -------
-    First entry and end of the range of entries for each span: all with a time inside, the last one before the beginning,
-    and the first one at or after the end.
+    First entry and end of the range of entries for each span: all with a time inside, the last one before the
+    beginning, and the first one at or after the end.
     """
     starts = np.zeros(len(lows), np.int64)
     stops = np.full(len(lows), count, np.int64)

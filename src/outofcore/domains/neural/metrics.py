@@ -64,11 +64,11 @@ def correlation(sums: NeuronSums) -> Doubles:
     """Pearson's correlation of response and prediction, (neurons,); not-a-number where either is constant."""
     count = np.maximum(sums.bins, 1)
     covariance: Doubles = sums.products / count - sums.responses / count * sums.rates / count
-    spread = _variance(sums.squares, sums.responses, count) * _variance(sums.rate_squares, sums.rates, count)
-    # Below this a variance is what rounding leaves of a constant.
-    varies = spread > 1e-20 * np.maximum(sums.squares / count * sums.rate_squares / count, 1e-300)
-    scale = np.sqrt(np.maximum(spread, 1e-300))
-    result: Doubles = np.divide(covariance, scale, out=np.full(len(count), np.nan), where=varies)
+    spread = [_variance(sums.squares, sums.responses, count), _variance(sums.rate_squares, sums.rates, count)]
+    # Below this share of the mean square a variance is what rounding leaves of a constant.
+    varies = (spread[0] * count > 1e-12 * sums.squares) & (spread[1] * count > 1e-12 * sums.rate_squares)
+    result: Doubles = np.full(len(count), np.nan)
+    result[varies] = covariance[varies] / np.sqrt(spread[0] * spread[1])[varies]
     return result
 
 

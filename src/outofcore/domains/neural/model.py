@@ -200,7 +200,7 @@ class NeuralTask(Task):
         median over neurons; ``correlation`` is the mean over the neurons that have one, of ``neurons`` in all;
         ``squared_error`` stands beside that of each neuron's mean; ``explainable_variance`` and
         ``fraction_explained`` are means over the neurons whose repeats were seen, and over those of them with an
-        explainable share of 0.15 or more.
+        explainable share of 0.15 or more. A figure for which there is nothing to count is left out.
         """
         plain = {name: value.cpu().double().numpy() for name, value in sums.items()}
         neurons = NeuronSums(**{name: plain[name] for name in NeuronSums.__dataclass_fields__})
@@ -221,7 +221,7 @@ class NeuralTask(Task):
             figures["bits_per_spike_median"] = float(np.nanmedian(each)) if np.isfinite(each).any() else math.nan
         if self.first_cell[-1]:
             figures |= self._repeats(plain)
-        return figures
+        return {name: value for name, value in figures.items() if math.isfinite(value)}
 
     def _repeats(self, plain: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, float]:
         shares, explained = [], []

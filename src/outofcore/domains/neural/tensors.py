@@ -40,7 +40,7 @@ class NeuralReading:
         ----------
         rows
             ``stim`` (batch, window, ...) as stored, ``robs`` and ``dfs`` (batch, window, neurons), ``behavior`` (batch,
-            window, variables), ``condition`` (batch, window).
+            window, variables), ``condition`` (batch, window); without the second axis where a window is one bin.
         generator
             Not used: there is no random choice.
 
@@ -60,7 +60,10 @@ class NeuralReading:
 
     def _last(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         stim = rows["stim"].view(torch.bfloat16) if self.bfloat16 else rows["stim"]
-        return {"stim": stim, **{name: rows[name][:, -1] for name in self.fields if name != "stim"}}
+        others = {name: rows[name] for name in self.fields if name != "stim"}
+        if self.section.window == 1:
+            return {"stim": stim.unsqueeze(1), **others}
+        return {"stim": stim, **{name: each[:, -1] for name, each in others.items()}}
 
 
 def make_reading(store_attributes: Mapping[str, Any], section: TensorSection) -> NeuralReading:

@@ -30,13 +30,13 @@ def test_columns_of_text(tmp_path, text, column, expected):
 
 
 def test_long_and_compressed_text(tmp_path):
-    values = np.arange(300_000)
+    values = np.arange(120_000)
     with gzip.open(tmp_path / "a.txt.gz", "wt") as file:
         file.writelines(f"{value} {value / 2}\n" for value in values)
     array = text_column(tmp_path / "a.txt.gz", 1)
-    assert array.shape == (300_000,)
-    assert np.array_equal(array.read(250_000, 250_010), values[250_000:250_010] / 2)
-    (tmp_path / "a.txt.gz").write_bytes((tmp_path / "a.txt.gz").read_bytes()[:-5000])
+    assert array.shape == (120_000,)
+    assert np.array_equal(array.read(100_000, 100_010), values[100_000:100_010] / 2)
+    (tmp_path / "a.txt.gz").write_bytes((tmp_path / "a.txt.gz").read_bytes()[:-3000])
     with pytest.raises(SessionError, match="damaged"):
         text_column(tmp_path / "a.txt.gz", 1)
 

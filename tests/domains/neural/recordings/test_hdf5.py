@@ -50,7 +50,7 @@ def test_matlab_axes_are_turned_back(tmp_path, frames):
     assert np.array_equal(recording.array("stim", 2).read(1, 3), np.moveaxis(frames, 2, 0)[1:3])
     trains = recording.trains("spikes")
     assert [train.read(0, 9).reshape(-1).tolist() for train in trains] == [[1.0, 2.5], [4.0]]
-    assert recording.names() == ["stim", "spikes"] or sorted(recording.names()) == ["spikes", "stim"]
+    assert sorted(recording.names()) == ["spikes", "stim"]
     with pytest.raises(SessionError, match="MATLAB cells"):
         recording.array("spikes")
     recording.close()
@@ -76,7 +76,7 @@ def test_nothing_is_read_from_other_files(tmp_path, frames):
     recording = Hdf5Recording(path)
     assert np.array_equal(recording.array("soft").read(0, 50), frames)
     for name in ("link", "group/stim", "around", "outside", "virtual"):
-        with pytest.raises(SessionError, match="another file|other files") as caught:
+        with pytest.raises(SessionError, match=r"another file|other files") as caught:
             recording.array(name)
         assert caught.value.reason == "external_link"
     with pytest.raises(KeyError):
@@ -89,7 +89,7 @@ def test_a_truncated_file_is_named_so(tmp_path, frames):
     with h5py.File(path, "w") as file:
         file["stim"] = frames
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(SessionError, match="not a readable HDF5 file: .*truncated") as caught:
+    with pytest.raises(SessionError, match=r"not a readable HDF5 file: .*truncated") as caught:
         Hdf5Recording(path)
     assert str(tmp_path) not in str(caught.value)
     old = tmp_path / "old.mat"

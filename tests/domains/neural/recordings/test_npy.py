@@ -54,7 +54,7 @@ def test_truncated_files_are_told(tmp_path):
         npy_array(tmp_path / "a.npy", "a", 0)
     np.savez(tmp_path / "a.npz", stim=FRAMES)
     (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-1000])
-    with pytest.raises(SessionError, match="not a readable .npz archive"):
+    with pytest.raises(SessionError, match=r"not a readable \.npz archive"):
         NpzRecording(tmp_path / "a.npz")
 
 

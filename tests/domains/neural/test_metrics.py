@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from outofcore.domains.neural.metrics import (
+    NeuronSums,
+    RepeatSums,
+    bits_per_spike,
+    correlation,
+    explainable,
+    repeat_sums,
+)
+
+
+def sums_of(responses, rates, mask):
+    responses, rates = responses * mask, rates * mask
+    logs = np.log(np.where(mask, rates, 1))
+    return NeuronSums(
+        mask.sum(0).astype(float),
+        responses.sum(0),
+        (responses**2).sum(0),
+        rates.sum(0),
+        (rates**2).sum(0),
+        (rates * responses).sum(0),
+        (responses * logs - rates).sum(0),
+    )
+
+
+@pytest.fixture
+def recorded():
+    generator = np.random.default_rng(3)
+    rates = generator.gamma(2, 0.4, (500, 4))
+    return generator.poisson(rates).astype(float), rates, generator.random((500, 4)) > 0.2
+
+
+def test_bits_per_spike_is_the_gain_over_the_mean(recorded):
+    responses, rates, mask = recorded
+    together, each = bits_per_spike(sums_of(*recorded))
+    gains, spikes = [], []
+    for neuron in range(4):
+        seen = mask[:, neuron]
+        y, r = responses[seen, neuron], rates[seen, neuron]
+        gain = stats.poisson.logpmf(y, r).sum() - stats.poisson.logpmf(y, y.mean()).sum()
+        gains.append(gain / np.log(2))
+        spikes.append(y.sum())
+        assert each[neuron] == pytest.approx(gains[-1] / spikes[-1])
+    assert together == pytest.approx(sum(gains) / sum(spikes))
+
+
+def test_predicting_the_mean_gives_no_bits_and_silence_none_at_all(recorded):
+    responses, _, mask = recorded
+    responses[:, 2] = 0
+    mean = (responses * mask).sum(0) / mask.sum(0)
+    sums = sums_of(responses, np.broadcast_to(np.maximum(mean, 1e-6), responses.shape), mask)
+    together, each = bits_per_spike(sums)
+    assert together == pytest.approx(0, abs=1e-6)
+    assert np.isnan(each[2])
+
+
+def test_correlation_is_numpys_and_constants_have_none(recorded):
+    responses, rates, mask = recorded
+    rates[:, 1] = 0.3
+    related = correlation(sums_of(responses, rates, mask))
+    for neuron in (0, 2, 3):
+        seen = mask[:, neuron]
+        assert related[neuron] == pytest.approx(np.corrcoef(responses[seen, neuron], rates[seen, neuron])[0, 1])
+    assert np.isnan(related[1])
+
+
+def fev_by_loops(responses, predictions):
+    """FEV and FEVE of one neuron from a list of repeats by stimulus, as Cadena et al. 2019 define them."""
+    everything = np.concatenate(responses)
+    noise = np.mean([np.var(each, ddof=1) for each in responses])
+    variance = np.var(everything, ddof=1)
+    error = np.mean(np.concatenate([(each - p) ** 2 for each, p in zip(responses, predictions, strict=True)]))
+    return (variance - noise) / variance, 1 - (error - noise) / (variance - noise)
+
+
+@given(st.lists(st.integers(2, 6), min_size=2, max_size=8), st.integers(0, 2**32 - 1))
+def test_explainable_variance_of_ragged_repeats(repeats, seed):
+    generator = np.random.default_rng(seed)
+    responses = [generator.normal(generator.normal() * 3, 1, count) for count in repeats]
+    predictions = generator.normal(size=len(repeats)) * 3
+    share, explained = fev_by_loops(responses, predictions)
+    found = explainable(
+        RepeatSums(
+            np.array(repeats, float)[:, None],
+            np.array([each.sum() for each in responses])[:, None],
+            np.array([(each**2).sum() for each in responses])[:, None],
+            np.array([((each - p) ** 2).sum() for each, p in zip(responses, predictions, strict=True)])[:, None],
+        )
+    )
+    assert found.share[0] == pytest.approx(share, rel=1e-6, abs=1e-8)
+    assert found.explained[0] == pytest.approx(explained, rel=1e-5, abs=1e-6)
+
+
+def test_rows_of_a_store_give_the_same_and_masked_repeats_do_not_count():
+    generator = np.random.default_rng(4)
+    condition = np.array([0, 1, -1, 0, 1, 0, 2, 1], np.int32)
+    responses = generator.normal(size=(8, 2)).astype(np.float32)
+    valid = np.ones((8, 2), np.uint8)
+    valid[0, 1] = 0
+    found = explainable(repeat_sums(responses, valid, condition, 3))
+    wide = responses.astype(float)
+    groups = [wide[[0, 3, 5], 0], wide[[1, 4, 7], 0]]
+    assert found.share[0] == pytest.approx(fev_by_loops(groups, [0, 0])[0])
+    groups = [wide[[3, 5], 1], wide[[1, 4, 7], 1]]
+    assert found.share[1] == pytest.approx(fev_by_loops(groups, [0, 0])[0])
+    assert np.isnan(found.explained).all()
+
+
+def test_no_repeats_give_no_figure():
+    found = explainable(repeat_sums(np.ones((2, 1)), np.ones((2, 1), np.uint8), np.array([0, 1], np.int32), 2))
+    assert np.isnan(found.share[0])

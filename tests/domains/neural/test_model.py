@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+
+from outofcore.domains.neural.encoder import PRESETS, SessionShape
+from outofcore.domains.neural.metrics import explainable, repeat_sums
+from outofcore.domains.neural.model import NeuralTask
+from outofcore.domains.neural.params import NeuralSection
+
+SESSIONS = (
+    SessionShape("a", (6, 7), 3, 2, (0.5, 1.0, 0.2), (0.7, 1.0, 0.4)),
+    SessionShape("b", (5, 9), 4, 0, (0.3,) * 4, (0.5,) * 4),
+)
+
+
+def section(preset="test", lags=3, **more):
+    train = {"preset": preset, **more.pop("train", {})}
+    return NeuralSection.model_validate({"raw": "x", "tensors": {"lags": lags, **more}, "train": train})
+
+
+def batch(session, count=40, lags=3, seed=0):
+    generator = np.random.default_rng(seed)
+    shape = SESSIONS[session]
+    made = {
+        "stim": generator.integers(0, 256, (count, lags, *shape.frame)).astype(np.uint8),
+        "robs": generator.poisson(0.7, (count, shape.neurons)).astype(np.float32),
+        "dfs": generator.integers(0, 2, (count, shape.neurons)).astype(np.uint8),
+        "condition": generator.integers(-1, 4, count).astype(np.int32),
+        "part": np.full(count, session),
+    }
+    if shape.behaviors:
+        made["behavior"] = generator.normal(size=(count, shape.behaviors)).astype(np.float32)
+    return {name: torch.from_numpy(array) for name, array in made.items()}
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("loss", ["poisson", "squared"])
+def test_all_sizes_learn_from_every_session(preset, loss):
+    torch.manual_seed(0)
+    task = NeuralTask(SESSIONS, section(preset, train={"loss": loss}))
+    for session in (0, 1):
+        made = batch(session, count=6)
+        rate, whose = task.predict(made)
+        assert whose == session
+        assert rate.shape == made["robs"].shape
+        if loss == "poisson":
+            assert (rate > 0).all()
+        task.zero_grad()
+        total, count = task.loss(made)
+        total.backward()
+        assert count == made["dfs"].sum()
+        mine = list(task.encoder.readouts[session].parameters())
+        assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in mine)
+        assert all(parameter.grad is None for parameter in task.encoder.readouts[1 - session].parameters())
+
+
+def test_loss_is_the_masked_log_likelihood():
+    task = NeuralTask(SESSIONS, section())
+    made = batch(0)
+    with torch.no_grad():
+        rate, _ = task.predict(made)
+        total, _ = task.loss(made)
+    response, mask = made["robs"].numpy(), made["dfs"].numpy() != 0
+    likelihood = stats.poisson.logpmf(response, rate.numpy()) + special.gammaln(response + 1)  # but for ln(k!)
+    assert float(total) == pytest.approx(-likelihood[mask].sum(), rel=1e-4)
+    with torch.no_grad():
+        pieces = [task.loss(piece) for piece in task.micro_batches(made, 7)]
+    assert float(sum(piece for piece, _ in pieces)) == pytest.approx(float(total), rel=1e-5)
+    assert sum(int(count) for _, count in pieces) == int(made["dfs"].sum())
+
+
+def test_an_untrained_model_predicts_the_means():
+    rate, _ = NeuralTask(SESSIONS, section()).predict(batch(0) | {"behavior": torch.zeros(40, 2)})
+    torch.testing.assert_close(rate, torch.tensor(SESSIONS[0].mean).expand(40, 3), rtol=1e-4, atol=1e-4)
+
+
+def test_figures_do_not_depend_on_how_validation_was_cut():
+    torch.manual_seed(1)
+    repeated = (np.array([0, 1, 3]), np.array([2]))
+    task = NeuralTask(SESSIONS, section("small"), repeated)
+    batches = [batch(0, seed=1), batch(1, seed=2), batch(0, seed=3)]
+
+    def figures(size):
+        sums = {}
+        with torch.no_grad():
+            for made in batches:
+                for piece in task.micro_batches(made, size):
+                    for name, value in task.evaluate(piece).items():
+                        sums[name] = sums[name] + value if name in sums else value
+        return task.summarize(sums), task.plots(sums), sums
+
+    whole, plots, sums = figures(0)
+    pieces, _, _ = figures(11)
+    assert whole == pytest.approx(pieces, rel=1e-6)
+    first = torch.cat([made["robs"] for made in (batches[0], batches[2])]).numpy()
+    valid = torch.cat([made["dfs"] for made in (batches[0], batches[2])]).numpy()
+    condition = torch.cat([made["condition"] for made in (batches[0], batches[2])]).numpy()
+    renumbered = np.select([condition == 0, condition == 1, condition == 3], [0, 1, 2], -1)
+    condition_b = np.where(batches[1]["condition"].numpy() == 2, 0, -1)
+    other = explainable(repeat_sums(batches[1]["robs"].numpy(), batches[1]["dfs"].numpy(), condition_b, 1))
+    share = np.concatenate([explainable(repeat_sums(first, valid, renumbered, 3)).share, other.share])
+    assert whole["explainable_variance"] == pytest.approx(np.nanmean(share))
+    assert whole["neurons"] == 7
+    assert {row["session"] for row in plots["responses"]} == {"a", "b"}
+    assert sum(row["responses"] for row in plots["responses"]) == sum(int(made["dfs"].sum()) for made in batches)
+    assert len(plots["neurons"]) == 7
+    assert float(sums["bins"].sum()) == sum(int(made["dfs"].sum()) for made in batches)
+
+
+def test_windows_and_sessions_are_asked_of_the_loader():
+    options = NeuralTask(SESSIONS, section(lags=5, transforms=[{"name": "difference"}])).loader_options()
+    assert options == {"window": {"length": 6, "mode": "never"}, "parts": ("a", "b")}
+
+
+def test_frames_of_colour_and_a_type_to_compute_in():
+    colour = (SessionShape("c", (3, 6, 7), 2, 0, (0.5, 0.5), (1.0, 1.0)),)
+    task = NeuralTask(colour, section("small", dtype="bfloat16"))
+    stim = torch.randint(0, 256, (4, 3, 3, 6, 7), dtype=torch.uint8)
+    made = {"stim": stim, "robs": torch.ones(4, 2), "dfs": torch.ones(4, 2)}
+    assert task.predict(made)[0].dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.isfinite(task.loss(made)[0])
+    assert task.encoder.filters()["core"].shape == (16, 3, 3, 7, 7)
+    plain = NeuralTask(SESSIONS, section())
+    assert {name: tuple(each.shape) for name, each in plain.encoder.filters().items()} == {
+        "a": (3, 3, 1, 6, 7),
+        "b": (4, 3, 1, 5, 9),
+    }

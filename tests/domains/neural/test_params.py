@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from outofcore.domains.neural.params import NeuralSection
+
+
+def section(**source):
+    return NeuralSection.model_validate({"raw": "x", "source": source})
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({"names": {"responses": None}}, "either responses or spike_times"),
+        ({"names": {"spike_times": "s"}}, "either responses or spike_times"),
+        ({"names": {"spike_neurons": "s"}}, "spike_neurons needs spike_times"),
+        ({"names": {"frame_times": "t"}}, "frame_times is a clock of its own: set bin_width"),
+        ({"names": {"responses": None, "spike_times": "s"}}, "set bin_width, in seconds"),
+        ({"transforms": [{"name": "difference"}]}, "signed fractions, which stimulus_dtype uint8 cannot hold"),
+        ({"resample": {"stimulus": "mean"}, "bin_width": 0.1}, "fractions of pixels"),
+        ({"repeats": {"count": 2, "order": "together"}, "names": {"frame": "f"}}, "one a frame"),
+        ({"transforms": [{"name": "rotate"}]}, "'crop', 'downsample', 'normalise', 'difference'"),
+        ({"bin_width": -1}, "greater than 0"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_named(source, words):
+    with pytest.raises(ValidationError, match=words):
+        section(**source)
+
+
+def test_sections_can_be_keys():
+    assert len({section(), section(), section(trial_bins=3)}) == 2

@@ -1,0 +1,200 @@
+"""Recordings that others published, against plain readers of their formats."""
+
+from __future__ import annotations
+
+import gzip
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from outofcore.domains.neural.encoder import SessionShape
+from outofcore.domains.neural.metrics import explainable, repeat_sums
+from outofcore.domains.neural.model import NeuralTask
+from outofcore.domains.neural.params import NeuralSection
+from tests.domains.neural.rig import convert
+
+pytestmark = pytest.mark.data
+
+
+@pytest.fixture(scope="module")
+def neural(real_data):
+    return real_data / "neural"
+
+
+@pytest.fixture(scope="module")
+def pattern_images(neural):
+    return convert(neural / "v1_pattern_images.h5", names={"trial": "trial"}, one_in=50)
+
+
+def test_pattern_images(neural, pattern_images):
+    rows = pattern_images.only.rows
+    with h5py.File(neural / "v1_pattern_images.h5") as file:
+        assert np.array_equal(rows["stim"], file["stim"][:])
+        assert np.array_equal(rows["robs"], file["robs"][:])
+        assert [each["trial"] for each in pattern_images.only.sequences] == file["trial"][:].tolist()
+    assert rows["dfs"].all()
+    assert pattern_images.found == pattern_images.accepted == 9500
+    assert pattern_images.audited > 100
+    assert not pattern_images.differences
+
+
+def test_a_model_of_pattern_images_beats_the_mean_response(pattern_images):
+    rows = pattern_images.only.rows
+    held = np.array([each["key"][0] < 26 for each in pattern_images.only.sequences])
+    section = NeuralSection.model_validate(
+        {
+            "raw": "x",
+            "tensors": {"lags": 1, "transforms": [{"name": "downsample", "factor": 8}]},
+            "train": {"loss": "squared"},
+        }
+    )
+    mean, spread = rows["robs"][~held].mean(0), rows["robs"][~held].std(0)
+    torch.manual_seed(0)
+    task = NeuralTask((SessionShape("v1", (10, 10), 4, 0, tuple(mean), tuple(spread)),), section)
+    optimizer = torch.optim.AdamW(task.parameters(), lr=1e-3)
+    generator = np.random.default_rng(0)
+
+    def batch(index):
+        made = {name: torch.from_numpy(rows[name][index]) for name in ("robs", "dfs")}
+        return made | {"stim": torch.from_numpy(rows["stim"][index][:, None])}
+
+    train = np.flatnonzero(~held)
+    for _ in range(5):
+        for index in np.array_split(generator.permutation(train), len(train) // 256):
+            loss, count = task.loss(batch(index))
+            optimizer.zero_grad()
+            (loss / count).backward()
+            optimizer.step()
+    with torch.no_grad():
+        figures = task.summarize(task.evaluate(batch(np.flatnonzero(held))))
+    assert figures["squared_error"] < 0.97 * figures["squared_error_mean_response"]
+    assert figures["correlation"] > 0.15
+
+
+@pytest.mark.parametrize("order", ["together", "in_turn"])
+def test_repeats_of_allen_images(neural, order):
+    folder = neural / "allen_repeats"
+    result = convert(
+        folder,
+        names={"stimulus": "Allen_test_input", "responses": "Allen_test_output_big"},
+        frame_shape=[31, 31],
+        repeats={"count": 50, "order": order},
+        trial_bins=1,
+        one_in=10,
+    )
+    rows = result.only.rows
+    pictures, responses = np.load(folder / "Allen_test_input.npy"), np.load(folder / "Allen_test_output_big.npy")
+    shown = np.arange(900) // 50 if order == "together" else np.arange(900) % 18
+    assert np.array_equal(rows["stim"], pictures[shown].reshape(900, 31, 31))
+    assert np.array_equal(rows["robs"], responses.astype(np.float32))
+    assert len({each["key"] for each in result.only.sequences}) == 18
+    assert not result.differences
+    assert result.counts["files_unused"] == 5
+
+    found = explainable(repeat_sums(rows["robs"], rows["dfs"], rows["condition"], 18))
+    by_image = responses.astype(np.float32).astype(float).reshape(18, 50, 212)
+    if order == "in_turn":
+        by_image = responses.astype(np.float32).astype(float).reshape(50, 18, 212).transpose(1, 0, 2)
+    noise = by_image.var(1, ddof=1).mean(0)
+    variance = by_image.reshape(900, 212).var(0, ddof=1)
+    np.testing.assert_allclose(found.share, (variance - noise) / variance, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.noise, noise, rtol=1e-9)
+    # Neither order makes repeats of these rows: what they share is what 18 means of 50 share by chance.
+    assert abs(found.share.mean()) < 0.002
+
+
+def test_patch_clamp_sweeps(neural):
+    pynwb = pytest.importorskip("pynwb")
+    result = convert(
+        neural / "nwb",
+        match="FergusonEtAl2015_PYR2.nwb",
+        names={
+            "stimulus": "stimulus/presentation/CurrentClampStimulusSeries_*",
+            "responses": "acquisition/CurrentClampSeries_*",
+        },
+        stimulus_dtype="float32",
+        one_in=8,
+    )
+    part = result.only
+    assert [each["length"] for each in part.sequences] == [20_000] * 13
+    assert not result.differences
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pynwb.NWBHDF5IO(neural / "nwb" / "FergusonEtAl2015_PYR2.nwb", "r") as io:
+            file = io.read()
+            for number in range(13):
+                name = f"{number + 1:02d}"
+                shown = file.stimulus[f"CurrentClampStimulusSeries_{name}"].data[:]
+                recorded = file.acquisition[f"CurrentClampSeries_{name}"].data[:]
+                place = slice(number * 20_000, (number + 1) * 20_000)
+                assert np.array_equal(part.rows["stim"][place, 0, 0], shown)
+                assert np.array_equal(part.rows["robs"][place, 0], recorded)
+
+
+def test_a_sweep_on_a_clock_of_milliseconds(neural):
+    settings = {
+        "match": "Lantyer*",
+        "names": {
+            "stimulus": "stimulus/presentation/VoltageClampStimulusSeries_01",
+            "responses": "acquisition/VoltageClampSeries_01",
+        },
+        "stimulus_dtype": "float32",
+    }
+    result = convert(neural / "nwb", bin_width=0.001, resample={"stimulus": "mean"}, **settings)
+    with h5py.File(neural / "nwb" / "LantyerEtAl2018_170328_AB_277_ST50_C.nwb") as file:
+        current = file["acquisition/VoltageClampSeries_01/data"][:]
+        voltage = file["stimulus/presentation/VoltageClampStimulusSeries_01/data"][:]
+    assert len(result.only.rows["robs"]) == 29_750 // 50
+    np.testing.assert_allclose(result.only.rows["robs"][:, 0], current.reshape(-1, 50).mean(1), rtol=1e-5)
+    np.testing.assert_allclose(result.only.rows["stim"][:, 0, 0], voltage.reshape(-1, 50).mean(1), rtol=1e-5, atol=1e-9)
+    assert not result.differences
+    assert result.audited == 1
+
+
+def test_series_with_timestamps(neural):
+    result = convert(
+        neural / "nwb",
+        match="time_series_data.nwb",
+        names={"stimulus": "acquisition/test_sine_1", "responses": "acquisition/test_sine_2"},
+        stimulus_dtype="float32",
+    )
+    with h5py.File(neural / "nwb" / "time_series_data.nwb") as file:
+        np.testing.assert_allclose(
+            result.only.rows["stim"][:, 0, 0], file["acquisition/test_sine_1/data"][:], rtol=1e-6
+        )
+        np.testing.assert_allclose(result.only.rows["robs"][:, 0], file["acquisition/test_sine_2/data"][:], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("width", "samples"), [(0.001, 20), (0.00005, 1)])
+def test_grasshopper_sound_and_spikes_on_one_clock(neural, width, samples):
+    folder = neural / "grasshopper"
+    result = convert(
+        folder,
+        names={
+            "stimulus": "stimulus1.txt.gz[1]",
+            "frame_times": "stimulus1.txt.gz[0]",
+            "responses": None,
+            "spike_times": "spike_times1.txt",
+        },
+        bin_width=width,
+        time_unit="us",
+        stimulus_dtype="float32",
+        response_dtype="uint8",
+        resample={"stimulus": "mean"},
+        one_in=64,
+    )
+    with gzip.open(folder / "stimulus1.txt.gz", "rt") as file:
+        sound = np.array([float(line.split()[1]) for line in file])
+    spikes = [int(line) for line in (folder / "spike_times1.txt").read_text().split("\n") if line.strip().isdigit()]
+    counts = np.zeros(len(sound) // samples, int)
+    for spike in spikes:
+        counts[spike // (50 * samples)] += 1
+    rows = result.only.rows
+    assert len(spikes) == 929
+    assert rows["robs"][:, 0].tolist() == counts.tolist()
+    np.testing.assert_allclose(rows["stim"][:, 0, 0], sound.reshape(-1, samples).mean(1), rtol=1e-5, atol=1e-6)
+    assert result.counts["spikes_stored"] == 929
+    assert not result.differences

@@ -1,0 +1,128 @@
+"""Through the driver, the store and the loader: what a user gets."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from outofcore.convert.estimate import estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, convert
+from outofcore.domains.neural import DOMAIN
+from outofcore.domains.neural.advisor import sizes_of, total_bytes
+from outofcore.domains.neural.params import NeuralSection
+from outofcore.loading.loader import loader
+from outofcore.loading.windows import Window
+from outofcore.raw.files import find_files
+from outofcore.store.reader import open_store
+from tests.domains.neural.test_sample import NAMES
+
+
+@pytest.fixture(scope="module")
+def section(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("raw")
+    DOMAIN.sample(folder, np.random.default_rng(1))
+    (folder / "broken.h5").write_bytes((folder / "monday.h5").read_bytes()[:-1000])
+    return NeuralSection.model_validate(
+        {
+            "raw": str(folder),
+            "source": {"names": NAMES, "bin_width": 1 / 60, "response_dtype": "uint8"},
+            "splits": {"val": 0.2, "test": 0.1, "seed": 0},
+            "store": {"codec": "lz4", "chunk_rows": 64, "shard_rows": 4096},
+            "audit": {"one_in": 16},
+            "tensors": {"lags": 5},
+        }
+    )
+
+
+def run(section, where: Path, *, workers=1, engine="threads"):
+    files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
+    with open_executor(engine, workers) as executor:
+        forecast = estimate(DOMAIN, section, files, executor)
+    conversion = Conversion(DOMAIN, section, files, where / "neural.zarr", where / "rejects.csv")
+    executor = open_executor(engine, workers)
+    return convert(conversion, forecast, executor=executor, workers=workers, watch=lambda _: None), forecast
+
+
+@pytest.fixture(scope="module")
+def outcome(section, tmp_path_factory):
+    where = tmp_path_factory.mktemp("store")
+    return where, *run(section, where)
+
+
+def test_any_number_of_workers_makes_the_same_bytes(section, outcome, tmp_path):
+    assert run(section, tmp_path, workers=3)[0].figures == outcome[1].figures
+
+
+def test_everything_is_counted_and_sizes_are_known_before(section, outcome):
+    where, made, forecast = outcome
+    figures = made.figures
+    assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())
+    assert figures["rejected"] == {"unreadable_file": 1}
+    assert 'broken.h5,0,unreadable_file,"not a readable HDF5 file' in (where / "rejects.csv").read_text()
+    assert figures["spikes"] >= figures["spikes_stored"] > 0
+    assert 0.8 < forecast.store_bytes / figures["bytes_store"] < 1.25
+    files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
+    store = open_store(where / "neural.zarr")
+    decoded = sum(
+        array.row_bytes * len(array)
+        for part in store.parts
+        for split in store.splits
+        for array in store.rows(split, part).fields.values()
+    )
+    assert total_bytes(sizes_of(DOMAIN.schemas(section, files)), "uint8") == decoded
+
+
+def test_splits_hold_whole_trials_and_all_repeats_of_a_film(outcome):
+    store = open_store(outcome[0] / "neural.zarr")
+    films: dict[int, set[str]] = {}
+    for part in store.parts:
+        trials = []
+        for split in store.splits:
+            table = store.sequences(split, part)
+            trials += table["trial"].read().tolist()
+            for film in table["repeat"].read().tolist():
+                films.setdefault(film, set()).add(split)
+        assert len(trials) == len(set(trials))
+    assert all(len(splits) == 1 for film, splits in films.items() if film >= 0)
+    assert len(films[-1]) == 3
+
+
+def test_windows_of_the_loader_are_the_frames_before_a_bin(section, outcome):
+    store = open_store(outcome[0] / "neural.zarr")
+    part = store.parts[0]
+    table, sequences = store.rows("train", part).read(), store.sequences("train", part).read()
+    reading = DOMAIN.reading(store.attributes, section)
+    options = DOMAIN.task(store, section).loader_options()
+    batches = loader(
+        store, "train", 100, part=part, tensors=reading, window=Window(**options["window"]), memory="64MiB", seed=3
+    )
+    expected = Counter()
+    for start, length in zip(sequences["start"], sequences["length"], strict=True):
+        for last in range(start + 4, start + length):
+            expected[table["stim"][last - 4 : last + 1].tobytes(), table["robs"][last].tobytes()] += 1
+    seen = Counter()
+    for batch in batches:
+        assert batch["stim"].dtype == torch.uint8
+        seen.update(
+            (stim.tobytes(), robs.tobytes())
+            for stim, robs in zip(batch["stim"].numpy(), batch["robs"].numpy(), strict=True)
+        )
+    assert seen == expected
+
+
+def test_a_task_knows_its_sessions_and_their_repeats(section, outcome):
+    store = open_store(outcome[0] / "neural.zarr")
+    task = DOMAIN.task(store, section)
+    truth = json.loads((Path(section.raw) / "truth.json").read_text())
+    assert [session.name for session in task.sessions] == sorted(truth)
+    for session in task.sessions:
+        robs = store.rows("train", session.name)["robs"].read()
+        np.testing.assert_allclose(session.mean, robs.mean(0), rtol=1e-6)
+        np.testing.assert_allclose(session.spread, robs.std(0), rtol=1e-6)
+        assert session.neurons == len(truth[session.name]["bias"])

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from outofcore.domains.neural import DOMAIN
+from outofcore.domains.neural.dtypes import encode
+from outofcore.domains.neural.params import NeuralSection, TensorSection
+from outofcore.domains.neural.tensors import cast_frames, prepare
+
+
+def attributes(dtype="uint8", behavior=None):
+    return {"params": {"source": {"stimulus_dtype": dtype, "names": {"behavior": behavior}}}}
+
+
+@pytest.fixture
+def rows():
+    generator = np.random.default_rng(0)
+    return {
+        "stim": generator.integers(0, 256, (8, 5, 6, 7)).astype(np.uint8),
+        "robs": generator.poisson(1, (8, 5, 3)).astype(np.float32),
+        "dfs": generator.integers(0, 2, (8, 5, 3)).astype(np.uint8),
+        "condition": generator.integers(-1, 9, (8, 5)).astype(np.int32),
+        "behavior": generator.normal(size=(8, 5, 2)).astype(np.float32),
+    }
+
+
+def test_frames_stay_narrow_and_responses_are_of_the_last_bin(rows):
+    reading = DOMAIN.reading(attributes(behavior="running"), NeuralSection(raw="x"))
+    batch = reading({name: rows[name] for name in reading.fields}, np.random.default_rng(0))
+    assert batch["stim"].dtype == torch.uint8
+    assert batch["stim"].data_ptr() == rows["stim"].ctypes.data
+    for name in ("robs", "dfs", "condition", "behavior"):
+        assert np.array_equal(batch[name].numpy(), rows[name][:, -1])
+    on_device = reading.on_device(
+        {name: torch.from_numpy(rows[name]) for name in reading.fields}, np.random.default_rng(0)
+    )
+    assert all(torch.equal(on_device[name], tensor) for name, tensor in batch.items())
+    assert "behavior" not in DOMAIN.reading(attributes(), NeuralSection(raw="x")).fields
+
+
+def test_a_window_of_one_bin_comes_without_an_axis_and_gets_one(rows):
+    section = NeuralSection(raw="x", tensors=TensorSection(lags=1))
+    reading = DOMAIN.reading(attributes(), section)
+    batch = reading({name: rows[name][:, 2] for name in reading.fields}, np.random.default_rng(0))
+    assert np.array_equal(batch["stim"].numpy(), rows["stim"][:, 2:3])
+    assert np.array_equal(batch["robs"].numpy(), rows["robs"][:, 2])
+
+
+def test_bfloat16_comes_as_it_was_stored(rows):
+    values = rows["stim"].astype(np.float32) / 7
+    stored, _ = encode(values, "bfloat16")
+    reading = DOMAIN.reading(attributes("bfloat16"), NeuralSection(raw="x"))
+    batch = reading(rows | {"stim": stored}, np.random.default_rng(0))
+    assert torch.equal(batch["stim"], torch.from_numpy(values).to(torch.bfloat16))
+    signed = {name: torch.from_numpy(rows[name]) for name in reading.fields} | {
+        "stim": torch.from_numpy(stored.view(np.int16))
+    }
+    assert torch.equal(reading.on_device(signed, np.random.default_rng(0))["stim"], batch["stim"])
+
+
+@pytest.mark.parametrize(
+    ("cast", "expected"), [("centred", lambda x: (x - 127) / 255), ("unit", lambda x: x / 255), ("none", lambda x: x)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_cast(cast, expected, dtype):
+    pixels = torch.arange(256, dtype=torch.uint8)
+    result = cast_frames(pixels, TensorSection(cast=cast, dtype=dtype))
+    assert result.dtype == getattr(torch, dtype)
+    torch.testing.assert_close(
+        result.float(), expected(torch.arange(256.0)), rtol=1e-6 if dtype == "float32" else 8e-3, atol=0
+    )
+
+
+def test_transforms_at_read_are_those_of_a_conversion(rows):
+    section = TensorSection(
+        lags=4, cast="unit", transforms=[{"name": "downsample", "factor": 2}, {"name": "difference"}]
+    )
+    assert section.window == 5
+    prepared = prepare(torch.from_numpy(rows["stim"]), section)
+    assert prepared.shape == (8, 4, 3, 3)
+    small = (rows["stim"][:, :, :6, :6].reshape(8, 5, 3, 2, 3, 2).astype(int).sum((3, 5)) + 2) // 4
+    assert np.array_equal(prepared.numpy(), small[:, 1:] - small[:, :-1])
