@@ -79,15 +79,24 @@ class BatchMaker:
         How tensors go to the consumer's device.
     words
         What the random choices of an epoch depend on: seed, epoch, rank, number of ranks.
+    part
+        Place in the store of the part that is read, where batches of several come together: a batch then says its
+        own as ``part``, int64 (batch,).
     """
 
     def __init__(
-        self, residency: Residency, reading: Reading, transfer: Transfer, words: tuple[int, int, int, int]
+        self,
+        residency: Residency,
+        reading: Reading,
+        transfer: Transfer,
+        words: tuple[int, ...],
+        part: int | None = None,
     ) -> None:
         self._residency = residency
         self._reading = reading
         self._transfer = transfer
-        self._key = np.array([key(*words[:2], _AUGMENT), key(*words[2:])], np.uint64)
+        self._key = np.array([key(*words[:2], _AUGMENT), key(*words[2:], part or 0)], np.uint64)
+        self._part = part
         self._spare: dict[int, list[Room]] = {}
         self._lock = threading.Lock()
 
@@ -109,6 +118,9 @@ class BatchMaker:
             batch = self._reading.on_device(room.arrays, generator)
         else:
             batch = self._reading(self._to_host(room.arrays), generator)
+        if self._part is not None:
+            where = next(iter(batch.values())).device
+            batch = {**batch, "part": torch.full((count,), self._part, device=where)}
         if not any(
             room.holds(tensor.data_ptr()) for tensor in batch.values()
         ):  # else the room has become the batch

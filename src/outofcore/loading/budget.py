@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from outofcore.errors import BudgetError, ParamsError
@@ -78,47 +79,68 @@ class Needs:
         """Bytes that holding the whole split takes at least."""
         return self.fixed + self.chunks * self.chunk
 
-    def batches(self, budget: int, held: int) -> int:
-        """Batches in flight that a budget allows beside ``held`` chunks."""
-        spare = budget - self.fixed - held * self.chunk
-        return min(LEAST_BATCHES + max(spare, 0) // max(self.batch, 1), self.threads + READY_BATCHES)
+    def spare(self, budget: int, held: int) -> int:
+        """Bytes that a budget leaves beside ``held`` chunks and the fewest batches in flight."""
+        return max(0, budget - self.fixed - held * self.chunk)
 
     def keep(self, budget: int) -> int:
         """Chunks that can stay in memory beside two pools, after room for the batches in flight."""
         batches = (self.threads + READY_BATCHES - LEAST_BATCHES) * self.batch
         return max(0, min((budget - self.streamed - batches) // self.chunk, self.chunks))
 
-    def prove(self, budget: int, pool_blocks: int) -> None:
-        """Refuse a budget that streaming cannot keep.
-
-        Raises
-        ------
-        BudgetError
-            Names the least that works, and the smaller pool that would fit.
-        """
-        if self.streamed <= budget:
-            return
-        message = (
-            f"a memory budget of {format_bytes(budget)} is too small: two pools of {pool_blocks} blocks take "
-            f"{format_bytes(self.slots * self.chunk)}, batches in flight, order and tables {format_bytes(self.fixed)}; "
-            f"the least that works is {format_bytes(self.streamed)}"
+    def with_pool(self, blocks: int, instead_of: int) -> Needs:
+        """What it would be with a smaller pool."""
+        share = (blocks + 2) / (instead_of + 2)  # a pool may hold two short blocks beside its full ones
+        return replace(
+            self,
+            pool_chunks=int(self.pool_chunks * share) + 1,
+            pool_samples=int(self.pool_samples * share) + 1,
         )
-        smaller = self._smaller_pool(budget, pool_blocks)
-        message += (
-            f", or pool_blocks={smaller} with this budget"
-            if smaller
-            else "; no smaller pool fits this budget"
-        )
-        raise BudgetError(message)
 
-    def _smaller_pool(self, budget: int, pool_blocks: int) -> int:
-        for blocks in range(pool_blocks - 1, 0, -1):
-            share = (blocks + 2) / (pool_blocks + 2)  # a pool may hold two short blocks beside its full ones
-            smaller = replace(
-                self,
-                pool_chunks=int(self.pool_chunks * share) + 1,
-                pool_samples=int(self.pool_samples * share) + 1,
-            )
-            if smaller.streamed <= budget:
-                return blocks
-        return 0
+
+def divide(budget: int, needs: Sequence[Needs]) -> list[int]:
+    """Share a budget among splits that are read together.
+
+    Each gets what streaming takes; what is left goes to the smallest first, so that it may be held whole, and then to
+    the others in the same order.
+    """
+    shares = [each.streamed for each in needs]
+    left = max(0, budget - sum(shares))
+    for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
+        more = min(left, max(0, needs[number].whole - shares[number]))
+        shares[number] += more
+        left -= more
+    return [share + left // len(needs) for share in shares] if left else shares
+
+
+def prove(budget: int, needs: Sequence[Needs], pool_blocks: int) -> None:
+    """Refuse a budget that is too small to stream all splits that are read together.
+
+    Raises
+    ------
+    BudgetError
+        Names the least that works, and the smaller pool that would fit.
+    """
+    least = sum(each.streamed for each in needs)
+    if least <= budget:
+        return
+    smaller = next(
+        (
+            blocks
+            for blocks in range(pool_blocks - 1, 0, -1)
+            if sum(each.with_pool(blocks, pool_blocks).streamed for each in needs) <= budget
+        ),
+        0,
+    )
+    pools = sum(each.slots * each.chunk for each in needs)
+    what = f"two pools of {pool_blocks} blocks" + (
+        f" for each of {len(needs)} parts" if len(needs) > 1 else ""
+    )
+    message = (
+        f"a memory budget of {format_bytes(budget)} is too small: {what} take {format_bytes(pools)}, batches in "
+        f"flight, order and tables {format_bytes(least - pools)}; the least that works is {format_bytes(least)}"
+    )
+    message += (
+        f", or pool_blocks={smaller} with this budget" if smaller else "; no smaller pool fits this budget"
+    )
+    raise BudgetError(message)

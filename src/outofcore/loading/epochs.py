@@ -1,4 +1,4 @@
-"""Batches of a split: one epoch after another, exact, resumable on any number of ranks."""
+"""Batches of one or several splits: one epoch after another, exact, resumable on any number of ranks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from outofcore.domains.domain import Reading
+from outofcore.errors import StateError
 from outofcore.loading.batch import Batch, BatchMaker
 from outofcore.loading.pipeline import Pipeline
 from outofcore.loading.residency.base import Residency
 from outofcore.loading.sampling.base import Sampler
-from outofcore.loading.schedule import Last, Made, Share, batches, schedule
+from outofcore.loading.schedule import Last, Made, Share, batches, schedule, spans
 from outofcore.loading.split import Split
 from outofcore.loading.state import Identity
 from outofcore.loading.transfer import Transfer
+from outofcore.loading.turns import Turns, interleave, take_turns
+
+Ints = npt.NDArray[np.int64]
 
 _log = logging.getLogger("outofcore")
 
@@ -44,29 +51,85 @@ class Stats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
-    """How a loader does its work; nothing of it shows in the batches.
+class Stream:
+    """The samples of a split, and how they are drawn, read and held.
 
     Attributes
     ----------
+    split
+        Where they are.
+    sampler
+        In which order they come.
+    reading
+        What they become.
     residency, reason
-        Where decoded rows lie, and why there.
-    make
+        Where their decoded rows lie, and why there.
+    open
         Makes that residency.
+    part
+        With several streams, the place of its part in the store.
+    """
+
+    split: Split
+    sampler: Sampler
+    reading: Reading
+    residency: str
+    reason: str
+    open: Callable[[], Residency]
+    part: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """How batches are made; nothing of it shows in them.
+
+    Attributes
+    ----------
     threads
-        Workers.
+        Workers beside the consumer.
     depth
         Batches in flight.
     transfer
         Brings batches to the consumer's device.
     """
 
-    residency: str
-    reason: str
-    make: Callable[[], Residency]
     threads: int
     depth: int
     transfer: Transfer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batching:
+    """How samples become batches.
+
+    Attributes
+    ----------
+    size
+        Samples of a global batch.
+    share
+        Which rank of how many.
+    last
+        What becomes of a last batch that is not full.
+    turns
+        With several streams, which gives the next batch.
+    """
+
+    size: int
+    share: Share
+    last: Last
+    turns: Turns
+
+    def count(self, sampler: Sampler, received: int = 0) -> int:
+        """Batches of a stream after ``received`` samples."""
+        return batches(received, sampler.positions, self.size, self.last, self.share.world)
+
+    def sizes(self, sampler: Sampler) -> list[int]:
+        """Samples of each batch of a stream, over all ranks; repeated ones do not count."""
+        positions = sampler.positions
+        return [
+            min(stop, positions) - start
+            for start, stop in spans(0, positions, self.size, self.last, self.share.world)
+        ]
 
 
 class Loader:
@@ -77,14 +140,10 @@ class Loader:
 
     Attributes
     ----------
-    split
-        What is read.
-    engine
+    streams
+        What is read; several where parts are read together, each batch from one of them.
+    batching, engine
         How.
-    batch_size
-        Samples of a global batch.
-    share
-        Which rank of how many.
     epoch
         The epoch of the present iteration, or of the next one if none has begun.
     stats
@@ -95,48 +154,39 @@ class Loader:
 
     def __init__(
         self,
-        split: Split,
-        sampler: Sampler,
-        reading: Reading,
+        streams: tuple[Stream, ...],
+        batching: Batching,
         engine: Engine,
-        *,
         identity: Identity,
-        batch_size: int,
-        share: Share,
-        last: Last,
         notes: tuple[str, ...],
     ) -> None:
-        self.split = split
+        self.streams = streams
+        self.batching = batching
         self.engine = engine
-        self.batch_size = batch_size
-        self.share = share
+        self.notes = notes
         self.epoch = 0
         self.stats = Stats()
-        self.notes = notes
-        self._sampler = sampler
-        self._reading = reading
         self._identity = identity
-        self._last: Last = last
         self._received = 0  # samples of this epoch, over all ranks
-        self._read_before = 0
         self._begun = self._noted = False
         self._living: weakref.ref[Generator[Batch]] | None = None
-        self._residency: tuple[int, Residency] | None = None
+        self._residencies: tuple[int, list[Residency]] | None = None
+        self._read_before = 0
 
     def __len__(self) -> int:
         """Batches of a whole epoch."""
-        return batches(0, self.samples, self.batch_size, self._last, self.share.world)
+        return sum(self.batching.count(stream.sampler) for stream in self.streams)
 
     def __repr__(self) -> str:
+        splits = ", ".join(f"{each.split.path} {each.residency}" for each in self.streams)
         return (
-            f"Loader({self.split.store.root}, {self.split.name}: {self.samples:,} samples, {len(self):,} batches, "
-            f"residency {self.engine.residency})"
+            f"Loader({splits}: {self.samples:,} samples in {len(self):,} batches of {self.batching.size:,})"
         )
 
     @property
     def samples(self) -> int:
         """Samples of an epoch, over all ranks."""
-        return self._sampler.positions
+        return sum(stream.sampler.positions for stream in self.streams)
 
     def __iter__(self) -> Generator[Batch]:
         """The batches from where the consumer stands, or of the next epoch."""
@@ -168,14 +218,15 @@ class Loader:
             If the state belongs to another store, split, seed or layout.
         """
         epoch, received = self._identity.read(state)
-        if not batches(received, self.samples, self.batch_size, self._last, self.share.world):
+        starts, turns = self._stand(epoch, received)
+        if not len(turns) and not self.batching.count(self.streams[0].sampler, starts[0]):
             epoch, received = epoch + 1, 0
         self.epoch, self._received, self._begun = epoch, received, False
 
     def close(self) -> None:
         """End the present iteration and give back all memory."""
         self._end_iteration()
-        self._residency = None
+        self._residencies = None
 
     def _end_iteration(self) -> None:
         living = self._living() if self._living else None
@@ -184,42 +235,69 @@ class Loader:
         self._living = None
 
     def _iterate(self) -> Generator[Batch]:
-        pipeline, residency, process = self._start()
+        pipeline, residencies, process = self._start()
         try:
             while True:
                 if process != os.getpid():  # threads and held locks do not survive a fork
-                    pipeline, residency, process = self._start()
+                    pipeline, residencies, process = self._start()
                 waited = pipeline.seconds_waited
                 made = next(pipeline, None)
                 self.stats.seconds_waited += pipeline.seconds_waited - waited
-                self.stats.bytes_read = self._read_before + residency.bytes_read
+                self.stats.bytes_read = self._read_before + sum(each.bytes_read for each in residencies)
                 if made is None:
                     return
                 self.stats.batches += 1
                 self.stats.samples += made.count
                 self.stats.bytes_delivered += sum(tensor.nbytes for tensor in made.batch.values())
-                self._received, self._begun = made.stop, True
+                self._received += made.stop - made.start
+                self._begun = True
                 yield self.engine.transfer.receive(made.batch)
         finally:
             pipeline.close()
             if process == os.getpid():
-                residency.settle()
+                for residency in residencies:
+                    residency.settle()
 
-    def _start(self) -> tuple[Pipeline[Made], Residency, int]:
+    def _start(self) -> tuple[Pipeline[Made], list[Residency], int]:
         """A pipeline from where the consumer stands on."""
-        process = os.getpid()
-        if self._residency is None or self._residency[0] != process:
-            self._residency = process, self.engine.make()
-        residency = self._residency[1]
-        self._read_before = self.stats.bytes_read - residency.bytes_read
-        words = self._identity.seed, self.epoch, self.share.rank, self.share.world
-        stream = schedule(
-            self._sampler.epoch(self.epoch),
-            residency,
-            BatchMaker(residency, self._reading, self.engine.transfer, words),
-            self.share,
-            self._received,
-            self.batch_size,
-            self._last,
-        )
-        return Pipeline(stream, self.engine.threads, self.engine.depth), residency, process
+        process, share = os.getpid(), self.batching.share
+        if self._residencies is None or self._residencies[0] != process:
+            self._residencies = process, [stream.open() for stream in self.streams]
+        residencies = self._residencies[1]
+        self._read_before = self.stats.bytes_read - sum(each.bytes_read for each in residencies)
+        starts, turns = self._stand(self.epoch, self._received)
+        words = self._identity.seed, self.epoch, share.rank, share.world
+        tasks = [
+            schedule(
+                stream.sampler.epoch(self.epoch),
+                residency,
+                BatchMaker(residency, stream.reading, self.engine.transfer, words, stream.part),
+                share,
+                start,
+                self.batching.size,
+                self.batching.last,
+            )
+            for stream, residency, start in zip(self.streams, residencies, starts, strict=True)
+        ]
+        stream = tasks[0] if len(tasks) == 1 else interleave(tasks, turns)
+        return Pipeline(stream, self.engine.threads, self.engine.depth), residencies, process
+
+    def _stand(self, epoch: int, received: int) -> tuple[list[int], Ints]:
+        """Where each stream stands after ``received`` samples, and, with several, whose turns are left."""
+        if len(self.streams) == 1:
+            return [received], np.empty(0, np.int64)
+        sizes = [self.batching.sizes(stream.sampler) for stream in self.streams]
+        turns = take_turns([len(each) for each in sizes], self.batching.turns, self._identity.seed, epoch)
+        given = np.empty(len(turns), np.int64)
+        for number, each in enumerate(sizes):
+            given[turns == number] = each
+        ends = np.cumsum(np.append(0, given))
+        turn = int(np.searchsorted(ends, received))
+        if turn == len(ends) or ends[turn] != received:
+            message = (
+                f"the saved state counts {received} samples, which is between two batches of {self.batching.size}: "
+                "with several parts, go on with the batch size and number of ranks that it was saved with"
+            )
+            raise StateError(message)
+        starts = [int(given[:turn][turns[:turn] == number].sum()) for number in range(len(sizes))]
+        return starts, turns[turn:]

@@ -38,11 +38,11 @@ class Mixing:
     sequences_ideal: float
     label_distance: float | None
 
-    def text(self, batch: int, sequence: str, label: str | None) -> str:
+    def text(self, batch: int, label: str | None) -> str:
         """One line for a person."""
         line = (
             f"a batch of {batch:,} mixes {self.blocks:,.0f} blocks (at random {self.blocks_ideal:,.0f}) and "
-            f"{self.sequences:,.0f} {sequence} (at random {self.sequences_ideal:,.0f})"
+            f"{self.sequences:,.0f} sequences (at random {self.sequences_ideal:,.0f})"
         )
         if self.label_distance is None:
             return line

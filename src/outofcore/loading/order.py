@@ -158,6 +158,13 @@ class EpochOrder:
             pool = larger + (block - larger * (units + 1)) // max(units, 1)
         return min(pool, self.pools - 1)
 
+    def pool_blocks(self, pool: int) -> tuple[Ints, Ints]:
+        """First sample and size of each block of a pool."""
+        starts, sizes = self.blocks
+        begin = self._first_block(pool)
+        end = self._first_block(pool + 1) if pool + 1 < self.pools else len(starts)
+        return starts[begin:end], sizes[begin:end]
+
     def samples(self, pool: int, rank: int = 0, world: int = 1) -> Ints:
         """Sample numbers of a rank in a pool, in the order of their positions.
 
@@ -175,7 +182,7 @@ class EpochOrder:
                 return scatter(positions, self.cut.samples, self.seed, self.number, _FULL)
             return positions
         lanes = range(rank, LANES, world)
-        edges = np.array([self._lane(lane, stop - start) for lane in lanes], np.int64)
+        edges = np.array([lane_edges(lane, stop - start) for lane in lanes], np.int64)
         keys = [key(self.seed, self.number, _LANE, pool, lane) for lane in lanes]
         bounds = np.concatenate(([0], np.cumsum(edges[:, 1] - edges[:, 0])))
         return deal(self._lay(pool, edges, int(bounds[-1])), bounds, keys)
@@ -195,19 +202,17 @@ class EpochOrder:
             return 1
         return next(unit for unit in (16, 8, 4, 2, 1) if unit == 1 or self.cut.pool_blocks % (4 * unit) == 0)
 
-    @staticmethod
-    def _lane(lane: int, size: int) -> tuple[int, int]:
-        each, longer = divmod(size, LANES)
-        return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
-
     def _lay(self, pool: int, edges: Ints, count: int) -> Ints:
         """The samples that lie between pairs of edges in a pool's blocks, laid end to end."""
-        starts, sizes = self.blocks
-        begin = self._first_block(pool)
-        end = self._first_block(pool + 1) if pool + 1 < self.pools else len(starts)
         out = np.empty(count, np.int64)
-        _fill(starts[begin:end], sizes[begin:end], edges, out)
+        _fill(*self.pool_blocks(pool), edges, out)
         return out
+
+
+def lane_edges(lane: int, size: int) -> tuple[int, int]:
+    """Where a lane of a pool of ``size`` samples begins and ends."""
+    each, longer = divmod(size, LANES)
+    return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
 
 
 @numba.njit(nogil=True, cache=True)

@@ -22,7 +22,14 @@ FEISTEL_ROUNDS = 8
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
 _LOW_32 = np.uint64(0xFFFFFFFF)
-_1, _27, _30, _31, _32 = np.uint64(1), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+_1, _11, _27, _30, _31, _32 = (
+    np.uint64(1),
+    np.uint64(11),
+    np.uint64(27),
+    np.uint64(30),
+    np.uint64(31),
+    np.uint64(32),
+)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -39,7 +46,8 @@ def _below(word: np.uint64, bound: np.uint64) -> np.uint64:
 
 
 @numba.njit(nogil=True, cache=True)
-def _shuffle(values: Ints, key: np.uint64) -> None:
+def shuffle(values: Ints, key: np.uint64) -> None:
+    """Permute in place; callable from compiled code."""
     state = key
     for last in range(len(values) - 1, 0, -1):
         state += GOLDEN
@@ -51,7 +59,7 @@ def _shuffle(values: Ints, key: np.uint64) -> None:
 def _deal(values: Ints, starts: Ints, keys: npt.NDArray[np.uint64], out: Ints) -> None:
     lanes = len(keys)
     for lane in range(lanes):
-        _shuffle(values[starts[lane] : starts[lane + 1]], keys[lane])
+        shuffle(values[starts[lane] : starts[lane + 1]], keys[lane])
     shortest = starts[lanes] - starts[lanes - 1]
     place = 0
     for element in range(shortest):
@@ -85,6 +93,21 @@ def _feistel(
         out[place] = np.int64(word)
 
 
+@numba.njit(nogil=True, cache=True)
+def _shuffle_runs(values: Ints, run: int, key: np.uint64) -> None:
+    for first in range(0, len(values), run):
+        shuffle(values[first : first + run], _mix(key + np.uint64(first)))
+
+
+@numba.njit(nogil=True, cache=True)
+def _strata(low: int, high: int, key: np.uint64, out: Ints) -> None:
+    width, count, state = high - low, len(out), key
+    for number in range(count):
+        state += GOLDEN
+        fraction = np.float64(_mix(state) >> _11) * 2.0**-53
+        out[number] = low + (number * width + np.int64(fraction * width)) // count
+
+
 def key(*words: int) -> int:
     """A 64-bit key from a few non-negative integers, in their order."""
     mixed = 0
@@ -101,8 +124,36 @@ def draw(bound: int, *words: int) -> int:
 def permutation(size: int, *words: int) -> Ints:
     """A permutation of ``0..size - 1`` that depends on ``words`` alone; ``size`` under 2**32."""
     values = np.arange(size, dtype=np.int64)
-    _shuffle(values, np.uint64(key(*words)))
+    shuffle(values, np.uint64(key(*words)))
     return values
+
+
+def local_permutation(size: int, block: int, pool: int, *words: int) -> Ints:
+    """A permutation that keeps neighbours near: blocks are permuted, then runs of ``pool`` places are shuffled.
+
+    Parameters
+    ----------
+    size
+        Permutes ``0..size - 1``; the short block at the end travels like any other.
+    block
+        Numbers of a block.
+    pool
+        Places of a run.
+    words
+        What it depends on.
+    """
+    blocks = permutation(-(-size // block), *words)
+    values = (blocks[:, None] * block + np.arange(block)).reshape(-1)
+    values = values[values < size]
+    _shuffle_runs(values, pool, np.uint64(key(*words, 1)))
+    return values
+
+
+def strata(low: int, high: int, count: int, *words: int) -> Ints:
+    """``count`` ascending numbers in ``low..high - 1``, one drawn evenly from each of as many equal strata."""
+    out = np.empty(count, np.int64)
+    _strata(low, high, np.uint64(key(*words)), out)
+    return out
 
 
 def deal(values: Ints, starts: Ints, keys: list[int]) -> Ints:

@@ -37,12 +37,13 @@ class Made:
         Its tensors.
     count
         Its samples on this rank.
-    stop
-        Position after its last sample, over all ranks; inside the epoch.
+    start, stop
+        Positions of its first sample and after its last one, over all ranks; inside the epoch.
     """
 
     batch: Batch
     count: int
+    start: int
     stop: int
 
 
@@ -198,7 +199,7 @@ class _Pieces:
         pool.gather(first, room, at)
         for latch in self._before:
             latch.wait()
-        return Made(self._maker.finish(room, self._count, self._start), self._count, self._stop)
+        return Made(self._maker.finish(room, self._count, self._start), self._count, self._start, self._stop)
 
 
 def schedule(

@@ -37,6 +37,11 @@ class Split:
     fields: Mapping[str, Array]
 
     @property
+    def path(self) -> str:
+        """Its group in the store."""
+        return f"{self.part}/{self.name}" if self.part else self.name
+
+    @property
     def rows(self) -> int:
         """Number of rows."""
         return len(next(iter(self.fields.values())))

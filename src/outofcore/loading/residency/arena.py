@@ -1,8 +1,10 @@
 """Decoded chunks in slots of a fixed arena: the residencies ``streamed``, ``hybrid`` and ``ram``.
 
-A pool's chunks take free slots and are decoded straight into them; the slot is free again when the pool is consumed. A
-chunk that two pools share is decoded once. Chunks that are *kept* stay once they are decoded: none of them is
-``streamed``, some ``hybrid``, all ``ram``; so ``ram`` needs no reading phase of its own, its first epoch streams.
+A pool's chunks take slots and are decoded straight into them; when the pool is consumed the chunks stay until their
+slots are needed, those that have waited longest going first. A chunk that pools share is decoded once. Chunks that are
+*kept* are never given up: none of them is ``streamed``, some ``hybrid``, all ``ram``; so ``ram`` needs no reading phase
+of its own, its first epoch streams. Which ones are kept is fixed: an epoch comes by each chunk once, and a cache of
+what was used last would have lost each chunk when its time comes again.
 """
 
 from __future__ import annotations
@@ -43,16 +45,16 @@ class Arena(HostResidency):
     def __init__(self, fields: Mapping[str, Array], length: int, passing: int, kept: int = 0) -> None:
         super().__init__(fields, length)
         self._keep = spread(self.chunks, kept)
-        kept = int(self._keep.sum())
-        self._slots = min(kept + passing, self.chunks)
-        self.name = "ram" if kept == self.chunks else "hybrid" if kept else "streamed"
+        self._slots = min(int(self._keep.sum()) + passing, self.chunks)
+        self.name = "ram" if kept >= self.chunks else "hybrid" if kept else "streamed"
         self._changed = threading.Condition()
         self._buffers: list[npt.NDArray[Any]] = []
         self._origins: list[int] = []
         self._slot = np.full(self.chunks, -1, np.int64)
         self._holders = np.zeros(self.chunks, np.int64)
         self._decoded = np.zeros(self.chunks, np.bool_)
-        self._free = np.arange(self._slots, dtype=np.int64)
+        self._idle: dict[int, None] = {}  # chunks that nobody holds, the longest idle first
+        self._free = list(range(self._slots))
 
     def bring(self, chunks: Ints) -> list[Work]:
         """Take slots for the chunks that have none; the work decodes one chunk of every field."""
@@ -64,34 +66,42 @@ class Arena(HostResidency):
             self._origins = [buffer.ctypes.data for buffer in self._buffers]
         with self._changed:
             self._holders[chunks] += 1
-            new = chunks[self._slot[chunks] < 0]
+            for chunk in chunks.tolist():
+                self._idle.pop(chunk, None)
+            new = chunks[self._slot[chunks] < 0].tolist()
             if len(new) > self._slots:
                 message = f"a pool needs {len(new)} chunks, there is room for {self._slots}"
                 raise BudgetError(message)
-            self._changed.wait_for(lambda: len(self._free) >= len(new))
-            taken, self._free = self._free[: len(new)], self._free[len(new) :]
+            self._changed.wait_for(lambda: len(self._free) + len(self._idle) >= len(new))
+            while len(self._free) < len(new):
+                self._give_up(next(iter(self._idle)))
+            taken = [self._free.pop() for _ in new]
             self._slot[new] = taken
-        return [partial(self._decode, int(chunk), int(slot)) for chunk, slot in zip(new, taken, strict=True)]
+        return [partial(self._decode, chunk, slot) for chunk, slot in zip(new, taken, strict=True)]
 
     def release(self, chunks: Ints) -> None:
-        """Free the slots of chunks that no other pool needs and that are not kept."""
+        """Let the chunks go that no other pool needs and that are not kept."""
         with self._changed:
             self._holders[chunks] -= 1
-            self._vacate(chunks[(self._holders[chunks] == 0) & ~self._keep[chunks]])
+            for chunk in chunks[(self._holders[chunks] == 0) & ~self._keep[chunks]].tolist():
+                self._idle[chunk] = None
             self._changed.notify_all()
 
     def settle(self) -> None:
-        """Forget everything but what is kept and decoded."""
+        """Forget what was not decoded; nobody holds the rest."""
         self._holders[:] = 0
-        self._vacate(np.flatnonzero((self._slot >= 0) & ~(self._keep & self._decoded)))
-        if not self._keep.any():
-            self._buffers = []
+        for chunk in np.flatnonzero((self._slot >= 0) & ~self._decoded).tolist():
+            self._idle.pop(chunk, None)
+            self._give_up(chunk)
+        held = np.flatnonzero((self._slot >= 0) & ~self._keep).tolist()
+        self._idle = {**self._idle, **dict.fromkeys(held)}
 
-    def _vacate(self, chunks: Ints) -> None:
-        self._free = np.append(self._free, self._slot[chunks])
-        self._slot[chunks] = -1
-        self._decoded[chunks] = False
-        self.addresses[:, chunks] = ABSENT
+    def _give_up(self, chunk: int) -> None:
+        self._idle.pop(chunk, None)
+        self._free.append(int(self._slot[chunk]))
+        self._slot[chunk] = -1
+        self._decoded[chunk] = False
+        self.addresses[:, chunk] = ABSENT
 
     def _decode(self, chunk: int, slot: int) -> None:
         read = 0

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 
 from outofcore.errors import BudgetError, ParamsError, StoreError
-from outofcore.loading.budget import Needs
+from outofcore.loading.budget import Needs, prove
 from outofcore.loading.residency.arena import Arena
 from outofcore.loading.residency.base import Residency
 from outofcore.loading.residency.device import OnDevice
@@ -71,6 +71,8 @@ class Circumstances:
         For the message of a refusal.
     device_room
         Free memory of the accelerator, if batches go to one on which they can be made.
+    recurring
+        Whether chunks come again soon (as sampling by groups has it), so that those used last are the ones to keep.
     """
 
     needs: Needs
@@ -80,6 +82,7 @@ class Circumstances:
     full_shuffle: bool
     pool_blocks: int
     device_room: int = 0
+    recurring: bool = False
 
 
 def choose(kind: Kind, case: Circumstances) -> Choice:
@@ -123,13 +126,9 @@ def choose(kind: Kind, case: Circumstances) -> Choice:
     if kind in ("mapped", "device"):
         _hold(needs.fixed, budget)
         return Choice(kind=kind, reason="as asked")
-    needs.prove(budget, case.pool_blocks)
+    prove(budget, [needs], case.pool_blocks)
     if kind == "hybrid":
-        kept = needs.keep(budget)
-        share = kept / max(needs.chunks, 1)
-        return Choice(
-            kind="hybrid", passing=needs.slots, kept=kept, reason=f"as asked; {share:.0%} of the rows stay"
-        )
+        return _hybrid(case, "as asked; beside two pools, {share:.0%} of the rows stay")
     return Choice(kind="streamed", passing=needs.slots, reason="as asked")
 
 
@@ -153,13 +152,19 @@ def _automatic(case: Circumstances) -> Choice:
             "mapped; use shuffle='blocks', raise memory, or convert with store.codec: none"
         )
         raise BudgetError(message)
-    needs.prove(budget, case.pool_blocks)
-    kept = needs.keep(budget)
-    if kept >= _WORTH_KEEPING * needs.chunks:
-        share = kept / needs.chunks
-        reason = f"{size} exceed {allowed}, which holds {share:.0%} of them beside two pools"
-        return Choice(kind="hybrid", passing=needs.slots, kept=kept, reason=reason)
+    prove(budget, [needs], case.pool_blocks)
+    if needs.keep(budget) >= _WORTH_KEEPING * needs.chunks:
+        return _hybrid(case, f"{size} exceed {allowed}, which holds {{share:.0%}} of them beside two pools")
     return Choice(kind="streamed", passing=needs.slots, reason=f"{size} exceed {allowed}")
+
+
+def _hybrid(case: Circumstances, reason: str) -> Choice:
+    needs = case.needs
+    kept = needs.keep(case.budget)
+    reason = reason.format(share=kept / max(needs.chunks, 1))
+    if case.recurring:
+        return Choice(kind="hybrid", passing=needs.slots + kept, reason=reason)
+    return Choice(kind="hybrid", passing=needs.slots, kept=kept, reason=reason)
 
 
 def _hold(bytes_held: int, budget: int) -> None:

@@ -25,7 +25,7 @@ class EpochPlan(Protocol):
         ...
 
     def pool_start(self, pool: int) -> int:
-        """Position at which a pool begins, a multiple of 16; for the number of pools, the end of the epoch."""
+        """Position at which a pool begins, a multiple of the number of ranks; for ``pools``, the end of the epoch."""
         ...
 
     def pool_of(self, position: int) -> int:

@@ -1,0 +1,136 @@
+"""From a user's words to what will be read: samples, their order, what they become, and the memory that they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from outofcore.domains.domain import Reading
+from outofcore.errors import ParamsError
+from outofcore.loading.batch import RawReading
+from outofcore.loading.budget import Needs
+from outofcore.loading.mixing import measure_mixing
+from outofcore.loading.order import Shuffle
+from outofcore.loading.sampling.balanced import Balanced, BalancedSampler
+from outofcore.loading.sampling.base import Sampler
+from outofcore.loading.sampling.plain import Plain, cut_samples
+from outofcore.loading.sampling.weighted import Weighted, WeightedSampler
+from outofcore.loading.split import Split, open_split
+from outofcore.loading.windows import Window, Windows
+from outofcore.store.reader import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What a user asked for, alike for all parts.
+
+    Attributes
+    ----------
+    batch_size
+        Samples of a batch.
+    shuffle, seed, pool_blocks, block_rows
+        The order.
+    window, phase
+        The samples.
+    balanced, weighted
+        Other ways of sampling.
+    label
+        What should mix.
+    world
+        Number of ranks.
+    threads
+        Workers.
+    """
+
+    batch_size: int
+    shuffle: Shuffle
+    seed: int
+    pool_blocks: int
+    block_rows: int | None
+    window: Window | None
+    phase: bool
+    balanced: Balanced | None
+    weighted: Weighted | None
+    label: str | None
+    world: int
+    threads: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A split as it will be read, before its residency is chosen.
+
+    Attributes
+    ----------
+    split, sampler, reading
+        What is read, in which order, and what becomes of it.
+    length
+        Rows of a sample.
+    needs
+        The memory that it takes.
+    mixing
+        One line on how well batches mix.
+    """
+
+    split: Split
+    sampler: Sampler
+    reading: Reading
+    length: int
+    needs: Needs
+    mixing: str
+
+
+def draft(
+    store: Store, split: str, part: str, tensors: Reading | None, fields: tuple[str, ...] | None, wish: Wish
+) -> Draft:
+    """Find out what reading a split takes; reads no row but the first sample."""
+    source = open_split(store, split, part, tensors.fields if tensors is not None else fields)
+    reading = tensors or RawReading({name: array.dtype for name, array in source.fields.items()})
+    windows = source.windows(wish.window, phase=wish.phase)
+    sampler, mixing = _sampler(source, windows, wish)
+    if 0 < sampler.positions < wish.world:
+        message = f"{store.root}: {source.path} has {sampler.positions} samples for {wish.world} ranks"
+        raise ParamsError(message)
+    needs = Needs(
+        chunk=source.row_bytes * source.chunk_rows,
+        chunks=source.chunks,
+        pool_chunks=sampler.pool_chunks(wish.world),
+        pool_samples=sampler.pool_samples(wish.world),
+        batch=-(-wish.batch_size // wish.world) * _sample_bytes(source, reading, windows.length),
+        tables=sampler.table_bytes + source.index_bytes,
+        threads=wish.threads,
+    )
+    return Draft(
+        split=source, sampler=sampler, reading=reading, length=windows.length, needs=needs, mixing=mixing
+    )
+
+
+def _sampler(source: Split, windows: Windows, wish: Wish) -> tuple[Sampler, str]:
+    if wish.balanced is not None:
+        balanced = wish.balanced
+        shape = f"{balanced.groups} groups x {balanced.entries} entries x {balanced.rows} rows"
+        groups = BalancedSampler(balanced, windows, wish.seed, source.chunk_rows)
+        return groups, f"a batch is {shape}, of {groups.groups:,} groups with {len(groups.first):,} entries"
+    cut = cut_samples(windows, source.chunk_rows, wish.shuffle, wish.pool_blocks, wish.block_rows)
+    plain = Plain(windows, cut, wish.seed, source.chunk_rows)
+    mixing = measure_mixing(source, plain.epoch(0).order, windows, wish.batch_size, wish.label)
+    line = mixing.text(wish.batch_size, wish.label)
+    if wish.weighted is not None:
+        weighted = WeightedSampler(source, plain, wish.weighted, wish.seed)
+        return weighted, f"{weighted.positions:,} draws by {wish.weighted.column}; {line}"
+    return plain, line
+
+
+def _sample_bytes(source: Split, reading: Reading, length: int) -> int:
+    """Bytes of one sample in a batch, its rows and its tensors, by the first sample of the split."""
+    if source.rows < length:
+        return 0
+    window = (length,) if length > 1 else ()
+    rows: dict[str, Any] = {
+        name: array.read(0, length).reshape(1, *window, *array.shape[1:])
+        for name, array in source.fields.items()
+    }
+    stored = sum(array.nbytes for array in rows.values())
+    return int(stored + sum(tensor.nbytes for tensor in reading(rows, np.random.default_rng(0)).values()))

@@ -1,0 +1,220 @@
+"""Samples drawn in proportion to a weight, pool by pool, each lane from its share of the pool's weight.
+
+The epoch goes through the blocks in the order of :mod:`outofcore.loading.order`. A pool gets positions in proportion to
+its weight; its rows, laid end to end, are cut into 16 lanes of equal weight, and each lane draws as many samples as it
+has positions, one from each of as many equal strata of its weight: no sample comes more than once more or less often
+than it should, and a rank reads its own lanes only. Weights are counted in whole numbers, so that no machine rounds
+otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.errors import ParamsError
+from outofcore.loading.order import LANES, EpochOrder, Order, lane_edges
+from outofcore.loading.permutation import deal, key, strata
+from outofcore.loading.sampling.plain import Plain
+from outofcore.loading.split import Split
+
+Ints = npt.NDArray[np.int64]
+
+_DRAW, _SHUFFLE = 20, 21  # what a key is for; those of the order and of plain sampling lie below
+_WHOLE = 2**24  # the largest weight, counted
+_SLAB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Draw samples in proportion to a column, with repetition.
+
+    Attributes
+    ----------
+    column
+        A field of the rows or a column of the sequences: numbers, not negative. A window has that of its last row.
+    samples
+        Draws an epoch; None for as many as there are samples.
+    """
+
+    column: str
+    samples: int | None = None
+
+
+class WeightedSampler:
+    """Draws samples by weight.
+
+    Parameters
+    ----------
+    split
+        What is read.
+    plain
+        The samples and blocks; the cut of the blocks does not move.
+    weighted
+        By what to weigh.
+    seed
+        Another seed, other draws.
+    """
+
+    def __init__(self, split: Split, plain: Plain, weighted: Weighted, seed: int) -> None:
+        if plain.windows.phase or plain.cut.shuffle not in ("blocks", True):
+            message = "weighted sampling needs shuffle='blocks' and windows without a phase"
+            raise ParamsError(message)
+        cut = replace(plain.cut, step=plain.cut.block)
+        self._plain = Plain(plain.windows, cut, seed, split.chunk_rows)
+        self._seed = seed
+        self._weighted = weighted
+        self._weigh = _weigher(split, weighted.column)
+        self._largest = max(
+            (float(slab.max()) for slab in self._slabs() if len(slab)),
+            default=0.0,
+        )
+        if self._largest <= 0:
+            message = f"column {weighted.column!r} has no positive weight"
+            raise ParamsError(message)
+        sums = [
+            np.add.reduceat(self._count(slab), np.arange(0, len(slab), cut.block)) for slab in self._slabs()
+        ]
+        self._sums: Ints = np.concatenate(sums)
+
+    @property
+    def positions(self) -> int:
+        """Draws of every epoch."""
+        return self._plain.cut.samples if self._weighted.samples is None else self._weighted.samples
+
+    @property
+    def table_bytes(self) -> int:
+        """Those of plain sampling, and a sum a block."""
+        return self._plain.table_bytes + self._sums.nbytes
+
+    def epoch(self, number: int) -> WeightedPlan:
+        """The draws of one epoch."""
+        return WeightedPlan(self, Order(self._plain.cut, self._seed).epoch(number), self.positions)
+
+    def pool_chunks(self, world: int) -> int:
+        """Chunks of a pool: lanes are cut by weight, so a rank may need all of them."""
+        del world
+        return self._plain.pool_chunks(1)
+
+    def pool_samples(self, world: int) -> int:
+        """Draws of the heaviest pool that there can be."""
+        heaviest = int(np.sort(self._sums)[-self._plain.cut.pool_blocks - 2 :].sum())
+        return (self.positions * heaviest // int(self._sums.sum()) + 2 * LANES) // world + LANES
+
+    def describe(self) -> dict[str, Any]:
+        """What decides the order beside the store and the seed."""
+        return {**self._plain.describe(), "weighted": [self._weighted.column, self.positions]}
+
+    def weights(self, samples: Ints) -> Ints:
+        """Counted weight of each sample of a range."""
+        return self._count(
+            self._weigh(self._plain.windows.first_rows(samples) + self._plain.windows.length - 1)
+        )
+
+    def block_weights(self, starts: Ints) -> Ints:
+        """Counted weight of the blocks with these first samples."""
+        return self._sums[starts // self._plain.cut.block]
+
+    def first_rows(self, samples: Ints) -> Ints:
+        """First row of each sample."""
+        return self._plain.windows.first_rows(samples)
+
+    def _count(self, weights: npt.NDArray[np.float64]) -> Ints:
+        return np.rint(weights * (_WHOLE / self._largest)).astype(np.int64)
+
+    def _slabs(self) -> Any:
+        """Weights of all samples, whole blocks at a time."""
+        cut, windows = self._plain.cut, self._plain.windows
+        size = max(1, _SLAB // cut.block) * cut.block
+        for start in range(0, cut.samples, size):
+            samples = np.arange(start, min(start + size, cut.samples), dtype=np.int64)
+            weights = self._weigh(windows.first_rows(samples) + windows.length - 1)
+            if not np.all(weights >= 0):
+                message = f"column {self._weighted.column!r} has weights that are negative or no number"
+                raise ParamsError(message)
+            yield weights
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedPlan:
+    """One epoch of :class:`WeightedSampler`."""
+
+    sampler: WeightedSampler
+    order: EpochOrder
+    positions: int
+
+    @property
+    def pools(self) -> int:
+        """Number of pools."""
+        return self.order.pools
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Position at which each pool begins, and the end."""
+        weights = [
+            int(self.sampler.block_weights(self.order.pool_blocks(pool)[0]).sum())
+            for pool in range(self.pools)
+        ]
+        total, before, starts = sum(weights), 0, []
+        for weight in weights:
+            starts.append(
+                self.positions // LANES * before // total * LANES if before < total else self.positions
+            )
+            before += weight
+        return [*starts, self.positions]
+
+    def pool_start(self, pool: int) -> int:
+        """Position at which a pool begins."""
+        return self._starts[pool]
+
+    def pool_of(self, position: int) -> int:
+        """The pool that holds a position."""
+        return int(np.searchsorted(self._starts[:-1], position, "right")) - 1
+
+    def first_rows(self, pool: int, rank: int, world: int) -> Ints:
+        """First row of each draw that a rank has in a pool."""
+        seed, epoch = self.order.seed, self.order.number
+        starts, sizes = self.order.pool_blocks(pool)
+        ranges = [
+            np.arange(start, start + size, dtype=np.int64) for start, size in zip(starts, sizes, strict=True)
+        ]
+        ends = np.cumsum(np.concatenate([self.sampler.weights(each) for each in ranges]))
+        samples, total = np.concatenate(ranges), int(ends[-1])
+        size = self.pool_start(pool + 1) - self.pool_start(pool)
+        lanes = range(rank, LANES, world)
+        drawn = []
+        for lane in lanes:
+            first, last = lane_edges(lane, size)
+            low, high = total * lane // LANES, total * (lane + 1) // LANES
+            drawn.append(strata(low, high, last - first, seed, epoch, _DRAW, pool, lane))
+        bounds = np.concatenate(([0], np.cumsum([len(each) for each in drawn])))
+        keys = [key(seed, epoch, _SHUFFLE, pool, lane) for lane in lanes]
+        places = np.searchsorted(ends, np.concatenate(drawn), "right")
+        return self.sampler.first_rows(deal(samples[places], bounds, keys))
+
+
+def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float64]]:
+    """A function from ascending rows to their weights."""
+    table = split.store.rows(split.name, split.part)
+    if column in table.fields:
+        array = table[column]
+
+        def of_rows(rows: Ints) -> npt.NDArray[np.float64]:
+            if not len(rows):
+                return np.empty(0)
+            first = int(rows[0])
+            return np.asarray(array.read(first, int(rows[-1]) + 1)[rows - first], np.float64)
+
+        return of_rows
+    weights = np.asarray(split.sequences[column].read(), np.float64)
+    starts, _ = split.starts_and_lengths()
+
+    def of_sequences(rows: Ints) -> npt.NDArray[np.float64]:
+        return weights[np.searchsorted(starts, rows, "right") - 1]
+
+    return of_sequences

@@ -1,0 +1,48 @@
+"""Which of several streams gives the next batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.loading.permutation import key, permutation
+from outofcore.loading.pipeline import Task
+from outofcore.loading.schedule import Made
+
+Ints = npt.NDArray[np.int64]
+Turns = Literal["size", "turn"]
+
+_TURN = 48  # what a key is for; the order's, the samplers' and the readings' purposes lie below
+
+
+def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints:
+    """The stream of each batch of an epoch, in which every stream gives all of its batches.
+
+    Parameters
+    ----------
+    batches
+        Number of batches of each stream.
+    by
+        ``"size"``: at random, so that each stream is seen in proportion to its size throughout. ``"turn"``: one of each
+        that has any left, in an order that changes from round to round.
+    seed, epoch
+        What the order depends on.
+    """
+    streams = np.repeat(np.arange(len(batches), dtype=np.int64), batches)
+    if by == "size":
+        return streams[permutation(len(streams), key(seed, epoch, _TURN))]
+    rounds = np.concatenate([np.arange(count, dtype=np.int64) for count in batches])
+    within = permutation(len(streams), key(seed, epoch, _TURN))
+    return streams[np.lexsort((within, rounds))]
+
+
+def interleave(streams: Sequence[Iterator[Task[Made]]], turns: Ints) -> Iterator[Task[Made]]:
+    """One stream of tasks of several: up to the next batch of whichever has its turn."""
+    for turn in turns:
+        for task in streams[turn]:
+            yield task
+            if task.delivers:
+                break

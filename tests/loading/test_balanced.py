@@ -1,0 +1,148 @@
+"""Batches of groups x entries x rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.errors import ParamsError
+from outofcore.loading.epochs import Loader
+from outofcore.loading.loader import loader
+from outofcore.loading.windows import Window
+from tests.loading.conftest import MakeStore
+
+GAMES, MOVES, PLAYERS = 120, 25, 6
+LENGTHS = [MOVES] * GAMES
+
+
+def entries(**changes: Any) -> dict[str, Any]:
+    """Every game belongs to two players; each has every second row of it."""
+    game = np.arange(GAMES)
+    black, white = game * PLAYERS // GAMES, (game + 1) % PLAYERS
+    table = {
+        "group": np.concatenate([black, white]) + 100,
+        "first": np.concatenate([game * MOVES, game * MOVES + 1]),
+        "count": np.repeat([13, 12], GAMES),
+        "step": np.full(2 * GAMES, 2),
+    }
+    return {**table, "groups": 4, "entries": 3, "rows": 5, **changes}
+
+
+def open_balanced(store: Any, balanced: dict[str, Any] | None = None, **options: Any) -> Loader:
+    options = {"memory": "8MiB", "fields": ("id",), **options}
+    return loader(store, balanced=balanced or entries(), **options)
+
+
+def owners(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    game, white = rows // MOVES, rows % MOVES % 2
+    return np.where(white == 1, (game + 1) % PLAYERS, game * PLAYERS // GAMES)
+
+
+def test_batches_have_their_shape(make_store: MakeStore) -> None:
+    batches = open_balanced(make_store(LENGTHS))
+    assert len(batches) == 2 * GAMES // 12
+    players = np.zeros(PLAYERS, int)
+    games = set()
+    for batch in batches:
+        rows = batch["id"].numpy().reshape(4, 3, 5)
+        owner = owners(rows)
+        assert (owner == owner[:, :1, :1]).all()
+        assert len(set(owner[:, 0, 0])) == 4
+        game = rows // MOVES * 2 + rows % MOVES % 2
+        assert (game == game[:, :, :1]).all()
+        assert all(len(set(each)) == 3 for each in game[:, :, 0].tolist())
+        assert all(len(set(each)) == 5 for each in rows.reshape(-1, 5).tolist())
+        players[owner[:, 0, 0]] += 1
+        games.update(zip(owner[:, :, 0].ravel().tolist(), game[:, :, 0].ravel().tolist(), strict=True))
+    assert players.max() - players.min() <= 1
+    assert len(games) > 0.9 * 2 * GAMES
+
+
+def test_rows_of_an_entry_are_evenly_drawn(make_store: MakeStore) -> None:
+    batches = open_balanced(make_store(LENGTHS))
+    rows = np.concatenate([batch["id"].numpy() for _ in range(30) for batch in batches]) % MOVES
+    counts = np.bincount(rows, minlength=MOVES)
+    assert counts.min() > 0.7 * counts.mean()
+    assert counts.max() < 1.3 * counts.mean()
+
+
+@pytest.mark.parametrize("residency", ["streamed", "ram", "hybrid"])
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_is_the_same_for_every_residency_and_rank(make_store: MakeStore, residency: Any, world: int) -> None:
+    store = make_store(LENGTHS)
+    spec = entries(rows=4)
+    whole = [batch["id"].tolist() for batch in open_balanced(store, spec, seed=3)]
+    for rank in range(world):
+        own = open_balanced(store, spec, seed=3, residency=residency, rank=rank, world_size=world)
+        assert [batch["id"].tolist() for batch in own] == [batch[rank::world] for batch in whole]
+
+
+def test_goes_on_after_any_batch(make_store: MakeStore) -> None:
+    batches = open_balanced(make_store(LENGTHS))
+    iterator = iter(batches)
+    for _ in range(9):
+        next(iterator)
+    state = batches.state_dict()
+    rest = [batch["id"].tolist() for batch in iterator]
+    other = open_balanced(make_store(LENGTHS))
+    other.load_state_dict(state)
+    assert [batch["id"].tolist() for batch in other] == rest
+
+
+def test_windows_reach_back_from_the_drawn_rows(make_store: MakeStore) -> None:
+    window = {"length": 7, "mode": "reach"}
+    plain = [batch["id"].numpy() for batch in open_balanced(make_store(LENGTHS))]
+    reaching = [batch["id"].numpy() for batch in open_balanced(make_store(LENGTHS), window=window)]
+    for rows, windows in zip(plain, reaching, strict=True):
+        assert (windows == np.maximum(rows[:, None] + np.arange(-6, 1), 0)).all()
+
+
+def test_a_group_with_few_entries_repeats_them(make_store: MakeStore) -> None:
+    spec = entries()
+    kept = (spec["group"] != 103) | (np.cumsum(spec["group"] == 103) <= 2)
+    spec |= {name: spec[name][kept] for name in ("group", "first", "count", "step")}
+    seen = [batch["id"].numpy().reshape(4, 3, 5) for batch in open_balanced(make_store(LENGTHS), spec)]
+    few = [rows for batch in seen for rows in batch if owners(rows)[0, 0] == 3]
+    assert few
+    assert all(len(set((rows // MOVES)[:, 0].tolist())) == 2 for rows in few)
+
+
+def test_reads_neighbouring_entries_together(make_store: MakeStore) -> None:
+    """A batch of 4 players x 3 games reads far fewer chunks than twelve games at random would."""
+    store = make_store(LENGTHS * 10)
+    spec = entries()
+    game = np.arange(GAMES * 10)
+    spec |= {
+        "group": game * PLAYERS // len(game),
+        "first": game * MOVES,
+        "count": np.full(len(game), MOVES),
+        "step": np.ones(len(game), np.int64),
+    }
+    batches = open_balanced(store, spec, residency="streamed")
+    chunks = [len(set((batch["id"].numpy() // 64).tolist())) for batch in batches]
+    assert batches.stats.batches == len(batches)
+    assert batches.streams[0].sampler.pool_chunks(1) >= max(chunks)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "named"),
+    [
+        ({"groups": 7}, {}, "at least 7 groups"),
+        ({"count": np.full(2 * GAMES, 2000)}, {}, "inside"),
+        ({}, {"window": Window(length=3, stride=2)}, "mode='reach'"),
+        ({}, {"rank": 0, "world_size": 8}, "multiple"),
+    ],
+)
+def test_what_cannot_be(make_store: MakeStore, changes: dict[str, Any], options: Any, named: str) -> None:
+    with pytest.raises(ParamsError, match=named):
+        open_balanced(make_store(LENGTHS), entries(**changes), **options)
+
+
+def test_another_table_is_another_layout(make_store: MakeStore) -> None:
+    state = open_balanced(make_store(LENGTHS)).state_dict()
+    with pytest.raises(Exception, match="entries"):
+        open_balanced(
+            make_store(LENGTHS), entries(first=entries()["first"] + 1, count=np.full(240, 3))
+        ).load_state_dict(state)

@@ -1,0 +1,105 @@
+"""Draws in proportion to a weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.errors import ParamsError
+from outofcore.loading.epochs import Loader
+from outofcore.loading.loader import loader
+from outofcore.loading.sampling.weighted import Weighted
+from outofcore.loading.windows import Window
+from tests.loading.conftest import MakeStore
+
+LENGTHS = [300, 1, 64, 700, 35, 1000, 900]
+
+
+def open_weighted(store: Any, column: str = "label", samples: int | None = None, **options: Any) -> Loader:
+    return loader(
+        store, batch_size=80, memory="8MiB", weighted=Weighted(column, samples), pool_blocks=4, **options
+    )
+
+
+def draws(batches: Loader, field: str = "id") -> np.ndarray[Any, Any]:
+    return np.concatenate([batch[field].numpy().reshape(len(batch[field]), -1)[:, -1] for batch in batches])
+
+
+@pytest.mark.parametrize("column", ["label", "half"])
+@pytest.mark.parametrize("samples", [None, 500, 20_000])
+def test_each_row_comes_as_often_as_its_weight_says(
+    make_store: MakeStore, column: str, samples: int | None
+) -> None:
+    batches = open_weighted(make_store(), column, samples, fields=("id",))
+    weights = np.arange(3000.0)
+    if column == "label":
+        weights = np.repeat(np.arange(7) * 10 // 7, LENGTHS).astype(float)
+    expected = weights / weights.sum() * batches.samples
+    total = np.zeros(3000)
+    epochs = 5
+    for _ in range(epochs):
+        counts = np.bincount(draws(batches), minlength=3000)
+        assert counts.sum() == batches.samples == (samples or 3000)
+        # Strata: a row is drawn as often as it should be, but for one at either end of its weight.
+        assert np.all(np.abs(counts - expected) < 2 + 0.01 * expected)
+        total += counts
+    assert not total[weights == 0].any()
+    heavy = weights > np.median(weights)
+    assert total[heavy].sum() / total.sum() == pytest.approx(weights[heavy].sum() / weights.sum(), abs=0.02)
+
+
+def test_windows_have_the_weight_of_their_last_row(make_store: MakeStore) -> None:
+    for window in (
+        Window(length=40, mode="reach"),
+        Window(length=40, stride=3, mode="never"),
+        Window(length=5),
+    ):
+        batches = open_weighted(make_store(), "half", 20_000, fields=("half",), window=window)
+        last = draws(batches, "half")
+        assert np.abs(np.mean(last) - np.sum(np.arange(3000.0) ** 2) / np.sum(np.arange(3000.0))) < 40
+
+
+def test_is_the_same_on_any_ranks_and_goes_on(make_store: MakeStore) -> None:
+    def together(world: int, state: dict[str, Any] | None = None) -> list[list[int]]:
+        living = [
+            open_weighted(make_store(), samples=2500, fields=("id",), rank=rank, world_size=world)
+            for rank in range(world)
+        ]
+        for each in living:
+            if state:
+                each.load_state_dict(state)
+        own = [[batch["id"].tolist() for batch in each] for each in living]
+        return [sorted(row for batch in batches for row in batch) for batches in zip(*own, strict=True)]
+
+    whole = together(1)
+    assert together(16)[:-1] == whole[: len(together(16)) - 1]
+    batches = open_weighted(make_store(), samples=2500, fields=("id",))
+    iterator = iter(batches)
+    for _ in range(7):
+        next(iterator)
+    assert together(4, batches.state_dict())[:-1] == whole[7:-1]
+
+
+def test_epochs_differ(make_store: MakeStore) -> None:
+    batches = open_weighted(make_store(), fields=("id",))
+    assert draws(batches).tolist() != draws(batches).tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"column": "sparse"}, "negative"),
+        ({"column": "label", "shuffle": False}, "shuffle='blocks'"),
+        ({"column": "label", "window": Window(length=3, stride=2), "phase": True}, "phase"),
+    ],
+)
+def test_weights_that_cannot_be(make_store: MakeStore, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ParamsError, match=named):
+        open_weighted(make_store(), **options)
+
+
+def test_all_weights_zero(make_store: MakeStore) -> None:
+    with pytest.raises(ParamsError, match="no positive weight"):
+        open_weighted(make_store([2000]), "label")
