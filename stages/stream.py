@@ -41,6 +41,7 @@ def main() -> None:
             lambda keys: assign(keys, section.splits) == SPLITS.index(split),
             batch_size=settings.batch_size,
             samples=samples,
+            repeat=split == "train",
             memory=machine.memory // 2,
             threads=machine.workers,
             seed=settings.seed,

@@ -69,6 +69,12 @@ def test_the_first_document_is_audited_and_others_by_their_content(convert, tmp_
     assert convert(tmp_path, audit={"one_in": 1}).audited == 400
 
 
+def test_what_tokenizers_would_need_too_much_memory_for_is_not_audited(convert, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("outofcore.domains.text.tokens.oracle.WHOLE_BYTES", 50)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * 51}) + "\n" + json.dumps({"text": "some words " * 9}))
+    assert convert(tmp_path, audit={"one_in": 1}).audited == 1
+
+
 def test_a_separator_divides_documents(convert, tokenizer: Tokenizer, tmp_path: Path):
     (tmp_path / "a.txt").write_bytes(b"one<|endoftext|>two\r\n<|endoftext|><|endoftext|>three")
     found = convert(tmp_path, source={"separator": "<|endoftext|>"})

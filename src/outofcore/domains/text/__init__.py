@@ -38,7 +38,7 @@ class Text:
         return {"": text_schema(load_tokenizer(section))}
 
     def units(self, files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
-        """Whole documents, about a megabyte a unit, and the pieces of long ones."""
+        """Whole documents, about two megabytes a unit, and the pieces of long ones."""
         from outofcore.domains.text.source import units
 
         return units(files, section)

@@ -58,8 +58,11 @@ class Converter:
         keys = np.frombuffer(b"".join(map(key_of, texts)), np.uint8).reshape(-1, KEY_BYTES)
         chosen = self._chosen(keys)
         chosen[:1] |= unit.detail["first"]
-        differences = []
+        audited, differences = 0, []
         for number in np.flatnonzero(chosen):
+            if not self._oracle.reach(texts[number]):
+                continue
+            audited += 1
             stop = int(lengths[: number + 1].sum())
             found = self._oracle.difference(texts[number], ids[stop - int(lengths[number]) : stop])
             if found:
@@ -76,7 +79,7 @@ class Converter:
             keys=keys,
             rejects=tuple(documents.rejects),
             counts=+counts,
-            audited=int(chosen.sum()),
+            audited=audited,
             differences=tuple(differences),
         )
 
@@ -85,7 +88,8 @@ class Converter:
         ids, lengths = open_engine(self.tokenizer.plain).encode([unit.payload])
         # A piece is chosen by itself: all of a long document would take too long.
         chosen = detail["first"] or bool(self._chosen(np.frombuffer(key_of(unit.payload[:4096]), np.uint8)[None])[0])
-        difference = self._oracle.difference(unit.payload, ids, detail["before"]) if chosen else None
+        audited = chosen and self._oracle.reach(unit.payload) > 0
+        difference = self._oracle.difference(unit.payload, ids, detail["before"]) if audited else None
         sizes, counted = np.array([found.bytes]), np.array([found.characters])
         counts = Counter({"tokens": len(ids), "byte_order_marks": detail["marks"]})
         if not detail["continues"]:
@@ -104,7 +108,7 @@ class Converter:
             continues=detail["continues"],
             unfinished=detail["unfinished"],
             counts=+counts,
-            audited=int(chosen),
+            audited=int(audited),
             differences=(f"document at {unit.offset}: {difference}",) if difference else (),
         )
 
@@ -158,8 +162,9 @@ def _open_oracle(tokenizer: Tokenizer) -> Oracle:
 def _insert_ends(ids: Any, lengths: Any, end: Any, tokens: Any) -> None:
     read = written = 0
     for length in lengths:
+        source, target = ids[read : read + length], tokens[written : written + length]
         for place in range(length):
-            tokens[written + place] = ids[read + place]
+            target[place] = source[place]
         read += length
         written += length
         tokens[written] = end
@@ -180,10 +185,11 @@ def _characters(texts: Sequence[bytes], sizes: Lengths) -> Lengths:
 def _count_characters(data: Any, sizes: Any, counted: Any) -> None:
     start = 0
     for number, size in enumerate(sizes):
+        text = data[start : start + size]
         count = 0
-        for place in range(start, start + size):
+        for place in range(size):
             # As signed numbers, bytes that continue a character (0x80 to 0xBF) are those below -64.
-            count += data[place] >= -64
+            count += text[place] >= -64
         counted[number] = count
         start += size
 

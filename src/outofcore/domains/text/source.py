@@ -1,4 +1,4 @@
-"""Raw files -> units: whole documents, about a megabyte a unit, and the pieces of long documents."""
+"""Raw files -> units: whole documents, about two megabytes a unit, and the pieces of long documents."""
 
 from __future__ import annotations
 

@@ -102,6 +102,8 @@ def test_the_order_depends_on_seed_and_epoch_alone(section_of, folder: Path):
     again.set_epoch(1)
     assert windows(again) == second
     assert windows(make(section_of, folder, keys=keys, seed=2)) != first
+    at_most = make(section_of, folder, keys=keys, shuffle=False, samples=10, repeat=False)
+    assert len(windows(at_most)) == 10
 
 
 def test_the_phase_moves_the_windows_of_an_epoch(section_of, convert, folder: Path):
@@ -170,6 +172,8 @@ def test_more_windows_than_the_text_has_begin_it_again(section_of, folder: Path)
     found = windows(stream)
     assert sorted(found[: len(wanted)]) == sorted(found[len(wanted) :]) == wanted
     assert found[: len(wanted)] != found[len(wanted) :]
+    assert make(section_of, folder, keys=keys, samples=2 * once.samples, repeat=False).samples == once.samples
+    assert make(section_of, folder, keys=keys, samples=3, repeat=False).samples == 3
 
 
 def test_long_documents_run_on_through_their_pieces(section_of, convert, folder: Path, monkeypatch):

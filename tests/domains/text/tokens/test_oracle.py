@@ -39,6 +39,9 @@ def test_of_a_long_text_the_beginning_is_compared(oracle: Oracle, tokenizer: Tok
     ids[5] -= 1
     ids[-1] += 1
     assert oracle.difference(PROSE.encode(), ids) is None
+    assert 50 < oracle.reach(PROSE.encode()) <= 100
+    assert oracle.reach(b"x" * 101) == 0
+    assert oracle.reach(b"x" * 100) == 100
 
 
 def test_a_piece_is_compared_with_what_stands_before_it(oracle: Oracle, tokenizer: Tokenizer):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
+from outofcore.domains.text.documents.cleaning import is_utf8
 from outofcore.domains.text.params import SourceSection
 from outofcore.raw.unit import Reject, Unit
 
@@ -61,7 +62,7 @@ def _as_table(
     ends = stops - 1
     ends = ends - (data[ends] == ord("\r"))
     plain = (data[starts] == ord("{")) & (data[ends] == ord("}")) & (stops - starts <= RECORD_BYTES)
-    if not plain.all() or not len(starts) or not _is_utf8(payload):
+    if not plain.all() or not len(starts) or not is_utf8(payload):
         return None
     try:
         table = pyarrow.json.read_json(
@@ -78,18 +79,6 @@ def _as_table(
         return None
     listed: list[bytes] = texts.cast(pa.large_binary()).to_pylist()
     return listed
-
-
-def _is_utf8(payload: bytes) -> bool:
-    if payload.isascii():
-        return True
-    offsets = np.array([0, len(payload)], np.int64)
-    text = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(payload)])
-    try:
-        text.validate(full=True)
-    except pa.ArrowException:
-        return False
-    return True
 
 
 def _text_of(line: bytes, source: SourceSection, offset: int) -> tuple[bytes, bool] | Reject:

@@ -11,7 +11,7 @@ from outofcore.domains.text.params import FilterSection, SourceSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter
 from outofcore.raw.unit import KEY_BYTES, Reject
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 2 << 20
 """What a piece holds, about; it ends with the last safe cut before, or failing that with the last one found later."""
 
 
@@ -117,7 +117,9 @@ def pieces(parts: Iterable[bytes], source: SourceSection, cuts: tuple[int, ...])
     for block in blocks(parts):
         waiting += clean(block, source).text
         while place is not None and start + len(waiting) >= place:
-            yield bytes(waiting[: place - start])
+            with memoryview(waiting) as view:
+                piece = bytes(view[: place - start])
             del waiting[: place - start]
+            yield piece
             start, place = place, next(places)
     yield bytes(waiting)

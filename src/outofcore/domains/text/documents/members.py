@@ -23,7 +23,7 @@ Kind = Literal["text", "lines", "values"]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive whole documents, about a megabyte; or a place where one begins that is too long for that.
+    """Consecutive whole documents, about two megabytes; or a place where one begins that is too long for that.
 
     Attributes
     ----------

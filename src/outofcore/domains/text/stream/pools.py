@@ -103,21 +103,27 @@ class RawText:
                 raise RawInputError(message)
             number, origin = number + pools, Origin(origin.round + 1)
 
-    def count(self, spare: int) -> int:
-        """Windows of a round; where they cross documents, with any phase up to ``spare``. Tokenizes everything once."""
+    def count(self, spare: int, limit: int | None = None) -> int:
+        """Windows of a round; where they cross documents, with any phase up to ``spare``.
+
+        Tokenizes everything once, or up to ``limit`` windows.
+        """
         tensors = self.section.tensors
         total = windows = carried = 0
         for number in range(len(self.files)):
             for _, result in self._results(number, 0):
                 lengths = result.sequences["length"][self.choose(result.keys)]
                 total += int(lengths.sum())
-                if tensors.across_documents or not len(lengths):
-                    continue
-                lengths[0] += carried
-                carried = int(lengths[-1]) if result.unfinished else 0
-                done = lengths[:-1] if result.unfinished else lengths
-                windows += count_windows(done, self.length, tensors.step)
-        return count_windows(total, self.length, tensors.step, spare) if tensors.across_documents else windows
+                if tensors.across_documents:
+                    windows = count_windows(total, self.length, tensors.step, spare)
+                elif len(lengths):
+                    lengths[0] += carried
+                    carried = int(lengths[-1]) if result.unfinished else 0
+                    done = lengths[:-1] if result.unfinished else lengths
+                    windows += count_windows(done, self.length, tensors.step)
+                if limit is not None and windows >= limit:
+                    return limit
+        return windows
 
     def _round(self, epoch: int, phase: int, number: int, origin: Origin, size: int) -> Iterator[Pool]:
         waiting: list[Tokens] = []

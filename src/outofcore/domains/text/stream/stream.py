@@ -70,7 +70,9 @@ class TextStream:
     batch_size
         Windows of a batch.
     samples
-        Windows of an epoch; the text begins again where it ends before. None: all windows of the text, once.
+        Windows of an epoch. None: all windows of the text, once.
+    repeat
+        Whether the text begins again where it ends before; else there are fewer samples.
     memory
         Bytes that the stream may hold.
     threads
@@ -104,6 +106,7 @@ class TextStream:
         *,
         batch_size: int,
         samples: int | None,
+        repeat: bool = True,
         memory: int,
         threads: int = 1,
         seed: int = 0,
@@ -121,7 +124,8 @@ class TextStream:
         self._size = section.stream.shuffle_windows
         tokenizer = load_tokenizer(section)
         self.identity = _identity(files, section, tokenizer, seed, shuffle=shuffle)
-        self._samples = samples
+        self._limit = samples
+        self._samples = samples if repeat else None
         self._position = _Position()
         self._begun = False
         self._running: Ahead[Pool] | None = None
@@ -136,9 +140,9 @@ class TextStream:
 
     @property
     def samples(self) -> int:
-        """Windows of an epoch; where it is all of the text, the first call reads that."""
+        """Windows of an epoch; where the text decides, the first call reads that."""
         if self._samples is None:
-            self._samples = self._text.count(self._spare)
+            self._samples = self._text.count(self._spare, self._limit)
         return self._samples
 
     def __len__(self) -> int:

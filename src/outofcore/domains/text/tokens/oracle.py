@@ -31,10 +31,14 @@ class Oracle:
         self._reference = ReferenceEngine(tokenizer.plain)
         self._cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
 
-    def difference(self, text: bytes, ids: npt.NDArray[Any], before: bytes = b"") -> str | None:
-        """How the ids of a document, or of a piece of one, differ from the reference's.
+    def reach(self, text: bytes) -> int:
+        """How many bytes of a text are compared: half a megabyte at most, up to a safe cut; 0 where there is none."""
+        if len(text) <= WHOLE_BYTES:
+            return len(text)
+        return self._cutter.last(text, 0, WHOLE_BYTES) or 0
 
-        Of a text of more than half a megabyte the beginning is compared, up to a safe cut.
+    def difference(self, text: bytes, ids: npt.NDArray[Any], before: bytes = b"") -> str | None:
+        """How the ids of a document, or of a piece of one, differ from the reference's, as far as they are compared.
 
         Parameters
         ----------
@@ -49,9 +53,7 @@ class Oracle:
         -------
         None where they are equal.
         """
-        compared = len(text)
-        if len(text) > WHOLE_BYTES:
-            compared = self._cutter.last(text, 0, WHOLE_BYTES) or len(text)
+        compared = self.reach(text)
         expected = np.array(self._reference.ids(before + text[:compared]), np.int64)
         actual = np.concatenate([np.array(self._engine.ids(before), np.int64), ids.astype(np.int64)])
         if compared < len(text):
