@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go import meaning, oracle
-from outofcore.domains.go.handicap import OPENING, openings
-from outofcore.domains.go.header import CHARSET, Header, Rejection, columns, read_header, refusal
-from outofcore.domains.go.names import transcoded
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.replay import COUNTED, Outcome, Played, replay
-from outofcore.domains.go.scan import Ending
-from outofcore.domains.go.sgf import ADD_BLACK, PROPERTIES, Games, Reading, read_games
+from outofcore.domains.go.play import oracle
+from outofcore.domains.go.play.engine import TO_PLAY, Outcome
+from outofcore.domains.go.play.replay import COUNTED, Played, replay
+from outofcore.domains.go.sgf import meaning
+from outofcore.domains.go.sgf.handicap import OPENING, openings
+from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns, read_header, refusal
+from outofcore.domains.go.sgf.names import transcoded
+from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, Games, Reading, read_games
+from outofcore.domains.go.sgf.scan import Ending
 from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
 
 _READ, _TOO_LONG = int(Reading.READ), int(Ending.TOO_LONG)
@@ -56,7 +58,9 @@ class Converter:
         headers, refused = self._headers(text, games, detail)
         played = self._play(games, headers)
         kept = np.flatnonzero(played.outcome == Outcome.KEPT)
-        chosen = [header for header, outcome in zip(headers, played.outcome.tolist(), strict=True) if header and not outcome]
+        chosen = [
+            header for header, outcome in zip(headers, played.outcome.tolist(), strict=True) if header and not outcome
+        ]
         keys = _keys(played, kept)
         game = _first_bytes(keys)
         audited, differences = self._audit(text, played, headers, kept[self._audits(game)], counts, offsets)
@@ -81,6 +85,7 @@ class Converter:
             sequences={
                 "length": played.rows[kept, 1],
                 "game": game,
+                "first_player": played.state[played.rows[kept, 0], TO_PLAY].astype(np.int8),
                 "alternating": played.alternating[kept],
                 "offset": offsets[kept],
                 **columns(chosen),
@@ -189,7 +194,7 @@ class Converter:
 
 
 def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:
-    """Read all games; once more, in other words, those in an encoding that hides brackets and those that are refused."""
+    """Read all games; once more, in other words, those whose encoding hides brackets and those that are refused."""
     games = read_games(text.payload, text.starts, text.ends)
     others: dict[int, bytes] = {}
     status = games.status.tolist()
@@ -212,7 +217,7 @@ def _keys(played: Played, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """BLAKE2b of each game's record: size, setup and moves, whatever the file says about it."""
     record = played.record.astype("<i2", copy=False)
     digests = b"".join(
-        hashlib.blake2b(record[begin:end], digest_size=KEY_BYTES).digest()
+        hashlib.blake2b(record[begin:end].data, digest_size=KEY_BYTES).digest()
         for begin, end in played.record_spans[kept].tolist()
     )
     return np.frombuffer(digests, np.uint8).reshape(len(kept), KEY_BYTES)

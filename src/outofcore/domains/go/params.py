@@ -56,13 +56,9 @@ class FilterSection(Section):
         description="how the game ended; win: it is told who won and not how",
     )
     occupied: Breach = Field("reject", description="a stone on a stone; keep: it takes its place")
-    suicide: Breach = Field(
-        "reject", description="a stone without liberty, where the rules of the game forbid it"
-    )
+    suicide: Breach = Field("reject", description="a stone without liberty, where the rules of the game forbid it")
     ko: Breach = Field("reject", description="a ko taken back at once")
-    superko: Breach = Field(
-        "keep", description="an earlier position repeated, where the rules of the game forbid it"
-    )
+    superko: Breach = Field("keep", description="an earlier position repeated, where the rules of the game forbid it")
     after_end: Literal["keep", "stop"] = Field("keep", description="moves after two passes in a row")
     late_setup: Breach = Field("keep", description="stones added or removed after the first move")
     duplicates: Literal["drop", "keep"] = Field(
@@ -85,8 +81,8 @@ class TensorSection(Section):
 
     features: Literal["planes3", "history8", "alphagozero18"] = Field(
         "planes3",
-        description="planes3: own stones, the opponent's, the ko point; history8: own and the opponent's stones now and "
-        "7 moves back; alphagozero18: those and two planes for the side to move",
+        description="planes3: own stones, the opponent's, the ko point; history8: own and the opponent's stones now "
+        "and 7 moves back; alphagozero18: those and two planes for the side to move",
     )
     liberties: bool = Field(
         default=False,
@@ -102,19 +98,16 @@ class TensorSection(Section):
 class GoTrainSection(TrainSection):
     """What is learnt from the games."""
 
-    task: Literal["policy", "style"] = Field(
-        "policy", description="policy: the next move; style: whose game is it"
-    )
+    task: Literal["policy", "style"] = Field("policy", description="policy: the next move; style: whose game is it")
     players: Literal["files", "names"] = Field(
         "files", description="style: the players are those to whom a file each belongs, or everybody by name"
     )
-    min_games: int = Field(
-        20, ge=2, description="style: games in a split below which a player does not count"
-    )
+    min_games: int = Field(20, ge=2, description="style: games in a split below which a player does not count")
     players_per_batch: int = Field(18, ge=2, description="style: players of a batch")
     games_per_player: int = Field(9, ge=2, description="style: games of each, in a batch")
-    positions_per_game: int = Field(
-        10, ge=1, description="style: positions of each, with that player to move"
+    positions_per_game: int = Field(10, ge=1, description="style: positions of each, with that player to move")
+    first_moves: int | None = Field(
+        50, ge=2, description="style: moves of a game that are looked at, from its first; null: all"
     )
     contrast: Literal["ge2e", "supcon"] = Field(
         "ge2e", description="style: generalised end-to-end loss, or supervised contrastive loss"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from outofcore.domains.go.handicap import HandicapRule
-from outofcore.domains.go.meaning import KomiRule, ResultKind, Ruleset
-from outofcore.domains.go.names import NameRule
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.replay import STATE_COLUMNS, plane_bytes
+from outofcore.domains.go.play.replay import STATE_COLUMNS, plane_bytes
+from outofcore.domains.go.sgf.handicap import HandicapRule
+from outofcore.domains.go.sgf.meaning import KomiRule, ResultKind, Ruleset
+from outofcore.domains.go.sgf.names import NameRule
 from outofcore.store.schema import Field, Schema
 
 
@@ -26,7 +26,7 @@ def schema(section: GoSection) -> Schema:
             name="stones",
             dtype="uint8",
             shape=(2, width),
-            doc=f"black and white stones before the move, a bit each, first bit highest; point = row * {frame} + column",
+            doc=f"black and white stones before the move, packed bits, highest first; point = row * {frame} + column",
             attributes={"frame": frame, "planes": ["black", "white"]},
         ),
         Field(
@@ -57,9 +57,7 @@ def schema(section: GoSection) -> Schema:
                 attributes={"planes": ["1", "2", "3"]},
             ),
         )
-    return Schema(
-        rows=rows, sequences=_sequences(), attributes={"frame": frame, "sizes": list(section.filters.sizes)}
-    )
+    return Schema(rows=rows, sequences=_sequences(), attributes={"frame": frame, "sizes": list(section.filters.sizes)})
 
 
 def _sequences() -> tuple[Field, ...]:
@@ -91,9 +89,7 @@ def _sequences() -> tuple[Field, ...]:
         Field(name="komi_raw", dtype="string", fill="", doc="KM as it stands in the file"),
         Field(name="komi_rule", dtype="uint8", doc="how komi was read", attributes=_codes(KomiRule)),
         Field(name="handicap", dtype="int16", doc="stones that Black was given, by handicap_rule"),
-        Field(
-            name="handicap_stated", dtype="int16", doc="HA as it stands in the file; -1: none, or no number"
-        ),
+        Field(name="handicap_stated", dtype="int16", doc="HA as it stands in the file; -1: none, or no number"),
         Field(
             name="handicap_rule",
             dtype="uint8",
@@ -110,6 +106,7 @@ def _sequences() -> tuple[Field, ...]:
             doc="points that the winner was ahead; NaN where not counted",
         ),
         Field(name="date", dtype="int32", doc="year * 10000 + month * 100 + day, 00 for what is unknown"),
+        Field(name="first_player", dtype="int8", doc="who made the first move: 0 Black, 1 White"),
         Field(name="alternating", dtype="bool", doc="whether the colours take turns in all moves"),
         Field(
             name="player_of_file",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.scan import BLOCK_BYTES, Piece, cut
+from outofcore.domains.go.sgf.scan import BLOCK_BYTES, Piece, cut
 from outofcore.raw.files import Member, RawFile, plain_name
 from outofcore.raw.unit import Unit
 
@@ -23,8 +23,9 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
     """Cut the raw files, in order, into units of about ``block`` bytes at the boundaries of games.
 
     A unit's ``detail`` holds ``starts``, ``ends`` and ``endings`` of its games; ``offsets``, the byte of each in the
-    decompressed file; ``path``, the file below the raw folder, an archive counting as a folder; ``first_line``, the name
-    in a first line that is no SGF; ``utf16``; ``stray``, bytes outside games; ``empty``, whether the whole file has no game.
+    decompressed file; ``path``, the file below the raw folder, an archive counting as a folder; ``first_line``, the
+    name in a first line that is no SGF; ``utf16``; ``stray``, bytes outside games; ``empty``, whether the whole file
+    has no game.
     """
     for source, file in enumerate(files):
         waiting: Unit | None = None
@@ -62,9 +63,7 @@ def _of_file(source: int, file: RawFile, longest: int, block: int) -> Iterator[t
             )
 
 
-def _detail(
-    piece: Piece, path: str, first_line: bytes, *, utf16: bool = False, empty: bool = True
-) -> dict[str, Any]:
+def _detail(piece: Piece, path: str, first_line: bytes, *, utf16: bool = False, empty: bool = True) -> dict[str, Any]:
     return {
         "starts": piece.starts,
         "ends": piece.ends,

@@ -1,4 +1,4 @@
-"""Find the games in a stream of bytes: where each begins and ends, whatever stands between, one broken game at a time."""
+"""Find the games in a stream of bytes: where each begins and ends, whatever stands between them."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ class Ending(IntEnum):
     """Inside a property value that nothing closes."""
     TOO_LONG = 3
     """Not within the bytes that a game may have."""
+
+
+_CLOSED, _OPEN, _IN_VALUE, _TOO_LONG = (int(ending) for ending in Ending)
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,8 @@ def _is_root(code: int) -> bool:
 def _begins(data: npt.NDArray[np.uint8], at: int, final: bool, where: int) -> int:  # noqa: FBT001
     """Whether a game begins here: 1 yes, 0 no, -1 more bytes are needed.
 
-    ``where`` is 0 outside games (any tree of nodes is a game, and what looks like the rest of a root is one as well), 1 in
-    a game and 2 in a value of one: there a new game must show a root property, so that no variation is taken for one.
+    ``where`` is 0 outside games (any tree of nodes is a game, and what looks like the rest of a root is one as well),
+    1 in a game and 2 in a value of one: there a new game must show a root property, as no variation does.
     """
     stop = min(len(data), at + LOOK)
     rest = _past_space(data, at + 1, stop) if data[at] == OPEN else at
@@ -200,10 +203,10 @@ def find_games(
                 continue
             depth = 0 if byte == OPEN else 1
         end = -1
-        ending = 1
+        ending = _OPEN
         while at < len(data):
             if not skip and at - start >= longest:
-                starts[count], ends[count], endings[count] = start, at, 3
+                starts[count], ends[count], endings[count] = start, at, _TOO_LONG
                 count += 1
                 skip = True
             byte = data[at]
@@ -211,7 +214,7 @@ def find_games(
             if byte == OPEN and (skip or at > start) and (line or not value):
                 answer = _begins(data, at, final, 2 if value else 1)
                 if answer > 0:
-                    end, ending = at, 2 if value else 1
+                    end, ending = at, _IN_VALUE if value else _OPEN
                     break
                 if answer < 0:
                     end = -2
@@ -231,7 +234,7 @@ def find_games(
             elif byte == CLOSE:
                 depth -= 1
                 if depth == 0:
-                    end, ending = at + 1, 0
+                    end, ending = at + 1, _CLOSED
                     break
             at += 1
         if end < 0 and not final:
@@ -240,7 +243,7 @@ def find_games(
             skipping[0], skipping[1] = depth, 1 if value else 0
             return count, at, stray
         if end < 0:
-            end, ending = len(data), 2 if value else 1
+            end, ending = len(data), _IN_VALUE if value else _OPEN
         skipping[0] = skipping[1] = 0
         if not skip:
             starts[count], ends[count], endings[count] = start, end, ending
@@ -252,7 +255,8 @@ def find_games(
 def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) -> Iterator[Piece]:
     """Cut a stream into pieces of whole games, about ``block`` bytes each.
 
-    The games are the same for any ``block``. The last piece has no game where bytes, or nothing at all, follow the last.
+    The games are the same for any ``block``. A piece without games comes last where bytes follow the last game, or
+    where there is none.
 
     Parameters
     ----------
@@ -277,9 +281,7 @@ def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) ->
                 head = (head + held[:outside])[: 4 * NAME_BYTES]
             if piece is not None:
                 name = b"" if head is None else _name(head)
-                yield Piece(
-                    base + piece.offset, piece.payload, piece.starts, piece.ends, piece.endings, stray, name
-                )
+                yield Piece(base + piece.offset, piece.payload, piece.starts, piece.ends, piece.endings, stray, name)
                 head, stray = None, 0
             if consumed:
                 before = held[consumed - 1]

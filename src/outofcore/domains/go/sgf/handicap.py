@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from outofcore.domains.go.replay import star_points
-from outofcore.domains.go.sgf import ADD_BLACK, BLACK, WHITE, Games
+from outofcore.domains.go.play.stars import star_points
+from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, WHITE, Games
 
 OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour")
 """What precedes or begins the moves of a game, by column of :func:`openings`."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go import meaning
-from outofcore.domains.go.handicap import Handicap, HandicapRule, handicap, stated
-from outofcore.domains.go.meaning import KomiRule, ResultKind, Ruleset
-from outofcore.domains.go.names import NameRule, decode
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.sgf import PROPERTIES
+from outofcore.domains.go.sgf import meaning
+from outofcore.domains.go.sgf.handicap import Handicap, HandicapRule, handicap, stated
+from outofcore.domains.go.sgf.meaning import KomiRule, ResultKind, Ruleset
+from outofcore.domains.go.sgf.names import NameRule, decode
+from outofcore.domains.go.sgf.reader import PROPERTIES
 
 _PB, _PW, _BR, _WR, _KM, _HA, _RE, _DT, _RU, _SZ, _CA, _GM = range(len(PROPERTIES))
 CHARSET = _CA

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from sgfmill import boards, sgf_grammar, sgf_properties
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.replay import KO, SIZE, TO_PLAY, star_points
+from outofcore.domains.go.play.engine import KO, SIZE, TO_PLAY
+from outofcore.domains.go.play.stars import star_points
 
 Node = dict[str, list[bytes]]
 _COLOURS = {"B": "b", "W": "w"}
@@ -38,9 +39,7 @@ def rewritten(game: bytes) -> bytes | None:
     text = b"".join(
         b";"
         + b"".join(
-            name.encode() + b"".join(b"[" + value + b"]" for value in values)
-            for name, values in node.items()
-            if name
+            name.encode() + b"".join(b"[" + value + b"]" for value in values) for name, values in node.items() if name
         )
         for node in nodes
     )
@@ -146,16 +145,12 @@ def _may_stop(filters: FilterSection) -> bool:
     return "stop" in stops
 
 
-def _describe(
-    board: boards.Board, sgfmill: tuple[int, int, int], engine: tuple[int, int, int], *, same: bool
-) -> str:
+def _describe(board: boards.Board, sgfmill: tuple[int, int, int], engine: tuple[int, int, int], *, same: bool) -> str:
     said = [
         f"{name}: {('Black', 'White')[colour]} plays {move}, ko {ko}"
         for name, (colour, move, ko) in (("sgfmill", sgfmill), ("engine", engine))
     ]
     if same:
         return "; ".join(said)
-    lines = [
-        "".join({None: ".", "b": "X", "w": "O"}[stone] for stone in line) for line in reversed(board.board)
-    ]
+    lines = ["".join({None: ".", "b": "X", "w": "O"}[stone] for stone in line) for line in reversed(board.board)]
     return "\n".join(["; ".join(said), "the boards differ, sgfmill has:", *lines])

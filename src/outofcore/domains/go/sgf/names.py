@@ -15,9 +15,7 @@ _SAME_BYTES = {
     "big5": "cp950",
 }
 """Codecs and the wider ones that programs mean by their names."""
-_BRACKETS_INSIDE = frozenset(
-    ("cp932", "shift_jis_2004", "shift_jisx0213", "gb18030", "cp950", "big5hkscs", "johab")
-)
+_BRACKETS_INSIDE = frozenset(("cp932", "shift_jis_2004", "shift_jisx0213", "gb18030", "cp950", "big5hkscs", "johab"))
 """Codecs in which the second byte of a character can be a bracket or a backslash."""
 _PRINTABLE = bytes(range(32, 127))
 _ESCAPED = re.compile(rb"\\(\r\n|\n\r|.)", re.DOTALL)
@@ -83,9 +81,7 @@ def unescaped(raw: bytes) -> bytes:
     return _ESCAPED.sub(lambda found: b"" if found[1] in _BREAKS else found[1], raw)
 
 
-def decode(
-    values: tuple[bytes, ...], charset: bytes, *, utf16: bool = False
-) -> tuple[tuple[str, ...], NameRule]:
+def decode(values: tuple[bytes, ...], charset: bytes, *, utf16: bool = False) -> tuple[tuple[str, ...], NameRule]:
     """Decode the values of one game, all by one rule; never fails.
 
     Parameters
@@ -143,7 +139,7 @@ def _is_damaged_utf8(raw: bytes) -> bool:
 
 
 def _is_chinese(raw: bytes) -> bool:
-    """Whether at least four of five pairs of bytes are characters of GB 2312, most of them of its first, common level."""
+    """Whether four of five pairs of bytes or more are characters of GB 2312, most of them of its common level."""
     if not _decodes(raw, "gb18030"):
         return False
     common = rare = other = 0

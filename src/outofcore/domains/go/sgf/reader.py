@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from outofcore.domains.go.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN
+from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
 _PROPERTY_CODES = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
@@ -29,6 +29,10 @@ class Reading(IntEnum):
     STRAY_TEXT = 4
 
 
+_UNTERMINATED, _BAD_POINT = int(Reading.UNTERMINATED_VALUE), int(Reading.BAD_POINT)
+_AMBIGUOUS, _STRAY = int(Reading.AMBIGUOUS_NODE), int(Reading.STRAY_TEXT)
+
+
 @dataclass(frozen=True)
 class Games:
     """Main lines of the games of a unit, as they are written: nothing is played yet.
@@ -36,7 +40,7 @@ class Games:
     Attributes
     ----------
     spans
-        First and last + 1 byte of the first value of each of :data:`PROPERTIES`, int32 (games, properties, 2); -1: none.
+        First and last + 1 byte of the first value of each of :data:`PROPERTIES`, int32 (games, properties, 2); or -1.
     first
         First event of each game, int64 (games + 1,).
     kind
@@ -108,10 +112,9 @@ def _coordinate(letter: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _point(
-    data: npt.NDArray[np.uint8], begin: int, end: int, setup: bool, point: npt.NDArray[np.uint8]
-) -> bool:
+def _point(data: npt.NDArray[np.uint8], begin: int, end: int, kind: int, point: npt.NDArray[np.uint8]) -> bool:
     """Read a value as a point, a pass (of a move) or a rectangle (of setup); whether it is one."""
+    setup = kind >= ADD_BLACK
     while begin < end and data[begin] <= 32:
         begin += 1
     while begin < end and data[end - 1] <= 32:
@@ -146,8 +149,8 @@ def _read(
 ) -> None:
     """Fill the arrays of :class:`Games`.
 
-    Text where an identifier should stand is most often the rest of a comment with an unescaped bracket. It is passed over,
-    but a move or setup after it in the same node may be part of that text: such a game is not trusted.
+    Text where an identifier should stand is most often the rest of a comment with an unescaped bracket. It is passed
+    over, but a move or setup after it in the same node may be part of that text: such a game is not trusted.
     """
     event = 0
     for game in range(len(starts)):
@@ -192,27 +195,23 @@ def _read(
                 elif code == _AE:
                     kind = ADD_EMPTY
                 if kind >= 0 and stray:
-                    status[game], trouble[game] = 4, at
+                    status[game], trouble[game] = _STRAY, at
                 while at < end and data[at] == BEGIN_VALUE and status[game] == 0:
                     begin = at + 1
                     at = begin
                     while at < end and data[at] != END_VALUE:
                         at += 2 if data[at] == ESCAPE else 1
                     if at >= end:
-                        status[game], trouble[game] = 1, begin
+                        status[game], trouble[game] = _UNTERMINATED, begin
                         break
                     if kind >= 0:
-                        if (
-                            (kind == BLACK and black)
-                            or (kind == WHITE and white)
-                            or (kind >= 2 and (black or white))
-                        ):
-                            status[game], trouble[game] = 3, begin
-                        elif _point(data, begin, at, kind >= 2, points[event]):
+                        if (kind == BLACK and black) or (kind == WHITE and white) or (kind >= 2 and (black or white)):
+                            status[game], trouble[game] = _AMBIGUOUS, begin
+                        elif _point(data, begin, at, kind, points[event]):
                             kinds[event], nodes[event] = kind, max(node, 0)
                             event += 1
                         else:
-                            status[game], trouble[game] = 2, begin
+                            status[game], trouble[game] = _BAD_POINT, begin
                         black = black or kind == BLACK
                         white = white or kind == WHITE
                     elif code:

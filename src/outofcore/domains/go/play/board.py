@@ -27,15 +27,13 @@ STONE_WORDS = _words(2 * CELLS).reshape(2, CELLS)
 
 
 @njit(nogil=True, cache=True)
-def clear(
-    cells: npt.NDArray[np.int8], bits: npt.NDArray[np.uint8], digest: npt.NDArray[np.uint64], size: int
-) -> None:
+def clear(cells: npt.NDArray[np.int8], bits: npt.NDArray[np.uint8], digest: npt.NDArray[np.uint64], size: int) -> None:
     """An empty board.
 
     Parameters
     ----------
     cells
-        (``CELLS``,): ``EMPTY``, ``OUTSIDE``, or the colour of the stone; row r, column c stand at (r + 1) * STRIDE + c + 1.
+        (``CELLS``,): ``EMPTY``, ``OUTSIDE``, or the colour of a stone; row r, column c is (r + 1) * STRIDE + c + 1.
     bits
         (2, bytes): the black and the white stones, point r * frame + c as bit, most significant first.
     digest

@@ -1,0 +1,41 @@
+"""A position as text that a person can read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from outofcore.domains.go.play.engine import KO, MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.store.schema import Columns
+
+_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
+_STONES = ".XO"
+
+
+def frame_of(plane_bytes: int) -> int:
+    """Side of the board whose packed plane has so many bytes."""
+    return int((8 * plane_bytes) ** 0.5)
+
+
+def draw(rows: Columns) -> str:
+    """The first of the rows: X Black, O White, and the move played in it in parentheses."""
+    stones, state, move = rows["stones"][0], rows["state"][0], int(rows["move"][0])
+    frame, size = frame_of(stones.shape[-1]), int(state[SIZE])
+    bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(2, frame, frame)
+    points = bits[0] + 2 * bits[1]
+    lines = []
+    for row in range(size):
+        line = f"{size - row:2d} "
+        for column in range(size):
+            here = move == row * frame + column
+            line += f"({_STONES[points[row, column]]})" if here else f" {_STONES[points[row, column]]} "
+        lines.append(line.rstrip())
+    lines.append("    " + "  ".join(_LETTERS[:size]))
+    player = ("Black", "White")[int(state[TO_PLAY])]
+    what = f"{player} passes" if move == frame * frame else f"{player} plays {_name(move, frame, size)}"
+    ko = "" if state[KO] < 0 else f", {_name(int(state[KO]), frame, size)} is forbidden by ko"
+    lines.append(f"move {int(state[MOVE_NUMBER]) + 1}: {what}{ko}")
+    return "\n".join(lines)
+
+
+def _name(point: int, frame: int, size: int) -> str:
+    return f"{_LETTERS[point % frame]}{size - point // frame}"

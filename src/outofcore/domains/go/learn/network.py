@@ -1,0 +1,148 @@
+"""Residual networks over the board: one that plays, one that tells players apart."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20)}
+"""Channels and residual blocks by name."""
+DIMENSIONS = {"test": 64, "small": 64, "medium": 128, "large": 256}
+"""Numbers in the embedding of a style."""
+
+_GROUPS = 8
+NEAR = 5
+"""Lines around a move that show its shape."""
+PHASES = (0, 8, 16, 30, 60, 100, 160)
+"""First moves of the phases of a game."""
+
+
+class _Block(nn.Module):
+    """Two convolutions beside the identity. Norms see one position alone: no micro-batch changes a result."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        last = nn.GroupNorm(_GROUPS, channels)
+        nn.init.zeros_(last.weight)  # begins as the identity
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.GroupNorm(_GROUPS, channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            last,
+        )
+
+    def forward(self, board: Tensor) -> Tensor:
+        return torch.relu(board + self.body(board))
+
+
+class Tower(nn.Module):
+    """Planes -> features of every point.
+
+    Parameters
+    ----------
+    planes
+        Planes of a position.
+    frame
+        Side of the largest board.
+    preset
+        One of :data:`PRESETS`.
+    """
+
+    def __init__(self, planes: int, frame: int, preset: str) -> None:
+        super().__init__()
+        channels, blocks = PRESETS[preset]
+        self.stem = nn.Conv2d(planes, channels, 3, padding=1)
+        self.point = nn.Parameter(torch.zeros(channels, frame, frame))  # where on the board a point lies
+        self.blocks = nn.Sequential(*(_Block(channels) for _ in range(blocks)))
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """Planes (batch, planes, frame, frame) of any dtype -> (batch, channels, frame, frame)."""
+        board: Tensor = self.blocks(torch.relu(self.stem(planes.to(self.point.dtype)) + self.point))
+        return board
+
+
+class PolicyNetwork(nn.Module):
+    """Planes -> logits of all points and the pass."""
+
+    def __init__(self, planes: int, frame: int, preset: str) -> None:
+        super().__init__()
+        channels = PRESETS[preset][0]
+        self.tower = Tower(planes, frame, preset)
+        self.points = nn.Sequential(nn.Conv2d(channels, channels, 1), nn.ReLU(), nn.Conv2d(channels, 1, 1))
+        self.rest = nn.Linear(channels, 1)
+
+    def forward(self, planes: Tensor, on_board: Tensor | None) -> Tensor:
+        """Logits (batch, frame * frame + 1); points outside ``on_board`` get the least that there is."""
+        board = self.tower(planes)
+        points = self.points(board).flatten(1)
+        if on_board is not None:
+            points = points.masked_fill(on_board.flatten(1) == 0, torch.finfo(points.dtype).min)
+        return torch.cat([points, self.rest(board.mean((2, 3)))], 1)
+
+
+class StyleNetwork(nn.Module):
+    """A position and the move chosen in it -> what they say about the player.
+
+    Habits are of two kinds: where on the board somebody plays at which time of the game (a table), and which shape he
+    makes or answers there (a small residual network over the neighbourhood of the move).
+
+    Parameters
+    ----------
+    planes
+        Planes of a position.
+    frame
+        Side of the largest board.
+    preset
+        One of :data:`PRESETS`.
+    """
+
+    def __init__(self, planes: int, frame: int, preset: str) -> None:
+        super().__init__()
+        (channels, blocks), size = PRESETS[preset], DIMENSIONS[preset]
+        self.frame = frame
+        self.where = nn.Embedding(2 * len(PHASES) * (frame * frame + 1), size)
+        self.stem = nn.Conv2d(planes + 1, channels, 3, padding=1)
+        self.blocks = nn.Sequential(*(_Block(channels) for _ in range(blocks)))
+        last = nn.Linear(2 * size, size)
+        self.shape = nn.Sequential(nn.Linear(2 * channels, 2 * size), nn.ReLU(), last)
+        # The table begins near nothing and the shapes at nothing: random numbers would drown what a few games tell.
+        nn.init.normal_(self.where.weight, std=0.02)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.register_buffer("begins", torch.tensor(PHASES), persistent=False)
+        self.begins: Tensor
+
+    def forward(self, planes: Tensor, move: Tensor, to_play: Tensor, number: Tensor, on_board: Tensor | None) -> Tensor:
+        """Embeddings (batch, dimensions).
+
+        Parameters
+        ----------
+        planes
+            (batch, planes, frame, frame) of any dtype.
+        move, to_play, number
+            (batch,) int64: the move chosen, 0 for Black or 1 for White, moves before this one.
+        on_board
+            (batch, frame, frame) where boards are smaller than the frame.
+        """
+        phase = torch.bucketize(number, self.begins, right=True) - 1
+        points = self.frame * self.frame + 1
+        where: Tensor = self.where((phase * 2 + to_play) * points + move)
+        board = torch.relu(self.stem(self._around(planes, move, on_board).to(self.stem.weight.dtype)))
+        board = self.blocks(board)
+        shape: Tensor = self.shape(torch.cat([board[..., NEAR, NEAR], board.mean((2, 3))], 1))
+        return where + shape
+
+    def _around(self, planes: Tensor, move: Tensor, on_board: Tensor | None) -> Tensor:
+        """The points up to ``NEAR`` lines from the move, and a plane that is set on the board; zero around a pass."""
+        board = planes.new_ones(planes.shape[0], self.frame, self.frame) if on_board is None else on_board
+        padded = functional.pad(torch.cat([planes, board[:, None].to(planes.dtype)], 1), (NEAR,) * 4)
+        passed = move == self.frame * self.frame
+        offsets = torch.arange(2 * NEAR + 1, device=move.device)
+        here = torch.where(passed, 0, move)
+        rows = (here // self.frame)[:, None, None] + offsets[:, None]
+        columns = (here % self.frame)[:, None, None] + offsets
+        samples = torch.arange(len(move), device=move.device)[:, None, None]
+        around: Tensor = padded[samples, :, rows, columns].movedim(-1, 1)
+        return around * ~passed[:, None, None, None]

@@ -1,0 +1,1 @@
+"""SGF as it is written: finding games, reading their main lines, and what their properties mean."""
