@@ -8,7 +8,8 @@ import torch
 
 from outofcore.domains.chess.model import Baseline, ChessTask, measure_baseline
 from outofcore.domains.chess.moves import move_code, vocabulary
-from outofcore.domains.chess.tensors import ChessReading, TensorSection
+from outofcore.domains.chess.params import TensorSection
+from outofcore.domains.chess.tensors import ChessReading
 from tests.domains.chess.positions import random_positions, stored_rows
 
 

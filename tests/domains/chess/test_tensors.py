@@ -7,7 +7,8 @@ import torch
 
 from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import uci, vocabulary
-from outofcore.domains.chess.tensors import ChessReading, TensorSection
+from outofcore.domains.chess.params import TensorSection
+from outofcore.domains.chess.tensors import ChessReading
 from tests.domains.chess.positions import random_positions, shown_move, stored_rows
 
 POSITIONS = random_positions(600, seed=1) + random_positions(300, seed=2, chess960=True)

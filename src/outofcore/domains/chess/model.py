@@ -15,7 +15,8 @@ from torch.nn import functional
 from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
-from outofcore.domains.chess.tensors import ChessReading, TensorSection
+from outofcore.domains.chess.params import TensorSection
+from outofcore.domains.chess.tensors import ChessReading
 from outofcore.domains.domain import Reading
 from outofcore.domains.task import Batch, Task
 

@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from outofcore.domains.chess.tensors import TensorSection
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
 
@@ -84,6 +83,26 @@ class FilterSection(Section):
             message = f"min_elo must not exceed max_elo, got {self.min_elo} and {self.max_elo}"
             raise ValueError(message)
         return self
+
+
+class TensorSection(Section):
+    """What a position becomes when it is read; changes no byte of the store."""
+
+    planes: Literal[12, 18] = Field(
+        12, description="12 piece planes, or 18 with White to move, four castling rights and en passant"
+    )
+    view: Literal["white", "mover"] = Field(
+        "mover", description="white: the board as printed; mover: seen by the side to move, its pieces first"
+    )
+    targets: Literal["uci", "alphazero"] = Field(
+        "uci", description="move vocabulary: 1968 UCI moves, or 4672 = 8 x 8 x 73 as in AlphaZero"
+    )
+    legal_mask: bool = Field(default=False, description="also give the mask of legal moves")
+    mirror: bool = Field(
+        default=False,
+        description="mirror half of the training positions that have no castling rights left to right; "
+        "the mirror image of a castling right is no legal chess",
+    )
 
 
 class ChessSection(Section):

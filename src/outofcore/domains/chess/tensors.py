@@ -4,39 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from outofcore.domains.chess import accelerator
 from outofcore.domains.chess.legal import mark_legal
 from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
+from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.widening import AS_BYTES, AS_WORDS, classify, show
-from outofcore.domains.domain import Section
-
-
-class TensorSection(Section):
-    """What a position becomes when it is read; changes no byte of the store."""
-
-    planes: Literal[12, 18] = Field(
-        12, description="12 piece planes, or 18 with White to move, four castling rights and en passant"
-    )
-    view: Literal["white", "mover"] = Field(
-        "mover", description="white: the board as printed; mover: seen by the side to move, its pieces first"
-    )
-    targets: Literal["uci", "alphazero"] = Field(
-        "uci", description="move vocabulary: 1968 UCI moves, or 4672 = 8 x 8 x 73 as in AlphaZero"
-    )
-    legal_mask: bool = Field(default=False, description="also give the mask of legal moves")
-    mirror: bool = Field(
-        default=False,
-        description="mirror half of the training positions that have no castling rights left to right; "
-        "the mirror image of a castling right is no legal chess",
-    )
 
 
 @dataclass(frozen=True)
