@@ -22,7 +22,7 @@ types: $(VENV)/installed
 	mypy
 
 unit: $(VENV)/installed
-	pytest -n auto
+	pytest -n auto --dist loadgroup
 
 # Versions come from requirements.lock; platform parts that it does not name (torch's own libraries) come with torch.
 $(VENV)/installed: pyproject.toml requirements.lock
