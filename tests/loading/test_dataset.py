@@ -1,0 +1,110 @@
+"""The store as a torch dataset, in torch's own hands."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset
+
+from outofcore.errors import BudgetError, DamagedStore
+from outofcore.loading.dataset import ZarrDataset
+from outofcore.loading.windows import Window
+from tests.loading.conftest import MakeStore, rows_of
+
+
+def test_samples_by_number(make_store: MakeStore) -> None:
+    data = ZarrDataset(make_store())
+    assert len(data) == 3000
+    for index in (0, 63, 64, 2999, -1):
+        sample = data[index]
+        number = np.int64(index % 3000)
+        assert sample["id"] == number
+        assert sample["picture"].tolist() == rows_of(np.array(number))["picture"].tolist()
+    with pytest.raises(IndexError, match="no sample 3000; there are 3,000"):
+        data[3000]
+
+
+@pytest.mark.parametrize("memory", ["64MiB", "8kB"])
+@pytest.mark.parametrize(
+    "window",
+    [None, Window(length=100, stride=9), {"length": 50, "mode": "never"}, {"length": 40, "mode": "reach"}],
+)
+def test_batches_in_any_order_whatever_fits(make_store: MakeStore, window: Any, memory: str) -> None:
+    data = ZarrDataset(make_store(), window=window, memory=memory, fields=("id", "half"))
+    everything = ZarrDataset(make_store(), window=window, fields=("id", "half"))[range(len(data))]
+    chosen = np.random.default_rng(0).integers(0, len(data), 500)
+    batch = data.__getitems__(chosen)
+    for name, values in everything.items():
+        assert torch.equal(batch[name], values[chosen])
+
+
+@pytest.mark.parametrize("start", ["spawn", "fork", "forkserver", None])
+def test_in_a_dataloader(make_store: MakeStore, start: str | None) -> None:
+    data = ZarrDataset(make_store(), fields=("id", "half"))
+    data[5]  # the parent has read already
+    workers = 2 if start == "fork" else 1  # the others import everything anew in each
+    options: dict[str, Any] = {"num_workers": workers, "multiprocessing_context": start} if start else {}
+    batches = list(DataLoader(data, batch_size=128, shuffle=True, **options))
+    ids = torch.cat([batch["id"] for batch in batches])
+    assert len(batches) == 24
+    assert sorted(ids.tolist()) == list(range(3000))
+    assert torch.equal(torch.cat([batch["half"] for batch in batches]), (ids % 65521).to(torch.int32))
+
+
+def test_with_subset_concat_and_samplers(make_store: MakeStore) -> None:
+    data = ZarrDataset(make_store(), fields=("id",))
+    part = DataLoader(Subset(data, range(100, 200)), batch_size=30)
+    assert torch.cat([batch["id"] for batch in part]).tolist() == list(range(100, 200))
+    both: Any = ConcatDataset([data, Subset(data, range(10))])
+    joined = DataLoader(both, batch_size=1000)
+    assert torch.cat([batch["id"] for batch in joined]).tolist() == [*range(3000), *range(10)]
+    drawn = DataLoader(data, batch_size=100, sampler=RandomSampler(data, replacement=True, num_samples=300))
+    assert [len(batch["id"]) for batch in drawn] == [100, 100, 100]
+
+
+def test_a_copy_in_another_process_opens_the_store_itself(make_store: MakeStore) -> None:
+    data = ZarrDataset(make_store(), window=Window(length=3), fields=("id",))
+    data[0]
+    content = pickle.dumps(data)
+    assert len(content) < 1000
+    assert pickle.loads(content)[5]["id"].tolist() == [5, 6, 7]
+
+
+def test_random_choices_follow_torchs_seed(make_store: MakeStore) -> None:
+    class Noise:
+        fields = ("id",)
+
+        def __call__(self, rows: Any, generator: np.random.Generator) -> dict[str, torch.Tensor]:
+            return {"noise": torch.from_numpy(generator.random(len(rows["id"])))}
+
+    data = ZarrDataset(make_store(), tensors=Noise())
+    torch.manual_seed(3)
+    once = data.__getitems__([1, 2])["noise"]
+    assert not torch.equal(once, data.__getitems__([1, 2])["noise"])
+    torch.manual_seed(3)
+    assert torch.equal(once, data.__getitems__([1, 2])["noise"])
+
+
+def test_memory_for_less_than_a_sample(make_store: MakeStore) -> None:
+    with pytest.raises(
+        BudgetError, match="does not hold the 3 chunks of one sample; the least that works is 1"
+    ):
+        ZarrDataset(make_store(), window=Window(length=70), memory=1000, fields=("id",))
+
+
+def test_damage_is_an_error_every_time(make_store: MakeStore, tmp_path: Any) -> None:
+    copied = shutil.copytree(make_store(), tmp_path / "copy.zarr")
+    shard = copied / "train" / "half" / "c.1"
+    content = bytearray(shard.read_bytes())
+    content[-30] ^= 1
+    shard.write_bytes(content)
+    data = ZarrDataset(copied, fields=("half", "id"))
+    for _ in range(2):
+        with pytest.raises(DamagedStore, match="train/half"):
+            data.__getitems__(range(3000))
+    assert data[0]["id"] == 0
