@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import suppress
 
 import h5py
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from outofcore.domains.neural import DOMAIN, source
 from outofcore.domains.neural.dtypes import bfloat16_values
-from outofcore.errors import RawInputError
+from outofcore.errors import OutOfCoreError, RawInputError
 from tests.domains.neural.rig import convert, section_of
 
 NAMES = {"stimulus": "stim", "responses": "robs", "trial": "trial"}
@@ -315,3 +316,25 @@ def test_units_and_converter_are_picklable(frames, write_h5):
         direct, copied = DOMAIN.converter(section)(unit), converter(pickle.loads(pickle.dumps(unit)))
         assert np.array_equal(direct.rows["stim"], copied.rows["stim"])
         assert np.array_equal(direct.keys, copied.keys)
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz", "compressed"])
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_anywhere_gives_rejects_or_one_line(tmp_path, frames, kind, seed):
+    path = next(save_session(kind, tmp_path, frames).iterdir())
+    generator = np.random.default_rng(seed)
+    content = bytearray(path.read_bytes())
+    # The beginning holds what says how the rest is to be read.
+    for place in (*generator.integers(0, 3000, 3), *generator.integers(0, len(content), 2)):
+        length = int(generator.integers(1, 60))
+        content[place : place + length] = generator.bytes(length)
+    path.write_bytes(content)
+    message = ""
+    with suppress(OutOfCoreError):
+        try:
+            assert not convert(tmp_path, names=NAMES).differences
+        except OutOfCoreError as error:
+            message = str(error)
+            raise
+    assert "\n" not in message
+    assert str(tmp_path) not in message

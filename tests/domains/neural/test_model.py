@@ -112,7 +112,7 @@ def test_figures_do_not_depend_on_how_validation_was_cut():
 
 def test_windows_and_sessions_are_asked_of_the_loader():
     options = NeuralTask(SESSIONS, section(lags=5, transforms=[{"name": "difference"}])).loader_options()
-    assert options == {"window": {"length": 6, "mode": "never"}, "parts": ("a", "b")}
+    assert options == {"window": {"length": 6, "mode": "never"}, "part": ("a", "b"), "turns": "size"}
 
 
 def test_frames_of_colour_and_a_type_to_compute_in():

@@ -15,11 +15,12 @@ from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion, convert
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.advisor import sizes_of, total_bytes
-from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.neural.params import NeuralSection, NeuralTrainSection
 from outofcore.loading.loader import loader
-from outofcore.loading.windows import Window
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
+from outofcore.training.fit import fit
+from outofcore.training.loaders import open_loaders
 from tests.domains.neural.test_sample import NAMES
 
 
@@ -93,27 +94,47 @@ def test_splits_hold_whole_trials_and_all_repeats_of_a_film(outcome):
     assert len(films[-1]) == 3
 
 
-def test_windows_of_the_loader_are_the_frames_before_a_bin(section, outcome):
+def test_batches_are_windows_of_one_session_each(section, outcome):
     store = open_store(outcome[0] / "neural.zarr")
-    part = store.parts[0]
-    table, sequences = store.rows("train", part).read(), store.sequences("train", part).read()
     reading = DOMAIN.reading(store.attributes, section)
     options = DOMAIN.task(store, section).loader_options()
-    batches = loader(
-        store, "train", 100, part=part, tensors=reading, window=Window(**options["window"]), memory="64MiB", seed=3
-    )
-    expected = Counter()
-    for start, length in zip(sequences["start"], sequences["length"], strict=True):
-        for last in range(start + 4, start + length):
-            expected[table["stim"][last - 4 : last + 1].tobytes(), table["robs"][last].tobytes()] += 1
-    seen = Counter()
+    batches = loader(store, "train", 100, tensors=reading, memory="64MiB", seed=3, **options)
+    expected, seen = Counter(), Counter()
+    for number, part in enumerate(store.parts):
+        table, sequences = store.rows("train", part).read(), store.sequences("train", part).read()
+        for start, length in zip(sequences["start"], sequences["length"], strict=True):
+            for last in range(start + 4, start + length):
+                stim = table["stim"][last - 4 : last + 1]
+                expected[number, stim.tobytes(), table["robs"][last].tobytes()] += 1
     for batch in batches:
+        (part,) = set(batch["part"].tolist())
         assert batch["stim"].dtype == torch.uint8
-        seen.update(
-            (stim.tobytes(), robs.tobytes())
-            for stim, robs in zip(batch["stim"].numpy(), batch["robs"].numpy(), strict=True)
-        )
+        pairs = zip(batch["stim"].numpy(), batch["robs"].numpy(), strict=True)
+        seen.update((part, stim.tobytes(), robs.tobytes()) for stim, robs in pairs)
     assert seen == expected
+
+
+def test_training_finds_what_drives_the_neurons(section, outcome, tmp_path):
+    store = open_store(outcome[0] / "neural.zarr")
+    train = {"batch_size": 256, "learning_rate": 0.01, "epochs": 3}
+    section = section.model_copy(update={"train": NeuralTrainSection(**train)})
+    torch.manual_seed(0)
+    task = DOMAIN.task(store, section)
+    reading = DOMAIN.reading(store.attributes, section)
+    cpu = torch.device("cpu")
+    loaders = open_loaders(store, task, reading, section.train, memory=2**27, residency="auto", device=cpu)
+    figures = fit(
+        task, *loaders, section.train, name="neural", out=tmp_path, identity={}, device="cpu", micro_batch=0, threads=1
+    )
+    assert figures["bits_per_spike"] > 0.4
+    assert figures["squared_error"] < figures["squared_error_mean_response"]
+    assert 0.15 < figures["explainable_variance"] < 1
+    assert figures["fraction_explained"] > 0.7
+    truth = json.loads((Path(section.raw) / "truth.json").read_text())
+    for name, filters in task.encoder.filters().items():
+        for found, true in zip(filters.numpy(), np.array(truth[name]["filters"]), strict=True):
+            assert np.corrcoef(found.ravel(), true.ravel())[0, 1] > 0.9
+    assert (tmp_path / "plots" / "neural" / "responses.csv").exists()
 
 
 def test_a_task_knows_its_sessions_and_their_repeats(section, outcome):

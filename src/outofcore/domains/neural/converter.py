@@ -61,9 +61,9 @@ class Converter:
         counts |= _counts(runs, rows)
         if "spikes" in unit.detail["ranges"]:
             counts["spikes_stored"] = int(rows["robs"].sum(dtype=np.float64))
-        audited, chosen = choose_bins(
-            keys[continues:], first[continues:], lengths[continues:], self.section.audit.one_in
-        )
+        one_in = self.section.audit.one_in
+        audited, chosen = choose_bins(keys[continues:], first[continues:], lengths[continues:], one_in)
+        differences = self._differences(session, piece, runs, rows, chosen)
         return UnitResult(
             found=len(keys) + len(rejects) - continues,
             rows=rows,
@@ -80,8 +80,8 @@ class Converter:
             continues=continues,
             unfinished=bool(runs.good[-1] and runs.unfinished),
             counts=counts,
-            audited=audited,
-            differences=self._differences(session, piece, runs, rows, chosen),
+            audited=audited if differences is not None else 0,
+            differences=tuple(differences or ()),
         )
 
     def _read(self, unit: Unit, session: Session, survey: Survey, piece: Piece) -> Slice:
@@ -92,12 +92,12 @@ class Converter:
 
     def _differences(
         self, session: Session, piece: Piece, runs: Runs, rows: Rows, chosen: list[int]
-    ) -> tuple[str, ...]:
+    ) -> list[str] | None:
         if not chosen:
-            return ()
+            return []
         row_of = np.cumsum(_kept(runs)) - 1
         bins = [(number, int(row_of[number - piece.start])) for number in chosen]
-        return tuple(disagreements(session, self.section.source, bins, rows))
+        return disagreements(session, self.section.source, bins, rows)
 
 
 def _kept(runs: Runs) -> npt.NDArray[np.bool_]:

@@ -122,9 +122,10 @@ class NeuralTask(Task):
             self.first_cell.append(self.first_cell[-1] + len(self._repeated[-1]) * session.neurons)
 
     def loader_options(self) -> dict[str, Any]:
-        """Windows inside one stretch of a trial, and the sessions, one a batch."""
+        """Windows inside one run of a trial, and the sessions, one a batch."""
         window = {"length": self.section.tensors.window, "mode": "never"}
-        return {"window": window, "parts": tuple(session.name for session in self.sessions)}
+        parts = tuple(session.name for session in self.sessions)
+        return {"window": window, "part": parts, "turns": self.section.train.turns}
 
     def predict(self, batch: Batch) -> tuple[Tensor, int]:
         """Expected responses (batch, neurons) float32, and whose they are: an index into ``sessions``.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.dtypes import bfloat16_values
 from outofcore.domains.neural.params import Resampling, SourceSection
-from outofcore.domains.neural.plain import PlainSession
+from outofcore.domains.neural.plain import READ_ERRORS, PlainSession
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.transforms import Crop, Downsample, Normalise, Transforms
 
@@ -28,7 +28,7 @@ TOLERANCE = {"uint8": 0.0, "uint16": 0.0, "bfloat16": 2**-7, "float16": 2**-10, 
 
 def disagreements(
     session: Session, source: SourceSection, bins: Sequence[tuple[int, int]], rows: Mapping[str, npt.NDArray[Any]]
-) -> Iterator[str]:
+) -> list[str] | None:
     """Compare stored rows with the oracle's.
 
     Parameters
@@ -40,26 +40,38 @@ def disagreements(
     rows
         Fields as they go into the store.
 
-    Yields
-    ------
-    A line for every difference.
+    Returns
+    -------
+    A line for every difference; None where the file is damaged, so that the oracle, which scans all of a clock, cannot
+    read it.
     """
-    with Oracle.of(session, source) as oracle:
-        for number, row in bins:
-            for field, expected in oracle.bin(number).items():
-                stored = rows[field][row]
-                if field == "stim" and source.stimulus_dtype == "bfloat16":
-                    stored = bfloat16_values(stored)
-                dtype = source.stimulus_dtype if field == "stim" else source.response_dtype
-                allowed = TOLERANCE["float32" if field == "behavior" else dtype]
-                wide = np.asarray(stored, np.float64)
-                counts = wide if field != "robs" else np.where(rows["dfs"][row] != 0, wide, 0)
-                wanted = np.asarray(expected if field != "robs" else np.where(rows["dfs"][row] != 0, expected, 0))
-                if wide.shape != wanted.shape or not np.allclose(counts, wanted, rtol=allowed, atol=allowed):
-                    yield (
-                        f"{session.file}, bin {number}, {field}: the store has {_short(counts)}, "
-                        f"the file says {_short(wanted)}"
-                    )
+    try:
+        with Oracle.of(session, source) as oracle:
+            return [line for number, row in bins for line in _compare(oracle, session.file, source, number, row, rows)]
+    except READ_ERRORS:
+        return None
+
+
+def _compare(
+    oracle: Oracle,
+    file: str,
+    source: SourceSection,
+    number: int,
+    row: int,
+    rows: Mapping[str, npt.NDArray[Any]],
+) -> Iterator[str]:
+    for field, expected in oracle.bin(number).items():
+        stored = rows[field][row]
+        if field == "stim" and source.stimulus_dtype == "bfloat16":
+            stored = bfloat16_values(stored)
+        dtype = source.stimulus_dtype if field == "stim" else source.response_dtype
+        allowed = TOLERANCE["float32" if field == "behavior" else dtype]
+        wide, wanted = np.asarray(stored, np.float64), np.asarray(expected, np.float64)
+        if field == "robs":
+            counts = rows["dfs"][row] != 0
+            wide, wanted = np.where(counts, wide, 0), np.where(counts, wanted, 0)
+        if wide.shape != wanted.shape or not np.allclose(wide, wanted, rtol=allowed, atol=allowed):
+            yield f"{file}, bin {number}, {field}: the store has {_short(wide)}, the file says {_short(wanted)}"
 
 
 def _short(values: npt.NDArray[Any]) -> str:

@@ -154,6 +154,9 @@ class NeuralTrainSection(TrainSection):
     """Training of an encoder: the shared core and the readouts."""
 
     batch_size: int = Field(256, ge=1, description="windows an optimizer step, over all ranks and micro-batches")
+    turns: Literal["size", "turn"] = Field(
+        "size", description="a batch is of one session: at random in proportion to size, or each session in turn"
+    )
     loss: Literal["poisson", "squared"] = Field(
         "poisson", description="poisson for counts and rates; squared for traces, which may be negative"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -21,6 +22,8 @@ from outofcore.domains.neural.sessions import Session, opened
 from outofcore.raw.files import decompressed, natural_order
 
 BLOCK = 1 << 20
+READ_ERRORS = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What the readers of the formats raise where a file is damaged."""
 
 
 class PlainSession:

@@ -118,14 +118,14 @@ class Hdf5Recording:
         KeyError
             If there is nothing of that name.
         SessionError
-            If the path leads through a link into another file.
+            If the path leads through a link into another file, or the file is damaged there.
         """
         steps, group, links = name.strip("/").split("/"), self.file["/"], 0
         while steps:
             step = steps.pop(0)
-            if not isinstance(group, h5py.Group):
+            link = _link(group, step)
+            if link is None:
                 raise KeyError(name)
-            link = group.get(step, getlink=True)
             if isinstance(link, h5py.ExternalLink):
                 message = f"{name!r} is a link into another file, {link.filename!r}; copy the data into the session"
                 raise SessionError(message, reason="external_link")
@@ -135,15 +135,38 @@ class Hdf5Recording:
                     raise KeyError(name)
                 steps = link.path.strip("/").split("/") + steps
                 group = self.file["/"] if link.path.startswith("/") else group
-            elif link is None:
-                raise KeyError(name)
-            else:
+                continue
+            try:
                 group = group[step]
+            except (OSError, RuntimeError, KeyError) as error:  # the link is there, what it leads to is not
+                raise _damaged(name, error) from error
         return group
+
+
+def _link(group: Any, step: str) -> Any:
+    """The link of a name in a group; None where there is none."""
+    if not isinstance(group, h5py.Group):
+        return None
+    try:
+        return group.get(step, getlink=True)
+    except (OSError, RuntimeError) as error:
+        raise _damaged(step, error) from error
+
+
+def _damaged(name: str, error: BaseException) -> SessionError:
+    message = f"{name!r} cannot be read, the file is damaged: {clean(error)}"
+    return SessionError(message, reason="unreadable_file")
 
 
 def as_array(dataset: Any, axis: int) -> Hdf5Array:
     """A dataset as a sliced array, if its values lie in the file itself."""
+    try:
+        return _as_array(dataset, axis)
+    except (OSError, RuntimeError, TypeError) as error:  # a type that no longer is one
+        raise _damaged(str(dataset.name), error) from error
+
+
+def _as_array(dataset: Any, axis: int) -> Hdf5Array:
     if dataset.external or dataset.is_virtual:
         message = f"{dataset.name!r} keeps its values in other files; copy the data into the session"
         raise SessionError(message, reason="external_link")

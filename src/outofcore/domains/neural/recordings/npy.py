@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,8 +60,8 @@ class Header:
             version = np.lib.format.read_magic(stream)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             self.shape, self.fortran, self.dtype = read(stream)
-        except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-            message = f"{name}: not a numpy array: {clean(error)}"
+        except (ValueError, OSError, EOFError, TokenError, zlib.error, zipfile.BadZipFile) as error:
+            message = f"{name}: not a readable numpy array: {clean(error)}"
             raise SessionError(message, reason="unreadable_file") from error
         if self.dtype.hasobject:
             message = f"{name}: holds pickled Python objects, which are never loaded; save it as plain numbers"
@@ -70,6 +71,12 @@ class Header:
     def nbytes(self) -> int:
         """Bytes of the values."""
         return int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64))
+
+    def check_room(self, name: str, held: int) -> None:
+        """Refuse an array of which the file holds ``held`` bytes, less than all."""
+        if held < self.nbytes:
+            message = f"{name}: truncated: its header tells {self.nbytes} bytes of values, the file holds {held}"
+            raise SessionError(message, reason="unreadable_file")
 
     def checked_axis(self, name: str, axis: int) -> int:
         """The axis, if the array has it."""
@@ -84,10 +91,7 @@ def npy_array(path: Path, name: str, axis: int) -> SlicedArray:
     with path.open("rb") as stream:
         header = Header(stream, name)
         offset = stream.tell()
-    held = path.stat().st_size - offset
-    if held < header.nbytes:
-        message = f"{name}: truncated: its header tells {header.nbytes} bytes of values, the file holds {held}"
-        raise SessionError(message, reason="unreadable_file")
+    header.check_room(name, path.stat().st_size - offset)
     return MappedArray(path, header, offset, header.checked_axis(name, axis))
 
 
@@ -117,10 +121,15 @@ class NpzRecording:
     def array(self, name: str, axis: int = 0) -> SlicedArray:
         """A member by name."""
         entry = self._entries[name.removesuffix(".npy")]
-        with self._archive.open(entry) as stream:
-            header = Header(stream, name)
-            offset = stream.tell()
+        try:
+            with self._archive.open(entry) as stream:
+                header = Header(stream, name)
+                offset = stream.tell()
+        except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+            message = f"{name}: cannot be read, the archive is damaged: {clean(error)}"
+            raise SessionError(message, reason="unreadable_file") from error
         axis = header.checked_axis(name, axis)
+        header.check_room(name, entry.file_size - offset)
         if entry.compress_type == zipfile.ZIP_STORED:
             return MappedArray(self._path, header, self._place(entry) + offset, axis)
         if axis or header.fortran:
