@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural.alignment import histogram, histogram_by, hold, linear, mean
@@ -16,6 +16,7 @@ def ints(values):
     return np.array(values, np.int64)
 
 
+@settings(deadline=None)
 @given(times, st.lists(st.integers(0, 220), max_size=10), st.integers(1, 50))
 def test_hold_is_the_last_sample_that_is_not_too_old(times, centres, longest):
     index, there = hold(ints(times), ints(centres), longest)
@@ -25,6 +26,7 @@ def test_hold_is_the_last_sample_that_is_not_too_old(times, centres, longest):
         assert (found if usable else None) == expected
 
 
+@settings(deadline=None)
 @given(times, edges)
 def test_mean_is_that_of_the_samples_inside_each_bin(times, edges):
     values = np.stack([np.arange(len(times)) * 1.5, -(np.arange(len(times)) ** 2.0)], 1)
@@ -36,6 +38,7 @@ def test_mean_is_that_of_the_samples_inside_each_bin(times, edges):
             np.testing.assert_allclose(averages[number], values[inside].mean(0))
 
 
+@settings(deadline=None)
 @given(times, st.lists(st.integers(0, 220), max_size=10), st.integers(1, 100))
 def test_linear_agrees_with_interp_where_samples_are_near(times, centres, longest):
     times = sorted(set(times))
@@ -58,6 +61,7 @@ def test_a_sample_that_is_no_number_spoils_only_the_bins_that_use_it():
     np.testing.assert_allclose(result[[0, 2, 3]], [1, 3, 4])
 
 
+@settings(deadline=None)
 @given(times, edges, st.data())
 def test_spikes_are_counted_as_numpy_counts_them(times, edges, data):
     owners = data.draw(st.lists(st.integers(0, 2), min_size=len(times), max_size=len(times)))

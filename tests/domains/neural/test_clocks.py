@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural import clocks
@@ -51,6 +51,7 @@ def test_examine_counts_and_skips_invalid_times(monkeypatch):
     assert damaged.invalid == 1
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.one_of(st.integers(0, 60), st.just(-1)), max_size=25),
     st.lists(st.tuples(st.integers(0, 70), st.integers(1, 30)), min_size=1, max_size=5),
@@ -73,6 +74,7 @@ def test_locate_gives_all_that_a_span_depends_on(values, spans, block):
         assert needed <= set(range(start, stop))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**12), st.floats(1e-4, 0.5), st.integers(1, 10**6), st.data())
 def test_first_centred_is_the_first_bin_whose_centre_is_not_before(origin, width, bins, data):
     clock = BinClock(origin, width * 1e9, bins)

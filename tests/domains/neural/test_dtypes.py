@@ -3,12 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural.dtypes import bfloat16_bits, bfloat16_values, encode
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), max_size=50))
 def test_bfloat16_is_rounded_as_torch_rounds(values):
     plain = np.array(values, np.float32)

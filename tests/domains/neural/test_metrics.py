@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -80,6 +80,7 @@ def fev_by_loops(responses, predictions):
     return (variance - noise) / variance, 1 - (error - noise) / (variance - noise)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(2, 6), min_size=2, max_size=8), st.integers(0, 2**32 - 1))
 def test_explainable_variance_of_ragged_repeats(repeats, seed):
     generator = np.random.default_rng(seed)

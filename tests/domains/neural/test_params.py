@@ -30,5 +30,12 @@ def test_settings_that_contradict_each_other_are_named(source, words):
         section(**source)
 
 
+def test_a_codec_by_itself_leaves_the_chunks_of_frames():
+    layout = NeuralSection.model_validate({"raw": "x", "store": {"codec": "zstd"}}).store.layout()
+    assert (layout.codec, layout.chunk_rows) == ("zstd", 128)
+    with pytest.raises(ValidationError, match="multiple of chunk_rows"):
+        NeuralSection.model_validate({"raw": "x", "store": {"chunk_rows": 48}})
+
+
 def test_sections_can_be_keys():
     assert len({section(), section(), section(trial_bins=3)}) == 2

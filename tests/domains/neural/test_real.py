@@ -62,7 +62,7 @@ def test_a_model_of_pattern_images_beats_the_mean_response(pattern_images):
         return made | {"stim": torch.from_numpy(rows["stim"][index][:, None])}
 
     train = np.flatnonzero(~held)
-    for _ in range(5):
+    for _ in range(3):
         for index in np.array_split(generator.permutation(train), len(train) // 256):
             loss, count = task.loss(batch(index))
             optimizer.zero_grad()

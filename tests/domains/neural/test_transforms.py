@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pydantic import TypeAdapter
@@ -32,6 +32,7 @@ steps = st.tuples(
 )
 
 
+@settings(deadline=None)
 @given(steps.map(lambda groups: [step for group in groups for step in group]), st.data())
 def test_numpy_torch_and_plain_loops_agree(listed, data):
     transforms = ADAPTER.validate_python(listed)

@@ -10,6 +10,7 @@ from outofcore.domains.domain import Section
 from outofcore.domains.neural.dtypes import ResponseType, StimulusType
 from outofcore.domains.neural.transforms import SIGNED, Transforms, history
 from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
+from outofcore.store.schema import CodecName
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 Resampling = Literal["hold", "mean", "linear"]
@@ -150,6 +151,14 @@ class TensorSection(Section):
         return self.lags + history(self.transforms)
 
 
+class NeuralStoreSection(StoreSection):
+    """How the store is laid out: a frame is large beside a chess position, so that chunks hold fewer rows."""
+
+    codec: CodecName = "lz4"
+    chunk_rows: int = Field(128, ge=16, description="bins decoded at once: 128 frames of 36 x 64 are 295 KB")
+    shard_rows: int = Field(65_536, ge=16, description="bins of a file, a multiple of chunk_rows")
+
+
 class NeuralTrainSection(TrainSection):
     """Training of an encoder: the shared core and the readouts."""
 
@@ -172,8 +181,7 @@ class NeuralSection(Section):
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
     splits: SplitSection = SplitSection()
-    # A frame is large beside a chess position: 128 frames of 36 x 64 make a chunk of 295 KB.
-    store: StoreSection = StoreSection(codec="lz4", chunk_rows=128, shard_rows=65_536)
+    store: NeuralStoreSection = NeuralStoreSection()
     audit: AuditSection = AuditSection()
     tensors: TensorSection = TensorSection()
     train: NeuralTrainSection = NeuralTrainSection()

@@ -20,7 +20,7 @@ Doubles = npt.NDArray[np.float64]
 
 BIN_WIDTH = 1 / 60
 LAGS = 5
-FRAMES = 16_320
+FRAMES = 18_360
 TRIAL_FRAMES = 330
 # Frames between trials belong to none.
 PAUSE_FRAMES = 10
@@ -52,9 +52,9 @@ class Design:
 
 
 DESIGNS = (
-    Design("monday.h5", 6, 10, 5, 3.2),
-    Design("tuesday.h5", 10, 6, 4, 71.05),
-    Design("wednesday.npz", 8, 8, 4, 0.4),
+    Design("monday.h5", 6, 8, 5, 3.2),
+    Design("tuesday.h5", 8, 6, 4, 71.05),
+    Design("wednesday.npz", 7, 7, 4, 0.4),
 )
 
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural.recordings.streamed import StreamedArray
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=8),
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12),
