@@ -34,6 +34,7 @@ class LinesSection(Section):
 class Lines:
     unit_bytes: int = 200
     piece: int = 50
+    doc: str = "a number"
     name: str = "lines"
     row: str = "number"
     sequence: str = "line"
@@ -44,7 +45,7 @@ class Lines:
         del section, files
         return {
             "": Schema(
-                rows=(Field(name="number", dtype="int32", doc="a number"),),
+                rows=(Field(name="number", dtype="int32", doc=self.doc),),
                 sequences=(
                     Field(name="text", dtype="string", fill="", doc="beginning of the line"),
                     Field(name="offset", dtype="uint64", doc="byte offset"),

@@ -136,19 +136,21 @@ def test_other_params_or_input_start_afresh(raw: Path, tmp_path: Path) -> None:
         if next(left, None) is None:
             raise SpaceError("full")
 
-    for change in ("section", "input"):
+    for change in ("section", "input", "schema"):
         left = iter(range(9))
         out = tmp_path / change
         with pytest.raises(SpaceError):
             run(raw, out, watch=watch, checkpoint_seconds=0.0)
-        section = LinesSection()
-        if change == "section":
+        section, domain = LinesSection(), Lines()
+        if change == "schema":
+            domain = Lines(doc="something else")
+        elif change == "section":
             section = LinesSection.model_validate({"filters": {"duplicates": "keep"}})
         else:
             (raw / "a.txt").write_text("7 7 7\n")
-        outcome = run(raw, out, section=section)
+        outcome = run(raw, out, domain, section)
         assert outcome.resumed_units == 0
-        assert outcome.seal.digest == run(raw, tmp_path / f"{change}-fresh", section=section).seal.digest
+        assert outcome.seal.digest == run(raw, tmp_path / f"{change}-fresh", domain, section).seal.digest
 
 
 def test_a_difference_between_engine_and_oracle_seals_nothing(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from outofcore.domains.domain import Section
 from outofcore.raw.files import RawFile
+from outofcore.store.schema import Schema
 from outofcore.store.seal import FORMAT
 
 # What a section says of reading a store changes no byte of it.
@@ -80,12 +82,17 @@ class Journal:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def identity(domain: str, section: Section, files: Sequence[RawFile]) -> str:
-    """What a conversion is a function of, as a digest: domain, params, files (by name, size and time of change)."""
+def identity(domain: str, section: Section, files: Sequence[RawFile], schemas: Mapping[str, Schema]) -> str:
+    """What a conversion is a function of, as a digest.
+
+    That is the domain, the params, the files (by name, size and time of change), and the schemas: what a domain takes
+    from elsewhere, such as a tokenizer, it names in their attributes.
+    """
     facts = {
         "format": FORMAT,
         "domain": domain,
         "section": section.model_dump(mode="json", exclude=NOT_CONVERSION),
+        "schemas": {part: asdict(schema) for part, schema in schemas.items()},
         "files": [(file.name, file.bytes, file.path.stat().st_mtime_ns) for file in files],
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -112,7 +112,7 @@ def convert(
         If engine and oracle disagree about a record.
     """
     domain, section, files = conversion.domain, conversion.section, conversion.files
-    journal = Journal(conversion.work(scratch), identity(domain.name, section, files))
+    journal = Journal(conversion.work(scratch), identity(domain.name, section, files, domain.schemas(section, files)))
     drop = getattr(section.filters, "duplicates", "keep") == "drop"
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="encode") as encoders, executor as pool:
         state = journal.resume()
