@@ -20,8 +20,8 @@ Lengths = npt.NDArray[np.int64]
 # A call of the engine's batch costs 0.13 ms but leaves the interpreter's lock alone; one of its single call 1 us.
 _SINGLE_BYTES = 32_768
 # The engine remembers every word that it has met. It starts afresh when the process has grown by so much meanwhile.
-MEMORY_BYTES = 256 << 20
-_CHECK_BYTES = 16 << 20
+MEMORY_BYTES = 128 << 20
+_CHECK_BYTES = 4 << 20
 
 # Strings about which tokenizers differ, if they differ: for the comparison before an engine is used.
 PROBES = (

@@ -1,0 +1,140 @@
+"""How fast raw text becomes a store: beside ``tokenizers`` feeding an array, and the engine alone.
+
+    python bench/convert_text.py novels.tar.zst --tokenizer data/tokenizers/text.json --megabytes 4200 --workers 2
+
+All three are measured in one run on the same machine. The text is made from the documents of the given file, their
+paragraphs permuted anew for every repetition, as plain files of 10 MB. ``reference`` is what one would write with
+``tokenizers``: ``encode_batch`` on texts of half a megabyte, in all its threads, the ids put into an array; it does the
+first 8 MB. ``engine`` is gigatoken alone, one instance a thread, on documents that are in memory, its output thrown away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import gigatoken
+import numpy as np
+import tokenizers
+
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, convert
+from outofcore.domains.text import DOMAIN
+from outofcore.domains.text.documents.sampling import texts
+from outofcore.domains.text.params import TextSection
+from outofcore.raw.files import find_files
+from outofcore.training.memory import MemoryWatch
+
+FILE_BYTES = 10_000_000
+REFERENCE_TEXTS, REFERENCE_BYTES = 16, 500_000
+ENGINE_BYTES = 100_000_000
+
+
+def make_text(source: Path, folder: Path, size: int) -> None:
+    """Write text of this size, by repeating paragraphs in other orders."""
+    section = TextSection.model_validate({"raw": str(source), "source": {"newlines": "lf"}})
+    files = find_files(source, "**/*", DOMAIN.suffixes, section="text")
+    documents = [b"".join(document) for file in files for document in texts(file, section)]
+    paragraphs = [part + b"\n\n" for document in documents for part in document.split(b"\n\n")]
+    generator = np.random.default_rng(0)
+    folder.mkdir()
+    written = number = 0
+    rest = b""
+    while written < size:
+        rest += b"".join(paragraphs[place] for place in generator.permutation(len(paragraphs)))
+        while len(rest) >= FILE_BYTES and written < size:
+            cut = rest.rindex(b"\n\n", 0, FILE_BYTES) + 2
+            (folder / f"{number}.txt").write_bytes(rest[:cut])
+            rest, written, number = rest[cut:], written + cut, number + 1
+
+
+def whole(section: TextSection, workers: int, folder: Path) -> dict[str, Any]:
+    files = find_files(section.raw, section.match, DOMAIN.suffixes, section="text")
+    conversion = Conversion(DOMAIN, section, files, folder / "text.zarr", folder / "rejects.csv")
+    started = time.perf_counter()
+    with MemoryWatch(interval=0.25) as memory:
+        outcome = convert(
+            conversion,
+            Estimate(0, 0, 0, 0),
+            executor=open_executor("threads", workers),
+            workers=workers,
+            watch=lambda _: None,
+        )
+    seconds = time.perf_counter() - started
+    return {
+        **{key: outcome.figures[key] for key in ("found", "rejected", "audited", "bytes", "tokens", "bytes_per_row")},
+        "seconds": round(seconds, 2),
+        "megabytes_per_second": round(outcome.figures["bytes"] / seconds / 1e6, 1),
+        "peak_memory_mb": round(memory.peak_bytes / 1e6),
+    }
+
+
+def reference(path: Path, files: list[Path]) -> dict[str, Any]:
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    part = [file.read_text(encoding="utf-8")[:REFERENCE_BYTES] for file in files[:REFERENCE_TEXTS]]
+    started = time.perf_counter()
+    ids = np.concatenate([np.array(encoded.ids, np.uint16) for encoded in tokenizer.encode_batch(part)])
+    seconds = time.perf_counter() - started
+    size = sum(len(text.encode()) for text in part)
+    return {"bytes": size, "tokens": len(ids), "megabytes_per_second": round(size / seconds / 1e6, 2)}
+
+
+def engine(path: Path, files: list[Path], workers: int) -> dict[str, Any]:
+    documents = [file.read_bytes() for file in files[: ENGINE_BYTES // FILE_BYTES]]
+    instances = [gigatoken.Tokenizer.from_json(path.read_text(encoding="utf-8")) for _ in range(workers)]
+
+    def work(number: int) -> None:
+        for document in documents[number::workers]:
+            instances[number].encode_batch([document], parallel=False)
+
+    def run() -> float:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(workers)]
+        started = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return time.perf_counter() - started
+
+    run()  # the words are remembered
+    return {"megabytes_per_second": round(sum(map(len, documents)) / run() / 1e6, 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--megabytes", type=int, default=400)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--codec", choices=["none", "lz4", "zstd"], default="zstd")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        raw = Path(name) / "raw"
+        make_text(options.source, raw, options.megabytes * 10**6)
+        files = sorted(raw.iterdir())
+        keys = {"raw": str(raw), "tokenizer": {"path": str(options.tokenizer)}, "store": {"codec": options.codec}}
+        figures = {
+            "whole": whole(TextSection.model_validate(keys), options.workers, Path(name)),
+            "reference": reference(options.tokenizer, files),
+            "engine": engine(options.tokenizer, files, options.workers),
+        }
+        rate = {part: values["megabytes_per_second"] for part, values in figures.items()}
+        figures["ratios"] = {
+            "whole_to_reference": round(rate["whole"] / rate["reference"], 1),
+            "whole_to_engine": round(rate["whole"] / rate["engine"], 3),
+        }
+    print(json.dumps(figures, indent=2))
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "convert_text.json").write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

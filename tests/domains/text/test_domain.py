@@ -1,0 +1,117 @@
+"""The made-up sample, converted by the real driver, read by the real loader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.convert.estimate import estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, convert
+from outofcore.domains.registry import get_domain
+from outofcore.domains.text import DOMAIN
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.learn import make_tokenizer
+from outofcore.loading.loader import loader
+from outofcore.loading.windows import Window
+from outofcore.raw.files import find_files
+from outofcore.store.reader import open_store
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[TextSection, list[Any], Path]:
+    folder = tmp_path_factory.mktemp("text")
+    raw = folder / "raw"
+    raw.mkdir()
+    DOMAIN.sample(raw, np.random.default_rng(0))
+    section = TextSection.model_validate(
+        {
+            "raw": str(raw),
+            "source": {"newlines": "lf"},
+            "tokenizer": {"vocab_size": 512, "path": str(folder / "text.json")},
+            "store": {"chunk_rows": 256, "shard_rows": 4096},
+            "audit": {"one_in": 16},
+            "tensors": {"seq_len": 32},
+        }
+    )
+    files = find_files(raw, section.match, DOMAIN.suffixes, section="text")
+    (folder / "text.json").write_text(make_tokenizer(section, files), encoding="utf-8")
+    return section, files, folder
+
+
+def run(prepared: tuple[TextSection, list[Any], Path], workers: int) -> Any:
+    section, files, folder = prepared
+    store = folder / f"{workers}.zarr"
+    with open_executor("threads", workers) as executor:
+        forecast = estimate(DOMAIN, section, files, executor)
+    conversion = Conversion(DOMAIN, section, files, store, folder / "rejects.csv")
+    outcome = convert(
+        conversion, forecast, executor=open_executor("threads", workers), workers=workers, watch=lambda _: None
+    )
+    return open_store(store), outcome.figures
+
+
+def test_the_sample_becomes_a_store_whatever_the_number_of_workers(prepared):
+    store, figures = run(prepared, 1)
+    assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())
+    assert figures["rejected"] == {"duplicate": 1, "invalid_utf8": 1, "no_text": 1}
+    assert figures["audited"] > 10
+    assert figures["byte_order_marks"] == 1
+    assert figures["carriage_returns"] > 50
+    assert 0.5 < figures["estimate_bytes"] / figures["bytes_store"] < 2
+    again, _ = run(prepared, 3)
+    assert again.digest == store.digest
+
+
+def test_a_store_of_text_explains_itself(prepared):
+    store, figures = run(prepared, 1)
+    _, _, folder = prepared
+    assert str(folder) not in str(store.attributes)
+    sequences, rows = store.sequences("train").read(), store.rows("train")
+    assert get_domain("text") is DOMAIN
+    for number in (0, 7, len(sequences["start"]) - 1):
+        start, length = int(sequences["start"][number]), int(sequences["length"][number])
+        text = DOMAIN.draw(rows.read(start, start + length), store.attributes)
+        assert text.endswith("<|endoftext|>")
+        body = text.removesuffix("<|endoftext|>")
+        assert len(body) == sequences["characters"][number]
+        assert len(body.encode()) == sequences["bytes"][number]
+    assert sum(figures["rows"].values()) <= figures["tokens"] + figures["accepted"] + 2000
+    assert rows["tokens"].dtype == np.uint16
+
+
+def test_a_loader_gives_the_windows_that_the_task_asks_for(prepared):
+    store, _ = run(prepared, 1)
+    section, _, _ = prepared
+    task = DOMAIN.task(store, section)
+    options = task.loader_options()
+    batches = loader(
+        store,
+        "train",
+        16,
+        shuffle=False,
+        tensors=DOMAIN.reading(store.attributes, section),
+        window=Window(**options["window"]),
+    )
+    tokens = store.rows("train")["tokens"].read().astype(np.int64)
+    inputs = np.concatenate([batch["inputs"].numpy() for batch in batches])
+    batches.close()
+    assert len(inputs) == (len(tokens) - 33) // 32 + 1
+    assert np.array_equal(inputs.ravel(), tokens[: inputs.size])
+    batch = next(iter(batches))
+    assert float(task.loss(batch)[0].detach()) > 0
+    batches.close()
+
+
+def test_the_sample_is_the_same_every_time(tmp_path: Path):
+    contents = []
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        DOMAIN.sample(folder, np.random.default_rng(5))
+        contents.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert contents[0] == contents[1]
+    assert sum(map(len, contents[0].values())) < 500_000
