@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,20 +28,21 @@ _READ, _TOO_LONG = int(Reading.READ), int(Ending.TOO_LONG)
 
 @dataclass(frozen=True)
 class _Text:
-    """Bytes of a unit's games; some may be rewritten for reading."""
+    """Bytes of a unit's games; some may be rewritten for reading, from the codecs named by game."""
 
     payload: bytes
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
+    codecs: Mapping[int, str] = field(default_factory=dict)
 
     def game(self, number: int) -> bytes:
         return self.payload[self.starts[number] : self.ends[number]]
 
-    def with_games(self, others: Mapping[int, bytes]) -> _Text:
+    def with_games(self, others: Mapping[int, bytes], codecs: Mapping[int, str]) -> _Text:
         """The same with some games in other words."""
         games = [others.get(number, self.game(number)) for number in range(len(self.starts))]
         ends = np.cumsum([len(game) for game in games], dtype=np.int64)
-        return _Text(b"".join(games), np.concatenate(([0], ends[:-1])), ends)
+        return _Text(b"".join(games), np.concatenate(([0], ends[:-1])), ends, codecs)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Converter:
                     payload[begin:end] if begin >= 0 else b"" for begin, end in zip(begins[own], ends[own], strict=True)
                 ]
                 opening = facts[number * len(OPENING) : (number + 1) * len(OPENING)]
-                header = read_header(values, opening, utf16=utf16)
+                header = read_header(values, opening, utf16=utf16, codec=text.codecs.get(number))
                 why = refusal(header, values, filters)
                 if why is None:
                     headers[number] = header
@@ -197,18 +198,21 @@ def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:
     """Read all games; once more, in other words, those whose encoding hides brackets and those that are refused."""
     games = read_games(text.payload, text.starts, text.ends)
     others: dict[int, bytes] = {}
+    codecs: dict[int, str] = {}
     status = games.status.tolist()
     for number, (begin, end) in enumerate(games.spans[:, CHARSET].tolist()):
         clear = None
-        if begin >= 0 and text.payload[begin:end] not in (b"UTF-8", b"utf-8"):
-            clear = transcoded(text.game(number), text.payload[begin:end])
+        charset = text.payload[begin:end] if begin >= 0 else b""
+        found = None if charset in (b"UTF-8", b"utf-8") else transcoded(text.game(number), charset)
+        if found is not None:
+            clear, codecs[number] = found
         if clear is None and status[number] != _READ:
             clear = oracle.rewritten(text.game(number))
             counts["read_by_oracle"] += clear is not None
         if clear is not None:
             others[number] = clear
     if others:
-        text = text.with_games(others)
+        text = text.with_games(others, codecs)
         games = read_games(text.payload, text.starts, text.ends)
     return text, games
 

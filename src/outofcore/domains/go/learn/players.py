@@ -69,8 +69,8 @@ def find_players(store: Store, section: GoTrainSection) -> tuple[str, ...]:
     chosen = tuple(sorted(name for name in names if games[name] >= section.min_games))
     if len(chosen) < 2:
         message = (
-            f"go.train: of {len(names)} players {len(chosen)} have {section.min_games} games in the train split, two are "
-            "needed; lower go.train.min_games, or set go.train.players to names where no file belongs to a player"
+            f"go.train: of {len(names)} players {len(chosen)} have {section.min_games} games in the train split, two "
+            "are needed; lower go.train.min_games, or set go.train.players to names where no file belongs to a player"
         )
         raise ParamsError(message)
     return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,14 @@ from outofcore.domains.go.play.stars import star_points
 Node = dict[str, list[bytes]]
 _COLOURS = {"B": "b", "W": "w"}
 _SETUP = ("AB", "AW", "AE")
+_BEGIN = re.compile(rb"\(\s*;")
 _LETTERS = np.array([None, "b", "w"], object)
 
 
 def main_line(game: bytes) -> list[Node] | None:
     """Properties of each node of the main line as sgfmill reads them; None where it cannot."""
+    if not _BEGIN.match(game):  # sgfmill would take the first variation for the game
+        return None
     try:
         tree = sgf_grammar.parse_sgf_game(game)
     except ValueError:

@@ -46,17 +46,29 @@ class Header:
     date: int
 
 
-def read_header(values: Sequence[bytes], facts: list[int], *, utf16: bool) -> Header:
-    """Read the values of :data:`PROPERTIES` (empty where missing) and the opening of a game."""
+def read_header(values: Sequence[bytes], facts: list[int], *, utf16: bool, codec: str | None = None) -> Header:
+    """Read the properties of a game.
+
+    Parameters
+    ----------
+    values
+        Of :data:`PROPERTIES`, empty where missing.
+    facts
+        Its row of :func:`outofcore.domains.go.sgf.handicap.openings`.
+    utf16
+        Whether the file was UTF-16.
+    codec
+        What the game was in before it was made UTF-8 for reading; None where it was not.
+    """
     (black, white, black_rank, white_rank), rule = decode(
-        (values[_PB], values[_PW], values[_BR], values[_WR]), values[_CA], utf16=utf16
+        (values[_PB], values[_PW], values[_BR], values[_WR]), b"UTF-8" if codec else values[_CA], utf16=utf16
     )
     size = meaning.board_size(values[_SZ])
     named = stated(values[_HA])
     komi, komi_rule = meaning.komi(values[_KM])
     return Header(
-        black_bytes=values[_PB],
-        white_bytes=values[_PW],
+        black_bytes=values[_PB].decode("utf-8").encode(codec) if codec else values[_PB],
+        white_bytes=values[_PW].decode("utf-8").encode(codec) if codec else values[_PW],
         black=black,
         white=white,
         name_rule=rule,

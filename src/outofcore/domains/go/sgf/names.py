@@ -17,9 +17,11 @@ _SAME_BYTES = {
 """Codecs and the wider ones that programs mean by their names."""
 _BRACKETS_INSIDE = frozenset(("cp932", "shift_jis_2004", "shift_jisx0213", "gb18030", "cp950", "big5hkscs", "johab"))
 """Codecs in which the second byte of a character can be a bracket or a backslash."""
+_NO_CHARSETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape"))
 _PRINTABLE = bytes(range(32, 127))
 _ESCAPED = re.compile(rb"\\(\r\n|\n\r|.)", re.DOTALL)
 _BREAKS = (b"\n", b"\r", b"\r\n", b"\n\r")
+_CHARSET = re.compile(rb"(?<![A-Z])CA\s*\[([\w-]+)\]")
 _SPACES = re.compile(r"\s+")
 _PLAIN = re.compile(rb"[\x00!-\[\]-~]*")  # ASCII without spaces and backslashes, joined by NUL
 # A character of two to four bytes, one or more of them after the first overwritten by a question mark.
@@ -53,23 +55,28 @@ def codec_of(charset: bytes) -> str | None:
     """Python's name of a declared encoding, widened where that is usual; None if unknown or no superset of ASCII."""
     try:
         found = codecs.lookup(charset.decode("ascii").strip())
-        if _PRINTABLE.decode(found.name) != _PRINTABLE.decode("ascii"):
+        if found.name.replace("-", "_") in _NO_CHARSETS or _PRINTABLE.decode(found.name) != _PRINTABLE.decode("ascii"):
             return None
     except (LookupError, ValueError):
         return None
     return _SAME_BYTES.get(found.name, found.name)
 
 
-def transcoded(game: bytes, charset: bytes) -> bytes | None:
-    """A game as UTF-8, where its encoding hides brackets in characters; None where it can be read as it is.
+def transcoded(game: bytes, charset: bytes) -> tuple[bytes, str] | None:
+    """A game as UTF-8, and its codec, where that hides brackets in characters; None where it can be read as it is.
 
-    In Shift-JIS, GB18030 and Big5 the second byte of a character can be ``[``, ``]`` or a backslash.
+    In Shift-JIS, GB18030 and Big5 the second byte of a character can be ``[``, ``]`` or a backslash. ``charset`` is the
+    game's CA property, empty where none was seen.
     """
-    codec = codec_of(charset)
-    if codec not in _BRACKETS_INSIDE or game.isascii():
+    if game.isascii():
+        return None
+    # Where such a character ends the value before it, CA seems to be part of that value.
+    hidden = None if charset else _CHARSET.search(game)
+    codec = codec_of(hidden[1] if hidden else charset)
+    if codec not in _BRACKETS_INSIDE:
         return None
     try:
-        return game.decode(codec).encode("utf-8")
+        return game.decode(codec).encode("utf-8"), codec
     except UnicodeError:
         return None
 

@@ -150,20 +150,20 @@ def _read(
     """Fill the arrays of :class:`Games`.
 
     Text where an identifier should stand is most often the rest of a comment with an unescaped bracket. It is passed
-    over, but a move or setup after it in the same node may be part of that text: such a game is not trusted.
+    over, but a move or setup after the comment in the same node may be part of it: such a game is not trusted.
     """
     event = 0
     for game in range(len(starts)):
         at, end = starts[game], ends[game]
         node = -1
-        black = white = stray = False
+        black = white = stray = bracket = doubtful = False
         while at < end and status[game] == 0:
             byte = data[at]
             if byte == CLOSE:
                 break
             if byte == NODE:
                 node += 1
-                black = white = stray = False
+                black = white = stray = bracket = doubtful = False
                 at += 1
             elif byte == OPEN or byte <= 32:
                 at += 1
@@ -179,6 +179,8 @@ def _read(
                     at += 1
                 if at == end or data[at] != BEGIN_VALUE:
                     stray = True
+                    if doubtful:
+                        status[game], trouble[game] = _STRAY, at
                     continue
                 stray = stray or capitals == 0
                 if capitals > 2:
@@ -196,10 +198,12 @@ def _read(
                     kind = ADD_EMPTY
                 if kind >= 0 and stray:
                     status[game], trouble[game] = _STRAY, at
+                doubtful = doubtful or (kind >= 0 and bracket)
                 while at < end and data[at] == BEGIN_VALUE and status[game] == 0:
                     begin = at + 1
                     at = begin
                     while at < end and data[at] != END_VALUE:
+                        bracket = bracket or data[at] == BEGIN_VALUE
                         at += 2 if data[at] == ESCAPE else 1
                     if at >= end:
                         status[game], trouble[game] = _UNTERMINATED, begin
@@ -223,5 +227,7 @@ def _read(
                         at += 1
             else:
                 stray = stray or byte == END_VALUE or byte > 126
+                if stray and doubtful:
+                    status[game], trouble[game] = _STRAY, at
                 at += 1
         first[game + 1] = event

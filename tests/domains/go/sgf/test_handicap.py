@@ -1,0 +1,55 @@
+"""Handicap in all the places where files have it."""
+
+from __future__ import annotations
+
+import pytest
+
+from outofcore.domains.go.sgf.handicap import HandicapRule, stated
+from tests.domains.go.conftest import ConvertText
+from tests.domains.go.games import stones
+
+@pytest.mark.parametrize(
+    ("game", "rule", "count", "on_board"),
+    [
+        (b"(;SZ[19]HA[2]AB[pd][dp];W[dd])", HandicapRule.ROOT, 2, 2),
+        (b"(;SZ[19]HA[2];AB[pd][dp];W[dd])", HandicapRule.LATER_NODE, 2, 2),
+        (b"(;SZ[19];AB[pd][dp][dd];W[pp])", HandicapRule.LATER_NODE, 3, 3),
+        (b"(;SZ[19]AB[aa:ca];W[dd])", HandicapRule.ROOT, 3, 3),
+        (b"(;SZ[19]HA[4];W[jj])", HandicapRule.PLACED, 4, 4),
+        (b"(;SZ[19]HA[2];B[pd];B[dp];W[dd])", HandicapRule.MOVES, 2, 0),
+        (b"(;SZ[19]HA[4];B[pd];W[dp])", HandicapRule.STATED_ONLY, 0, 0),
+        (b"(;SZ[19]HA[0];B[pd];W[dp])", HandicapRule.NONE, 0, 0),
+        (b"(;SZ[19]HA[1];B[pd];W[dp])", HandicapRule.NONE, 0, 0),
+        (b"(;SZ[19]HA[guest first];B[pd])", HandicapRule.NONE, 0, 0),
+        (b"(;SZ[19]AB[pd]AW[dp];B[dd])", HandicapRule.POSITION, 0, 1),
+    ],
+)
+def test_rules(convert_text: ConvertText, game: bytes, rule: HandicapRule, count: int, on_board: int) -> None:
+    converted = convert_text(game)
+    assert converted.sequences["handicap_rule"].tolist() == [rule]
+    assert converted.sequences["handicap"].tolist() == [count]
+    assert (stones(converted.rows, 19)[0] == 1).sum() == on_board
+    assert converted.audited == 1
+    assert not converted.differences
+
+
+def test_stated_number_is_kept(convert_text: ConvertText) -> None:
+    converted = convert_text(b"(;SZ[19]HA[3]AB[pd][dp];W[dd])(;SZ[19]HA[3:2];B[pd])")
+    assert converted.sequences["handicap_stated"].tolist() == [3, -1]
+    assert converted.sequences["handicap"].tolist() == [2, 0]
+    assert converted.counts["handicap_differs"] == 1
+
+
+def test_policies(convert_text: ConvertText) -> None:
+    games = b"(;SZ[19]HA[2];W[dd])(;SZ[19]HA[12];W[dd])(;SZ[19]HA[2]AB[pd][dp];W[dd])(;SZ[19];B[dd])"
+    assert convert_text(games).reasons == ["handicap_without_stones"]
+    placing = convert_text(games, filters={"handicap_without_stones": "reject"})
+    assert placing.reasons == ["handicap_without_stones"] * 2
+    even = convert_text(games, filters={"handicap": "drop"})
+    assert even.reasons == ["handicap"] * 3
+    assert len(even.keys) == 1
+
+
+@pytest.mark.parametrize(("raw", "number"), [(b"2", 2), (b" 9 ", 9), (b"", -1), (b"2.5", -1), (b"\xb2", -1), (b"99999", 999)])
+def test_stated(raw: bytes, number: int) -> None:
+    assert stated(raw) == number

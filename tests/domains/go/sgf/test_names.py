@@ -1,0 +1,90 @@
+"""Text in whatever encoding."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outofcore.domains.go.sgf.names import NameRule, codec_of, decode, transcoded, unescaped
+
+
+@pytest.mark.parametrize(
+    ("raw", "charset", "text", "rule"),
+    [
+        (b"Honinbo Shusaku", b"", "Honinbo Shusaku", NameRule.ASCII),
+        (b" two\n  lines ", b"", "two lines", NameRule.ASCII),
+        (b"a\\]b\\\\c\\\nd", b"UTF-8", "a]b\\cd", NameRule.ASCII),
+        ("古力".encode("gb2312"), b"GB2312", "古力", NameRule.DECLARED),
+        ("井山 裕太".encode("cp932"), b"Shift_JIS", "井山 裕太", NameRule.DECLARED),
+        ("이세돌".encode("cp949"), b"EUC-KR", "이세돌", NameRule.DECLARED),
+        ("Jürgen".encode("latin-1"), b"ISO-8859-1", "Jürgen", NameRule.DECLARED),
+        ("柯洁".encode(), b"", "柯洁", NameRule.UTF8),
+        ("柯洁".encode(), b"no such thing", "柯洁", NameRule.UTF8),
+        ("柯洁".encode(), b"EUC-KR", "柯洁", NameRule.UTF8),
+        ("这是从压长星定式演变而来".encode("gb18030"), b"", "这是从压长星定式演变而来", NameRule.GB18030),
+        ("Jürgen Müßig".encode("latin-1"), b"", "Jürgen Müßig", NameRule.LATIN1),
+        ("éèêë àù".encode("latin-1"), b"UTF-8", "éèêë àù", NameRule.LATIN1),
+        (b"\xff\xfe\x80", b"", "ÿþ\x80", NameRule.LATIN1),
+    ],
+)
+def test_one_value(raw: bytes, charset: bytes, text: str, rule: NameRule) -> None:
+    assert decode((raw,), charset) == ((text,), rule)
+
+
+def test_characters_that_a_server_cut() -> None:
+    values = ("周睿羊".encode().replace(b"\x9d", b"?"), "9段".encode())
+    assert b"?" in values[0]
+    assert decode(values, b"") == (("周�羊", "9段"), NameRule.DAMAGED_UTF8)
+    cut_end = "李喆".encode()[:-1] + b"?"
+    assert decode((cut_end, "9段".encode()), b"")[0][0] == "李�"
+    assert decode(("É?".encode("latin-1"),), b"")[1] is NameRule.LATIN1
+
+
+def test_all_values_of_a_game_by_one_rule() -> None:
+    values = ("Müller".encode("latin-1"), "柯洁".encode("gb18030"), b"plain")
+    texts, rule = decode(values, b"")
+    assert rule is NameRule.LATIN1
+    assert texts[2] == "plain"
+
+
+@given(st.lists(st.binary(max_size=30), min_size=1, max_size=4).map(tuple), st.binary(max_size=12), st.booleans())
+def test_never_fails(values: tuple[bytes, ...], charset: bytes, utf16: bool) -> None:
+    texts, rule = decode(values, charset, utf16=utf16)
+    assert len(texts) == len(values)
+    "".join(texts).encode("utf-8")
+    assert decode(values, charset, utf16=utf16) == (texts, rule)
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=33, max_codepoint=0xFFFF, exclude_categories=["C", "Z"]), min_size=1))
+def test_utf8_comes_back(text: str) -> None:
+    raw = text.replace("\\", "\\\\").replace("]", "\\]").encode()
+    assert decode((raw,), b"UTF-8")[0][0] == text
+
+
+@pytest.mark.parametrize("name", [b"UTF-16", b"utf-7x", b"hex", b"rot13", b"idna", b"unicode_escape", b"punycode", b"\xff", b"EBCDIC-CP-BE", b""])
+def test_declared_encodings_that_do_not_count(name: bytes) -> None:
+    assert codec_of(name) is None
+
+
+def test_declared_encodings_are_widened() -> None:
+    assert codec_of(b" gb2312 ") == "gb18030"
+    assert codec_of(b"MS_KANJI") == "cp932"
+
+
+def test_brackets_hidden_in_characters() -> None:
+    game = "(;PB[表ソ];B[aa])".encode("cp932")
+    assert b"\\" in game
+    assert transcoded(game, b"Shift_JIS") == ("(;PB[表ソ];B[aa])".encode(), "cp932")
+    hiding = "(;PB[表]CA[Shift_JIS];B[aa])"
+    assert transcoded(hiding.encode("cp932"), b"") == (hiding.encode(), "cp932")
+    assert transcoded(game, b"UTF-8") is None
+    assert transcoded(b"(;B[aa])", b"Shift_JIS") is None
+    assert transcoded(b"(;PB[\x81\x01])", b"Shift_JIS") is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"), [(b"a\\]b", b"a]b"), (b"a\\\\", b"a\\"), (b"a\\\r\nb", b"ab"), (b"a\\:b", b"a:b"), (b"a\\", b"a\\")]
+)
+def test_escapes(raw: bytes, text: bytes) -> None:
+    assert unescaped(raw) == text

@@ -1,0 +1,189 @@
+"""Units -> rows, sequences, keys and rejects."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from outofcore.domains.go import DOMAIN
+from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.play import oracle
+from outofcore.domains.go.sgf.names import NameRule
+from outofcore.raw.unit import KEY_BYTES
+from tests.domains.go.conftest import ConvertText
+from tests.domains.go.games import text
+
+GAME = text("Baa", "Wbb", "Bcc", root="PB[anna]PW[berta]BR[3d]WR[1k]KM[650]RE[B+2.5]DT[2020-02-03]RU[AGA]")
+
+
+def test_columns_of_a_game(convert_text: ConvertText) -> None:
+    told = convert_text(GAME).sequences
+    expected = {
+        "length": 3,
+        "black": "anna",
+        "white": "berta",
+        "black_bytes": "anna",
+        "name_rule": NameRule.ASCII,
+        "black_rank": 3,
+        "white_rank": 0,
+        "size": 9,
+        "komi": 6.5,
+        "komi_raw": "650",
+        "winner": 1,
+        "margin": 2.5,
+        "date": 20200203,
+        "first_player": 0,
+        "alternating": True,
+        "player_of_file": "games",
+        "source": "games.sgf",
+        "offset": 0,
+    }
+    assert {name: told[name][0] for name in expected} == expected
+
+
+def test_columns_and_rows_are_those_of_the_schema(convert_text: ConvertText) -> None:
+    settings = {"source": {"liberties": True}, "filters": {"sizes": [9, 13]}}
+    converted = convert_text(GAME, **settings)
+    schema = DOMAIN.schemas(GoSection.model_validate({"raw": "x", **settings}), [])[""]
+    for fields, columns in ((schema.rows, converted.rows), (schema.sequences, converted.sequences)):
+        assert {field.name for field in fields} == set(columns) - {"length"}
+        for field in fields:
+            assert columns[field.name].shape[1:] == field.shape
+            assert columns[field.name].dtype == (object if field.dtype == "string" else field.dtype)
+
+
+def test_the_bytes_of_a_name_are_kept(convert_text: ConvertText) -> None:
+    data = b"(;SZ[9]PB[\xe6\x9f\xaf\xe6?\x81]PW[a\\]b];B[aa])"
+    told = convert_text(data).sequences
+    assert told["black_bytes"][0].encode("latin-1") == b"\xe6\x9f\xaf\xe6?\x81"
+    assert told["black"][0] == "柯�"
+    assert (told["white_bytes"][0], told["white"][0]) == ("a\\]b", "a]b")
+
+
+def test_equal_games_have_equal_keys(convert_text: ConvertText) -> None:
+    same = [
+        text("Baa", "Wbb", "B"),
+        text("Baa", "Wbb", "Btt", root="PB[other]KM[7]RE[W+R]"),
+        b"(;SZ[9]C[comments];B[aa](;W[bb]C[and];B[])(;W[cc]))",
+        text("Baa", "Wbb", "B", root="AE[ee]"),
+    ]
+    others = [
+        text("Baa", "Wbb"),
+        text("Baa", "Wbb", "B", size=19),
+        text("Baa", "Wbb", "W"),
+        text("Baa", "Bbb", "B"),
+        text("Baa", "Wbb", "B", root="AW[ee]"),
+        b"(;SZ[9];B[aa];AW[ee];W[bb];B[])",
+        b"(;SZ[9];B[aa];W[bb];AW[ee];B[])",
+        text("Baa", "Wbb", "B", "Wcc"),
+    ]
+    converted = convert_text(b"\n".join(same + others))
+    assert converted.reasons == []
+    keys = converted.keys
+    assert all(len(key) == KEY_BYTES for key in keys)
+    # Setup that changes nothing is still setup: a position was set, and counts as one.
+    assert len({*keys[:3]}) == 1
+    assert len({*keys[len(same) :], keys[0]}) == len(others) + 1
+
+
+def test_keys_do_not_depend_on_other_settings(convert_text: ConvertText) -> None:
+    small = convert_text(GAME, filters={"sizes": [9]})
+    large = convert_text(GAME, filters={"sizes": [9, 25], "ko": "stop"}, source={"liberties": True})
+    assert small.keys == large.keys
+    assert small.rows["game"].tolist() == [int.from_bytes(small.keys[0][:8], "little", signed=True)] * 3
+
+
+def test_a_game_that_was_stopped_has_the_key_of_what_is_kept(convert_text: ConvertText) -> None:
+    stopped = convert_text(text("Baa", "Wbb", "Baa"), filters={"occupied": "stop"})
+    assert stopped.keys == convert_text(text("Baa", "Wbb")).keys
+
+
+@pytest.mark.parametrize(
+    ("game", "reason", "filters"),
+    [
+        (b"(;GM[2]SZ[9];B[aa])", "other_game", {}),
+        (b"(;SZ[13];B[aa])", "other_size", {}),
+        (b"(;SZ[9:19];B[aa])", "not_square", {}),
+        (b"(;SZ[huge];B[aa])", "unreadable_size", {}),
+        (b"(;SZ[9];B[aa]", "", {}),
+        (b"(;SZ[9];B[aa]C[", "unterminated_value", {}),
+        (b"(;SZ[9];B[a])", "bad_point", {}),
+        (b"(;SZ[9];B[aa][bb])", "ambiguous_node", {}),
+        (b"(;SZ[9])", "too_short", {}),
+        (text("Baa", "Wbb"), "too_short", {"min_moves": 3}),
+        (text("Baa", root="RE[Void]"), "result", {"results": ["score", "resignation"]}),
+        (text("Baa", root="BR[2d]WR[1k]"), "rank", {"min_rank": "1d"}),
+        (text("Baa", root="BR[2d]"), "unknown_rank", {"min_rank": "1d"}),
+        (text("Baa", root="BR[2d]"), "", {"min_rank": "1d", "unknown_rank": "keep"}),
+        (text("Baa", root="BR[1p]WR[9p]"), "", {"min_rank": "9d"}),
+        (text("Baa", root="BR[3k]"), "rank", {"min_rank": "1d", "unknown_rank": "keep"}),
+    ],
+)
+def test_reasons(convert_text: ConvertText, game: bytes, reason: str, filters: dict[str, object]) -> None:
+    converted = convert_text(game, filters=filters)
+    assert converted.reasons == ([reason] if reason else [])
+    assert converted.found == 1
+
+
+def test_a_long_game_is_refused(convert_text: ConvertText) -> None:
+    data = b"(;SZ[9]C[" + b"x" * 5000 + b"];B[aa])" + GAME
+    assert convert_text(data, source={"longest_game": 4096}).reasons == ["too_long"]
+
+
+def test_names_in_an_encoding_that_hides_brackets(convert_text: ConvertText) -> None:
+    data = "(;SZ[9]PB[表]CA[Shift_JIS]PW[ソ];B[aa])".encode("cp932") + GAME
+    converted = convert_text(data)
+    assert converted.sequences["black"].tolist() == ["表", "anna"]
+    assert converted.sequences["white"].tolist() == ["ソ", "berta"]
+    assert converted.sequences["black_bytes"][0].encode("latin-1") == "表".encode("cp932")
+    assert converted.counts["names_declared"] == 1
+
+
+def test_a_difference_is_told(convert_text: ConvertText, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracle, "difference", lambda *_: "move 2: spoilt")
+    converted = convert_text(b"xx\n" + GAME)
+    assert converted.differences == ["game at byte 3, move 2: spoilt"]
+    assert converted.audited == 1
+
+
+def test_one_game_in_so_many_is_audited(convert_text: ConvertText) -> None:
+    games = b"\n".join(text("B" + "abcdefghi"[one] + "abcdefghi"[two], "Wii") for one in range(8) for two in range(8))
+    every, some = convert_text(games), convert_text(games, audit={"one_in": 4})
+    assert every.audited == len(every.keys) == 64
+    assert 4 < some.audited < 32
+    assert some.rows["stones"].tobytes() == every.rows["stones"].tobytes()
+
+
+def test_the_converter_travels() -> None:
+    converter = DOMAIN.converter(GoSection(raw="x"))
+    assert pickle.loads(pickle.dumps(converter)) == converter
+
+
+def test_frames_hold_smaller_boards(convert_text: ConvertText) -> None:
+    rows = convert_text(text("Bbc", "W"), filters={"sizes": [9, 13]}).rows
+    assert rows["move"].tolist() == [2 * 13 + 1, 169]
+    assert rows["stones"].shape == (2, 2, 22)
+    assert np.unpackbits(rows["stones"][1, 0]).nonzero()[0].tolist() == [2 * 13 + 1]
+
+
+def test_draw(convert_text: ConvertText) -> None:
+    shape = ["Bba", "Wca", "Bab", "Wdb", "Bbc", "Wcc", "Bcb", "Wbb", "Bee"]
+    rows = convert_text(text(*shape)).rows
+    last = DOMAIN.draw({name: array[-1:] for name, array in rows.items()})
+    lines = last.splitlines()
+    assert lines[0].split() == ["9", ".", "X", "O", *"......"]
+    assert lines[4] == " 5  .  .  .  . (.) .  .  .  ."
+    assert lines[-1] == "move 9: Black plays E5, C8 is forbidden by ko"
+    assert DOMAIN.draw(convert_text(text("W")).rows).endswith("move 1: White passes")
+
+
+def test_settings_are_checked() -> None:
+    for wrong in ({"sizes": []}, {"sizes": [5]}, {"sizes": [26]}, {"min_rank": "10d"}, {"ko": "maybe"}, {"typo": 1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            GoSection.model_validate({"raw": "x", "filters": wrong})
+    section = GoSection.model_validate({"raw": "x", "filters": {"sizes": [19, 9, 19]}})
+    assert section.filters.sizes == (9, 19)
+    assert replace(DOMAIN.converter(section)) == DOMAIN.converter(section)  # type: ignore[type-var]

@@ -1,0 +1,141 @@
+"""Folders, archives, encodings and names of files -> units."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.source import units
+from outofcore.raw.files import find_files
+from tests.domains.go.conftest import ConvertText
+from tests.domains.go.games import convert, text
+
+GAMES = {
+    "players/1.sgf": b"anna\n" + text("Baa", "Wbb", root="PB[anna]PW[b]") + b"\n" + text("Bcc", "Wdd") + b"\n",
+    "players/2.sgf": text("Baa", "Wbb", root="PB[anna]PW[b]") + b"(;SZ[9];B[aa];W[aa])",
+    "players/10.sgf": b"no games here",
+}
+FILTERS = {"sizes": [9, 19]}
+
+
+def write_folder(root: Path) -> Path:
+    for name, data in GAMES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    return root
+
+
+def write_tar(path: Path, *, compress: bool) -> Path:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as archive:
+        for name, data in GAMES.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    path.write_bytes(zstandard.compress(raw.getvalue()) if compress else raw.getvalue())
+    return path
+
+
+def write_zip(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in GAMES.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_a_folder_and_its_archives_give_the_same(tmp_path: Path) -> None:
+    folder = convert(write_folder(tmp_path / "folder"), filters=FILTERS)
+    assert folder.sequences["source"].tolist() == ["players/1.sgf", "players/1.sgf", "players/2.sgf"]
+    assert folder.sequences["player_of_file"].tolist() == ["players/1", "players/1", "players/2"]
+    assert folder.sequences["first_line"].tolist() == ["anna", "anna", ""]
+    assert folder.reasons == ["occupied", "no_game"]
+    for archive in (
+        write_tar(tmp_path / "a.tar", compress=False),
+        write_tar(tmp_path / "a.tar.zst", compress=True),
+        write_zip(tmp_path / "a.zip"),
+    ):
+        assert convert(archive, filters=FILTERS).same(folder)
+    sub = tmp_path / "whole" / "deep"
+    sub.mkdir(parents=True)
+    write_tar(sub / "games.tar", compress=False)
+    assert convert(tmp_path / "whole", filters=FILTERS).sequences["source"][0] == "deep/players/1.sgf"
+
+
+@pytest.mark.parametrize("block", [1, 7, 64])
+def test_cuts_do_not_show(tmp_path: Path, block: int) -> None:
+    raw = write_folder(tmp_path)
+    assert convert(raw, block, filters=FILTERS).same(convert(raw, filters=FILTERS))
+
+
+PARTS = st.sampled_from(
+    [
+        text("Baa", "Wbb", root="PB[a]"),
+        text("Bcc", "W", root="PB[\xfc]"),
+        b"\n",
+        b"anna\n",
+        b"(;SZ[9];B[aa]C[cut",
+        b"(;SZ[9];B[dd](;W[ee])(;W[ff]))",
+        "(;SZ[9]CA[Shift_JIS]PB[表];B[gg])".encode("cp932"),
+        b"(;SZ[5];B[aa])",
+        b")]",
+    ]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(st.lists(PARTS, max_size=8).map(b"\n".join), st.integers(1, 60), st.sampled_from(["utf-8", "utf-16"]))
+def test_cuts_do_not_show_in_any_file(tmp_path: Path, data: bytes, block: int, encoding: str) -> None:
+    raw = tmp_path / "games.sgf"
+    raw.write_bytes(data if encoding == "utf-8" else data.decode("latin-1").encode(encoding))
+    whole = convert(raw, filters=FILTERS)
+    assert convert(raw, block, filters=FILTERS).same(whole)
+    assert whole.found == len(whole.keys) + len(whole.rejects)
+    assert whole.raw_bytes == raw.stat().st_size
+
+
+def test_raw_bytes_add_up_to_the_input(tmp_path: Path) -> None:
+    raw = write_folder(tmp_path / "folder")
+    write_tar(raw / "z.tar.zst", compress=True)
+    (raw / "empty.sgf").write_bytes(b"")
+    with tarfile.open(raw / "nothing.tar", "w"):
+        pass
+    converted = convert(raw, block=50, filters=FILTERS)
+    assert converted.raw_bytes == sum(file.stat().st_size for file in raw.rglob("*") if file.is_file())
+    assert converted.reasons.count("no_game") == 4
+
+
+def test_utf16_and_its_offsets(convert_text: ConvertText) -> None:
+    one, two = "(;SZ[9]PB[柯𝔸];B[aa])", "(;SZ[9]PB[b];B[bb])"
+    for codec, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff"), ("utf-16-le", b""), ("utf-16-be", b"")):
+        data = mark + (one + "\n" + two).encode(codec)
+        converted = convert_text(data, block=9)
+        assert converted.sequences["black"].tolist() == ["柯𝔸", "b"]
+        assert converted.sequences["black_bytes"][0].encode("latin-1").decode() == "柯𝔸"
+        assert converted.counts["names_utf16"] == 1
+        assert converted.counts["names_ascii"] == 1
+        offsets = [data.index(game.encode(codec)) for game in (one, two)]
+        assert converted.sequences["offset"].tolist() == offsets
+
+
+def test_offsets_point_at_the_games(convert_text: ConvertText) -> None:
+    data = b"\xef\xbb\xbfname\n(;SZ[9];B[aa])x(;SZ[9];B[aa];W[aa])\n(;SZ[9];B[bb])"
+    converted = convert_text(data)
+    assert [data[offset : offset + 2] for offset in converted.sequences["offset"]] == [b"(;", b"(;"]
+    assert [data[reject.offset :][:17] for _, reject in converted.rejects] == [b"(;SZ[9];B[aa];W[a"]
+    assert converted.counts["stray_bytes"] == 3 + 4 + 1
+
+
+def test_units_travel(tmp_path: Path) -> None:
+    raw = write_folder(tmp_path)
+    section = GoSection(raw=str(raw))
+    for unit in units(find_files(raw, "**/*", (".sgf",), section="go"), section):
+        assert pickle.loads(pickle.dumps(unit)).payload == unit.payload
