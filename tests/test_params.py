@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from outofcore.errors import ParamsError
 from outofcore.params import load_params
@@ -20,10 +21,16 @@ def load(tmp_path: Path, content: Any) -> Any:
     return load_params(path)
 
 
+def plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return {name: plain(getattr(value, name)) for name in type(value).model_fields}
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
 @pytest.mark.parametrize("domain", sorted(GOOD))
 def test_the_projects_own_file_names_every_key_of_every_section(domain: str) -> None:
     section = load_params(Path(__file__).parents[1] / "params.yaml").section(domain)
-    assert section.model_dump(mode="json", by_alias=True) == GOOD[domain]
+    assert plain(section) == GOOD[domain]
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
