@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion
+from outofcore.convert.run import convert as convert_files
+from outofcore.domains.go import DOMAIN
+from outofcore.domains.go.params import GoSection
+from outofcore.raw.files import find_files
+from outofcore.store.reader import Store, open_store
 from tests.domains.go.games import Converted, convert
 
 ConvertText = Callable[..., Converted]
@@ -27,3 +37,46 @@ def convert_text(tmp_path: Path) -> ConvertText:
         return convert(tmp_path / "raw", block, **settings)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The made-up sample input."""
+    folder = tmp_path_factory.mktemp("sample")
+    DOMAIN.sample(folder, np.random.default_rng(0))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def store_section(sample: Path) -> GoSection:
+    """Settings under which the sample is converted."""
+    return GoSection.model_validate(
+        {
+            "raw": str(sample),
+            "filters": {"sizes": [9, 19]},
+            "source": {"liberties": True},
+            "splits": {"val": 0.4, "test": 0.05},
+            "store": {"chunk_rows": 256, "shard_rows": 4096},
+            "audit": {"one_in": 8},
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def store(store_section: GoSection, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """The sample as a sealed store."""
+    folder = tmp_path_factory.mktemp("stores")
+    files = find_files(store_section.raw, "**/*", DOMAIN.suffixes, section="go")
+    conversion = Conversion(DOMAIN, store_section, files, folder / "go.zarr", folder / "go.csv")
+    forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0)
+    convert_files(conversion, forecast, executor=open_executor("threads", 2), workers=2, watch=lambda _: None)
+    return open_store(folder / "go.zarr")
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Models this small lose time to a second thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -102,9 +102,7 @@ Move = tuple[int, tuple[int, int] | None]
 
 
 def sgf_of(moves: list[Move], size: int, root: str = "") -> bytes:
-    told = [
-        "BW"[colour] + ("" if point is None else LETTERS[point[1]] + LETTERS[point[0]]) for colour, point in moves
-    ]
+    told = ["BW"[colour] + ("" if point is None else LETTERS[point[1]] + LETTERS[point[0]]) for colour, point in moves]
     return text(*told, size=size, root=root)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from outofcore.domains.domain import Section
 from outofcore.domains.go.converter import Converter
 from outofcore.domains.go.diagram import draw
 from outofcore.domains.go.params import GoSection
@@ -29,8 +30,8 @@ class Go:
     name = "go"
     row = "position"
     sequence = "game"
-    suffixes = SUFFIXES
-    section = GoSection
+    suffixes: tuple[str, ...] = SUFFIXES
+    section: type[Section] = GoSection
 
     def schemas(self, section: GoSection, files: Sequence[RawFile]) -> dict[str, Schema]:
         """One part."""

@@ -18,7 +18,7 @@ from outofcore.domains.go.play.replay import COUNTED, Played, replay
 from outofcore.domains.go.sgf import meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
 from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns, read_header, refusal
-from outofcore.domains.go.sgf.names import transcoded
+from outofcore.domains.go.sgf.names import decode, transcoded
 from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, Games, Reading, read_games
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
@@ -247,10 +247,10 @@ def _illegal(games: Games, played: Played) -> dict[int, Rejection]:
 def _labels(detail: Mapping[str, Any]) -> dict[str, str]:
     """What the file says of all its games."""
     path: str = detail["path"]
-    first_line: bytes = detail["first_line"]
+    first_line = decode((detail["first_line"],), b"", utf16=detail["utf16"])[0][0]
     return {
         "player_of_file": path[:-4] if path.lower().endswith(".sgf") else path,
-        "first_line": first_line.decode("latin-1"),
+        "first_line": first_line,
         "source": path,
     }
 

@@ -118,7 +118,7 @@ def _sequences() -> tuple[Field, ...]:
             name="first_line",
             dtype="string",
             fill="",
-            doc="the file's first line where it is a name and no SGF, one character (latin-1) a byte",
+            doc="the file's first line where it is a name and no SGF",
         ),
         Field(
             name="source",

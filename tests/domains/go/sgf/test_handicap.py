@@ -8,6 +8,7 @@ from outofcore.domains.go.sgf.handicap import HandicapRule, stated
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import stones
 
+
 @pytest.mark.parametrize(
     ("game", "rule", "count", "on_board"),
     [
@@ -50,6 +51,8 @@ def test_policies(convert_text: ConvertText) -> None:
     assert len(even.keys) == 1
 
 
-@pytest.mark.parametrize(("raw", "number"), [(b"2", 2), (b" 9 ", 9), (b"", -1), (b"2.5", -1), (b"\xb2", -1), (b"99999", 999)])
+@pytest.mark.parametrize(
+    ("raw", "number"), [(b"2", 2), (b" 9 ", 9), (b"", -1), (b"2.5", -1), (b"\xb2", -1), (b"99999", 999)]
+)
 def test_stated(raw: bytes, number: int) -> None:
     assert stated(raw) == number

@@ -56,13 +56,18 @@ def test_never_fails(values: tuple[bytes, ...], charset: bytes, utf16: bool) -> 
     assert decode(values, charset, utf16=utf16) == (texts, rule)
 
 
-@given(st.text(alphabet=st.characters(min_codepoint=33, max_codepoint=0xFFFF, exclude_categories=["C", "Z"]), min_size=1))
+@given(
+    st.text(alphabet=st.characters(min_codepoint=33, max_codepoint=0xFFFF, exclude_categories=["C", "Z"]), min_size=1)
+)
 def test_utf8_comes_back(text: str) -> None:
     raw = text.replace("\\", "\\\\").replace("]", "\\]").encode()
     assert decode((raw,), b"UTF-8")[0][0] == text
 
 
-@pytest.mark.parametrize("name", [b"UTF-16", b"utf-7x", b"hex", b"rot13", b"idna", b"unicode_escape", b"punycode", b"\xff", b"EBCDIC-CP-BE", b""])
+@pytest.mark.parametrize(
+    "name",
+    [b"UTF-16", b"utf-7x", b"hex", b"rot13", b"idna", b"unicode_escape", b"punycode", b"\xff", b"EBCDIC-CP-BE", b""],
+)
 def test_declared_encodings_that_do_not_count(name: bytes) -> None:
     assert codec_of(name) is None
 
@@ -84,7 +89,8 @@ def test_brackets_hidden_in_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "text"), [(b"a\\]b", b"a]b"), (b"a\\\\", b"a\\"), (b"a\\\r\nb", b"ab"), (b"a\\:b", b"a:b"), (b"a\\", b"a\\")]
+    ("raw", "text"),
+    [(b"a\\]b", b"a]b"), (b"a\\\\", b"a\\"), (b"a\\\r\nb", b"ab"), (b"a\\:b", b"a:b"), (b"a\\", b"a\\")],
 )
 def test_escapes(raw: bytes, text: bytes) -> None:
     assert unescaped(raw) == text

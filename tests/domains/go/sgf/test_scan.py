@@ -87,7 +87,22 @@ def test_no_game_at_all(data: bytes) -> None:
 
 
 FRAGMENTS = st.sampled_from(
-    [b"(;GM[1]", b"(;", b";B[aa]", b";W[]", b")", b"(", b"C[x\\]y]", b"C[(;GM[1]", b"\n", b"name", b" ", b"]", b"[", b"\\"]
+    [
+        b"(;GM[1]",
+        b"(;",
+        b";B[aa]",
+        b";W[]",
+        b")",
+        b"(",
+        b"C[x\\]y]",
+        b"C[(;GM[1]",
+        b"\n",
+        b"name",
+        b" ",
+        b"]",
+        b"[",
+        b"\\",
+    ]
 )
 
 

@@ -1,8 +1,9 @@
 """Whose games they are: players by the files that belong to them or by name, and their games on either side.
 
-A game between two players of a set lies in the files of both. It is stored once, under the file that was read first, so
-its ``player_of_file`` is one of two. What identifies players is therefore the name in the game, byte for byte, which a
-game has for both sides; files only say which names count.
+A game between two players of a set lies in the files of both. It is stored once, under the file that was read first,
+so its ``player_of_file`` is one of two. What identifies players is therefore the name in the game, which it has for
+both sides; files only say which names count. Names are compared as text, so that encodings do not matter, and byte for
+byte where a character could not be decoded.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Games:
 
 
 def find_players(store: Store, section: GoTrainSection) -> tuple[str, ...]:
-    """Names (one character a byte) of the players that count, sorted, by the train split.
+    """Names of the players that count, sorted, by the train split.
 
     With ``players: files``, those to whom a file belongs: its first line where that is a name, else the name in most of
     its games. With ``players: names``, everybody. In both cases only who played ``min_games``.
@@ -60,12 +61,9 @@ def find_players(store: Store, section: GoTrainSection) -> tuple[str, ...]:
     ParamsError
         If fewer than two players are left.
     """
-    columns = {name: _column(store, "train", name) for name in ("black_bytes", "white_bytes")}
-    games = Counter(columns["black_bytes"]) + Counter(columns["white_bytes"])
-    games[""] = 0
-    names = set(games)
-    if section.players == "files":
-        names = _owners(store, columns)
+    sides = _names(store, "train")
+    games = Counter(name for side in sides for name in side if name)
+    names = _owners(store, sides, games) if section.players == "files" else set(games)
     chosen = tuple(sorted(name for name in names if games[name] >= section.min_games))
     if len(chosen) < 2:
         message = (
@@ -76,24 +74,34 @@ def find_players(store: Store, section: GoTrainSection) -> tuple[str, ...]:
     return chosen
 
 
-def _owners(store: Store, columns: dict[str, list[str]]) -> set[str]:
+def _owners(store: Store, sides: tuple[list[str], list[str]], games: Counter[str]) -> set[str]:
+    """The player of each file; of two who are in equally many of its games, the one who has fewer elsewhere."""
     labels, lines = _column(store, "train", "player_of_file"), _column(store, "train", "first_line")
-    games: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    of_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
     said: dict[str, str] = {}
-    for label, line, black, white in zip(labels, lines, columns["black_bytes"], columns["white_bytes"], strict=True):
-        games[label].update({black, white})
+    for label, line, black, white in zip(labels, lines, *sides, strict=True):
+        of_file[label].update({black, white} - {""})
         said.setdefault(label, line)
     owners = set()
-    for label, names in games.items():
-        most = max(names.values())
-        owners.add(said[label] or min(name for name, count in names.items() if count == most))
+    for label, names in of_file.items():
+        likely = sorted(names, key=lambda name: (-names[name], games[name], name))
+        owners.update([said[label]] if said[label] else likely[:1])
     return owners
+
+
+def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
+    """What Black and White are known by in each game."""
+    known = []
+    for side in ("black", "white"):
+        texts, raw = _column(store, split, side), _column(store, split, f"{side}_bytes")
+        known.append([own if "\ufffd" in text else text for text, own in zip(texts, raw, strict=True)])
+    return known[0], known[1]
 
 
 def read_games(store: Store, split: str, names: tuple[str, ...]) -> Games:
     """The games of a split with the players of their sides."""
     number = {name: place for place, name in enumerate(names)}
-    sides = [[number.get(name, -1) for name in _column(store, split, f"{side}_bytes")] for side in ("black", "white")]
+    sides = [[number.get(name, -1) for name in side] for side in _names(store, split)]
     table = store.sequences(split)
     return Games(
         key=table["game"].read(),

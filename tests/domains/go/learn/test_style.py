@@ -1,0 +1,148 @@
+"""Learning whose game it is, on the sample's eight players."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from outofcore.domains.go import DOMAIN
+from outofcore.domains.go.learn.network import NEAR, StyleNetwork
+from outofcore.domains.go.learn.style import StyleTask
+from outofcore.domains.go.params import GoSection
+from outofcore.errors import ParamsError
+from outofcore.loading.loader import loader
+from outofcore.store.reader import Store
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TRAIN = {
+    "task": "style",
+    "min_games": 5,
+    "players_per_batch": 6,
+    "games_per_player": 4,
+    "positions_per_game": 5,
+    "first_moves": 30,
+}
+
+
+def make(store: Store, section: GoSection, **train: Any) -> tuple[StyleTask, Any]:
+    section = GoSection.model_validate({**section.model_dump(), "train": {**TRAIN, **train}})
+    torch.manual_seed(0)
+    task = DOMAIN.task(store, section)
+    assert isinstance(task, StyleTask)
+    return task, DOMAIN.reading(store.attributes, section)
+
+
+def figures(task: StyleTask, reading: Any, store: Store) -> dict[str, float]:
+    sums: dict[str, torch.Tensor] = {}
+    with torch.no_grad():
+        for batch in loader(store, "val", 2000, shuffle=False, tensors=reading, memory="64MiB"):
+            for name, value in task.evaluate(batch).items():
+                sums[name] = sums.get(name, torch.zeros(())) + value.double()
+    assert [row["who"] for row in task.plots(sums)["identification"]].count("model") >= 2
+    return task.summarize(sums)
+
+
+@pytest.mark.parametrize("contrast", ["ge2e", "supcon"])
+def test_learns_to_tell_players_apart(store: Store, store_section: GoSection, contrast: str) -> None:
+    task, reading = make(store, store_section, contrast=contrast)
+    before = figures(task, reading, store)
+    assert before["players"] == 8
+    optimizer = torch.optim.AdamW(task.parameters(), lr=1e-2)
+    batches = loader(store, "train", tensors=reading, memory="64MiB", **task.loader_options())
+    for _ in range(3):
+        for batch in batches:
+            loss, count = task.loss(batch)
+            optimizer.zero_grad()
+            (loss / count).backward()
+            optimizer.step()
+    after = figures(task, reading, store)
+    assert after["questions_games_5"] >= 8
+    assert after["top1_games_1"] > max(0.3, before["top1_games_1"])
+    assert after["top1_games_5"] >= after["top1_games_1"]
+    assert before["top1_games_5_heat_map"] == after["top1_games_5_heat_map"] > 0.2
+
+
+def test_batches_are_players_games_positions(store: Store, store_section: GoSection) -> None:
+    task, reading = make(store, store_section)
+    batches = loader(store, "train", tensors=reading, memory="64MiB", **task.loader_options())
+    batch = next(iter(batches))
+    assert len(batch["move"]) == 6 * 4 * 5
+    game = batch["game"].reshape(6, 4, 5)
+    assert (game == game[:, :, :1]).all()
+    assert (batch["number"] < 30).all()
+    _, count = task.loss(batch)
+    assert int(count) == 6 * 4
+
+
+def test_the_order_of_rows_and_strangers_do_not_matter(store: Store, store_section: GoSection) -> None:
+    task, reading = make(store, store_section)
+    batch = next(iter(loader(store, "train", tensors=reading, memory="64MiB", **task.loader_options())))
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(batch["move"])))
+    shuffled = {name: tensor[order] for name, tensor in batch.items()}
+    strangers = {name: torch.cat([tensor, tensor[:7]]) for name, tensor in batch.items()}
+    strangers["game"][-7:] = 12345
+    with torch.no_grad():
+        loss, count = task.loss(batch)
+        for other in (shuffled, strangers):
+            same, number = task.loss(other)
+            assert float(same) == pytest.approx(float(loss), rel=1e-4)
+            assert int(number) == int(count)
+    assert [len(piece["move"]) for piece in task.micro_batches(batch, 10)] == [len(batch["move"])]
+
+
+def test_sums_add_up_over_any_pieces(store: Store, store_section: GoSection) -> None:
+    task, reading = make(store, store_section)
+    rows = {name: store.rows("val")[name].read(0, 900) for name in reading.fields}
+    batch = reading(rows, np.random.default_rng(0))
+    pieces = [{name: tensor[at : at + 250] for name, tensor in batch.items()} for at in range(0, 900, 250)]
+    with torch.no_grad():
+        whole = task.evaluate(batch)
+        parts = [task.evaluate(piece) for piece in pieces]
+    for name, value in whole.items():
+        assert torch.allclose(value, sum(part[name] for part in parts), atol=1e-5)  # type: ignore[arg-type]
+    assert whole["positions"].sum() == ((batch["number"] < 30) & (whole["positions"].sum() > 0)).sum() - _strangers(
+        task, batch
+    )
+
+
+def _strangers(task: StyleTask, batch: dict[str, torch.Tensor]) -> int:
+    """Opening positions of players who do not count."""
+    slots = {int(key): slot for key, slot in zip(task.panel.key, task.panel.slot, strict=True)}
+    return sum(
+        int(number) < 30 and slots[int(game)][int(side)] < 0
+        for number, game, side in zip(batch["number"], batch["game"], batch["to_play"], strict=True)
+    )
+
+
+def test_history_reaches_through_the_balanced_loader(store: Store, store_section: GoSection) -> None:
+    section = store_section.model_copy(
+        update={"tensors": store_section.tensors.model_copy(update={"features": "history8"})}
+    )
+    task, reading = make(store, section)
+    options = task.loader_options()
+    assert options["window"] == {"length": 8, "mode": "reach"}
+    batch = next(iter(loader(store, "train", tensors=reading, memory="64MiB", **options)))
+    assert batch["planes"].shape[1] == 16
+    assert int(task.loss(batch)[1]) == 6 * 4
+
+
+def test_nothing_to_ask_with(store: Store, store_section: GoSection) -> None:
+    with pytest.raises(ParamsError, match="min_games"):
+        make(store, store_section, min_games=1000)
+
+
+def test_the_neighbourhood_of_a_move() -> None:
+    network = StyleNetwork(2, 9, "test")
+    planes = torch.arange(2 * 81).reshape(1, 2, 9, 9).expand(3, -1, -1, -1)
+    around = network._around(planes, torch.tensor([0, 4 * 9 + 4, 81]), None)
+    assert around.shape == (3, 3, 2 * NEAR + 1, 2 * NEAR + 1)
+    assert around[0, 0, NEAR, NEAR] == 0
+    assert around[0, 0, NEAR + 1, NEAR + 2] == 11
+    assert not around[0, :, :NEAR].any()
+    assert torch.equal(around[1, :2, 1:-1, 1:-1], planes[1])
+    assert around[1, 2].sum() == 81
+    assert not around[2].any()

@@ -1,0 +1,99 @@
+"""Real games: what is accepted, and that every board is sgfmill's."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+
+from outofcore.domains.go.sgf.handicap import HandicapRule
+from outofcore.domains.go.sgf.meaning import KomiRule
+from outofcore.domains.go.sgf.names import NameRule
+from tests.domains.go.games import Converted, convert
+
+pytestmark = pytest.mark.data
+ALL_SIZES = {"sizes": list(range(7, 26))}
+
+
+def rules(converted: Converted, column: str) -> Counter[int]:
+    return Counter(converted.sequences[column].tolist())
+
+
+def test_amateurs(real_data: Path) -> None:
+    converted = convert(real_data / "go" / "kgs.tar.zst", audit={"one_in": 2})
+    assert converted.found == 400
+    assert converted.reasons == ["too_short"] * 5  # games that ended without a move
+    assert not converted.differences
+    assert converted.counts["audited_captures"] > 1000
+    assert rules(converted, "handicap_rule")[HandicapRule.ROOT] == 279
+    assert converted.counts["passes"] > 200
+    assert np.array_equal(converted.sequences["first_player"] == 1, converted.sequences["handicap"] >= 2)
+    assert min(converted.sequences["komi"]) == -100.0
+
+
+def test_professionals_in_broken_files(real_data: Path) -> None:
+    converted = convert(real_data / "go" / "fox.tar.zst", audit={"one_in": 2})
+    assert converted.found == 400
+    assert converted.reasons == ["occupied"]
+    assert not converted.differences
+    assert converted.counts["audited_captures"] > 1000
+    assert rules(converted, "name_rule") == {NameRule.DAMAGED_UTF8: 347, NameRule.UTF8: 52}
+    assert rules(converted, "handicap_rule") == {
+        HandicapRule.NONE: 158,
+        HandicapRule.LATER_NODE: 237,
+        HandicapRule.PLACED: 4,
+    }
+    assert rules(converted, "komi_rule") == {KomiRule.AS_WRITTEN: 337, KomiRule.HUNDREDTHS: 62}
+    assert set(converted.sequences["komi"]) == {0.0, 4.5, 5.5, 6.5, 7.5}
+    assert min(converted.sequences["black_rank"]) > 0
+
+
+def test_odd_files(real_data: Path) -> None:
+    converted = convert(real_data / "go" / "odd", filters=ALL_SIZES)
+    assert converted.reasons == []
+    names = dict(zip(converted.sequences["source"], converted.sequences["black"], strict=True))
+    assert {name: names[f"{name}.sgf"] for name in ("chinese", "japanese", "korean", "utf16le", "utf8bom")} == {
+        "chinese": "古力",
+        "japanese": "井山 裕太",
+        "korean": "이세돌",
+        "utf16le": "Kitani Minoru",
+        "utf8bom": "Kitani Minoru",
+    }
+    assert not converted.differences
+    assert converted.counts["unreadable_for_oracle"] == 1  # a root without a semicolon
+
+
+def test_a_first_line_that_is_a_name(real_data: Path) -> None:
+    folder = real_data / "go" / "named-first-line"
+    converted = convert(folder, audit={"one_in": 64})
+    assert converted.found == sum(path.read_bytes().count(b"(;") for path in folder.iterdir())
+    assert converted.reasons == []
+    told = converted.sequences
+    assert set(told["first_line"]) == {"euiekdfk", "SwordSouth"}
+    assert ((told["black"] == told["first_line"]) | (told["white"] == told["first_line"])).all()
+
+
+def test_players(real_data: Path, tmp_path: Path) -> None:
+    count = {}
+    with (real_data / "go" / "players.tar.zst").open("rb") as raw:
+        stream = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+        with tarfile.open(fileobj=stream, mode="r|") as archive, tarfile.open(tmp_path / "some.tar", "w") as some:
+            for entry in archive:
+                if len(count) == 5:
+                    break
+                data = archive.extractfile(entry).read()  # type: ignore[union-attr]
+                count[entry.name.removesuffix(".sgf")] = data.count(b"(;")
+                some.addfile(entry, io.BytesIO(data))
+                (tmp_path / "folder" / entry.name).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / "folder" / entry.name).write_bytes(data)
+    converted = convert(tmp_path / "some.tar", audit={"one_in": 256})
+    assert Counter(converted.sequences["player_of_file"]) == count
+    assert converted.reasons == []
+    assert not converted.differences
+    assert converted.audited > 10
+    assert convert(tmp_path / "folder", block=300_000, audit={"one_in": 256}).same(converted)

@@ -1,0 +1,54 @@
+"""The made-up sample, and the store of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from outofcore.domains.go import DOMAIN
+from outofcore.domains.go.sample import PLAYERS
+from outofcore.domains.go.sgf.handicap import HandicapRule
+from outofcore.domains.go.sgf.meaning import KomiRule
+from outofcore.store.reader import Store
+from tests.domains.go.games import convert
+
+
+def test_equal_seeds_give_equal_files(sample: Path, tmp_path: Path) -> None:
+    DOMAIN.sample(tmp_path, np.random.default_rng(0))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        path.name: path.read_bytes() for path in sample.iterdir()
+    }
+
+
+def test_it_holds_what_real_files_are_full_of(sample: Path) -> None:
+    converted = convert(sample, filters={"sizes": [9, 19]}, audit={"one_in": 4})
+    assert sorted(converted.reasons) == ["occupied", "unterminated_value"]
+    assert not converted.differences
+    told = converted.sequences
+    assert set(told["first_line"]) == {"anchor", ""}
+    assert set(told["size"]) == {9, 19}
+    rules = (HandicapRule.NONE, HandicapRule.ROOT, HandicapRule.LATER_NODE, HandicapRule.PLACED)
+    assert set(told["handicap_rule"]) == set(rules)
+    assert set(told["komi_rule"]) == {KomiRule.AS_WRITTEN, KomiRule.HUNDREDTHS, KomiRule.DOUBLED}
+    assert {player.name for player in PLAYERS} < set(told["black"]) | set(told["white"])
+    assert len(converted.keys) - len(set(converted.keys)) == len(PLAYERS) * (len(PLAYERS) - 1) // 2
+    assert converted.counts["passes"] > 0
+    assert converted.counts["captures"] > 0
+
+
+def test_the_store_holds_each_game_once(store: Store) -> None:
+    facts = store.attributes
+    assert facts["found"] == facts["accepted"] + sum(facts["rejected"].values())
+    assert facts["rejected"] == {"duplicate": 28, "occupied": 1, "unterminated_value": 1}
+    games = np.concatenate([store.sequences(split)["game"].read() for split in store.splits])
+    assert len(set(games)) == len(games) == facts["accepted"]
+
+
+def test_rows_know_their_game(store: Store) -> None:
+    for split in store.splits:
+        table = store.sequences(split)
+        start, length, game = (table[name].read() for name in ("start", "length", "game"))
+        rows = store.rows(split)["game"].read()
+        assert np.array_equal(np.repeat(game, length), rows)
+        assert np.array_equal(np.cumsum(length) - length, start)

@@ -1,0 +1,171 @@
+"""Planes and moves on read, beside slow plain loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.domains.go import DOMAIN
+from outofcore.domains.go.params import GoSection, TensorSection
+from outofcore.domains.go.symmetry import OFF_BOARD, tables
+from outofcore.domains.go.tensors import GoReading, planes
+from outofcore.errors import ParamsError
+from outofcore.loading.loader import loader
+from outofcore.store.reader import Store
+from tests.domains.go.conftest import ConvertText
+from tests.domains.go.games import Converted, Move, sgf_of, stones
+
+FRAME, SIZES = 9, (7, 9)
+Rows = dict[str, np.ndarray[Any, Any]]
+
+
+@pytest.fixture
+def converted(convert_text: ConvertText) -> Converted:
+    """Random games of two sizes, captures among them."""
+    rng = np.random.default_rng(1)
+    games = []
+    for size in (7, 9, 9, 7):
+        points = np.concatenate([rng.permutation(size * size) for _ in range(2)])
+        moves: list[Move] = [(move % 2, divmod(int(point), size)) for move, point in enumerate(points[:100])]
+        moves.insert(20, (0, None))
+        games.append(sgf_of(moves, size))
+    filters = {"sizes": SIZES, "occupied": "keep", "suicide": "keep", "ko": "keep"}
+    result = convert_text(b"".join(games), filters=filters, source={"liberties": True})
+    assert result.counts["captures"] > 10
+    return result
+
+
+def read(rows: Rows, seed: int = 0, **settings: Any) -> dict[str, np.ndarray[Any, Any]]:
+    reading = GoReading(TensorSection(**settings), FRAME, SIZES, games=True)
+    count = len(rows["move"])
+    index = np.arange(count)
+    if reading.reach > 1:
+        index = np.maximum(index[:, None] + np.arange(1 - reading.reach, 1), 0)
+    batch = reading({name: rows[name][index] for name in reading.fields}, np.random.default_rng(seed))
+    return {name: tensor.numpy() for name, tensor in batch.items()}
+
+
+def slow_planes(converted: Converted, features: str) -> np.ndarray[Any, Any]:
+    boards, state = stones(converted.rows, FRAME), converted.rows["state"]
+    steps = 1 if features == "planes3" else 8
+    result = []
+    for row in range(len(boards)):
+        own, size = int(state[row, 0]) + 1, int(state[row, 1])
+        told = []
+        for back in range(steps):
+            here = boards[row - back] if back <= state[row, 3] else np.zeros((FRAME, FRAME), np.int64)
+            told += [here == own, here == 3 - own]
+        if features == "planes3":
+            ko = np.zeros((FRAME, FRAME), np.int64)
+            if state[row, 2] >= 0:
+                ko[divmod(int(state[row, 2]), FRAME)] = 1
+            told.append(ko)
+        if features == "alphagozero18":
+            board = np.zeros((FRAME, FRAME), np.int64)
+            board[:size, :size] = 1
+            told += [board * (own == 1), board * (own == 2)]
+        result.append(np.stack(told))
+    return np.stack(result).astype(np.uint8)
+
+
+@pytest.mark.parametrize("features", ["planes3", "history8", "alphagozero18"])
+def test_feature_sets(converted: Converted, features: Any) -> None:
+    batch = read(converted.rows, features=features)
+    assert np.array_equal(batch["planes"], slow_planes(converted, features))
+    assert batch["planes"].shape[1] == planes(TensorSection(features=features))
+    assert np.array_equal(batch["move"], converted.rows["move"])
+    assert np.array_equal(batch["to_play"], converted.rows["state"][:, 0])
+    assert np.array_equal(batch["number"], converted.rows["state"][:, 3])
+    assert np.array_equal(batch["game"], converted.rows["game"])
+    on_board = np.zeros((len(batch["move"]), FRAME, FRAME), np.uint8)
+    for row, size in enumerate(converted.rows["state"][:, 1]):
+        on_board[row, :size, :size] = 1
+    assert np.array_equal(batch["on_board"], on_board)
+
+
+def test_liberties_come_last(converted: Converted) -> None:
+    told = np.unpackbits(converted.rows["liberties"], axis=-1, count=FRAME * FRAME).reshape(-1, 3, FRAME, FRAME)
+    for features in ("planes3", "history8"):
+        batch = read(converted.rows, features=features, liberties=True)
+        assert np.array_equal(batch["planes"][:, -3:], told)
+        assert np.array_equal(batch["planes"][:, :-3], slow_planes(converted, features))
+
+
+def turned(board: np.ndarray[Any, Any], symmetry: int) -> np.ndarray[Any, Any]:
+    for bit, turn in ((1, np.transpose), (2, np.flipud), (4, np.fliplr)):
+        board = turn(board) if symmetry & bit else board
+    return board
+
+
+@pytest.mark.parametrize("features", ["planes3", "alphagozero18"])
+def test_symmetries_turn_planes_and_moves_together(converted: Converted, features: Any) -> None:
+    plain = read(converted.rows, features=features, liberties=True)
+    batch = read(converted.rows, seed=3, features=features, liberties=True, symmetries=True)
+    drawn = np.random.default_rng(3).integers(0, 8, len(batch["move"]))
+    assert set(drawn) == set(range(8))
+    for row, symmetry in enumerate(drawn):
+        size = int(converted.rows["state"][row, 1])
+        for plane, expected in zip(batch["planes"][row], plain["planes"][row], strict=True):
+            assert np.array_equal(plane[:size, :size], turned(expected[:size, :size], symmetry))
+            assert not plane[size:].any()
+            assert not plane[:, size:].any()
+        if plain["move"][row] == FRAME * FRAME:
+            assert batch["move"][row] == FRAME * FRAME
+        else:
+            chosen = np.zeros((FRAME, FRAME), np.int64)
+            chosen[divmod(int(plain["move"][row]), FRAME)] = 1
+            shown = turned(chosen[:size, :size], symmetry)
+            assert shown[divmod(int(batch["move"][row]), FRAME)] == 1
+
+
+def test_tables_undo_each_other() -> None:
+    source, target = tables(FRAME, SIZES)
+    for size in SIZES:
+        for symmetry in range(8):
+            inside = source[size, symmetry] >= 0
+            assert inside.reshape(FRAME, FRAME)[:size, :size].all()
+            assert inside.sum() == size * size
+            points = np.flatnonzero(inside)
+            assert np.array_equal(target[size, symmetry, source[size, symmetry, points]], points)
+            assert target[size, symmetry, -1] == FRAME * FRAME
+    assert len({source[9, symmetry].tobytes() for symmetry in range(8)}) == 8
+    assert (source[13] == OFF_BOARD).all()
+
+
+def test_one_size_needs_no_mask(converted: Converted) -> None:
+    reading = GoReading(TensorSection(), FRAME, (FRAME,))
+    rows = {name: converted.rows[name][80:90] for name in reading.fields}
+    assert set(reading(rows, np.random.default_rng(0))) == {"planes", "move", "to_play", "number"}
+
+
+def test_history_without_a_window_is_refused(converted: Converted) -> None:
+    reading = GoReading(TensorSection(features="history8"), FRAME, SIZES)
+    with pytest.raises(ParamsError, match="window of length 8"):
+        reading({name: converted.rows[name][:4] for name in reading.fields}, np.random.default_rng(0))
+
+
+def test_liberties_that_the_store_lacks(store: Store, store_section: GoSection) -> None:
+    wish = store_section.model_copy(update={"tensors": TensorSection(liberties=True)})
+    assert DOMAIN.reading(store.attributes, wish).fields[-1] == "liberties"
+    params = {**store.attributes["params"], "source": {"liberties": False}}
+    with pytest.raises(ParamsError, match=r"go\.source\.liberties"):
+        DOMAIN.reading({"params": params}, wish)
+
+
+@pytest.mark.parametrize("features", ["planes3", "alphagozero18"])
+def test_through_the_loader(store: Store, store_section: GoSection, features: Any) -> None:
+    wish = store_section.model_copy(update={"tensors": TensorSection(features=features)})
+    reading = DOMAIN.reading(store.attributes, wish)
+    assert isinstance(reading, GoReading)
+    window = {"length": reading.reach, "mode": "reach"} if reading.reach > 1 else None
+    batches = loader(store, "val", 500, shuffle=False, tensors=reading, window=window, memory="64MiB")
+    rows = store.rows("val").read()
+    index = np.arange(len(rows["move"]))
+    if reading.reach > 1:
+        index = np.maximum(index[:, None] + np.arange(-7, 1), 0)
+    expected = reading({name: rows[name][index] for name in reading.fields}, np.random.default_rng(0))
+    told = list(batches)
+    for name, tensor in expected.items():
+        assert np.array_equal(np.concatenate([batch[name].numpy() for batch in told]), tensor.numpy())
