@@ -40,7 +40,7 @@ def test_nothing_runs_a_second_time(project: Project) -> None:
 def test_a_store_takes_its_space_once(project: Project) -> None:
     shards = [path for path in (project.folder / "data/stores/chess.zarr").rglob("c.*") if path.stat().st_size]
     assert shards
-    assert all(path.stat().st_nlink == 2 for path in shards)
+    assert all(path.stat().st_nlink >= 2 for path in shards)  # the cache holds the same file
 
 
 def test_another_machine_pulls_and_runs_nothing(project: Project, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_another_machine_pulls_and_runs_nothing(project: Project, tmp_path: Path
     other.folder.parent.mkdir()
     project.run("git", "clone", "-q", str(project.folder), str(other.folder))
     other.dvc("remote", "add", "--local", "-f", "-d", "shared", str(remote))
-    other.dvc("pull", "-q", "--run-cache", OUTOFCORE_WORKERS="1")
+    other.dvc("pull", "-q", "--run-cache", "--with-deps", "train@chess", OUTOFCORE_WORKERS="1")
     told = other.dvc("repro", "train@chess", OUTOFCORE_WORKERS="1")
     assert "Running stage" not in told
     assert verify(other.folder / "data/stores/chess.zarr").problems == ()
@@ -68,12 +68,12 @@ def test_an_experiment_reruns_what_depends_on_its_param(project: Project) -> Non
     assert after["accepted"] < before["accepted"]
     assert "strong" in project.dvc("exp", "show", "--csv")
     project.git("checkout", "-q", "--", ".")
-    project.dvc("checkout", "-q", "-f")
+    project.dvc("checkout", "-q", "-f", "--with-deps", "train@chess")
     told = project.dvc("exp", "run", "-n", "fast", "-S", "chess.train.learning_rate=0.01", "train@chess")
     assert "Running stage 'convert@chess'" not in told
     assert "Running stage 'train@chess'" in told
     project.git("checkout", "-q", "--", ".")
-    project.dvc("checkout", "-q", "-f")
+    project.dvc("checkout", "-q", "-f", "--with-deps", "train@chess")
 
 
 def test_the_number_of_workers_changes_no_byte(project: Project, tmp_path: Path) -> None:
