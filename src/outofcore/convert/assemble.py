@@ -87,7 +87,7 @@ class Assembler:
         self.accepted += accepted
         self.rejected += Counter(reason for _, reason, _ in rejects)
         self.counts.update(result.counts)
-        self.audited += result.audited
+        self.audited += result.audited + len(result.audits)
         if result.found != accepted + len(rejects):
             message = f"{unit.name}, offset {unit.offset}: {result.found} found, {accepted} + {len(rejects)} told"
             raise AssertionError(message)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from outofcore.convert.assemble import REJECT_COLUMNS, Assembler
+from outofcore.convert.audit import Auditors
 from outofcore.convert.estimate import Estimate
 from outofcore.convert.executors import in_order
 from outofcore.convert.journal import NOT_CONVERSION, Journal, identity
@@ -168,6 +169,7 @@ class _Loop:
         with (
             ConversionProgress(name, total, self._journal.folder) as progress,
             self._journal.rejects.open("a", encoding="utf-8", errors="backslashreplace") as rejects,
+            Auditors() as auditors,
         ):
             for skipped in islice(units, done):
                 passed += skipped.raw_bytes
@@ -175,6 +177,7 @@ class _Loop:
             self._done = done
             for unit, result in converted:
                 self._whole = False
+                auditors.add(result.audits)
                 rejects.write(self._assembler.add(unit, result))
                 self._done += 1
                 self._whole = True
@@ -188,8 +191,10 @@ class _Loop:
                 self._watch(self._writer.bytes_written())
                 if time.monotonic() - saved > self._checkpoint_seconds:
                     rejects.flush()
+                    auditors.finish()
                     self.save()
                     saved = time.monotonic()
+            auditors.finish()
 
     def save(self) -> None:
         """Bring the state to the disk, unless it stands in the middle of a unit: then the last one saved counts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy.typing as npt
 from outofcore.store.schema import Columns
 
 KEY_BYTES = 16
+
+Audit = Callable[[], str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +89,11 @@ class UnitResult:
         those of its first piece; its length is the sum.
     counts
         Further integers for the metrics, summed over units.
+    audits
+        Comparisons of a record with what the oracle makes of it, still to be run: picklable, and each gives a
+        description of the difference or None.
     audited
-        Records that the oracle has read as well.
+        Records that the oracle has read already.
     differences
         A description of each record about which engine and oracle disagree.
     """
@@ -103,5 +108,6 @@ class UnitResult:
     continues: bool = False
     unfinished: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
+    audits: tuple[Audit, ...] = ()
     audited: int = 0
     differences: tuple[str, ...] = ()

@@ -15,9 +15,7 @@ CASTLING = (
 )
 
 
-def random_positions(
-    count: int, seed: int, *, chess960: bool = False
-) -> list[tuple[chess.Board, chess.Move]]:
+def random_positions(count: int, seed: int, *, chess960: bool = False) -> list[tuple[chess.Board, chess.Move]]:
     """Positions with the move played there; games are played to their end."""
     choice = random.Random(seed)
     positions: list[tuple[chess.Board, chess.Move]] = []
@@ -49,9 +47,7 @@ def stored_rows(positions: list[tuple[chess.Board, chess.Move]], result: int = 1
     """Rows of a store, all of games with that result."""
     boards, states = [], []
     for board, _ in positions:
-        boards.append(
-            [int(board.pieces(piece, color)) for color in chess.COLORS for piece in chess.PIECE_TYPES]
-        )
+        boards.append([int(board.pieces(piece, color)) for color in chess.COLORS for piece in chess.PIECE_TYPES])
         rights = sum(bit for bit, color, has in CASTLING if has(board, color))
         file = 255 if board.ep_square is None else chess.square_file(board.ep_square)
         states.append([0 if board.turn else 1, rights, file, min(board.halfmove_clock, 255)])

@@ -32,17 +32,15 @@ def test_the_sample_holds_what_real_files_hold(sample):
     rejects = Counter(reject.reason for result in found for reject in result.rejects)
     assert sum(result.found for result in found) == 307
     assert rejects == {"illegal_move": 1, "variant": 1, "no_result": 1}
-    assert sum(result.audited for result in found) == len(keys) == 304
-    assert not any(result.differences for result in found)
+    assert sum(len(result.audits) for result in found) == len(keys) == 304
+    assert not any(audit() for result in found for audit in result.audits)
     assert len(keys) - len(np.unique(keys, axis=0)) == 2
     rows = {name: np.concatenate([result.rows[name] for result in found]) for name in found[0].rows}
     assert (rows["clock"] >= 0).any()
     assert (rows["evaluation"] > -32768).any()
     assert (rows["mate"] != 0).any()
     assert set(rows["result"].tolist()) == {-1, 0, 1}
-    rejects = Counter(
-        r.reason for result in results(sample, filters={"min_elo": 1900}) for r in result.rejects
-    )
+    rejects = Counter(r.reason for result in results(sample, filters={"min_elo": 1900}) for r in result.rejects)
     assert rejects["elo_unknown"] == 1
     assert rejects["elo_too_low"] > 50
 

@@ -162,9 +162,7 @@ class Column:
 
 @pytest.mark.parametrize("view", ["white", "mover"])
 @pytest.mark.parametrize("at_once", [1 << 20, 7])
-def test_the_baseline_counts_the_moves_and_averages_the_results_of_the_train_split(
-    monkeypatch, view, at_once
-):
+def test_the_baseline_counts_the_moves_and_averages_the_results_of_the_train_split(monkeypatch, view, at_once):
     monkeypatch.setattr("outofcore.domains.chess.model._ROWS_AT_ONCE", at_once)
     section = TensorSection(view=view)
     rows = {**ROWS, "result": np.resize(np.array([1, 0, -1, 1], np.int8), 400)}

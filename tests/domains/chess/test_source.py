@@ -55,9 +55,7 @@ def test_a_game_beyond_all_bounds_is_passed_over_and_said():
     for size in (700, 1000, 4096):
         found = list(pieces(io.BytesIO(game * 9 + monster + game * 7), 20_000, size))
         assert len(games_of(found)) == 16
-        assert [(piece.offset, piece.reason) for piece in found if piece.reason] == [
-            (9 * len(game), TOO_LONG)
-        ]
+        assert [(piece.offset, piece.reason) for piece in found if piece.reason] == [(9 * len(game), TOO_LONG)]
 
 
 def test_a_file_without_lines_is_one_record():

@@ -52,9 +52,7 @@ def test_planes_are_those_of_python_chess(count, view):
 @pytest.mark.parametrize("targets", ["uci", "alphazero"])
 def test_targets_are_the_moves_played(view, targets):
     moves = vocabulary(targets)
-    for (board, move), number in zip(
-        POSITIONS, read(view=view, targets=targets)["target"].tolist(), strict=True
-    ):
+    for (board, move), number in zip(POSITIONS, read(view=view, targets=targets)["target"].tolist(), strict=True):
         turned = view == "mover" and not board.turn
         seen = int(moves.flip[number]) if turned else number
         pawn = board.piece_type_at(move.from_square) == chess.PAWN
@@ -120,9 +118,7 @@ SIGNED = {"boards": np.int64, "move": np.int16, "ply": np.int16}
 def test_rows_on_a_device_give_the_same_tensors(packed, mirror, view, planes, targets):
     settings = {"planes": planes, "view": view, "targets": targets, "mirror": mirror, "legal_mask": True}
     reading = ChessReading(TensorSection(**settings), packed=packed)
-    rows = {
-        name: torch.from_numpy(column.view(SIGNED.get(name, column.dtype))) for name, column in ROWS.items()
-    }
+    rows = {name: torch.from_numpy(column.view(SIGNED.get(name, column.dtype))) for name, column in ROWS.items()}
     batch = reading.on_device(rows, np.random.default_rng(3))
     expected = read(seed=3, packed=packed, **settings)
     assert batch.keys() == expected.keys()

@@ -22,9 +22,7 @@ def draw(rows: Columns) -> str:
     played = board.san(move) if board.is_legal(move) else move.uci()
     side = "White" if board.turn == chess.WHITE else "Black"
     ply, result = int(rows["ply"][0]), _RESULTS[int(rows["result"][0])]
-    return "\n".join(
-        [*lines, "   a b c d e f g h", f"{side} to move, ply {ply}: {played}, game ended {result}"]
-    )
+    return "\n".join([*lines, "   a b c d e f g h", f"{side} to move, ply {ply}: {played}, game ended {result}"])
 
 
 def _board(rows: Columns) -> chess.Board:

@@ -102,12 +102,8 @@ def _texts(games: Games, chosen: npt.NDArray[np.int64], facts: Facts) -> pa.Arra
     """The games' tokens as Arrow strings, with tags before them where the start position is not the usual one."""
     special = (games.tags[chosen, _FEN, 0] >= 0) | (facts.variant[chosen] == CHESS960)
     if np.any(special) or np.any(games.text >= 0x80):
-        return pa.array(
-            [start_tags(games, facts, int(game)) + " ".join(games.tokens(int(game))) for game in chosen]
-        )
-    every = pa.StringArray.from_buffers(
-        len(games), pa.py_buffer(games.text_offsets), pa.py_buffer(games.text)
-    )
+        return pa.array([start_tags(games, facts, int(game)) + " ".join(games.tokens(int(game))) for game in chosen])
+    every = pa.StringArray.from_buffers(len(games), pa.py_buffer(games.text_offsets), pa.py_buffer(games.text))
     return every if len(chosen) == len(games) else every.take(pa.array(chosen))
 
 
@@ -134,9 +130,7 @@ def _castling_rooks(games: Games, facts: Facts, game: int) -> int:
     if facts.variant[game] != CHESS960:
         return 0
     try:
-        return chess.Board(
-            start_fen(games, game) or chess.STARTING_FEN, chess960=True
-        ).clean_castling_rights()
+        return chess.Board(start_fen(games, game) or chess.STARTING_FEN, chess960=True).clean_castling_rights()
     except ValueError:  # no position: the engine has refused it as well
         return 0
 

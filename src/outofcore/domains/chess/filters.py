@@ -103,15 +103,11 @@ def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:
     if filters.rated_only:
         changed = games.tags[:, TAGS.index("WhiteRatingDiff"), 0] >= 0
         events = text_column(games, "Event")
-        rated = [
-            is_rated(event, has_rating_change=bool(has)) for event, has in zip(events, changed, strict=True)
-        ]
+        rated = [is_rated(event, has_rating_change=bool(has)) for event, has in zip(events, changed, strict=True)]
         reject("not_rated", ~np.array(rated, bool))
     if set(filters.time_classes) != set(defaults.time_classes):
         controls = text_column(games, "TimeControl")
-        reject(
-            "time_class", np.array([time_class(text) not in filters.time_classes for text in controls], bool)
-        )
+        reject("time_class", np.array([time_class(text) not in filters.time_classes for text in controls], bool))
     if set(filters.terminations) != set(defaults.terminations):
         endings = text_column(games, "Termination")
         reject(

@@ -163,9 +163,7 @@ class ChessTask(Task):
         for phase, bins in PHASES.items():
             if sums["positions"][bins].sum() > 0:
                 figures[f"top1_{phase}"] = _share(sums["top1"][bins], sums["positions"][bins])
-                figures[f"top1_{phase}_most_frequent"] = _share(
-                    sums["frequent1"][bins], sums["positions"][bins]
-                )
+                figures[f"top1_{phase}_most_frequent"] = _share(sums["frequent1"][bins], sums["positions"][bins])
         return {**figures, "positions": count}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:

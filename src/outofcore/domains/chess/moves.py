@@ -176,9 +176,7 @@ def _alphazero_tables() -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
     return index, codes
 
 
-def _image(
-    index: npt.NDArray[np.int16], codes: npt.NDArray[np.int32], difference: int
-) -> npt.NDArray[np.int16]:
+def _image(index: npt.NDArray[np.int16], codes: npt.NDArray[np.int32], difference: int) -> npt.NDArray[np.int16]:
     """Class -> class of the move whose squares differ by an exclusive or."""
     image = np.where(codes >= 0, index[np.maximum(codes, 0) ^ difference], np.arange(len(codes)))
     table: npt.NDArray[np.int16] = image.astype(np.int16)

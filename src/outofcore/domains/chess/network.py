@@ -65,9 +65,7 @@ class PolicyHead(nn.Module):
         """Squares (batch, 64, channels) -> logits (batch, classes)."""
         fit: Tensor = (self.departure(squares) * self._scale) @ self.arrival(squares).transpose(1, 2)
         promotion: Tensor = self.promotion(squares)
-        logits = fit.flatten(1).index_select(1, self.pairs) + promotion.flatten(1).index_select(
-            1, self.pieces
-        )
+        logits = fit.flatten(1).index_select(1, self.pairs) + promotion.flatten(1).index_select(1, self.pieces)
         if self.off_board is None:
             return logits
         return logits.masked_fill(self.off_board, torch.finfo(logits.dtype).min)

@@ -147,6 +147,12 @@ class _Reader(chess.pgn.BaseVisitor["_Reader"]):
         return self
 
 
+def audit(where: str, tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result: int) -> str | None:
+    """:func:`difference` with the place of the game before it; picklable, for a process of its own."""
+    found = difference(tags, body, stored, result)
+    return f"{where}: {found}" if found else None
+
+
 def difference(tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result: int) -> str | None:
     """Read a game's own text with python-chess and say where it differs from what was made of it.
 
@@ -178,9 +184,7 @@ def difference(tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result
         same = (stored[name] == wanted).reshape(count, -1).all(axis=1)
         if not same.all():
             row = int(np.argmin(same))
-            return (
-                f"{name} at ply {row}: {stored[name][row].tolist()}, by python-chess {wanted[row].tolist()}"
-            )
+            return f"{name} at ply {row}: {stored[name][row].tolist()}, by python-chess {wanted[row].tolist()}"
     return None
 
 

@@ -65,9 +65,7 @@ class FilterSection(Section):
         description="how the game ended, by its Termination tag; unknown: no tag, other: free text",
     )
     bots: Literal["drop", "keep"] = Field("keep", description="games of an account with the title BOT")
-    variants: tuple[Variant, ...] = Field(
-        ("standard", "chess960"), description="kinds of chess that are read"
-    )
+    variants: tuple[Variant, ...] = Field(("standard", "chess960"), description="kinds of chess that are read")
     skip_plies: int = Field(0, ge=0, description="positions at the start of each game that are not stored")
     min_plies: int = Field(1, ge=1, description="half-moves of the shortest game that counts")
     max_positions: int | None = Field(
@@ -108,9 +106,7 @@ class TensorSection(Section):
 class ChessSection(Section):
     """Everything about chess that changes the bytes of the store or the model."""
 
-    raw: str = Field(
-        description="a PGN file, or a folder of them; .zst, .gz, .bz2 and archives are read as streams"
-    )
+    raw: str = Field(description="a PGN file, or a folder of them; .zst, .gz, .bz2 and archives are read as streams")
     match: str = Field("**/*", description="glob inside the folder")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -17,7 +18,7 @@ from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
 from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.starts import game_starts
 from outofcore.domains.chess.schema import empty_rows
-from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, Audit, Reject, Unit, UnitResult
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class _Conversion:
         accepted, rows = self._play(np.flatnonzero(verdicts == KEPT))
         plies = self.games.plies[accepted].astype(np.int64)
         keys = _keys(rows, plies)
-        audited, differences = self._audit(accepted, plies, keys, rows)
+        audits = self._audits(accepted, plies, keys, rows)
         accepted, keys, lengths, counts = self._select(accepted, plies, keys, rows)
         return UnitResult(
             found=len(self.games),
@@ -64,17 +65,14 @@ class _Conversion:
             keys=keys,
             rejects=tuple(self.rejects[game] for game in sorted(self.rejects)),
             counts=counts,
-            audited=audited,
-            differences=differences,
+            audits=audits,
         )
 
     def _reject(self, game: int, reason: str, detail: str) -> None:
         offset = self.unit.offset + int(self.games.starts[game])
         self.rejects[game] = Reject(reason=reason, offset=offset, detail=detail)
 
-    def _play(
-        self, chosen: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
+    def _play(self, chosen: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
         """Rows of all positions of the chosen games that are legal chess, and which games these are."""
         parsed = engine.parse(self.games, chosen, self.facts)
         by_oracle = {}
@@ -93,9 +91,7 @@ class _Conversion:
         plies = np.where(legal, self.games.plies[chosen], 0).astype(np.int64)
         first_rows = np.cumsum(plies) - plies
         rows = empty_rows(int(plies.sum()))
-        engine.fill_rows(
-            parsed, self.games, chosen, self.facts, np.where(parsed.readable, first_rows, -1), rows
-        )
+        engine.fill_rows(parsed, self.games, chosen, self.facts, np.where(parsed.readable, first_rows, -1), rows)
         for place, replay in by_oracle.items():
             replay.write(rows, int(first_rows[place]))
         accepted = chosen[legal]
@@ -105,36 +101,35 @@ class _Conversion:
         of_token = np.repeat(noted, self.games.plies)
         for name in ("clock", "evaluation", "mate"):
             rows[name] = getattr(self.games, name)[of_token]
-        rows["ply"] = (np.arange(len(rows["move"])) - np.repeat(np.cumsum(plies) - plies, plies)).astype(
-            np.uint16
-        )
+        rows["ply"] = (np.arange(len(rows["move"])) - np.repeat(np.cumsum(plies) - plies, plies)).astype(np.uint16)
         rows["result"] = np.repeat(self.facts.result[accepted], plies)
         return accepted, rows
 
-    def _audit(
+    def _audits(
         self,
         accepted: npt.NDArray[np.int64],
         plies: npt.NDArray[np.int64],
         keys: npt.NDArray[np.uint8],
         rows: dict[str, npt.NDArray[Any]],
-    ) -> tuple[int, tuple[str, ...]]:
-        """Compare the games that their keys choose with what the oracle reads."""
+    ) -> tuple[Audit, ...]:
+        """Comparisons of the games that their keys choose with what the oracle reads."""
         chosen = np.flatnonzero(keys.view("<u8")[:, 0] % np.uint64(self.section.audit.one_in) == 0)
-        differences = []
         ends = np.cumsum(plies)
+        audits = []
         for place in chosen.tolist():
             game = int(accepted[place])
             whole = slice(int(ends[place] - plies[place]), int(ends[place]))
-            found = oracle.difference(
-                engine.start_tags(self.games, self.facts, game),
-                self.games.body(game),
-                {name: values[whole] for name, values in rows.items()},
-                int(self.facts.result[game]),
+            audits.append(
+                partial(
+                    oracle.audit,
+                    f"{self.unit.name}, game at byte {self.unit.offset + int(self.games.starts[game])}",
+                    engine.start_tags(self.games, self.facts, game),
+                    self.games.body(game),
+                    {name: values[whole].copy() for name, values in rows.items()},
+                    int(self.facts.result[game]),
+                )
             )
-            if found:
-                offset = self.unit.offset + int(self.games.starts[game])
-                differences.append(f"{self.unit.name}, game at byte {offset}: {found}")
-        return len(chosen), tuple(differences)
+        return tuple(audits)
 
     def _select(
         self,

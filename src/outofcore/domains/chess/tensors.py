@@ -36,9 +36,7 @@ class ChessReading:
 
     fields: ClassVar[tuple[str, ...]] = ("boards", "state", "move", "result", "ply")
 
-    def __call__(
-        self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator) -> dict[str, Tensor]:
         """Turn rows into tensors.
 
         Parameters
@@ -82,9 +80,7 @@ class ChessReading:
         if self.packed:
             batch["packed"] = torch.from_numpy(planes)
         else:
-            batch["planes"] = torch.from_numpy(
-                planes.view(np.uint8).reshape(count, self.section.planes, 8, 8)
-            )
+            batch["planes"] = torch.from_numpy(planes.view(np.uint8).reshape(count, self.section.planes, 8, 8))
         if self.section.legal_mask:
             batch["legal"] = _legal(boards, states, from_mover, moves)
         return batch
@@ -117,9 +113,7 @@ class ChessReading:
             batch["legal"] = _legal(*host, from_mover, moves).to(device)
         return batch
 
-    def _mirrored(
-        self, without_rights: npt.NDArray[np.bool_], generator: np.random.Generator
-    ) -> npt.NDArray[np.uint8]:
+    def _mirrored(self, without_rights: npt.NDArray[np.bool_], generator: np.random.Generator) -> npt.NDArray[np.uint8]:
         """Which positions to mirror, 0 or 1."""
         if not self.section.mirror:
             return np.zeros(len(without_rights), np.uint8)

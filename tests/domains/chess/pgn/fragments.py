@@ -72,7 +72,5 @@ SCRAPS = [
     ),
 ]
 
-pgn = st.lists(st.sampled_from(GAMES) | st.sampled_from(SCRAPS) | st.binary(max_size=3), max_size=30).map(
-    b"".join
-)
+pgn = st.lists(st.sampled_from(GAMES) | st.sampled_from(SCRAPS) | st.binary(max_size=3), max_size=30).map(b"".join)
 games = st.lists(st.sampled_from(GAMES), min_size=20, max_size=80).map(b"".join)

@@ -78,9 +78,7 @@ def nag_end(data: Bytes, i: int) -> int:
 def is_byte_order_mark(data: Bytes, i: int) -> bool:
     """Whether the UTF-8 byte-order mark stands at ``i``."""
     return i + 2 < data.size and (
-        data[i] == BYTE_ORDER_MARK[0]
-        and data[i + 1] == BYTE_ORDER_MARK[1]
-        and data[i + 2] == BYTE_ORDER_MARK[2]
+        data[i] == BYTE_ORDER_MARK[0] and data[i + 1] == BYTE_ORDER_MARK[1] and data[i + 2] == BYTE_ORDER_MARK[2]
     )
 
 
@@ -150,12 +148,7 @@ def is_event(data: Bytes, i: int) -> bool:
     """Whether the tag that opens at ``i`` is named Event."""
     if i + 6 >= data.size:
         return False
-    if not (
-        data[i] == ord("[")
-        and data[i + 1] == ord("E")
-        and data[i + 2] == ord("v")
-        and data[i + 3] == ord("e")
-    ):
+    if not (data[i] == ord("[") and data[i + 1] == ord("E") and data[i + 2] == ord("v") and data[i + 3] == ord("e")):
         return False
     return data[i + 4] == ord("n") and data[i + 5] == ord("t") and tag_name_end(data, i) == i + 6
 
