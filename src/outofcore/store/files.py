@@ -31,7 +31,7 @@ class LocalFiles:
         self.root = root
         self._listed = listed
         self._process = 0
-        self._open: OrderedDict[str, _Descriptor] = OrderedDict()
+        self._open: OrderedDict[str, Descriptor] = OrderedDict()
         self._lock = threading.Lock()
 
     def __getstate__(self) -> tuple[Path, Container[str]]:
@@ -57,7 +57,7 @@ class LocalFiles:
             If the file ends before, or is gone.
         """
         try:
-            content = os.pread(self._descriptor(name).number, length, offset)
+            content = os.pread(self.open(name).number, length, offset)
         except FileNotFoundError as error:
             message = f"{self.root}: {name} has vanished; get the store back with 'dvc checkout'"
             raise DamagedStore(message) from error
@@ -66,13 +66,14 @@ class LocalFiles:
             raise DamagedStore(message)
         return content
 
-    def _descriptor(self, name: str) -> _Descriptor:
+    def open(self, name: str) -> Descriptor:
+        """An open file; it stays open as long as somebody holds it."""
         if self._process != os.getpid():  # a lock that another thread held during a fork stays locked in the child
             self._process, self._lock, self._open = os.getpid(), threading.Lock(), OrderedDict()
         with self._lock:
             found = self._open.get(name)
             if found is None:
-                found = self._open[name] = _Descriptor(self.root / name)
+                found = self._open[name] = Descriptor(self.root / name)
                 if len(self._open) > OPEN_FILES:
                     self._open.popitem(last=False)
             else:
@@ -80,8 +81,14 @@ class LocalFiles:
             return found
 
 
-class _Descriptor:
-    """An open file that is closed when the last reader lets go of it."""
+class Descriptor:
+    """An open file that is closed when the last reader lets go of it.
+
+    Attributes
+    ----------
+    number
+        Its file descriptor.
+    """
 
     def __init__(self, path: Path) -> None:
         self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

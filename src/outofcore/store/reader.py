@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.codecs import ChunkCodec, codec_of
-from outofcore.store.files import LocalFiles
+from outofcore.store.files import Descriptor, LocalFiles
 from outofcore.store.seal import SEAL, Seal, read_seal
 from outofcore.store.shards import EMPTY, index_bytes, shard_name
 
@@ -75,6 +75,10 @@ class Array:
     def shard_path(self, number: int) -> Path:
         """Where a shard's file lies, for memory mapping."""
         return self._files.path(self.shard_file(number))
+
+    def open_shard(self, number: int) -> Descriptor:
+        """A shard's file, for reading many chunks at once."""
+        return self._files.open(self.shard_file(number))
 
     def index(self, shard: int) -> npt.NDArray[np.uint64] | None:
         """Offset and length of each chunk of a shard, shape (chunks, 2), read once; None for a shard without a file.
