@@ -70,7 +70,7 @@ def test_games_that_were_not_seen_count_for_nobody() -> None:
 
 
 def test_heat_maps_count_the_opening_moves_of_a_side(store: Store) -> None:
-    names = find_players(store, GoTrainSection())
+    names = find_players(store, GoTrainSection(min_games=10))
     panel = choose_panel(read_games(store, "val", names))
     maps = opening_maps(store, "val", panel, 19).numpy()
     state, move, game = (store.rows("val")[name].read() for name in ("state", "move", "game"))

@@ -12,17 +12,18 @@ from outofcore.errors import ParamsError
 from outofcore.store.reader import Store
 
 NAMES = {player.name for player in PLAYERS}
+SETTINGS = GoTrainSection(min_games=10)
 
 
 def test_files_belong_to_players(store: Store) -> None:
-    names = find_players(store, GoTrainSection())
+    names = find_players(store, SETTINGS)
     # Games of one of them are in another encoding, and the last file has lost what it shares with all others.
     assert set(names) == NAMES
     assert list(names) == sorted(names)
 
 
 def test_everybody_by_name(store: Store) -> None:
-    assert set(find_players(store, GoTrainSection(players="names"))) == {*NAMES, "guest"}
+    assert set(find_players(store, GoTrainSection(players="names", min_games=10))) == {*NAMES, "guest"}
 
 
 def test_too_few_players(store: Store) -> None:
@@ -31,7 +32,7 @@ def test_too_few_players(store: Store) -> None:
 
 
 def test_a_game_of_two_players_belongs_to_both(store: Store) -> None:
-    names = find_players(store, GoTrainSection())
+    names = find_players(store, SETTINGS)
     games = read_games(store, "train", names)
     both = (games.sides >= 0).all(1)
     assert both.sum() >= 5
@@ -44,7 +45,7 @@ def test_a_game_of_two_players_belongs_to_both(store: Store) -> None:
 
 
 def test_entries_are_rows_with_the_player_to_move(store: Store) -> None:
-    names = find_players(store, GoTrainSection())
+    names = find_players(store, SETTINGS)
     games = read_games(store, "train", names)
     state, game = store.rows("train")["state"].read(), store.rows("train")["game"].read()
     owners = {int(key): sides for key, sides in zip(games.key, games.sides, strict=True)}
