@@ -14,7 +14,7 @@ from outofcore.convert.estimate import Estimate, estimate
 from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion, Outcome, convert
 from outofcore.convert.splits import SPLITS
-from outofcore.errors import AuditError, SpaceError
+from outofcore.errors import AuditError, RawInputError, SpaceError
 from outofcore.raw.files import find_files
 from outofcore.store.reader import Store, open_store
 from outofcore.store.verify import verify
@@ -159,6 +159,15 @@ def test_a_difference_between_engine_and_oracle_seals_nothing(tmp_path: Path) ->
     with pytest.raises(AuditError, match=r"a\.txt: the engine and its oracle differ.*13131313 is unlucky"):
         run(tmp_path / "raw", tmp_path)
     assert not (tmp_path / "lines.zarr").exists()
+
+
+@pytest.mark.parametrize(("content", "told"), [("", "they are empty"), ("x\ny\n\n", "no_number 2, empty 1")])
+def test_an_input_without_any_record_seals_nothing(tmp_path: Path, content: str, told: str) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "a.txt").write_text(content)
+    with pytest.raises(RawInputError, match=rf"none of the \d records in 1 files was accepted \({told}\)"):
+        run(tmp_path / "raw", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["raw"]
 
 
 def test_the_estimate_is_near_what_is_then_written(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from outofcore.convert.journal import NOT_CONVERSION, Journal, identity
 from outofcore.convert.progress import ConversionProgress
 from outofcore.convert.splits import SPLITS
 from outofcore.domains.domain import Domain
+from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.store.schema import Columns
 from outofcore.store.seal import Seal
@@ -111,6 +112,8 @@ def convert(
     ------
     AuditError
         If engine and oracle disagree about a record.
+    RawInputError
+        If no record is accepted.
     """
     domain, section, files = conversion.domain, conversion.section, conversion.files
     journal = Journal(conversion.work(scratch), identity(domain.name, section, files, domain.schemas(section, files)))
@@ -134,6 +137,10 @@ def convert(
                 loop.save()
             writer.abandon()
             raise
+        if not assembler.accepted:
+            writer.abandon()
+            journal.clear()
+            raise RawInputError(_nothing(conversion, assembler))
         seal, figures = _commit(conversion, forecast, journal, writer, assembler, encoders)
     return Outcome(seal, figures, done)
 
@@ -253,6 +260,16 @@ def _commit(
         "digest": seal.digest,
     }
     return seal, figures
+
+
+def _nothing(conversion: Conversion, assembler: Assembler) -> str:
+    """What to tell of an input out of which no record is stored."""
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in assembler.rejected.most_common(5))
+    return (
+        f"{conversion.domain.name}.raw: none of the {assembler.found:,} records in {len(conversion.files):,} files was "
+        f"accepted ({reasons or 'they are empty'}), so there is no store; "
+        f"look at {conversion.domain.name}.raw and {conversion.domain.name}.filters"
+    )
 
 
 def _sources(files: Sequence[RawFile], assembler: Assembler, encoders: Executor) -> Columns:
