@@ -5,7 +5,7 @@
 All three are measured in one run on the same machine. The text is made from the documents of the given file, their
 paragraphs permuted anew for every repetition, as plain files of 10 MB. ``reference`` is what one would write with
 ``tokenizers``: ``encode_batch`` on texts of half a megabyte, in all its threads, the ids put into an array; it does the
-first 8 MB. ``engine`` is gigatoken alone, one instance a thread, on documents that are in memory, its output thrown away.
+first 8 MB. ``engine`` is gigatoken alone, one instance a thread, documents in memory, its output thrown away.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,19 +110,18 @@ class RawText:
         """
         tensors = self.section.tensors
         total = windows = carried = 0
-        for number in range(len(self.files)):
-            for _, result in self._results(number, 0):
-                lengths = result.sequences["length"][self.choose(result.keys)]
-                total += int(lengths.sum())
-                if tensors.across_documents:
-                    windows = count_windows(total, self.length, tensors.step, spare)
-                elif len(lengths):
-                    lengths[0] += carried
-                    carried = int(lengths[-1]) if result.unfinished else 0
-                    done = lengths[:-1] if result.unfinished else lengths
-                    windows += count_windows(done, self.length, tensors.step)
-                if limit is not None and windows >= limit:
-                    return limit
+        for _, _, result in self._results(range(len(self.files)), 0, 0):
+            lengths = result.sequences["length"][self.choose(result.keys)]
+            total += int(lengths.sum())
+            if tensors.across_documents:
+                windows = count_windows(total, self.length, tensors.step, spare)
+            elif len(lengths):
+                lengths[0] += carried
+                carried = int(lengths[-1]) if result.unfinished else 0
+                done = lengths[:-1] if result.unfinished else lengths
+                windows += count_windows(done, self.length, tensors.step)
+            if limit is not None and windows >= limit:
+                return limit
         return windows
 
     def _round(self, epoch: int, phase: int, number: int, origin: Origin, size: int) -> Iterator[Pool]:
@@ -164,15 +163,12 @@ class RawText:
 
     def _from(self, epoch: int, origin: Origin) -> Iterator[tuple[Origin, UnitResult]]:
         """The units from a place on, each with the place of its first token, or of the first that is asked for."""
-        order = self._order(epoch, origin.round)
-        for file in range(origin.file, len(order)):
-            first = origin.unit if file == origin.file else 0
-            for number, result in self._results(order[file], first):
-                resumed = (file, number) == (origin.file, origin.unit)
-                yield Origin(origin.round, file, number, origin.token if resumed else 0), result
+        for file, number, result in self._results(self._order(epoch, origin.round), origin.file, origin.unit):
+            resumed = (file, number) == (origin.file, origin.unit)
+            yield Origin(origin.round, file, number, origin.token if resumed else 0), result
 
-    def _results(self, file: int, first: int) -> Iterator[tuple[int, UnitResult]]:
-        """The units of a file from one on, tokenized.
+    def _results(self, order: Sequence[int], file: int, unit: int) -> Iterator[tuple[int, int, UnitResult]]:
+        """Tokenized units from a place on: file in this order, unit in it, and what it became.
 
         Raises
         ------
@@ -180,15 +176,19 @@ class RawText:
             If the engine and its oracle differ.
         """
         converter = Converter(self.section, load_tokenizer(self.section))
-        numbered = enumerate(units([self.files[file]], self.section))
-        wanted = ((number, _unaudited(unit)) for number, unit in numbered if number >= first)
-        for (number, unit), result in side_by_side(
-            lambda item: converter(item[1]), wanted, self.threads, units_in_memory(self.threads)
-        ):
+        wanted = (
+            (place, number, _unaudited(each))
+            for place in range(file, len(order))
+            for number, each in enumerate(units([self.files[order[place]]], self.section))
+            if place > file or number >= unit
+        )
+        # One pool of threads for all files: an engine lives as long as its thread.
+        results = side_by_side(lambda item: converter(item[2]), wanted, self.threads, units_in_memory(self.threads))
+        for (place, number, each), result in results:
             if result.differences:
-                message = f"{unit.name}: the engine and its oracle differ: {result.differences[0]}"
+                message = f"{each.name}: the engine and its oracle differ: {result.differences[0]}"
                 raise AuditError(message)
-            yield number, result
+            yield place, number, result
 
     def _order(self, epoch: int, number: int) -> list[int]:
         """The order of the files in a round."""
