@@ -143,9 +143,9 @@ def test_names_in_an_encoding_that_hides_brackets(convert_text: ConvertText) -> 
 
 
 def test_a_difference_is_told(convert_text: ConvertText, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oracle, "difference", lambda *_: "move 2: spoilt")
+    monkeypatch.setattr(oracle.Comparison, "_difference", lambda _: "move 2: spoilt")
     converted = convert_text(b"xx\n" + GAME)
-    assert converted.differences == ["game at byte 3, move 2: spoilt"]
+    assert converted.differences == ["games.sgf, game at byte 3, move 2: spoilt"]
     assert converted.audited == 1
 
 

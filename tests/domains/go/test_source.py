@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import hashlib
 import io
 import pickle
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,7 @@ from hypothesis import strategies as st
 
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.source import units
+from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import convert, text
@@ -139,3 +144,48 @@ def test_units_travel(tmp_path: Path) -> None:
     section = GoSection(raw=str(raw))
     for unit in units(find_files(raw, "**/*", (".sgf",), section="go"), section):
         assert pickle.loads(pickle.dumps(unit)).payload == unit.payload
+
+
+def damaged(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+MANY = b"\n".join(
+    text("B" + "abcdefghi"[one] * 2, "W" + "abcdefghi"[two] + "i") for one in range(7) for two in range(8)
+)
+
+
+@pytest.mark.parametrize("packed", [zstandard.compress, gzip.compress, bz2.compress])
+def test_the_rest_of_a_damaged_file_is_one_record(convert_text: ConvertText, packed: Callable[[bytes], bytes]) -> None:
+    ending = {zstandard.compress: "zst", gzip.compress: "gz", bz2.compress: "bz2"}[packed]
+    noise = b"".join(b"(;SZ[9]C[%s];B[aa];W[bb])\n" % secrets_of(number) for number in range(4000))
+    converted = convert_text({f"a.sgf.{ending}": damaged(packed(noise)), "b.sgf": MANY})
+    assert converted.reasons.count("damaged_file") == 1
+    assert set(converted.reasons) == {"damaged_file"}
+    whole = converted.sequences["source"].tolist().count("a.sgf")
+    assert whole < 4000
+    assert set(converted.sequences["length"][:whole]) <= {2}  # no game is cut short in silence
+    offset = converted.rejects[0][1].offset
+    assert offset >= sum(len(b"(;SZ[9]C[];B[aa];W[bb])\n") for _ in range(whole))
+    assert converted.counts["unterminated"] == 0
+    assert converted.raw_bytes > 0
+
+
+def secrets_of(number: int) -> bytes:
+    """Text that no compressor makes small."""
+    return hashlib.sha256(str(number).encode()).hexdigest().encode()
+
+
+def test_archives_that_break_off(tmp_path: Path) -> None:
+    whole = write_tar(tmp_path / "whole.tar.zst", compress=True).read_bytes()
+    plain = write_tar(tmp_path / "plain.tar", compress=False).read_bytes()
+    for name, data in (("cut.tar.zst", whole[:-20]), ("cut.tar", plain[:700]), ("cut2.tar", plain[:1600])):
+        raw = tmp_path / name.replace(".", "_")
+        raw.mkdir()
+        (raw / name).write_bytes(data)
+        converted = convert(raw, filters=FILTERS)
+        assert converted.reasons.count("damaged_file") == 1, name
+        assert converted.raw_bytes == len(data)
+    (tmp_path / "no.tar").write_bytes(b"nothing of the kind" * 100)
+    with pytest.raises(RawInputError, match="tar archive"):
+        convert(tmp_path / "no.tar")

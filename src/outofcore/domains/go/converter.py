@@ -58,13 +58,14 @@ class Converter:
         text, games = _read(_Text(unit.payload, detail["starts"], detail["ends"]), counts)
         headers, refused = self._headers(text, games, detail)
         played = self._play(games, headers)
+        refused |= _illegal(games, played)
         kept = np.flatnonzero(played.outcome == Outcome.KEPT)
         chosen = [
             header for header, outcome in zip(headers, played.outcome.tolist(), strict=True) if header and not outcome
         ]
         keys = _keys(played, kept)
         game = _first_bytes(keys)
-        audited, differences = self._audit(text, played, headers, kept[self._audits(game)], counts, offsets)
+        audits = self._compare(unit, text, played, headers, kept[self._audits(game)], counts)
         rows: dict[str, npt.NDArray[Any]] = {
             "stones": played.stones,
             "state": played.state,
@@ -75,13 +76,12 @@ class Converter:
             rows["liberties"] = played.liberties
         rejects = [
             Reject(reason=reason, offset=int(offsets[number]), detail=why)
-            for number, (reason, why) in sorted((refused | _illegal(games, played)).items())
+            for number, (reason, why) in sorted(refused.items())
         ]
-        if detail["empty"]:
-            rejects.append(Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file"))
+        rejects += _of_file(unit)
         _count(counts, played, chosen, kept, detail)
         return UnitResult(
-            found=len(headers) + bool(detail["empty"]),
+            found=len(headers) + len(rejects) - len(refused),
             rows=rows,
             sequences={
                 "length": played.rows[kept, 1],
@@ -95,8 +95,7 @@ class Converter:
             keys=keys,
             rejects=tuple(rejects),
             counts={name: int(count) for name, count in sorted(counts.items()) if count},
-            audited=audited,
-            differences=differences,
+            audits=audits,
         )
 
     def _headers(
@@ -159,39 +158,31 @@ class Converter:
         chosen: npt.NDArray[np.bool_] = game.view(np.uint64) % np.uint64(self.section.audit.one_in) == 0
         return chosen
 
-    def _audit(
+    def _compare(
         self,
+        unit: Unit,
         text: _Text,
         played: Played,
         headers: Sequence[Header | None],
         chosen: npt.NDArray[np.int64],
         counts: Counter[str],
-        offsets: npt.NDArray[np.int64],
-    ) -> tuple[int, tuple[str, ...]]:
-        audited, differences = 0, []
+    ) -> tuple[oracle.Comparison, ...]:
+        """Comparisons of the chosen games with what the oracle makes of them; those that it cannot read are counted."""
+        comparisons = []
         for number in chosen.tolist():
-            header, nodes = headers[number], oracle.main_line(text.game(number))
-            begin, count = played.rows[number].tolist()
-            own = slice(begin, begin + count)
-            told = None
-            if header and nodes:
-                told = oracle.difference(
-                    nodes,
-                    played.stones[own],
-                    played.state[own],
-                    played.move[own],
-                    header.handicap.placed,
-                    self.section.filters,
-                )
-            if told is None:
+            header = headers[number]
+            events = header and oracle.read_events(text.game(number), header.size)
+            if not header or not events:
                 counts["unreadable_for_oracle"] += 1
                 continue
-            audited += 1
+            begin, count = played.rows[number].tolist()
+            own = slice(begin, begin + count)
+            where = f"{unit.name}, game at byte {unit.detail['offsets'][number]}"
+            rows = (played.stones[own].copy(), played.state[own].copy(), played.move[own].copy())
+            comparisons.append(oracle.Comparison(where, events, *rows, header.handicap.placed, self.section.filters))
             counts["audited_positions"] += count
             counts["audited_captures"] += int(played.counts[number, COUNTED.index("captures")])
-            if told:
-                differences.append(f"game at byte {offsets[number]}, {told}")
-        return audited, tuple(differences)
+        return tuple(comparisons)
 
 
 def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:
@@ -242,6 +233,17 @@ def _illegal(games: Games, played: Played) -> dict[int, Rejection]:
         why = f"{moves} moves" if outcome is Outcome.TOO_SHORT else f"at move {moves + 1}"
         rejected[number] = (outcome.name.lower(), why)
     return rejected
+
+
+def _of_file(unit: Unit) -> list[Reject]:
+    """What is wrong with the file and not with one of its games: a record each."""
+    rejects = []
+    if unit.detail["damaged"]:
+        why = f"what follows cannot be read: {unit.detail['damaged']}"
+        rejects.append(Reject(reason="damaged_file", offset=unit.offset, detail=why))
+    elif unit.detail["empty"]:
+        rejects.append(Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file"))
+    return rejects
 
 
 def _labels(detail: Mapping[str, Any]) -> dict[str, str]:

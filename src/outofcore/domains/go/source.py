@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import codecs
+import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+from zstandard import ZstdError
 
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.sgf.scan import BLOCK_BYTES, Piece, cut
+from outofcore.domains.go.sgf.scan import BLOCK_BYTES, Ending, Piece, cut
+from outofcore.errors import RawInputError
 from outofcore.raw.files import Member, RawFile, plain_name
 from outofcore.raw.unit import Unit
 
 SUFFIXES = (".sgf",)
+
+_READ_BYTES = 1 << 16  # what a damaged file can lose of its readable part
+_DAMAGE = (EOFError, zlib.error, ZstdError, BadZipFile, tarfile.ReadError)
+_NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8), 0, b"")
 
 
 def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES) -> Iterator[Unit]:
@@ -25,7 +34,7 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
     A unit's ``detail`` holds ``starts``, ``ends`` and ``endings`` of its games; ``offsets``, the byte of each in the
     decompressed file; ``path``, the file below the raw folder, an archive counting as a folder; ``first_line``, the
     name in a first line that is no SGF; ``utf16``; ``stray``, bytes outside games; ``empty``, whether the whole file
-    has no game.
+    has no game; ``damaged``, why nothing further of the file can be read.
     """
     for source, file in enumerate(files):
         waiting: Unit | None = None
@@ -36,34 +45,78 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
             waiting = replace(unit, raw_bytes=position - told)
             told = position
         if waiting is None:
-            waiting = Unit(source=source, name=file.name, offset=0, detail=_detail(_NOTHING, file.name, b""))
+            waiting = Unit(source=source, name=file.name, offset=0, detail=_detail(file.name))
         yield replace(waiting, raw_bytes=waiting.raw_bytes + file.bytes - told)
-
-
-_NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8), 0, b"")
 
 
 def _of_file(source: int, file: RawFile, longest: int, block: int) -> Iterator[tuple[Unit, int]]:
     """Units of a raw file, each with the bytes of it that were read by then."""
-    for member in file.members(SUFFIXES):
-        path = _path(file, member)
+    position, begun, damaged = 0, False, ""
+    members = file.members(SUFFIXES)
+    while True:
+        try:
+            member = next(members, None)
+        except (*_DAMAGE, RawInputError) as error:
+            if isinstance(error, RawInputError) and not begun:
+                raise
+            if not damaged:  # else the member that broke off has told it
+                detail = _detail(file.name, damaged=str(error))
+                yield Unit(source=source, name=file.name, offset=0, detail=detail), position
+            return
+        if member is None:
+            return
+        begun = True
         text = _Text(member.stream)
-        empty, first_line = True, b""
-        for piece in cut(text.read, longest, block):
-            first_line = first_line or piece.name
-            empty = empty and not len(piece.starts)
-            detail = _detail(piece, path, first_line, utf16=text.utf16, empty=empty)
-            offset = piece.offset
-            if text.utf16:
-                offset = text.raw_offset(piece)
-                detail["offsets"] = offset + 2 * _utf16_units(piece.payload, piece.starts)
-            yield (
-                Unit(source=source, name=member.name, offset=offset, payload=piece.payload, detail=detail),
-                min(member.raw_position(), file.bytes),
-            )
+        path = _path(file, member)
+        for unit in _of_member(source, member.name, path, text, longest, block):
+            position = max(position, min(member.raw_position(), file.bytes))
+            yield unit, position
+        damaged = text.problem
 
 
-def _detail(piece: Piece, path: str, first_line: bytes, *, utf16: bool = False, empty: bool = True) -> dict[str, Any]:
+def _of_member(source: int, name: str, path: str, text: _Text, longest: int, block: int) -> Iterator[Unit]:
+    empty, first_line, broken_off = True, b"", -1
+    for piece in cut(text.read, longest, block):
+        if text.problem and len(piece.starts) and _reaches(piece, text.length):
+            broken_off = piece.offset + int(piece.starts[-1])
+            piece = _without_last(piece)
+        first_line = first_line or piece.name
+        empty = empty and not len(piece.starts)
+        if text.problem and not len(piece.starts):
+            continue
+        detail = _detail(path, piece, first_line, utf16=text.utf16, empty=empty)
+        offset = piece.offset
+        if text.utf16:
+            offset = text.raw_offset(piece)
+            detail["offsets"] = offset + 2 * _utf16_units(piece.payload, piece.starts)
+        yield Unit(source=source, name=name, offset=offset, payload=piece.payload, detail=detail)
+    if text.problem:
+        offset = broken_off if broken_off >= 0 and not text.utf16 else text.bytes
+        yield Unit(source=source, name=name, offset=offset, detail=_detail(path, damaged=text.problem))
+
+
+def _reaches(piece: Piece, end: int) -> bool:
+    """Whether the last game lacks its own end and goes to the end of the text."""
+    unfinished = piece.endings[-1] in (Ending.OPEN, Ending.IN_VALUE)
+    return bool(unfinished and piece.offset + int(piece.ends[-1]) == end)
+
+
+def _without_last(piece: Piece) -> Piece:
+    end = int(piece.ends[-2]) if len(piece.ends) > 1 else 0
+    return replace(
+        piece, payload=piece.payload[:end], starts=piece.starts[:-1], ends=piece.ends[:-1], endings=piece.endings[:-1]
+    )
+
+
+def _detail(
+    path: str,
+    piece: Piece = _NOTHING,
+    first_line: bytes = b"",
+    *,
+    utf16: bool = False,
+    empty: bool = True,
+    damaged: str = "",
+) -> dict[str, Any]:
     return {
         "starts": piece.starts,
         "ends": piece.ends,
@@ -74,6 +127,7 @@ def _detail(piece: Piece, path: str, first_line: bytes, *, utf16: bool = False, 
         "first_line": first_line,
         "utf16": utf16,
         "empty": empty,
+        "damaged": damaged,
     }
 
 
@@ -92,28 +146,50 @@ class _Text:
     ----------
     utf16
         Whether they were UTF-16; known after the first read.
+    bytes, length
+        Bytes of the member that were read, and of the text that was given.
+    problem
+        What is wrong with what follows, where the member breaks off with an error; the text ends there.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
         self.utf16 = False
+        self.bytes = 0
+        self.length = 0
+        self.problem = ""
         self._stream = stream
         self._decoder: codecs.IncrementalDecoder | None = None
-        self._begun = False
         self._mark = 0  # bytes of a byte-order mark
         self._told = (0, 0)  # an offset in UTF-8, and the units of UTF-16 before it
         self._text = b""  # from that offset on
 
     def read(self, size: int) -> bytes:
         """The next bytes; none at the end only."""
-        if not self._begun:
-            return self._first(size)
-        if self._decoder is None:
-            return self._stream.read(size)
-        return self._decoded(size, b"")
+        if not self.bytes:
+            text = self._first(size)
+        else:
+            text = self._pull(size) if self._decoder is None else self._decoded(size, b"")
+        self.length += len(text)
+        return text
+
+    def _pull(self, size: int) -> bytes:
+        blocks = []
+        missing = size
+        try:
+            while missing and not self.problem and (block := self._stream.read(min(missing, _READ_BYTES))):
+                blocks.append(block)
+                missing -= len(block)
+        except _DAMAGE as error:
+            self.problem = str(error)
+        except OSError as error:
+            if error.errno is not None:  # the disk's trouble, not the file's
+                raise
+            self.problem = str(error)
+        self.bytes += size - missing
+        return b"".join(blocks)
 
     def _first(self, size: int) -> bytes:
-        self._begun = True
-        head = self._stream.read(max(size, 4))
+        head = self._pull(max(size, 4))
         if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             self._mark = 2
         little = head[:2] == codecs.BOM_UTF16_LE or (head[1:2] == b"\0" and head[:1] in b"(\r\n ;")
@@ -129,7 +205,7 @@ class _Text:
         if decoder is None:
             return b""
         while True:
-            raw = raw or self._stream.read(size)
+            raw = raw or self._pull(size)
             text = decoder.decode(raw, final=not raw).encode("utf-8", "replace")
             if text or not raw:
                 self._text += text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.play.oracle import difference, main_line, rewritten
+from outofcore.domains.go.play.oracle import Comparison, main_line, read_events, rewritten
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import text
 
@@ -19,9 +19,9 @@ Rows = dict[str, np.ndarray[Any, Any]]
 
 
 def judge(rows: Rows, game: bytes = GAME, filters: FilterSection = FILTERS) -> str | None:
-    nodes = main_line(game)
-    assert nodes is not None
-    return difference(nodes, rows["stones"], rows["state"], rows["move"], 0, filters)
+    events = read_events(game, 9)
+    assert events is not None
+    return Comparison("here", events, rows["stones"], rows["state"], rows["move"], 0, filters)()
 
 
 def flip_stone(rows: Rows) -> None:
@@ -41,20 +41,21 @@ def other_ko(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "move"), [(flip_stone, "move 3"), (flip_mover, "move 2"), (other_move, "move 5"), (other_ko, "move 5")]
+    ("spoil", "move"),
+    [(flip_stone, "move 3"), (flip_mover, "move 2"), (other_move, "move 5"), (other_ko, "move 5")],
 )
 def test_finds_a_difference(convert_text: ConvertText, spoil: Callable[[Rows], None], move: str) -> None:
     rows = {name: array.copy() for name, array in convert_text(GAME).rows.items()}
-    assert judge(rows) == ""
+    assert judge(rows) is None
     spoil(rows)
-    assert str(judge(rows)).startswith(move)
+    assert str(judge(rows)).startswith(f"here, {move}:")
 
 
 def test_counts_the_moves(convert_text: ConvertText) -> None:
     rows = convert_text(GAME).rows
     less = {name: array[:-1] for name, array in rows.items()}
     assert "stopped" in str(judge(less))
-    assert judge(less, filters=FilterSection(sizes=(9, 19), ko="stop")) == ""
+    assert judge(less, filters=FilterSection(sizes=(9, 19), ko="stop")) is None
     assert "sgfmill sees 6 moves" in str(judge(rows, text("Bba", "Waa", "Bbb", "Wac", "Bab", "Wee")))
 
 
@@ -63,7 +64,7 @@ def test_says_that_it_cannot_read_a_point(convert_text: ConvertText) -> None:
     converted = convert_text(game)
     assert converted.reasons == []
     assert converted.counts["unreadable_for_oracle"] == 1
-    assert judge(converted.rows, game) is None
+    assert read_events(game, 9) is None
 
 
 def test_takes_over_what_the_engine_refuses(convert_text: ConvertText) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from outofcore.domains.go.play.engine import KO, SIZE, TO_PLAY
 from outofcore.domains.go.play.stars import star_points
 
 Node = dict[str, list[bytes]]
+Event = tuple[str, Any]
+"""A move as (colour, point or None), or setup as ("", points of each kind), in sgfmill's coordinates."""
 _COLOURS = {"B": "b", "W": "w"}
 _SETUP = ("AB", "AW", "AE")
 _BEGIN = re.compile(rb"\(\s*;")
@@ -57,84 +60,91 @@ def _expected(stones: npt.NDArray[np.uint8], frame: int, size: int) -> list[Any]
     return boards_
 
 
-def difference(
-    nodes: list[Node],
-    stones: npt.NDArray[np.uint8],
-    state: npt.NDArray[np.int16],
-    move: npt.NDArray[np.int16],
-    placed: int,
-    filters: FilterSection,
-) -> str | None:
-    """Play a game on sgfmill's board and compare every position, mover, ko point and move with the stored rows.
+def read_events(game: bytes, size: int) -> list[Event] | None:
+    """Moves and setup of the main line as sgfmill reads them; None where it cannot."""
+    nodes = main_line(game)
+    if nodes is None:
+        return None
+    events: list[Event] = []
+    context = sgf_properties.Presenter(size, "UTF-8")
+    try:
+        for node in nodes:
+            if not node.keys().isdisjoint(_SETUP):
+                lists = [[value.strip() for value in node.get(name, [])] for name in _SETUP]
+                events.append(("", [sgf_properties.interpret_point_list(values, context) for values in lists]))
+            for name, values in node.items():
+                if name in _COLOURS:
+                    events.append((_COLOURS[name], sgf_properties.interpret_go_point(values[0].strip(), size)))
+    except ValueError:
+        return None
+    return events
 
-    Parameters
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Plays a game on sgfmill's board and compares every position, mover, ko point and move with the rows; picklable.
+
+    Attributes
     ----------
-    nodes
-        Its :func:`main_line`.
+    where
+        What to call the game.
+    events
+        What sgfmill has read (:func:`read_events`).
     stones, state, move
         Its rows.
     placed
         Handicap stones that stand on the star points before anything else.
     filters
         Under which the rows were made: whether a game may have been stopped.
-
-    Returns
-    -------
-    What differs first; empty where nothing does; None where sgfmill cannot read a point of the game.
     """
-    size = int(state[0, SIZE])
-    try:
-        events = _events(nodes, size)
-    except ValueError:
-        return None
-    frame = filters.frame
-    expected, told, moves = _expected(stones, frame, size), state.tolist(), move.tolist()
-    board = boards.Board(size)
-    if placed:
-        board.apply_setup([(size - 1 - row, column) for row, column in star_points(size, placed)], [], [])
-    ko: tuple[str, tuple[int, int]] | None = None
-    row = 0
-    for colour, what in events:
-        if not colour:
-            if row and filters.late_setup != "keep":
-                break
-            board.apply_setup(*what)
+
+    where: str
+    events: list[Event]
+    stones: npt.NDArray[np.uint8]
+    state: npt.NDArray[np.int16]
+    move: npt.NDArray[np.int16]
+    placed: int
+    filters: FilterSection
+
+    def __call__(self) -> str | None:
+        """What differs first; None where nothing does."""
+        told = self._difference()
+        return f"{self.where}, {told}" if told else None
+
+    def _difference(self) -> str:
+        size, frame = int(self.state[0, SIZE]), self.filters.frame
+        expected, told, moves = _expected(self.stones, frame, size), self.state.tolist(), self.move.tolist()
+        board = boards.Board(size)
+        if self.placed:
+            board.apply_setup([(size - 1 - row, column) for row, column in star_points(size, self.placed)], [], [])
+        ko: tuple[str, tuple[int, int]] | None = None
+        row = 0
+        for colour, what in self.events:
+            if not colour:
+                if row and self.filters.late_setup != "keep":
+                    break
+                board.apply_setup(*what)
+                ko = None
+                continue
+            if row == len(moves):
+                return "" if _may_stop(self.filters) else f"move {row}: sgfmill goes on, the engine has stopped"
+            at = frame * frame if what is None else (size - 1 - what[0]) * frame + what[1]
+            forbidden = -1
+            if ko is not None and ko[0] != colour:
+                forbidden = (size - 1 - ko[1][0]) * frame + ko[1][1]
+            same = board.board == expected[row]
+            mine = (told[row][TO_PLAY], moves[row], told[row][KO])
+            theirs = ("bw".index(colour), at, forbidden)
+            if not same or mine != theirs:
+                return f"move {row}: {_describe(board, theirs, mine, same=same)}"
             ko = None
-            continue
-        if row == len(moves):
-            return "" if _may_stop(filters) else f"move {row}: sgfmill goes on, the engine has stopped"
-        at = frame * frame if what is None else (size - 1 - what[0]) * frame + what[1]
-        forbidden = -1
-        if ko is not None and ko[0] != colour:
-            forbidden = (size - 1 - ko[1][0]) * frame + ko[1][1]
-        same = board.board == expected[row]
-        mine = (told[row][TO_PLAY], moves[row], told[row][KO])
-        if not same or mine != ("bw".index(colour), at, forbidden):
-            return f"move {row}: {_describe(board, ('bw'.index(colour), at, forbidden), mine, same=same)}"
-        ko = None
-        if what is not None:
-            if board.get(*what) is not None:
-                board.board[what[0]][what[1]] = None
-            taken = board.play(*what, colour)
-            ko = None if taken is None else (colour, taken)
-        row += 1
-    if row < len(moves):
-        return f"sgfmill sees {row} moves, the engine {len(moves)}"
-    return ""
-
-
-def _events(nodes: list[Node], size: int) -> list[tuple[str, Any]]:
-    """Moves as (colour, point or None) and setup as ("", points of each kind), in order, in sgfmill's coordinates."""
-    events: list[tuple[str, Any]] = []
-    context = sgf_properties.Presenter(size, "UTF-8")
-    for node in nodes:
-        if not node.keys().isdisjoint(_SETUP):
-            lists = [[value.strip() for value in node.get(name, [])] for name in _SETUP]
-            events.append(("", [sgf_properties.interpret_point_list(values, context) for values in lists]))
-        for name, values in node.items():
-            if name in _COLOURS:
-                events.append((_COLOURS[name], sgf_properties.interpret_go_point(values[0].strip(), size)))
-    return events
+            if what is not None:
+                if board.get(*what) is not None:
+                    board.board[what[0]][what[1]] = None
+                taken = board.play(*what, colour)
+                ko = None if taken is None else (colour, taken)
+            row += 1
+        return f"sgfmill sees {row} moves, the engine {len(moves)}" if row < len(moves) else ""
 
 
 def _may_stop(filters: FilterSection) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.play.engine import play_games
+from outofcore.domains.go.play.engine import MOST_MOVES, play_games
 from outofcore.domains.go.sgf.reader import ADD_BLACK, Games
 
 STATE_COLUMNS = ("to_play", "size", "ko", "move_number")
@@ -107,8 +107,8 @@ def replay(
         Whether liberties are written.
     """
     count = len(wanted)
-    chosen = np.repeat(wanted, np.diff(games.first))
-    moves = int(np.count_nonzero(chosen & (games.kind[: len(chosen)] < ADD_BLACK)))
+    before = np.concatenate(([0], np.cumsum(games.kind[: games.first[-1]] < ADD_BLACK)))
+    moves = int(np.minimum(np.diff(before[games.first]), MOST_MOVES)[wanted].sum())
     width = plane_bytes(filters.frame)
     played = Played(
         stones=np.empty((moves, 2, width), np.uint8),
