@@ -9,6 +9,7 @@ import torch
 from outofcore.console import one_line_errors
 from outofcore.convert.splits import SPLITS, assign
 from outofcore.domains.text import DOMAIN
+from outofcore.domains.text.documents.hub import open_raw
 from outofcore.domains.text.model import make_task
 from outofcore.domains.text.schema import attributes
 from outofcore.domains.text.stream.stream import TextStream
@@ -17,7 +18,6 @@ from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 from outofcore.errors import ParamsError
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.raw.files import find_files
 from outofcore.training.device import choose_device
 from outofcore.training.fit import fit
 
@@ -28,7 +28,7 @@ def main() -> None:
         message = f"text.mode: expected stream, got {section.mode!r}; train on the store with stages/train.py"
         raise ParamsError(message)
     settings, device = section.train, choose_device(machine.device)
-    files = find_files(section.raw, section.match, DOMAIN.suffixes, section=DOMAIN.name)
+    files = open_raw(section)
     facts = attributes(load_tokenizer(section))
     torch.manual_seed(settings.seed)
     task = make_task(facts, section)

@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
 
+HUB = "hub:"
+"""Before the id of a dataset of the Hugging Face hub, in ``raw``."""
+
 
 class SourceSection(Section):
     """How raw text becomes documents.
@@ -137,7 +140,10 @@ class TextTrainSection(TrainSection):
 class TextSection(Section):
     """Everything about text that changes the bytes of the store or the model."""
 
-    raw: str = Field(description="a text file, or a folder; .txt, .jsonl, .parquet, compressed and in archives")
+    raw: str = Field(
+        description="a text file, or a folder; .txt, .jsonl, .parquet, compressed, in archives; in mode stream also a "
+        "dataset of the Hugging Face hub, hub:roneneldan/TinyStories or hub:id:configuration"
+    )
     match: str = Field("**/*", description="glob inside the folder")
     mode: Literal["store", "stream"] = Field(
         "store", description="train from the store, or tokenize while training and store nothing", exclude=True
@@ -151,6 +157,15 @@ class TextSection(Section):
     tensors: TensorSection = TensorSection()
     stream: StreamSection = Field(StreamSection(), exclude=True)
     train: TextTrainSection = TextTrainSection()
+
+    @model_validator(mode="after")
+    def _hub_is_streamed(self) -> TextSection:
+        if self.mode == "store" and self.raw.startswith(HUB):
+            message = (
+                f"{self.raw} is read in mode stream only; to make a store of it, save the dataset as Parquet files"
+            )
+            raise ValueError(message)
+        return self
 
     @model_validator(mode="after")
     def _stream_keeps_no_keys(self) -> TextSection:
