@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
-from outofcore.domains.go.play.engine import TO_PLAY, Outcome
-from outofcore.domains.go.play.replay import COUNTED, Played, replay
+from outofcore.domains.go.play.engine import COUNTED, TO_PLAY, Outcome
+from outofcore.domains.go.play.replay import Played, replay
 from outofcore.domains.go.sgf import meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
 from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns, read_header, refusal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,10 @@ from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT
 
 TO_PLAY, SIZE, KO, MOVE_NUMBER = range(4)
 MOST_MOVES = 32_767
+
+COUNTED = ("occupied", "suicide", "ko", "superko", "after_end", "late_setup", "setup_captures", "passes", "captures")
+"""What is counted in each game, by column; the first six may be forbidden."""
+OCCUPIED, SUICIDE, KO_RETAKEN, SUPERKO, AFTER_END, LATE_SETUP, SETUP_CAPTURES, PASSES, CAPTURES = range(len(COUNTED))
 _PASS_LETTERS = 19  # tt, on boards that have no such point
 
 
@@ -44,11 +49,13 @@ class Outcome(IntEnum):
 
 
 _STOPPED = -1  # kept as far as it goes
-_KEPT, _PASSED_OVER, _LATE_SETUP = int(Outcome.KEPT), int(Outcome.PASSED_OVER), int(Outcome.LATE_SETUP)
+_KEPT, _PASSED_OVER, _SET_UP_LATE = int(Outcome.KEPT), int(Outcome.PASSED_OVER), int(Outcome.LATE_SETUP)
 _OFF_BOARD, _AMBIGUOUS = int(Outcome.OFF_BOARD), int(Outcome.AMBIGUOUS_NODE)
 _TOO_MANY, _TOO_SHORT = int(Outcome.TOO_MANY_MOVES), int(Outcome.TOO_SHORT)
-_ILLEGAL = int(Outcome.OCCUPIED)  # the first of four
-_REJECT = 2
+_ILLEGAL = int(Outcome.OCCUPIED)  # the first of four, in the order of COUNTED
+_KEEP, _REJECT = 0, 2
+_WHITE_TO_PLAY = np.uint64(0x5851F42D4C957F2D)
+_NOTHING = np.uint64(0)
 
 
 @njit(nogil=True, cache=True)
@@ -90,6 +97,50 @@ def _set_up(
 
 
 @njit(nogil=True, cache=True)
+def _write_position(
+    row: int,
+    bits: npt.NDArray[np.uint8],
+    colour: int,
+    size: int,
+    ko: int,
+    number: int,
+    frame: int,
+    out_stones: npt.NDArray[np.uint8],
+    out_state: npt.NDArray[np.int16],
+) -> None:
+    for place in range(bits.shape[1]):
+        out_stones[row, 0, place] = bits[0, place]
+        out_stones[row, 1, place] = bits[1, place]
+    out_state[row, TO_PLAY] = colour
+    out_state[row, SIZE] = size
+    out_state[row, KO] = -1 if ko == NO_KO else (ko // STRIDE - 1) * frame + ko % STRIDE - 1
+    out_state[row, MOVE_NUMBER] = number
+
+
+@njit(nogil=True, cache=True)
+def _situation(digest: npt.NDArray[np.uint64], superko: int, to_play: int) -> Any:
+    """The position, with the side to play where the superko rule asks for it."""
+    return digest[0] ^ (_WHITE_TO_PLAY if superko == 2 and to_play == 1 else _NOTHING)
+
+
+@njit(nogil=True, cache=True)
+def _seen_before(seen: npt.NDArray[np.uint64], count: int, now: Any) -> bool:
+    for earlier in range(count):  # noqa: SIM110 - any() of a generator is nothing that can be compiled
+        if seen[earlier] == now:
+            return True
+    return False
+
+
+@njit(nogil=True, cache=True)
+def _record_setup(record: npt.NDArray[np.int16], told: int, digest: npt.NDArray[np.uint64]) -> int:
+    """Note the board after setup; returns where the record goes on."""
+    record[told] = -1
+    for word in range(4):
+        record[told + 1 + word] = np.int16((digest[0] >> np.uint64(16 * word)) & np.uint64(0xFFFF))
+    return told + 5
+
+
+@njit(nogil=True, cache=True)
 def play_games(
     first: npt.NDArray[np.int64],
     kinds: npt.NDArray[np.uint8],
@@ -122,7 +173,6 @@ def play_games(
     marks = np.zeros(CELLS + 1, np.int64)
     stones = np.empty(CELLS, np.int64)
     seen = np.empty(MOST_MOVES + 1, np.uint64)
-    white_to_play = np.uint64(0x5851F42D4C957F2D)
     rows = 0
     told = 0
     for game in range(len(wanted)):
@@ -150,14 +200,14 @@ def play_games(
                 while last < first[game + 1] and kinds[last] >= ADD_BLACK and nodes[last] == nodes[event]:
                     last += 1
                 if number:
-                    counts[game, 5] += 1
-                    if breaches[5]:
-                        verdict = _LATE_SETUP if breaches[5] == _REJECT else _STOPPED
+                    counts[game, LATE_SETUP] += 1
+                    if breaches[LATE_SETUP] != _KEEP:
+                        verdict = _SET_UP_LATE if breaches[LATE_SETUP] == _REJECT else _STOPPED
                         break
                 verdict = _set_up((event, last), kinds, points, size, frame, cells, bits, digest)
                 if verdict:
                     break
-                counts[game, 6] += remove_dead(cells, bits, digest, marks, stones, frame)
+                counts[game, SETUP_CAPTURES] += remove_dead(cells, bits, digest, marks, stones, frame)
                 ko = NO_KO
                 set_up = True
                 event = last
@@ -171,49 +221,39 @@ def play_games(
                 verdict = _OFF_BOARD
                 break
             if passes >= 2:
-                counts[game, 4] += 1
-                if breaches[4]:
-                    counts[game, 4] = 1
+                counts[game, AFTER_END] += 1
+                if breaches[AFTER_END] != _KEEP:
+                    counts[game, AFTER_END] = 1
                     verdict = _STOPPED
                     break
-            for place in range(bits.shape[1]):
-                out_stones[rows, 0, place] = bits[0, place]
-                out_stones[rows, 1, place] = bits[1, place]
-            out_state[rows, TO_PLAY] = kind
-            out_state[rows, SIZE] = size
-            out_state[rows, KO] = -1
-            if ko != NO_KO and ko_colour == kind:
-                out_state[rows, KO] = (ko // STRIDE - 1) * frame + ko % STRIDE - 1
-            out_state[rows, MOVE_NUMBER] = number
+            forbidden = ko if ko_colour == kind else NO_KO
+            _write_position(rows, bits, kind, size, forbidden, number, frame, out_stones, out_state)
             if len(out_liberties):
                 liberty_planes(cells, marks, stones, frame, out_liberties[rows])
             told_row = told
             if set_up:
-                record[told] = -1
-                for word in range(4):
-                    record[told + 1 + word] = np.int16((digest[0] >> np.uint64(16 * word)) & np.uint64(0xFFFF))
-                told += 5
+                told = _record_setup(record, told, digest)
             if superko[game]:
-                seen[number] = digest[0] ^ (white_to_play if superko[game] == 2 and kind == 1 else np.uint64(0))
+                seen[number] = _situation(digest, superko[game], kind)
             if is_pass:
                 out_move[rows] = frame * frame
                 record[told] = kind * 1024 + 1023
                 ko = NO_KO
                 passes += 1
-                counts[game, 7] += 1
+                counts[game, PASSES] += 1
             else:
                 cell = (row + 1) * STRIDE + column + 1
                 out_move[rows] = row * frame + column
                 record[told] = kind * 1024 + row * size + column
                 breach = -1
                 if cells[cell] != EMPTY:
-                    breach = 0
+                    breach = OCCUPIED
                     put(cells, bits, digest, frame, cell, EMPTY)
-                elif cell == ko and kind == ko_colour:
-                    breach = 2
+                elif cell == forbidden:
+                    breach = KO_RETAKEN
                 if breach >= 0:
                     counts[game, breach] += 1
-                    if breaches[breach]:
+                    if breaches[breach] != _KEEP:
                         verdict = _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED
                         told = told_row
                         break
@@ -221,21 +261,21 @@ def play_games(
                 ko_colour = 1 - kind
                 breach = -1
                 if lost and not suicide_allowed[game]:
-                    breach = 1
-                elif superko[game] and captured + lost:
-                    now = digest[0] ^ (white_to_play if superko[game] == 2 and kind == 0 else np.uint64(0))
-                    for earlier in range(number + 1):
-                        if seen[earlier] == now:
-                            breach = 3
-                            break
+                    breach = SUICIDE
+                elif (
+                    superko[game]
+                    and captured + lost
+                    and _seen_before(seen, number + 1, _situation(digest, superko[game], 1 - kind))
+                ):
+                    breach = SUPERKO
                 if breach >= 0:
                     counts[game, breach] += 1
-                    if breaches[breach]:
+                    if breaches[breach] != _KEEP:
                         verdict = _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED
                         told = told_row
                         break
                 passes = 0
-                counts[game, 8] += captured
+                counts[game, CAPTURES] += captured
             if kind == last_colour:
                 alternating[game] = False
             last_colour = kind

@@ -9,22 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.play.engine import MOST_MOVES, play_games
+from outofcore.domains.go.play.engine import COUNTED, MOST_MOVES, SETUP_CAPTURES, play_games
 from outofcore.domains.go.sgf.reader import ADD_BLACK, Games
 
 STATE_COLUMNS = ("to_play", "size", "ko", "move_number")
-COUNTED = (
-    "occupied",
-    "suicide",
-    "ko",
-    "superko",
-    "after_end",
-    "late_setup",
-    "setup_captures",
-    "passes",
-    "captures",
-)
-"""What is counted in each game, by column of :attr:`Played.counts`."""
 _BREACHES = {"keep": 0, "stop": 1, "reject": 2}
 
 
@@ -123,9 +111,7 @@ def replay(
         record=np.empty(6 * moves + count, np.int16),
         record_spans=np.zeros((count, 2), np.int64),
     )
-    breaches = np.array(
-        [_BREACHES[getattr(filters, name)] for name in (*COUNTED[:4], "after_end", "late_setup")], np.int64
-    )
+    breaches = np.array([_BREACHES[getattr(filters, name)] for name in COUNTED[:SETUP_CAPTURES]], np.int64)
     rows = play_games(
         games.first,
         games.kind,
