@@ -63,7 +63,6 @@ def main() -> None:
         micro_batch=machine.micro_batch,
         threads=machine.workers,
     )
-    Path("models/text/sample.txt").write_text(task.write("", settings.sample_tokens, seed=settings.seed) + "\n")
 
 
 if __name__ == "__main__":

@@ -71,6 +71,10 @@ class Task(nn.Module, ABC):
         del sums
         return {}
 
+    def works(self) -> dict[str, str]:
+        """What the trained model makes, where that can be read: file stem -> text, kept beside the model."""
+        return {}
+
     @property
     def device(self) -> torch.device:
         """Where the parameters lie."""

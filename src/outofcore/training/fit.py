@@ -62,8 +62,8 @@ def fit(
     out
         The project's folder. Written are ``metrics/<name>/train.json`` (a function of params and data, but for the
         rounding of the device), ``metrics/<name>/train_run.json`` (what this machine did), ``plots/<name>/*.csv``,
-        DVCLive's curves in ``plots/<name>/train``, and ``models/<name>/model.pt``; until all that is there,
-        ``models/<name>.partial/checkpoint.pt``.
+        DVCLive's curves in ``plots/<name>/train``, and ``models/<name>/model.pt`` with what the model made; until
+        all that is there, ``models/<name>.partial/checkpoint.pt``.
     identity
         What decides the result: params and the store's digest. A checkpoint of another identity is not gone on from.
     device
@@ -135,6 +135,8 @@ def fit(
     model.parent.mkdir(parents=True, exist_ok=True)
     weights = {key: value.cpu() for key, value in task.state_dict().items()}
     torch.save({"identity": known_as, "step": progress.step, "model": weights}, model)
+    for stem, text in task.works().items():
+        (model.parent / f"{stem}.txt").write_text(text + "\n", encoding="utf-8")
     shutil.rmtree(saved.parent, ignore_errors=True)
     return figures
 

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.convert.estimate import estimate
+from outofcore.convert.estimate import Estimate, estimate
 from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion, convert
 from outofcore.domains.registry import get_domain
 from outofcore.domains.text import DOMAIN
+from outofcore.domains.text.documents import cleaning, long, members, reader
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.learn import make_tokenizer
+from outofcore.errors import SpaceError
 from outofcore.loading.loader import loader
 from outofcore.loading.windows import Window
 from outofcore.raw.files import find_files
@@ -115,3 +117,48 @@ def test_the_sample_is_the_same_every_time(tmp_path: Path):
         contents.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert contents[0] == contents[1]
     assert sum(map(len, contents[0].values())) < 500_000
+
+
+def test_a_conversion_stopped_inside_a_document_goes_on_with_the_same_bytes(
+    prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for module in (cleaning, reader, members):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(members, "WHOLE_BYTES", 10_000)
+    monkeypatch.setattr(long, "PIECE_BYTES", 3000)
+    section, _, _ = prepared
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    story = "".join(f"Sentence {number} of many, and one more. " for number in range(1500))
+    for number in range(3):
+        (raw / f"{number}.txt").write_text(story[number * 100 :])
+    (raw / "3.txt").write_text(story)  # the first once more
+    files = find_files(raw, section.match, DOMAIN.suffixes, section="text")
+
+    def once(name: str, stop: int | None = None) -> Any:
+        left = iter(range(10**9 if stop is None else stop))
+
+        def watch(_: int) -> None:
+            if next(left, None) is None:
+                message = "full"
+                raise SpaceError(message)
+
+        conversion = Conversion(DOMAIN, section, files, tmp_path / name / "text.zarr", tmp_path / name / "rejects.csv")
+        return convert(
+            conversion,
+            Estimate(0, 0, 0, 0),
+            executor=open_executor("threads", 2),
+            workers=2,
+            watch=watch,
+            checkpoint_seconds=0.0,
+        )
+
+    whole = once("whole")
+    assert whole.figures["documents_in_pieces"] == 4
+    assert whole.figures["rejected"] == {"duplicate": 1}
+    for stop in (5, 19, 60):
+        with pytest.raises(SpaceError):
+            once(f"stopped{stop}", stop)
+        again = once(f"stopped{stop}")
+        assert again.resumed_units > 0
+        assert again.seal.digest == whole.seal.digest

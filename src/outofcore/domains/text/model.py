@@ -97,6 +97,11 @@ class TextTask(Task):
             rows.append({"tokens_before": start + 1, "loss": round(float(losses[start:stop].mean()), 6)})
         return {"loss_by_place": rows}
 
+    def works(self) -> dict[str, str]:
+        """``sample``: a text that the model writes, of ``train.sample_tokens`` tokens at most."""
+        train = self.section.train
+        return {"sample": self.write("", train.sample_tokens, seed=train.seed)} if train.sample_tokens else {}
+
     @torch.no_grad()
     def write(self, beginning: str, tokens: int, *, temperature: float = 0.8, seed: int = 0) -> str:
         """Let the model write.
