@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from outofcore.domains.domain import Reading
@@ -66,6 +67,18 @@ class RawReading:
         return batch
 
 
+class _Key(np.random.bit_generator.ISeedSequence):
+    """A key of Philox as it is: for one given as ``key=``, numpy asks the system for a seed first, and drops it."""
+
+    def __init__(self, words: npt.NDArray[np.uint64]) -> None:
+        self._words = words
+
+    def generate_state(self, n_words: int, dtype: object = np.uint32) -> npt.NDArray[np.uint64]:
+        """The key's two words."""
+        del n_words, dtype
+        return self._words
+
+
 class BatchMaker:
     """Makes batches, in several threads at once.
 
@@ -95,7 +108,7 @@ class BatchMaker:
         self._residency = residency
         self._reading = reading
         self._transfer = transfer
-        self._key = np.array([key(*words[:2], _AUGMENT), key(*words[2:], part or 0)], np.uint64)
+        self._key = _Key(np.array([key(*words[:2], _AUGMENT), key(*words[2:], part or 0)], np.uint64))
         self._part = part
         self._spare: dict[int, list[Room]] = {}
         self._lock = threading.Lock()
@@ -111,7 +124,8 @@ class BatchMaker:
     def finish(self, room: Room, count: int, position: int) -> Batch:
         """Turn the rows of the ``count`` samples from a position on into tensors."""
         counter = np.array([0, 0, 0, position], np.uint64)
-        generator = np.random.Generator(np.random.Philox(key=self._key, counter=counter))
+        philox = np.random.Philox(self._key, counter=counter)  # type: ignore[arg-type] # any ISeedSequence will do
+        generator = np.random.Generator(philox)
         if self._residency.name != "device":
             batch = self._reading(room.arrays, generator)
         elif isinstance(self._reading, DeviceReading):
