@@ -336,9 +336,7 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", "from outofcore.cli import main; main()", *map(str, arguments)]
-        running.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-        )
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options))
         return running[-1]
 
     yield start
@@ -364,13 +362,9 @@ def reads(process: subprocess.Popen[str], file: Path) -> bool:
         return False
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/fd").exists(), reason="open files of another process are seen on Linux alone"
-)
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files of another process are seen on Linux alone")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_is_one_line(
-    started: Callable[..., subprocess.Popen[str]], store: Path, number: signal.Signals
-) -> None:
+def test_ctrl_c_is_one_line(started: Callable[..., subprocess.Popen[str]], store: Path, number: signal.Signals) -> None:
     shard = next(store.rglob("number/c.*")).resolve()
     os.truncate(shard, 2**40)  # a hole that takes hours to read
     process = started("verify", store)

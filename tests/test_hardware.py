@@ -113,9 +113,7 @@ def test_memory_under_version_1_in_a_container_that_sees_only_its_own_group(tmp_
         tmp_path,
         {
             "proc/self/cgroup": "3:memory:/docker/abc\n",
-            "proc/self/mountinfo": MOUNTS_V1.replace(
-                " / /sys/fs/cgroup/memory", " /docker/abc /sys/fs/cgroup/memory"
-            ),
+            "proc/self/mountinfo": MOUNTS_V1.replace(" / /sys/fs/cgroup/memory", " /docker/abc /sys/fs/cgroup/memory"),
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "2000000\n",
             "sys/fs/cgroup/memory/memory.usage_in_bytes": "2500000\n",
             "sys/fs/cgroup/memory/memory.stat": "cache 5\ntotal_inactive_file 100000\n",
@@ -142,10 +140,7 @@ def test_affinity_counts_on_this_machine() -> None:
         pytest.skip("this system has no affinity")
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
     code += "from outofcore.hardware import usable_cores; print(usable_cores().value)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-        == "1\n"
-    )
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "1\n"
 
 
 @pytest.fixture

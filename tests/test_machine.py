@@ -58,9 +58,7 @@ def test_the_environment_counts_before_the_file_before_what_is_measured(tmp_path
         ("scratch", "", "the path of a folder"),
     ],
 )
-def test_a_bad_value_names_the_key_and_what_is_accepted(
-    tmp_path: Path, name: str, value: str, expected: str
-) -> None:
+def test_a_bad_value_names_the_key_and_what_is_accepted(tmp_path: Path, name: str, value: str, expected: str) -> None:
     variable = PREFIX + name.upper()
     with pytest.raises(ParamsError) as refused:
         load_machine(tmp_path, {variable: value})
@@ -81,16 +79,12 @@ def test_a_value_of_another_type_is_refused(tmp_path: Path, value: str) -> None:
 
 def test_an_unknown_setting_is_named_with_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "machine.yaml").write_text("worker: 2\n")
-    with pytest.raises(
-        ParamsError, match=r"no setting 'worker'; did you mean workers\? there are workers, engine"
-    ):
+    with pytest.raises(ParamsError, match=r"no setting 'worker'; did you mean workers\? there are workers, engine"):
         load_machine(tmp_path, {})
 
 
 def test_a_variable_that_is_nearly_a_setting_is_told(tmp_path: Path) -> None:
-    with pytest.raises(
-        ParamsError, match=r"OUTOFCORE_WORKRES: no such setting; did you mean OUTOFCORE_WORKERS\?"
-    ):
+    with pytest.raises(ParamsError, match=r"OUTOFCORE_WORKRES: no such setting; did you mean OUTOFCORE_WORKERS\?"):
         load_machine(tmp_path, {"OUTOFCORE_WORKRES": "2"})
     load_machine(tmp_path, {"OUTOFCORE_REAL_DATA": "/somewhere"})
 

@@ -28,9 +28,7 @@ def test_a_size_is_read(text: str | int, count: int) -> None:
     assert parse_bytes(text) == count
 
 
-@pytest.mark.parametrize(
-    "text", ["", "many", "-1", "1e9", "1 Gb/s", "GiB", "1,5GB", True, "5 GiB free", "0x10"]
-)
+@pytest.mark.parametrize("text", ["", "many", "-1", "1e9", "1 Gb/s", "GiB", "1,5GB", True, "5 GiB free", "0x10"])
 def test_what_is_no_size_is_told(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a number of bytes such as .*512MiB"):
         parse_bytes(text)

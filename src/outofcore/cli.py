@@ -76,16 +76,12 @@ def verify(
 
 @app.command(short_help="Forecast what a run writes.")
 def plan(
-    domains: Annotated[
-        list[str] | None, typer.Argument(help="Domains; all of params.yaml by default.")
-    ] = None,
+    domains: Annotated[list[str] | None, typer.Argument(help="Domains; all of params.yaml by default.")] = None,
     *,
     params: Annotated[Path, typer.Option(help="The params file.")] = Path("params.yaml"),
     experiments: Annotated[
         int,
-        typer.Option(
-            min=0, help="Experiments side by side, each in a workspace of its own (--temp, --queue)."
-        ),
+        typer.Option(min=0, help="Experiments side by side, each in a workspace of its own (--temp, --queue)."),
     ] = 0,
     as_json: AsJson = False,
 ) -> None:

@@ -125,11 +125,7 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
 
 def machine_file(folder: Path) -> Path | None:
     """The ``machine.yaml`` that counts for a folder, or None."""
-    owners = [
-        parent.parents[2]
-        for parent in folder.resolve().parents
-        if parent.parts[-3:] == (".dvc", "tmp", "exps")
-    ]
+    owners = [parent.parents[2] for parent in folder.resolve().parents if parent.parts[-3:] == (".dvc", "tmp", "exps")]
     return next((path for owner in (folder, *owners) if (path := owner / FILE).is_file()), None)
 
 
@@ -193,9 +189,7 @@ def _one_of(*accepted: str) -> Callable[[Any], str]:
 
 
 def _share(value: Any) -> float:
-    number = (
-        float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    )
+    number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     if not 0 <= number <= 10:
         raise ValueError
     return number

@@ -50,9 +50,7 @@ def card(console: Console, found: Card) -> None:
         facts.append(("parts", ", ".join(found.parts)))
     _table(console, (), facts)
     if found.rejected:
-        _table(
-            console, ("rejected because", "#"), [(reason, f"{n:,}") for reason, n in found.rejected.items()]
-        )
+        _table(console, ("rejected because", "#"), [(reason, f"{n:,}") for reason, n in found.rejected.items()])
     _table(
         console,
         ("split", f"#{found.row}s", f"#{found.sequence}s"),
@@ -68,9 +66,7 @@ def card(console: Console, found: Card) -> None:
                 field.shape,
                 "-" if field.raw_bytes is None else format_bytes(field.raw_bytes),
                 format_bytes(field.stored_bytes),
-                f"{field.raw_bytes / field.stored_bytes:.1f}"
-                if field.raw_bytes and field.stored_bytes
-                else "-",
+                f"{field.raw_bytes / field.stored_bytes:.1f}" if field.raw_bytes and field.stored_bytes else "-",
                 field.codec,
                 field.doc,
             )
@@ -211,9 +207,7 @@ def plan_facts(found: Plan, machine: Machine) -> dict[str, Any]:
             }
             for each in found.demands
         ],
-        "machine": [
-            {"name": name, "value": value, "from": origin} for name, value, origin in machine.described()
-        ],
+        "machine": [{"name": name, "value": value, "from": origin} for name, value, origin in machine.described()],
     }
 
 
@@ -261,9 +255,7 @@ def _table(console: Console, names: tuple[str, ...], rows: Iterable[tuple[str, .
     table = Table(box=None, show_header=bool(names), pad_edge=False, header_style="bold")
     rows = list(rows)
     for name in names or ("",) * len(rows[0]):
-        table.add_column(
-            name.removeprefix("#"), justify="right" if name.startswith("#") else "left", overflow="fold"
-        )
+        table.add_column(name.removeprefix("#"), justify="right" if name.startswith("#") else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     if names:

@@ -91,9 +91,7 @@ def test_random_choices_follow_torchs_seed(make_store: MakeStore) -> None:
 
 
 def test_memory_for_less_than_a_sample(make_store: MakeStore) -> None:
-    with pytest.raises(
-        BudgetError, match="does not hold the 3 chunks of one sample; the least that works is 1"
-    ):
+    with pytest.raises(BudgetError, match="does not hold the 3 chunks of one sample; the least that works is 1"):
         ZarrDataset(make_store(), window=Window(length=70), memory=1000, fields=("id",))
 
 

@@ -103,9 +103,7 @@ def test_every_residency_and_number_of_threads_gives_the_same_batches(
             phase=kind == "never",
             threads=threads,
         )
-        epochs = [
-            [{name: value.tolist() for name, value in batch.items()} for batch in batches] for _ in range(2)
-        ]
+        epochs = [[{name: value.tolist() for name, value in batch.items()} for batch in batches] for _ in range(2)]
         assert epochs[0] != epochs[1] or shuffle is False
         found.add(repr(epochs))
     assert len(found) == 1
@@ -193,9 +191,7 @@ def test_goes_on_on_any_number_of_ranks(make_store: MakeStore, seed: int) -> Non
 
     def together(parts: list[Iterator[dict[str, torch.Tensor]]]) -> Iterator[list[int]]:
         for batches in zip(*parts, strict=True):
-            yield sorted(
-                int(row) for batch in batches for row in batch["id"].reshape(len(batch["id"]), -1)[:, -1]
-            )
+            yield sorted(int(row) for batch in batches for row in batch["id"].reshape(len(batch["id"]), -1)[:, -1])
 
     whole = ranks(1)[0]
     expected = [*together([iter(whole)]), *together([iter(whole)])]
@@ -276,9 +272,7 @@ def test_an_iteration_that_was_left_counts_as_an_epoch(make_store: MakeStore) ->
         ({"store": "other"}, "store"),
     ],
 )
-def test_a_state_of_something_else_is_refused(
-    make_store: MakeStore, change: dict[str, Any], named: str
-) -> None:
+def test_a_state_of_something_else_is_refused(make_store: MakeStore, change: dict[str, Any], named: str) -> None:
     state = loader(make_store(), memory="8MiB").state_dict()
     options: dict[str, Any] = {"store": make_store(), "memory": "8MiB", **change}
     if "store" in change:
@@ -301,9 +295,7 @@ def test_batches_stay_as_they_were_delivered(make_store: MakeStore) -> None:
 
 def test_an_error_of_the_reading_comes_at_its_batch(make_store: MakeStore) -> None:
     class Broken(Plain):
-        def __call__(
-            self, rows: Mapping[str, Any], generator: np.random.Generator
-        ) -> dict[str, torch.Tensor]:
+        def __call__(self, rows: Mapping[str, Any], generator: np.random.Generator) -> dict[str, torch.Tensor]:
             if 1000 in rows["id"]:
                 message = "row 1000"
                 raise ArithmeticError(message)
@@ -319,9 +311,7 @@ def test_an_error_of_the_reading_comes_at_its_batch(make_store: MakeStore) -> No
 
 
 @pytest.mark.parametrize("residency", ["streamed", "ram", "mapped", "hybrid", "device"])
-def test_a_damaged_chunk_is_an_error_that_names_it(
-    make_store: MakeStore, tmp_path: Path, residency: Any
-) -> None:
+def test_a_damaged_chunk_is_an_error_that_names_it(make_store: MakeStore, tmp_path: Path, residency: Any) -> None:
     codec = "none" if residency == "mapped" else "zstd"
     source = make_store(codec=codec)
     copied = tmp_path / "copy.zarr"
@@ -392,9 +382,7 @@ def test_counts_what_it_did(make_store: MakeStore) -> None:
     assert stats.seconds_waited > 0
 
 
-def test_says_what_it_chose_and_how_it_mixes_once(
-    make_store: MakeStore, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_says_what_it_chose_and_how_it_mixes_once(make_store: MakeStore, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "outofcore")
     batches = loader(make_store(), batch_size=100, memory="8MiB", last="drop")
     assert not caplog.messages
@@ -433,9 +421,7 @@ def test_what_cannot_be_is_refused_at_once(
 
 def test_a_split_smaller_than_anything(make_store: MakeStore) -> None:
     store = make_store([5, 2])
-    assert identities(loader(store, batch_size=100, memory="1MiB", fields=("id",), shuffle=False)) == list(
-        range(7)
-    )
+    assert identities(loader(store, batch_size=100, memory="1MiB", fields=("id",), shuffle=False)) == list(range(7))
     assert len(loader(store, batch_size=100, memory="1MiB", last="drop")) == 0
     assert list(loader(store, batch_size=100, memory="1MiB", last="drop")) == []
     assert list(loader(store, memory="1MiB", window=Window(length=9))) == []

@@ -18,9 +18,7 @@ LENGTHS = [300, 1, 64, 700, 35, 1000, 900]
 
 
 def open_weighted(store: Any, column: str = "label", samples: int | None = None, **options: Any) -> Loader:
-    return loader(
-        store, batch_size=80, memory="8MiB", weighted=Weighted(column, samples), pool_blocks=4, **options
-    )
+    return loader(store, batch_size=80, memory="8MiB", weighted=Weighted(column, samples), pool_blocks=4, **options)
 
 
 def draws(batches: Loader, field: str = "id") -> np.ndarray[Any, Any]:
@@ -29,9 +27,7 @@ def draws(batches: Loader, field: str = "id") -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("column", ["label", "half"])
 @pytest.mark.parametrize("samples", [None, 500, 20_000])
-def test_each_row_comes_as_often_as_its_weight_says(
-    make_store: MakeStore, column: str, samples: int | None
-) -> None:
+def test_each_row_comes_as_often_as_its_weight_says(make_store: MakeStore, column: str, samples: int | None) -> None:
     batches = open_weighted(make_store(), column, samples, fields=("id",))
     weights = np.arange(3000.0)
     if column == "label":

@@ -32,9 +32,7 @@ def whole_epoch(order: Order, number: int) -> list[int]:
 @settings(deadline=None, max_examples=150)
 @given(cuts(), st.integers(0, 2**40), st.integers(0, 1000))
 def test_is_what_the_definition_says(cut: Cut, seed: int, number: int) -> None:
-    expected = order_oracle.epoch(
-        cut.samples, cut.block, cut.step, cut.pool_blocks, cut.shuffle, seed, number
-    )
+    expected = order_oracle.epoch(cut.samples, cut.block, cut.step, cut.pool_blocks, cut.shuffle, seed, number)
     assert whole_epoch(Order(cut, seed), number) == expected
 
 
@@ -90,9 +88,7 @@ def test_ranks_read_blocks_of_their_own() -> None:
 
 def test_epochs_and_seeds_differ_and_repeat() -> None:
     cut = Cut(samples=5000, block=64, step=32, pool_blocks=8, shuffle="blocks")
-    orders = {
-        (seed, number): tuple(whole_epoch(Order(cut, seed), number)) for seed in (0, 1) for number in (0, 1)
-    }
+    orders = {(seed, number): tuple(whole_epoch(Order(cut, seed), number)) for seed in (0, 1) for number in (0, 1)}
     assert len(set(orders.values())) == 4
     assert orders[1, 1] == tuple(whole_epoch(Order(cut, 1), 1))
 

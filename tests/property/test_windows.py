@@ -23,9 +23,7 @@ def table(lengths: list[int]) -> Tables:
 @settings(deadline=None, max_examples=200)
 @given(Lengths, st.integers(1, 12), st.integers(1, 12))
 def test_never_crosses_and_misses_none(lengths: list[int], length: int, stride: int) -> None:
-    windows = Windows(
-        sum(lengths), Window(length=length, stride=stride, mode="never"), sequences=table(lengths)
-    )
+    windows = Windows(sum(lengths), Window(length=length, stride=stride, mode="never"), sequences=table(lengths))
     expected, start = [], 0
     for size in lengths:
         expected += [start + place for place in range(0, size - length + 1, stride)]
@@ -41,9 +39,7 @@ def test_every_phase_stays_inside(lengths: list[int], length: int, stride: int, 
     phase = data.draw(st.integers(0, stride - 1))
     first = windows.first_rows(np.arange(windows.samples), phase)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    assert all(
-        len(set(owner[row : row + length].tolist())) == 1 and row + length <= len(owner) for row in first
-    )
+    assert all(len(set(owner[row : row + length].tolist())) == 1 and row + length <= len(owner) for row in first)
     assert len(set(first.tolist())) == len(first)
     long_enough = [number for number, size in enumerate(lengths) if size >= length]
     assert sorted({int(owner[row]) for row in first}) == long_enough

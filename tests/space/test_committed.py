@@ -21,9 +21,7 @@ FILES = 6
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose stage has run and is committed; to be copied."""
-    root = project(
-        tmp_path_factory.mktemp("ran") / "p", "[cache]\n    type = hardlink,symlink\n", files=FILES
-    )
+    root = project(tmp_path_factory.mktemp("ran") / "p", "[cache]\n    type = hardlink,symlink\n", files=FILES)
     ended = dvc(root, "repro", "-q")
     assert ended.returncode == 0, ended.stderr
     return root
@@ -116,9 +114,7 @@ def test_a_lock_file_cut_off_at_the_end_of_a_line(done: Path) -> None:
 
 def test_stages_that_are_gone_and_figures_outside_the_cache_do_not_count(done: Path) -> None:
     lock = done / "dvc.lock"
-    lock.write_text(
-        lock.read_text() + "  gone:\n    cmd: x\n    outs:\n    - path: y\n      md5: " + 32 * "a" + "\n"
-    )
+    lock.write_text(lock.read_text() + "  gone:\n    cmd: x\n    outs:\n    - path: y\n      md5: " + 32 * "a" + "\n")
     cache = find_cache(done)
     assert cache is not None
     figures = cache.objects / "99" / "914b932bd37a50b983c5e7c90ae93b"

@@ -38,9 +38,7 @@ def test_without_settings_as_dvc_does(tmp_path: Path) -> None:
         ("global", "[cache]\n    type = hardlink , symlink\n    dir = deep/cache\n", "no-global/deep/cache"),
     ],
 )
-def test_settings_of_every_level_as_dvc_reads_them(
-    tmp_path: Path, where: str, text: str, folder: str
-) -> None:
+def test_settings_of_every_level_as_dvc_reads_them(tmp_path: Path, where: str, text: str, folder: str) -> None:
     root = project(tmp_path / "p", "" if where else text)
     if where == "local":
         (root / ".dvc" / "config.local").write_text(text)

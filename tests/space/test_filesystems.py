@@ -25,9 +25,7 @@ def test_free_bytes_are_those_of_a_user_without_privileges(tmp_path: Path) -> No
 
 
 def test_mount_point_is_the_one_that_df_names(tmp_path: Path) -> None:
-    named = subprocess.run(
-        ["df", "--output=target,fstype", str(tmp_path)], check=True, capture_output=True, text=True
-    )
+    named = subprocess.run(["df", "--output=target,fstype", str(tmp_path)], check=True, capture_output=True, text=True)
     mount, kind = named.stdout.splitlines()[1].split()
     found = filesystem_of(tmp_path)
     assert (str(found.mount), found.kind) == (mount, kind)

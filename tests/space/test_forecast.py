@@ -52,9 +52,7 @@ margins = st.floats(0, 10, allow_nan=False)
 
 
 @given(some_needs, sizes, margins, sizes)
-def test_every_need_counts_once_where_it_lies(
-    needs: list[Need], free: int, margin: float, reserve: int
-) -> None:
+def test_every_need_counts_once_where_it_lies(needs: list[Need], free: int, margin: float, reserve: int) -> None:
     found = forecast_of(needs, free, margin, reserve)
     assert sum(demand.bytes for demand in found) == sum(need.bytes for need in needs)
     assert len({demand.filesystem for demand in found}) == len(found)
@@ -100,9 +98,7 @@ def test_more_never_makes_it_fit(needs: list[Need], free: int, more: int) -> Non
 
 
 def commit(types: str, working: str) -> forecast.Commit:
-    found = plan_commit(
-        DvcCache(Path("/p"), Path("/c"), tuple(types.split(",")), ""), tuple(working.split(","))
-    )
+    found = plan_commit(DvcCache(Path("/p"), Path("/c"), tuple(types.split(",")), ""), tuple(working.split(",")))
     assert found is not None
     return found
 
@@ -138,9 +134,8 @@ def test_work_on_another_disk_is_needed_there_as_well(disk: Disk, tmp_path: Path
     on_small = found[0]
     assert (on_small.margin, on_small.reserve) == (MIB // 2, 4 * MIB // 20)
     assert on_small.fits
-    assert (
-        "(tmpfs) needs 1.78 MB (work folder 1.05 MB, margin 524 kB, reserve 210 kB), free are 4.19 MB"
-        in str(on_small)
+    assert "(tmpfs) needs 1.78 MB (work folder 1.05 MB, margin 524 kB, reserve 210 kB), free are 4.19 MB" in str(
+        on_small
     )
 
 

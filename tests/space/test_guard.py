@@ -77,8 +77,7 @@ def test_what_dvc_will_copy_counts_where_its_cache_lies(disk: Disk, tmp_path: Pa
         Guard("go", margin=0.2, reserve=0).require(needs)
     message = str(refused.value)
     assert (
-        f"{small} (tmpfs) needs 18.9 MB (DVC's copy 15.7 MB, margin 3.15 MB, reserve 0 B), free are 16.8 MB"
-        in message
+        f"{small} (tmpfs) needs 18.9 MB (DVC's copy 15.7 MB, margin 3.15 MB, reserve 0 B), free are 16.8 MB" in message
     )
     assert "the cache on another disk ('dvc cache dir --local FOLDER')" in message
     assert message.count(" needs ") == 1
@@ -97,9 +96,7 @@ def test_the_same_disk_for_store_and_copy_is_asked_for_both(disk: Disk) -> None:
         (found,) = Guard("text", margin=0, reserve=0).require(needs)
         asked.append(found.bytes)
     assert asked == [6 * MIB, 12 * MIB]
-    with pytest.raises(
-        SpaceError, match=r"links in place of DVC's copy \('dvc config cache\.type hardlink,symlink'\)"
-    ):
+    with pytest.raises(SpaceError, match=r"links in place of DVC's copy \('dvc config cache\.type hardlink,symlink'\)"):
         Guard("text", margin=1, reserve=0).require(needs)
 
 
@@ -115,9 +112,7 @@ def test_a_disk_that_fills_while_writing_stops_it_between_shards(disk: Disk) -> 
     message = str(stopped.value)
     assert "\n" not in message
     assert message.startswith(f"{small} (tmpfs) is nearly full: free are ")
-    assert message.endswith(
-        "whole shards are kept; make room and run 'dvc repro' again, it goes on from there"
-    )
+    assert message.endswith("whole shards are kept; make room and run 'dvc repro' again, it goes on from there")
     shards = sorted(work.rglob("c.*"))
     assert len(shards) > 8
     assert {shard.stat().st_size for shard in shards[:8]} == {shards[0].stat().st_size}
@@ -143,9 +138,7 @@ def test_room_for_bringing_the_store_to_its_place_is_kept(disk: Disk) -> None:
     scratch, final = disk("tmpfs", 32), disk("tmpfs", 8)
     guard = Guard("chess", margin=0, reserve=0)
     guard.require(store_needs(final / "a.zarr", 4 * MIB, None, scratch / "a.zarr.work"))
-    with pytest.raises(
-        SpaceError, match=rf"{final} \(tmpfs\) is nearly full: .* \(store 8\.\d+ MB, reserve 0 B\)"
-    ):
+    with pytest.raises(SpaceError, match=rf"{final} \(tmpfs\) is nearly full: .* \(store 8\.\d+ MB, reserve 0 B\)"):
         write(scratch / "a.zarr.work", guard, shards=60)
     assert used(final) == 0
 

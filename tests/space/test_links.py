@@ -41,9 +41,7 @@ def test_links_are_tried_not_assumed(tmp_path: Path) -> None:
         ("xfs", 320, {"reflink", "hardlink", "symlink", "copy"}),
     ],
 )
-def test_links_that_each_filesystem_offers(
-    disk: Disk, kind: str, mib: int, expected: set[str], tmp_path: Path
-) -> None:
+def test_links_that_each_filesystem_offers(disk: Disk, kind: str, mib: int, expected: set[str], tmp_path: Path) -> None:
     small = disk(kind, mib)
     assert set(working_links(small, small)) == expected
     assert set(working_links(small, tmp_path)) == {"symlink", "copy"}
@@ -124,9 +122,7 @@ def test_links_that_cannot_be_made_are_refused_before_the_work(disk: Disk, tmp_p
         ("hardlink,copy", "reflink,hardlink,symlink", 0, 1, 0),
     ],
 )
-def test_copies_by_type_and_by_what_works(
-    types: str, working: str, made: int, kept: int, checkout: int
-) -> None:
+def test_copies_by_type_and_by_what_works(types: str, working: str, made: int, kept: int, checkout: int) -> None:
     cache = DvcCache(Path("/p"), Path("/p/.dvc/cache"), tuple(types.split(",")), "config")
     commit = plan_commit(cache, (*working.split(","), "copy"))
     assert commit is not None

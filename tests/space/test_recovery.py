@@ -36,9 +36,7 @@ def follow(root: Path, advice: str) -> None:
     commands = re.findall(r"'([^']*)'", advice)
     for command in commands[:-1] if ", else " in advice else commands:
         ended = subprocess.run(
-            command.replace("dvc ", f"{sys.executable} -m dvc ", 1)
-            if command.startswith("dvc ")
-            else command,
+            command.replace("dvc ", f"{sys.executable} -m dvc ", 1) if command.startswith("dvc ") else command,
             shell=True,
             cwd=root,
             check=False,

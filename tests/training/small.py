@@ -37,11 +37,7 @@ class ListLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         count = len(next(iter(self.columns.values())))
-        order = (
-            np.random.default_rng([self.seed, self.epoch]).permutation(count)
-            if self.shuffle
-            else np.arange(count)
-        )
+        order = np.random.default_rng([self.seed, self.epoch]).permutation(count) if self.shuffle else np.arange(count)
         while self.given < count:
             rows = torch.from_numpy(order[self.given : self.given + self.batch_size])
             self.reads.append((self.epoch, self.given))

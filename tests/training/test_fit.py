@@ -52,9 +52,7 @@ def same(a: Batch, b: Batch) -> bool:
 
 def curves(out: Path) -> dict[str, str]:
     root = out / "plots/toy"
-    return {
-        str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()
-    }
+    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def by_hand(batch_size: int = 16, epochs: int = 3) -> WeightedRegression:
@@ -137,9 +135,7 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights_and_curves(tmp_pat
     for killed_after in (1, 4, 5, 6, 9):
         out = tmp_path / f"killed{killed_after}"
         with pytest.raises(Killed):
-            train(
-                out, task=KilledAfter(killed_after), settings=settings, micro_batch=10, checkpoint_seconds=0
-            )
+            train(out, task=KilledAfter(killed_after), settings=settings, micro_batch=10, checkpoint_seconds=0)
         loader = ListLoader(columns(100, 1), 20)
         _, figures = train(
             out, task=WeightedRegression(dropout=0.2), train_loader=loader, settings=settings, micro_batch=10
@@ -149,9 +145,7 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights_and_curves(tmp_pat
         assert figures == expected
         assert same(weights(out), weights(whole))
         assert curves(out) == curves(whole)
-        assert (
-            json.loads((out / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == killed_after
-        )
+        assert json.loads((out / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == killed_after
 
 
 def test_steps_since_the_last_checkpoint_are_made_again(tmp_path, monkeypatch):

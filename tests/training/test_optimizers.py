@@ -22,9 +22,7 @@ def train(name: str) -> tuple[float, int]:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    states = [
-        value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)
-    ]
+    states = [value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
     return loss.item(), sum(value.nbytes for value in states)
 
 
@@ -75,9 +73,7 @@ def test_eight_bit_states_go_through_a_checkpoint(tmp_path):
     again, optimizer = begin()
     again.load_state_dict(saved.model)
     optimizer.load_state_dict(saved.optimizer)
-    assert torch.uint8 in {
-        value.dtype for value in optimizer.state[again.weight].values() if torch.is_tensor(value)
-    }
+    assert torch.uint8 in {value.dtype for value in optimizer.state[again.weight].values() if torch.is_tensor(value)}
     step(again, optimizer)
     assert torch.equal(again.weight, model.weight)
 

@@ -42,9 +42,7 @@ class Reading(Protocol):
         """Row fields that it needs."""
         ...
 
-    def __call__(
-        self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator
-    ) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator) -> dict[str, torch.Tensor]:
         """Turn the rows of a batch into tensors.
 
         Parameters

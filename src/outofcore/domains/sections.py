@@ -38,9 +38,7 @@ class StoreSection(Section):
 
     def layout(self) -> Layout:
         """These settings as the store takes them."""
-        return Layout(
-            codec=self.codec, level=self.level, chunk_rows=self.chunk_rows, shard_rows=self.shard_rows
-        )
+        return Layout(codec=self.codec, level=self.level, chunk_rows=self.chunk_rows, shard_rows=self.shard_rows)
 
 
 class AuditSection(Section):
@@ -55,9 +53,7 @@ class TrainSection(Section):
     preset: Literal["test", "small", "medium", "large"] = "test"
     epochs: int = Field(1, ge=1)
     max_steps: int = Field(-1, ge=-1, description="optimizer steps after which training ends; -1: no bound")
-    batch_size: int = Field(
-        1024, ge=1, description="samples an optimizer step, over all ranks and micro-batches"
-    )
+    batch_size: int = Field(1024, ge=1, description="samples an optimizer step, over all ranks and micro-batches")
     learning_rate: float = Field(1e-3, gt=0)
     weight_decay: float = Field(0.01, ge=0)
     precision: Literal["32-true", "bf16-mixed"] = "32-true"

@@ -40,8 +40,7 @@ def assemble(
         prove(budget, needs, wish.pool_blocks)
     shares = divide(budget, needs) if len(drafts) > 1 else [budget]
     choices = [
-        choose(residency, _circumstances(each, wish, share, device))
-        for each, share in zip(drafts, shares, strict=True)
+        choose(residency, _circumstances(each, wish, share, device)) for each, share in zip(drafts, shares, strict=True)
     ]
     streams = tuple(
         Stream(
@@ -55,10 +54,7 @@ def assemble(
         )
         for each, choice in zip(drafts, choices, strict=True)
     )
-    held = sum(
-        each.needs.fixed + choice.held * each.needs.chunk
-        for each, choice in zip(drafts, choices, strict=True)
-    )
+    held = sum(each.needs.fixed + choice.held * each.needs.chunk for each, choice in zip(drafts, choices, strict=True))
     more = max(0, budget - held) // max(1, *(each.batch for each in needs))
     depth = min(LEAST_BATCHES + more, wish.threads + READY_BATCHES)
     engine = Engine(threads=wish.threads, depth=depth, transfer=Transfer(device))
@@ -70,9 +66,7 @@ def assemble(
         wish.seed,
         _layout(drafts, batching),
     )
-    return Loader(
-        streams, batching, engine, identity, _notes(drafts, choices, batching, budget, wish.threads)
-    )
+    return Loader(streams, batching, engine, identity, _notes(drafts, choices, batching, budget, wish.threads))
 
 
 def _circumstances(draft: Draft, wish: Wish, budget: int, device: torch.device | None) -> Circumstances:
@@ -112,12 +106,8 @@ def _notes(
         notes += [f"{path}: residency {choice.kind}: {choice.reason} ({allowed})", f"{path}: {each.mixing}"]
         rest = each.sampler.positions % batching.size
         if rest and batching.last == "drop":
-            notes.append(
-                f"{path}: {rest:,} samples are dropped each epoch, so that all batches hold {batching.size:,}"
-            )
+            notes.append(f"{path}: {rest:,} samples are dropped each epoch, so that all batches hold {batching.size:,}")
         if rest and batching.last == "pad":
             again = batching.size - rest
-            notes.append(
-                f"{path}: {again:,} samples come twice each epoch, so that all batches hold {batching.size:,}"
-            )
+            notes.append(f"{path}: {again:,} samples come twice each epoch, so that all batches hold {batching.size:,}")
     return tuple(notes)

@@ -43,9 +43,7 @@ class RawReading:
 
     def __init__(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
         self.fields = tuple(dtypes)
-        self._unsigned = {
-            name: dtype.name for name, dtype in dtypes.items() if dtype.name in ("uint16", "uint32")
-        }
+        self._unsigned = {name: dtype.name for name, dtype in dtypes.items() if dtype.name in ("uint16", "uint32")}
 
     def __call__(self, rows: Mapping[str, Any], generator: np.random.Generator) -> Batch:
         """Rows as tensors."""
@@ -135,14 +133,10 @@ class BatchMaker:
         if self._part is not None:
             where = next(iter(batch.values())).device
             batch = {**batch, "part": torch.full((count,), self._part, device=where)}
-        if not any(
-            room.holds(tensor.data_ptr()) for tensor in batch.values()
-        ):  # else the room has become the batch
+        if not any(room.holds(tensor.data_ptr()) for tensor in batch.values()):  # else the room has become the batch
             with self._lock:
                 self._spare.setdefault(count, []).append(room)
         return self._transfer.send(batch)
 
     def _to_host(self, rows: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
-        return {
-            name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()
-        }
+        return {name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()}

@@ -60,9 +60,7 @@ class Needs:
     @property
     def fixed(self) -> int:
         """All but the pools and the kept chunks, with the fewest batches in flight."""
-        return (
-            self.tables + self.threads * self.chunk + 5 * 8 * self.pool_samples + LEAST_BATCHES * self.batch
-        )
+        return self.tables + self.threads * self.chunk + 5 * 8 * self.pool_samples + LEAST_BATCHES * self.batch
 
     @property
     def slots(self) -> int:
@@ -133,14 +131,10 @@ def prove(budget: int, needs: Sequence[Needs], pool_blocks: int) -> None:
         0,
     )
     pools = sum(each.slots * each.chunk for each in needs)
-    what = f"two pools of {pool_blocks} blocks" + (
-        f" for each of {len(needs)} parts" if len(needs) > 1 else ""
-    )
+    what = f"two pools of {pool_blocks} blocks" + (f" for each of {len(needs)} parts" if len(needs) > 1 else "")
     message = (
         f"a memory budget of {format_bytes(budget)} is too small: {what} take {format_bytes(pools)}, batches in "
         f"flight, order and tables {format_bytes(least - pools)}; the least that works is {format_bytes(least)}"
     )
-    message += (
-        f", or pool_blocks={smaller} with this budget" if smaller else "; no smaller pool fits this budget"
-    )
+    message += f", or pool_blocks={smaller} with this budget" if smaller else "; no smaller pool fits this budget"
     raise BudgetError(message)

@@ -94,9 +94,7 @@ class ZarrDataset(Dataset[Batch]):
         self._made_with = root, split, tensors, fields, window, part, memory
         self._split = open_split(store, split, part, tensors.fields if tensors is not None else fields)
         self._windows = self._split.windows(window, phase=False)
-        self._reading = tensors or RawReading(
-            {name: array.dtype for name, array in self._split.fields.items()}
-        )
+        self._reading = tensors or RawReading({name: array.dtype for name, array in self._split.fields.items()})
         chunk = self._split.chunk_rows * self._split.row_bytes
         self._slots = budget_bytes(memory) // max(chunk, 1)
         needed = min(
@@ -151,9 +149,7 @@ class ZarrDataset(Dataset[Batch]):
         return ReadyBatch(self._reading(self._rows(first), np.random.default_rng(seed)))
 
     def _rows(self, first: Ints) -> dict[str, Any]:
-        if (
-            self._process != os.getpid()
-        ):  # a lock that another thread held during a fork stays locked in the child
+        if self._process != os.getpid():  # a lock that another thread held during a fork stays locked in the child
             self._process, self._lock = os.getpid(), threading.Lock()
             self._arena = Arena(self._split.fields, self._windows.length, self._slots)
         assert self._arena is not None

@@ -102,9 +102,7 @@ def draft(
         tables=sampler.table_bytes + source.index_bytes,
         threads=wish.threads,
     )
-    return Draft(
-        split=source, sampler=sampler, reading=reading, length=windows.length, needs=needs, mixing=mixing
-    )
+    return Draft(split=source, sampler=sampler, reading=reading, length=windows.length, needs=needs, mixing=mixing)
 
 
 def _sampler(source: Split, windows: Windows, wish: Wish) -> tuple[Sampler, str]:
@@ -129,8 +127,7 @@ def _sample_bytes(source: Split, reading: Reading, length: int) -> int:
         return 0
     window = (length,) if length > 1 else ()
     rows: dict[str, Any] = {
-        name: array.read(0, length).reshape(1, *window, *array.shape[1:])
-        for name, array in source.fields.items()
+        name: array.read(0, length).reshape(1, *window, *array.shape[1:]) for name, array in source.fields.items()
     }
     stored = sum(array.nbytes for array in rows.values())
     return int(stored + sum(tensor.nbytes for tensor in reading(rows, np.random.default_rng(0)).values()))

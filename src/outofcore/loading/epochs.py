@@ -127,8 +127,7 @@ class Batching:
         """Samples of each batch of a stream, over all ranks; repeated ones do not count."""
         positions = sampler.positions
         return [
-            min(stop, positions) - start
-            for start, stop in spans(0, positions, self.size, self.last, self.share.world)
+            min(stop, positions) - start for start, stop in spans(0, positions, self.size, self.last, self.share.world)
         ]
 
 
@@ -179,9 +178,7 @@ class Loader:
 
     def __repr__(self) -> str:
         splits = ", ".join(f"{each.split.path} {each.residency}" for each in self.streams)
-        return (
-            f"Loader({splits}: {self.samples:,} samples in {len(self):,} batches of {self.batching.size:,})"
-        )
+        return f"Loader({splits}: {self.samples:,} samples in {len(self):,} batches of {self.batching.size:,})"
 
     @property
     def samples(self) -> int:

@@ -110,9 +110,7 @@ def _copy_rows(sources: Addresses, count: int, row_bytes: int, target: np.uint64
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _gather_rows(
-    table: Addresses, first: Ints, chunk_rows: int, row_bytes: Ints, targets: Addresses, at: int
-) -> int:
+def _gather_rows(table: Addresses, first: Ints, chunk_rows: int, row_bytes: Ints, targets: Addresses, at: int) -> int:
     """Copy single rows of all fields; -1, or the number of a row that is not in reach."""
     count = len(first)
     chunks, places = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -184,23 +182,16 @@ class Room:
 
     def __init__(self, arrays: dict[str, Any]) -> None:
         self.arrays = arrays
-        starts = [
-            array.ctypes.data if isinstance(array, np.ndarray) else array.data_ptr()
-            for array in arrays.values()
-        ]
+        starts = [array.ctypes.data if isinstance(array, np.ndarray) else array.data_ptr() for array in arrays.values()]
         self.targets = np.array(starts, np.uint64)
-        self._extents = [
-            (start, start + array.nbytes) for start, array in zip(starts, arrays.values(), strict=True)
-        ]
+        self._extents = [(start, start + array.nbytes) for start, array in zip(starts, arrays.values(), strict=True)]
 
     def holds(self, address: int) -> bool:
         """Whether an address lies in the room."""
         return any(start <= address < stop for start, stop in self._extents)
 
 
-def gather(
-    table: Addresses, first: Ints, length: int, chunk_rows: int, row_bytes: Ints, room: Room, at: int
-) -> None:
+def gather(table: Addresses, first: Ints, length: int, chunk_rows: int, row_bytes: Ints, room: Room, at: int) -> None:
     """Copy a window of rows for each sample into a batch.
 
     Parameters

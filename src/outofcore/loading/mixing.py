@@ -59,9 +59,7 @@ def expected_distinct(kinds: float, draws: float) -> float:
     return float(kinds * -np.expm1(draws * np.log1p(-1 / kinds)))
 
 
-def measure_mixing(
-    split: Split, order: EpochOrder, windows: Windows, batch: int, label: str | None
-) -> Mixing:
+def measure_mixing(split: Split, order: EpochOrder, windows: Windows, batch: int, label: str | None) -> Mixing:
     """What batches of an epoch are expected to hold.
 
     Parameters
@@ -95,9 +93,7 @@ def measure_mixing(
         lane = max(1.0, pool_blocks / LANES)
         blocks = min(pool_blocks, LANES * expected_distinct(lane, batch / LANES))
         sequences = LANES * expected_distinct(pool_sequences / LANES, batch / LANES)
-    distance = (
-        _label_distance(split, order, windows, label) if label and cut.shuffle in ("blocks", True) else None
-    )
+    distance = _label_distance(split, order, windows, label) if label and cut.shuffle in ("blocks", True) else None
     return Mixing(
         blocks=blocks,
         blocks_ideal=expected_distinct(all_blocks, batch),

@@ -31,10 +31,13 @@ class Task(Generic[Result]):
     delivers
         Whether what it returns goes to the consumer. A task that does not deliver must not raise: it tells of a failure
         through those that wait for it.
+    alone
+        Whether it takes long enough to be a worker's only task.
     """
 
     run: Callable[[], Result | None]
     delivers: bool
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,13 +79,16 @@ class Latch:
 class _Workers(Generic[Result]):
     """What workers hold: not the pipeline itself, so that one that is forgotten can end.
 
-    Handing over goes through queues that are written in C: conditions cost more than a batch's whole plan.
+    Threads that hand over every result wake each other for each, which on many machines takes longer than making a
+    small batch. So a worker takes several tasks at a time and hands over what became of them together, and the consumer
+    gives back credit when it has used up what it was handed.
     """
 
-    def __init__(self, stream: Iterator[Task[Result]], depth: int) -> None:
-        self.results: SimpleQueue[Made[Result]] = SimpleQueue()
+    def __init__(self, stream: Iterator[Task[Result] | None], depth: int, together: int) -> None:
+        self.results: SimpleQueue[list[Made[Result]]] = SimpleQueue()
         self.credits: SimpleQueue[None] = SimpleQueue()
         self._stream = stream
+        self._together = together
         self._pulling = threading.Lock()
         self._pulled = 0
         self._ended = False
@@ -91,23 +97,12 @@ class _Workers(Generic[Result]):
 
     def work(self) -> None:
         """Follow the stream to its end."""
-        while (task := self._pull()) is not None:
-            self._run(*task)
-            del task  # an idle worker must not keep a batch alive
-
-    def help(self) -> bool:
-        """Do one task if that is possible without waiting."""
-        if not self._pulling.acquire(blocking=False):
-            return False
-        try:
-            if self._ended or self.credits.empty():
-                return False
-            task = self._advance()
-        finally:
-            self._pulling.release()
-        if task is not None:
-            self._run(*task)
-        return True
+        while tasks := self._pull():
+            made = [self._run(number, task) for number, task in tasks]
+            delivered = [each for each in made if each is not None]
+            if delivered:
+                self.results.put(delivered)
+            del tasks, made, delivered  # an idle worker must not keep batches alive
 
     def stop(self, threads: list[threading.Thread], process: int) -> None:
         """Let the workers finish what they do, and wait until they are gone."""
@@ -119,62 +114,73 @@ class _Workers(Generic[Result]):
             if thread is not threading.current_thread():  # a garbage collection may come in any thread
                 thread.join()
 
-    def _pull(self) -> tuple[int, Task[Result]] | None:
-        """The next task and the number of its result; None at the end."""
+    def _pull(self) -> list[tuple[int, Task[Result]]]:
+        """The next tasks and the numbers of their results; none at the end."""
+        tasks: list[tuple[int, Task[Result]]] = []
+        delivering = 0
         with self._pulling:
-            return None if self._ended else self._advance()
+            while not self._ended and delivering < self._together:
+                if delivering and self.credits.empty():
+                    break
+                error = None
+                try:
+                    task = next(self._stream)
+                except StopIteration:
+                    self._ended = True
+                except BaseException as failure:  # noqa: BLE001 - raised in the consumer's thread
+                    self._ended, error = True, failure
+                if self._ended:
+                    self.results.put([Made(self._pulled, None, error)])
+                elif task is None:
+                    if tasks:
+                        break
+                elif task.delivers:
+                    self.credits.get()
+                    tasks.append((self._pulled, task))
+                    self._pulled += 1
+                    delivering += 1
+                else:
+                    tasks.append((self._pulled, task))
+                    if task.alone:
+                        break
+        return tasks
 
-    def _advance(self) -> tuple[int, Task[Result]] | None:
-        task, error = None, None
-        try:
-            task = next(self._stream, None)
-        except BaseException as failure:  # noqa: BLE001 - raised in the consumer's thread
-            error = failure
-        number = self._pulled
-        if task is None:
-            self._ended = True
-            self.results.put(Made(number, None, error))
-            return None
-        if task.delivers:
-            self._pulled += 1
-            self.credits.get()
-        return number, task
-
-    def _run(self, number: int, task: Task[Result]) -> None:
+    @staticmethod
+    def _run(number: int, task: Task[Result]) -> Made[Result] | None:
         result, error = None, None
         try:
             result = task.run()
         except BaseException as failure:  # noqa: BLE001 - raised in the consumer's thread
             error = failure
-        if task.delivers:
-            self.results.put(Made(number, result, error))
+        return Made(number, result, error) if task.delivers else None
 
 
 class Pipeline(Generic[Result]):
     """Iterates over the results of a stream of tasks.
 
-    A consumer whose next result is not ready does a task itself rather than wait, where that needs no waiting either.
-
     Parameters
     ----------
     stream
-        The tasks; advanced by one thread at a time.
+        The tasks; advanced by one thread at a time. It gives None before it waits for tasks that it gave before.
     threads
-        Number of workers beside the consumer.
+        Number of workers.
     depth
         Results made or being made that the consumer has not received, at most.
+    together
+        Results that are handed over at a time, at most.
 
     Attributes
     ----------
     seconds_waited
-        Time from asking for a result to having it.
+        Time that the consumer spent waiting.
     """
 
-    def __init__(self, stream: Iterator[Task[Result]], threads: int, depth: int) -> None:
+    def __init__(self, stream: Iterator[Task[Result] | None], threads: int, depth: int, together: int = 1) -> None:
         self.seconds_waited = 0.0
-        self._workers = _Workers(stream, depth)
+        self._workers = _Workers(stream, depth, together)
         self._early: dict[int, Made[Result]] = {}
         self._next = 0
+        self._used = 0
         running = [
             threading.Thread(target=self._workers.work, name=f"outofcore-{number}", daemon=True)
             for number in range(threads)
@@ -188,13 +194,14 @@ class Pipeline(Generic[Result]):
 
     def __next__(self) -> Result:
         """The next result, in the order of the stream; raises what its task raised."""
-        workers = self._workers
-        started = time.perf_counter()
-        while self._next not in self._early:
-            if not workers.results.empty() or not workers.help():
-                made = workers.results.get()
-                self._early[made.number] = made
-        self.seconds_waited += time.perf_counter() - started
+        if self._next not in self._early:
+            started = time.perf_counter()
+            for _ in range(self._used):
+                self._workers.credits.put(None)
+            self._used = 0
+            while self._next not in self._early:
+                self._early.update({made.number: made for made in self._workers.results.get()})
+            self.seconds_waited += time.perf_counter() - started
         made = self._early[self._next]
         if made.error is not None:
             raise made.error
@@ -202,7 +209,7 @@ class Pipeline(Generic[Result]):
             raise StopIteration
         del self._early[self._next]
         self._next += 1
-        workers.credits.put(None)
+        self._used += 1
         return made.result
 
     def close(self) -> None:

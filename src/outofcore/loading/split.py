@@ -90,20 +90,14 @@ def open_split(store: Store | str | Path, split: str, part: str, fields: tuple[s
     """
     opened = store if isinstance(store, Store) else open_store(store)
     table = opened.rows(split, part)
-    names = (
-        fields
-        if fields is not None
-        else tuple(name for name, array in table.fields.items() if array.dtype != "O")
-    )
+    names = fields if fields is not None else tuple(name for name, array in table.fields.items() if array.dtype != "O")
     if not names:
         message = f"{table.path}: expected at least one field to read"
         raise StoreError(message)
     arrays = {name: table[name] for name in names}
     layouts = {(len(array), array.chunk_rows, array.shard_rows) for array in arrays.values()}
     if len(layouts) > 1:
-        message = (
-            f"{table.path}: expected fields of one layout, got (rows, chunk, shard) of {sorted(layouts)}"
-        )
+        message = f"{table.path}: expected fields of one layout, got (rows, chunk, shard) of {sorted(layouts)}"
         raise StoreError(message)
     texts = [name for name, array in arrays.items() if array.dtype == "O"]
     if texts:

@@ -43,6 +43,4 @@ class Transfer:
         return batch
 
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        return (
-            tensor if tensor.device == self.device else tensor.pin_memory().to(self.device, non_blocking=True)
-        )
+        return tensor if tensor.device == self.device else tensor.pin_memory().to(self.device, non_blocking=True)

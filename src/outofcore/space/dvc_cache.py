@@ -69,9 +69,7 @@ def find_cache(folder: str | Path = ".") -> DvcCache | None:
         settings |= found
         origin = str(path) if "type" in found else origin
         base = path.parent if "dir" in found else base
-    types = (
-        tuple(each.strip() for each in settings.get("type", "").split(",") if each.strip()) or DEFAULT_TYPES
-    )
+    types = tuple(each.strip() for each in settings.get("type", "").split(",") if each.strip()) or DEFAULT_TYPES
     if unknown := [each for each in types if each not in LINK_TYPES]:
         message = f"{origin}: cache.type: expected links among {', '.join(LINK_TYPES)}, got {unknown[0]!r}"
         raise ParamsError(message)

@@ -95,8 +95,7 @@ def stated_outputs(file: Path) -> list[Stated]:
         found += [
             _stated(name, base, out)
             for out in outs
-            if "://" not in out["path"]
-            and not any(re.fullmatch(pattern, out["path"]) for pattern in uncached)
+            if "://" not in out["path"] and not any(re.fullmatch(pattern, out["path"]) for pattern in uncached)
         ]
     return found
 

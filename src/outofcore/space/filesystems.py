@@ -93,8 +93,6 @@ def _by_mount_number(folder: Path) -> Filesystem:
         before, _, after = line.partition(" - ")
         fields = before.split()
         if fields[0] == number:
-            mount = (
-                fields[4].encode().decode("unicode_escape").encode("latin-1").decode(errors="surrogateescape")
-            )
+            mount = fields[4].encode().decode("unicode_escape").encode("latin-1").decode(errors="surrogateescape")
             return Filesystem(fields[2], Path(mount), after.split()[0], folder)
     return Filesystem(str(folder.stat().st_dev), folder, "", folder)  # a mount outside this process's view

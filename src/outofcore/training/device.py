@@ -22,9 +22,7 @@ def choose_device(name: str) -> torch.device:
         return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if there_is[kind]))
     device = torch.device(name)
     if not there_is.get(device.type) or (device.index or 0) >= _count(device.type):
-        message = (
-            f"device is {name}, but torch {torch.__version__} finds no such device here; use cpu or auto"
-        )
+        message = f"device is {name}, but torch {torch.__version__} finds no such device here; use cpu or auto"
         raise ParamsError(message)
     return device
 

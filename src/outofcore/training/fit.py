@@ -106,9 +106,7 @@ def fit(
         task, train, val, section, micro_batch=micro_batch, begin=begin, steps_per_row=max(steps // ROWS, 1)
     )
     with MemoryWatch() as memory:
-        run(
-            module, section, where, out / "plots" / name / "train", Saver(saved, known_as, checkpoint_seconds)
-        )
+        run(module, section, where, out / "plots" / name / "train", Saver(saved, known_as, checkpoint_seconds))
 
     progress = module.progress
     figures: dict[str, Any] = {
@@ -145,9 +143,7 @@ def _begin(path: Path, identity: str) -> Checkpoint | None:
     checkpoint = Checkpoint.load(path)
     if checkpoint is None or checkpoint.identity == identity:
         return checkpoint
-    _log.warning(
-        "the checkpoint in %s is of other params or another store; training begins anew", path.parent
-    )
+    _log.warning("the checkpoint in %s is of other params or another store; training begins anew", path.parent)
     return None
 
 

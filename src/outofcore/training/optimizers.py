@@ -12,9 +12,7 @@ from torch import nn
 from outofcore.errors import ParamsError
 
 
-def make_optimizer(
-    model: nn.Module, name: str, *, learning_rate: float, weight_decay: float
-) -> torch.optim.Optimizer:
+def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     """The optimizer of a model's trainable parameters.
 
     Parameters

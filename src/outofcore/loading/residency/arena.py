@@ -115,9 +115,7 @@ class Arena(HostResidency):
         places = np.array(slots)
         read = self._reader.read(np.array(chunks), self._buffers, places)
         for number, buffer in enumerate(self._buffers):
-            self.addresses[number, chunks] = (self._origins[number] + places * buffer.strides[0]).astype(
-                np.uint64
-            )
+            self.addresses[number, chunks] = (self._origins[number] + places * buffer.strides[0]).astype(np.uint64)
         self._decoded[chunks] = True
         with self._changed:
             self.bytes_read += read

@@ -79,8 +79,7 @@ class HostResidency(Residency):
         """Uninitialised numpy arrays, (count, ...) or (count, length, ...)."""
         window = (self.length,) if self.length > 1 else ()
         arrays: dict[str, npt.NDArray[Any]] = {
-            name: np.empty((count, *window, *array.shape[1:]), array.dtype)
-            for name, array in self.fields.items()
+            name: np.empty((count, *window, *array.shape[1:]), array.dtype) for name, array in self.fields.items()
         }
         return Room(arrays)
 

@@ -197,9 +197,7 @@ class BalancedPlan:
         entries = np.concatenate([self._entries(group, turn) for group, turn in pairs])
         words = _words(len(entries) * (shape.rows + 1), key(*self._words, _ROWS, batch))
         places = _places(sampler.count[entries], shape.rows, words.reshape(len(entries), -1))
-        return np.asarray(
-            (sampler.first[entries][:, None] + places * sampler.step[entries][:, None]).reshape(-1)
-        )
+        return np.asarray((sampler.first[entries][:, None] + places * sampler.step[entries][:, None]).reshape(-1))
 
     def _entries(self, group: int, turn: int) -> Ints:
         """The entries of a group that come at its turn."""

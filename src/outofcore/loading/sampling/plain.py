@@ -21,9 +21,7 @@ _PHASE = 16  # what a key is for; the order's own purposes lie below
 _SLAB = 1 << 20
 
 
-def cut_samples(
-    windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks: int, block_rows: int | None
-) -> Cut:
+def cut_samples(windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks: int, block_rows: int | None) -> Cut:
     """Blocks that cover whole chunks, from the store's layout alone where ``block_rows`` is None."""
     if windows.window is None:
         step, rows = chunk_rows, block_rows or chunk_rows

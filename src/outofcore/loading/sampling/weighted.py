@@ -77,9 +77,7 @@ class WeightedSampler:
         if self._largest <= 0:
             message = f"column {weighted.column!r} has no positive weight"
             raise ParamsError(message)
-        sums = [
-            np.add.reduceat(self._count(slab), np.arange(0, len(slab), cut.block)) for slab in self._slabs()
-        ]
+        sums = [np.add.reduceat(self._count(slab), np.arange(0, len(slab), cut.block)) for slab in self._slabs()]
         self._sums: Ints = np.concatenate(sums)
 
     @property
@@ -112,9 +110,7 @@ class WeightedSampler:
 
     def weights(self, samples: Ints) -> Ints:
         """Counted weight of each sample of a range."""
-        return self._count(
-            self._weigh(self._plain.windows.first_rows(samples) + self._plain.windows.length - 1)
-        )
+        return self._count(self._weigh(self._plain.windows.first_rows(samples) + self._plain.windows.length - 1))
 
     def block_weights(self, starts: Ints) -> Ints:
         """Counted weight of the blocks with these first samples."""
@@ -156,15 +152,10 @@ class WeightedPlan:
     @cached_property
     def _starts(self) -> list[int]:
         """Position at which each pool begins, and the end."""
-        weights = [
-            int(self.sampler.block_weights(self.order.pool_blocks(pool)[0]).sum())
-            for pool in range(self.pools)
-        ]
+        weights = [int(self.sampler.block_weights(self.order.pool_blocks(pool)[0]).sum()) for pool in range(self.pools)]
         total, before, starts = sum(weights), 0, []
         for weight in weights:
-            starts.append(
-                self.positions // LANES * before // total * LANES if before < total else self.positions
-            )
+            starts.append(self.positions // LANES * before // total * LANES if before < total else self.positions)
             before += weight
         return [*starts, self.positions]
 
@@ -180,9 +171,7 @@ class WeightedPlan:
         """First row of each draw that a rank has in a pool."""
         seed, epoch = self.order.seed, self.order.number
         starts, sizes = self.order.pool_blocks(pool)
-        ranges = [
-            np.arange(start, start + size, dtype=np.int64) for start, size in zip(starts, sizes, strict=True)
-        ]
+        ranges = [np.arange(start, start + size, dtype=np.int64) for start, size in zip(starts, sizes, strict=True)]
         ends = np.cumsum(np.concatenate([self.sampler.weights(each) for each in ranges]))
         samples, total = np.concatenate(ranges), int(ends[-1])
         size = self.pool_start(pool + 1) - self.pool_start(pool)
