@@ -48,6 +48,9 @@ def open_loaders(
     if "window" in options:
         options["window"] = Window(**options["window"])
 
+    # Validation sees every sample once, where it stands: neither moved windows nor batches of groups.
+    plain = {**{name: value for name, value in options.items() if name != "balanced"}, "phase": False}
+
     def open_split(split: str, tensors: Reading, *, shuffle: bool) -> Loader:
         return loader(
             store,
@@ -60,7 +63,7 @@ def open_loaders(
             memory=memory // 2,
             residency=residency,
             device=device,
-            **(options if shuffle else {**options, "phase": False}),
+            **(options if shuffle else plain),
         )
 
     return open_split("train", training, shuffle=True), open_split("val", validation, shuffle=False)
