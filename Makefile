@@ -1,16 +1,24 @@
-# make run   install everything and run the pipeline on the sample input
-# make test  install everything, lint, check types, run the tests
+# make run     install everything and run the pipeline on the sample input
+# make test    install everything, lint, check types, run the tests
+# make tour    from a raw file to a trained model in five minutes, saying what is done and why
+# make report  draw reports/index.html from what has run
 VENV := .venv
 PYTHON := $(firstword $(shell command -v python3.11 python3))
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 
-.PHONY: run test lint types unit bench clean
+.PHONY: run tour report test lint types unit bench clean
 
 run: $(VENV)/installed
 	dvc repro
 	outofcore committed
+
+tour: $(VENV)/installed
+	python stages/tour.py
+
+report: $(VENV)/installed
+	python stages/report.py
 
 test: lint types unit
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from outofcore.console import one_line_errors
@@ -19,15 +20,21 @@ from outofcore.space.dvc_cache import find_cache
 from outofcore.space.forecast import store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import commit_of
+from outofcore.streaming import is_streamed, write_catalogue
 from outofcore.training.memory import MemoryWatch
 
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
     store, metrics = Path("data/stores") / f"{name}.zarr", Path("metrics") / name
+    if is_streamed(domain, section):
+        listed = write_catalogue(domain, section, Path("data/rejects") / f"{name}.csv", threads=machine.workers)
+        write(metrics / "convert.json", listed)
+        return
     files = find_files(section.raw, section.match, domain.suffixes, section=name)
     started = time.monotonic()
-    with open_executor(machine.engine, machine.workers) as executor:
+    executor_of = partial(open_executor, machine.engine, machine.workers, address=machine.dask, files=files)
+    with executor_of() as executor:
         forecast = estimate(domain, section, files, executor)
     conversion = Conversion(domain, section, files, store, Path("data/rejects") / f"{name}.csv")
     guard = Guard(name, machine.disk_margin, machine.disk_reserve)
@@ -38,7 +45,7 @@ def main(name: str) -> None:
         outcome = convert(
             conversion,
             forecast,
-            executor=open_executor(machine.engine, machine.workers),
+            executor=executor_of(),
             workers=machine.workers,
             watch=guard.watch,
             scratch=machine.scratch,

@@ -1,7 +1,8 @@
-"""Train a domain's model on its store: ``python stages/train.py chess``."""
+"""Train a domain's model on its store, or straight from its raw files: ``python stages/train.py chess``."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import cast
@@ -13,7 +14,13 @@ from outofcore.domains.registry import get_domain
 from outofcore.loading.residency.choose import Kind
 from outofcore.machine import load_machine
 from outofcore.params import load_params
+from outofcore.plan import STATES, weights_of
+from outofcore.space.dvc_cache import find_cache
+from outofcore.space.forecast import training_needs
+from outofcore.space.guard import KEPT_CHECKPOINT, Guard
+from outofcore.space.links import commit_of
 from outofcore.store.reader import open_store
+from outofcore.streaming import is_streamed, open_streams, place_of
 from outofcore.training.device import choose_device
 from outofcore.training.fit import fit
 from outofcore.training.loaders import open_loaders
@@ -21,27 +28,40 @@ from outofcore.training.loaders import open_loaders
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
-    store, device = open_store(f"data/stores/{name}.zarr"), choose_device(machine.device)
+    store, device = open_store(place_of(domain, section)), choose_device(machine.device)
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
-    reading = domain.reading(store.attributes, section)
-    residency = cast("Kind", machine.residency)
-    train, val = open_loaders(
-        store, task, reading, section.train, memory=machine.memory, residency=residency, device=device
-    )
+    model, cache, weights = Path("models") / name, find_cache(), weights_of(task)
+    guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_CHECKPOINT)
+    commit = commit_of(model, cache) if cache else None
+    states = int(weights * STATES[section.train.optimizer])
+    guard.require(training_needs(model, Path("plots") / name, weights, states, commit))
+    streamed = is_streamed(domain, section)
+    if streamed:
+        train, val = open_streams(domain, section, store, machine, device)
+    else:
+        reading = domain.reading(store.attributes, section)
+        residency = cast("Kind", machine.residency)
+        train, val = open_loaders(
+            store, task, reading, section.train, memory=machine.memory, residency=residency, device=device
+        )
     identity = {"store": store.digest, "params": section.model_dump(mode="json")}
-    fit(
-        task,
-        train,
-        val,
-        section.train,
-        name=name,
-        out=Path(),
-        identity=identity,
-        device=str(device),
-        micro_batch=machine.micro_batch,
-        threads=machine.workers,
-    )
+    with guard.writing(model):
+        fit(
+            task,
+            train,
+            val,
+            section.train,
+            name=name,
+            out=Path(),
+            identity=identity,
+            device=str(device),
+            micro_batch=machine.micro_batch,
+            threads=machine.workers,
+        )
+    if streamed:
+        read = json.dumps(train.tally.figures(), indent=2)
+        (Path("metrics") / name / "stream_run.json").write_text(read + "\n")
 
 
 if __name__ == "__main__":

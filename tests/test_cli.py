@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,8 @@ class DrawnLines(Lines):
         del store, section
         return nn.Linear(1000, 1, bias=False)
 
-    def draw(self, rows: Columns) -> str:
+    def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
+        assert attributes is not None
         return f"<{rows['number'][0]}>"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from outofcore.errors import ParamsError
+from outofcore.hardware import Measured
 from outofcore.machine import PREFIX, SETTINGS, Machine, load_machine, machine_file
 
 
@@ -30,6 +31,16 @@ def test_nothing_stated_is_measured_or_default(tmp_path: Path) -> None:
     assert [name for name, _, _ in found.described()] == list(SETTINGS)
 
 
+def test_jobs_side_by_side_share_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outofcore.machine.usable_cores", lambda: Measured(8, "8 by affinity"))
+    monkeypatch.setattr("outofcore.machine.usable_memory", lambda: Measured(2**34, "available on the machine"))
+    found = load_machine(tmp_path, {"OUTOFCORE_JOBS": "4"})
+    assert (found.workers, found.memory) == (2, 2**31)
+    assert found.origins["workers"] == "measured: 8 by affinity, for one of 4 jobs"
+    assert load_machine(tmp_path, {"OUTOFCORE_JOBS": "4", "OUTOFCORE_WORKERS": "3"}).workers == 3
+    assert load_machine(tmp_path, {"OUTOFCORE_JOBS": "99"}).workers == 1
+
+
 def test_the_environment_counts_before_the_file_before_what_is_measured(tmp_path: Path) -> None:
     (tmp_path / "machine.yaml").write_text("workers: 3\nmemory: 256MiB\ndisk_margin: 0.1\nscratch: /fast\n")
     found = load_machine(tmp_path, {"OUTOFCORE_WORKERS": "7", "OUTOFCORE_DISK_RESERVE": "0", "WORKERS": "9"})
@@ -46,7 +57,8 @@ def test_the_environment_counts_before_the_file_before_what_is_measured(tmp_path
     [
         ("workers", "0", "a whole number from 1"),
         ("workers", "two", "a whole number from 1"),
-        ("engine", "thread", "one of threads, processes"),
+        ("engine", "thread", "one of threads, processes, dask"),
+        ("dask", "somewhere", "the address of a Dask scheduler"),
         ("memory", "lots", "512MiB"),
         ("memory", "0", "512MiB"),
         ("residency", "disk", "one of auto, ram, mapped, hybrid, streamed, device"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +122,17 @@ def card_of(store: Store) -> Card:
     )
 
 
+def flat_params(params: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Keys with dots and values as params.yaml has them."""
+    for name, value in params.items():
+        if isinstance(value, dict) and value:
+            yield from flat_params(value, f"{above}{name}.")
+        elif isinstance(value, list):
+            yield f"{above}{name}", ", ".join(map(str, value))
+        else:
+            yield f"{above}{name}", value if isinstance(value, str) else json.dumps(value)
+
+
 def _fields(store: Store) -> tuple[FieldCard, ...]:
     arrays: dict[str, list[Array]] = defaultdict(list)
     for part in store.parts:
@@ -157,5 +170,5 @@ def _sample(store: Store) -> str:
         for split in store.splits:
             table = store.rows(split, part)
             if len(table):
-                return get_domain(store.domain).draw(table.read(0, min(SAMPLE_ROWS, len(table))))
+                return get_domain(store.domain).draw(table.read(0, min(SAMPLE_ROWS, len(table))), store.attributes)
     return ""

@@ -1,4 +1,4 @@
-"""``outofcore info | verify | plan | committed``: look at stores, at disks, and at what DVC keeps.
+"""``outofcore info | show | verify | plan | committed``: look at stores, at disks, and at what DVC keeps.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at; 2 a mistake in the call or the settings; 130
 stopped by Ctrl-C.
@@ -27,7 +27,6 @@ EXIT_WRONG = 1
 app = typer.Typer(
     help="Look at stores, at disks, and at what DVC keeps.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -52,6 +51,32 @@ def info(
 
         card = card_of(open_store(store))
         _print_json(asdict(card)) if as_json else show.card(_console(), card)
+
+
+@app.command("show", short_help="Show rows of a store.")
+def show_rows(
+    store: Annotated[Path, typer.Argument(help="Folder of a sealed store.")],
+    *,
+    split: Annotated[str | None, typer.Option(help="train, val or test; the first that has rows by default.")] = None,
+    part: Annotated[str | None, typer.Option(help="Part of a store that has several, such as a session.")] = None,
+    row: Annotated[int | None, typer.Option(min=0, help="First row; rows spread over the split by default.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many rows.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Show rows of a store as they are stored: boards, pieces of text, frames, and what they belong to.
+
+    \b
+    Examples:
+      outofcore show data/stores/chess.zarr
+      outofcore show data/stores/go.zarr --split val --row 120 --count 1
+      outofcore show data/stores/neural.zarr --part monday --json | jq '.[].sequence'
+    """  # noqa: D301
+    with one_line_errors():
+        from outofcore.look import looks
+
+        opened = open_store(store)
+        found = looks(opened, split, part, row, count)
+        _print_json([asdict(each) for each in found]) if as_json else show.rows(_console(), opened, found)
 
 
 @app.command(short_help="Check every byte of stores.")

@@ -7,6 +7,7 @@
     │   └── DamagedStore   bytes of a sealed store are not the bytes that were sealed
     ├── SpaceError         a filesystem has too little room for what is about to be written
     ├── BudgetError        a memory budget cannot hold what the order of samples asks for
+    ├── ClusterError       the workers of a cluster are gone, or are not like the driver
     ├── StateError         a saved loader state belongs to another store, seed or layout
     └── AuditError         an engine and its oracle disagree about a record
 
@@ -43,6 +44,10 @@ class SpaceError(OutOfCoreError):
 
 class BudgetError(OutOfCoreError):
     """A memory budget cannot hold what the order of samples asks for."""
+
+
+class ClusterError(OutOfCoreError):
+    """The scheduler or the workers of a cluster are gone, have other versions, or do not see the input."""
 
 
 class StateError(OutOfCoreError):

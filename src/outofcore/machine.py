@@ -23,7 +23,7 @@ from outofcore.sizes import EXPECTED_SIZE, format_bytes, parse_bytes
 
 FILE: Final = "machine.yaml"
 PREFIX: Final = "OUTOFCORE_"
-ENGINES: Final = ("threads", "processes")
+ENGINES: Final = ("threads", "processes", "dask")
 RESIDENCIES: Final = ("auto", "ram", "mapped", "hybrid", "streamed", "device")
 # Room for the model, the interpreter and everybody else on the machine.
 MEMORY_SHARE: Final = 0.5
@@ -39,7 +39,12 @@ class Machine:
     workers
         Units converted at a time; by default one a core that this process may use.
     engine
-        Where they are converted: ``threads`` or ``processes``.
+        Where they are converted: ``threads``, ``processes``, or ``dask`` for the workers of a cluster.
+    dask
+        Address of that cluster's scheduler, ``tcp://host:8786``; "" for a cluster on this machine, started for the run.
+    jobs
+        Jobs that run side by side on this machine, such as those of ``dvc queue start --jobs 4``: each takes its share
+        of the cores and the memory that are measured.
     memory
         Bytes that conversion and loading may hold.
     residency
@@ -61,6 +66,8 @@ class Machine:
 
     workers: int = 1
     engine: str = "threads"
+    dask: str = ""
+    jobs: int = 1
     memory: int = GIB
     residency: str = "auto"
     device: str = "auto"
@@ -115,11 +122,14 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
         elif close := difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.8):
             message = f"{variable}: no such setting; did you mean {PREFIX}{close[0].upper()}?"
             raise ParamsError(message)
+    jobs = values.get("jobs", 1)
+    among = f", for one of {jobs} jobs" if jobs > 1 else ""
     if "workers" not in values:
         cores = usable_cores()
-        values["workers"], origins["workers"] = cores.value, f"measured: {cores.how}"
+        values["workers"], origins["workers"] = max(1, cores.value // jobs), f"measured: {cores.how}{among}"
     if "memory" not in values:
-        values["memory"], origins["memory"] = _share_of(usable_memory())
+        budget, how = _share_of(usable_memory())
+        values["memory"], origins["memory"] = budget // jobs, f"{how}{among}"
     return Machine(**values, origins=origins)
 
 
@@ -208,6 +218,12 @@ def _some_bytes(value: Any) -> int:
     return number
 
 
+def _address(value: Any) -> str:
+    if not re.fullmatch(r"(\w+://\S+:\d+)?", str(value)):
+        raise ValueError
+    return str(value)
+
+
 def _folder(value: Any) -> Path:
     if not isinstance(value, str) or not value:
         raise ValueError
@@ -217,6 +233,8 @@ def _folder(value: Any) -> Path:
 SETTINGS: Final[Mapping[str, _Setting]] = {
     "workers": _Setting("a whole number from 1", _count(1)),
     "engine": _Setting(f"one of {', '.join(ENGINES)}", _one_of(*ENGINES)),
+    "dask": _Setting("the address of a Dask scheduler, such as tcp://host:8786", _address),
+    "jobs": _Setting("a whole number from 1", _count(1)),
     "memory": _Setting(EXPECTED_SIZE, _some_bytes),
     "residency": _Setting(f"one of {', '.join(RESIDENCIES)}", _one_of(*RESIDENCIES)),
     "device": _Setting("one of auto, cpu, cuda, cuda:N, mps", _device),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +12,24 @@ from outofcore.convert.estimate import Estimate, estimate
 from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion
 from outofcore.domains.domain import Domain
+from outofcore.domains.planning import Outlook, Planning, PlanTable
+from outofcore.domains.streaming import Streaming
+from outofcore.domains.task import Task
 from outofcore.errors import StoreError
 from outofcore.machine import Machine
 from outofcore.raw.files import find_files
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.dvc_lock import stated_bytes
-from outofcore.space.filesystems import folder_bytes
-from outofcore.space.forecast import Demand, Need, demands, experiment_needs, store_needs, training_needs
+from outofcore.space.filesystems import filesystem_of, folder_bytes
+from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
 from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import open_store
+from outofcore.streaming import STORES, place_of
+from outofcore.training.baseline import baseline_bytes
 
-STORES = Path("data/stores")
 MODELS = Path("models")
+METRICS = Path("metrics")
+PLOTS = Path("plots")
 # Moments that AdamW keeps, in units of the weights: two of 4 bytes, or of 1 byte.
 STATES = {"adamw": 2.0, "adamw8bit": 0.5}
 
@@ -47,6 +54,8 @@ class DomainPlan:
         What DVC would do with the store; None outside of DVC.
     needs
         What would be written.
+    tables
+        What the domain itself has to add.
     """
 
     domain: str
@@ -56,6 +65,7 @@ class DomainPlan:
     weights: int | None
     commit: Commit | None
     needs: tuple[Need, ...]
+    tables: tuple[PlanTable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,20 +99,56 @@ def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache 
     SpaceError
         If DVC could not commit the store at all.
     """
-    files = find_files(section.raw, section.match, domain.suffixes, section=domain.name)
-    with open_executor(machine.engine, machine.workers) as executor:
-        expected = estimate(domain, section, files, executor)
-    store = STORES / f"{domain.name}.zarr"
+    store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
-    work = Conversion(domain, section, files, store, store).work(machine.scratch)
-    # DVC removes a stage's outputs before it runs it; only a copy of its own takes room.
-    replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" else 0
-    needs = store_needs(store, expected.store_bytes, commit, work, replaced)
+    needs: tuple[Need, ...] = ()
+    if isinstance(domain, Streaming) and domain.streamed(section):
+        files = domain.raw_files(section)
+        expected = Estimate(0, 0, sum(file.bytes for file in files), 0)
+    else:
+        files = find_files(section.raw, section.match, domain.suffixes, section=domain.name)
+        with open_executor(machine.engine, machine.workers) as executor:
+            expected = estimate(domain, section, files, executor)
+        work = Conversion(domain, section, files, store, store).work(machine.scratch)
+        # DVC removes a stage's outputs before it runs it; only a copy of its own takes room.
+        replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" else 0
+        needs = store_needs(store, expected.store_bytes, commit, work, replaced)
     weights = _weights(domain, section, store)
     if weights is not None:
         states = int(weights * STATES[section.train.optimizer])
-        needs += training_needs(MODELS / domain.name, weights, states, commit)
-    return DomainPlan(domain.name, domain.row, len(files), expected, weights, commit, needs)
+        needs += training_needs(MODELS / domain.name, PLOTS / domain.name, weights, states, commit)
+    tables: tuple[PlanTable, ...] = ()
+    if isinstance(domain, Planning):
+        disk = filesystem_of(store)
+        outlook = Outlook(
+            files,
+            machine,
+            expected.rows,
+            expected.store_bytes,
+            free_bytes=max(0, disk.free() - kept_free(disk, machine.disk_reserve)),
+            process_bytes=baseline_bytes,
+            last_run=_last_run(domain.name),
+            store_copies=_copies(store, commit),
+        )
+        tables = domain.plan(section, outlook)
+    return DomainPlan(domain.name, domain.row, len(files), expected, weights, commit, needs, tables)
+
+
+def _copies(store: Path, commit: Commit | None) -> int:
+    """How often a store stands on its disk at the most, from its conversion to the end of DVC's commit."""
+    if commit is None or filesystem_of(commit.cache.objects) != filesystem_of(store):
+        return 1
+    return 1 + commit.copies_made
+
+
+def _last_run(name: str) -> dict[str, Any]:
+    """What the last training of a domain left in its metrics."""
+    found: dict[str, Any] = {}
+    for stem in ("train", "train_run"):
+        path = METRICS / name / f"{stem}.json"
+        if path.is_file():
+            found |= json.loads(path.read_text())
+    return found
 
 
 def _weights(domain: Domain, section: Any, store: Path) -> int | None:
@@ -111,7 +157,12 @@ def _weights(domain: Domain, section: Any, store: Path) -> int | None:
         opened = open_store(store)
     except StoreError:
         return None
-    return sum(int(tensor.nbytes) for tensor in domain.task(opened, section).state_dict().values())
+    return weights_of(domain.task(opened, section))
+
+
+def weights_of(task: Task) -> int:
+    """Bytes of a model's weights."""
+    return sum(int(tensor.nbytes) for tensor in task.state_dict().values())
 
 
 def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int = 0) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from outofcore.card import flat_params
 from outofcore.errors import OutOfCoreError
 from outofcore.sizes import format_bytes
 from outofcore.space.committed import Committed
@@ -24,8 +24,11 @@ from outofcore.store.verify import Verdict, verify
 
 if TYPE_CHECKING:
     from outofcore.card import Card
+    from outofcore.domains.planning import PlanTable
+    from outofcore.look import Look
     from outofcore.machine import Machine
     from outofcore.plan import Plan
+    from outofcore.store.reader import Store
 
 MOST_SOURCES = 12
 
@@ -73,7 +76,7 @@ def card(console: Console, found: Card) -> None:
             for field in found.fields
         ],
     )
-    _table(console, ("setting", "value"), list(_flat(found.params)))
+    _table(console, ("setting", "value"), list(flat_params(found.params)))
     shown = found.sources[:MOST_SOURCES]
     _table(
         console,
@@ -92,6 +95,20 @@ def card(console: Console, found: Card) -> None:
     if found.sample:
         console.print(f"\nthe first {found.row}:", style="bold")
         console.print(found.sample)
+
+
+def rows(console: Console, store: Store, found: Iterable[Look]) -> None:
+    """Rows of a store, each below where it stands."""
+    row, sequence = store.attributes["row"], store.attributes["sequence"]
+    for each in found:
+        where = f"{each.part}/{each.split}" if each.part else each.split
+        title = f"{row} {each.row:,} of {where}: {row} {each.place:,} of {sequence} {each.number:,}"
+        console.print(title, style="bold")
+        if each.drawing:
+            console.print(each.drawing)
+        facts = (f"{name} {value}" for name, value in each.sequence.items() if value not in ("", None))
+        console.print(", ".join(facts), style="dim")
+        console.print()
 
 
 def verifying(store: Path) -> Verdict:
@@ -153,6 +170,9 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
     for domain in found.domains:
         kept = f"kept by DVC as {domain.commit}" if domain.commit else "no DVC project here"
         console.print(f"{domain.domain}: {kept}", style="dim")
+    for domain in found.domains:
+        for table in domain.tables:
+            _plan_table(console, table)
     _table(
         console,
         ("filesystem", "#needed", "of it margin", "and reserve", "#free", "verdict", "for"),
@@ -191,6 +211,7 @@ def plan_facts(found: Plan, machine: Machine) -> dict[str, Any]:
                 "copies_made": each.commit.copies_made if each.commit else 0,
                 "copies_kept": each.commit.copies_kept if each.commit else 1,
                 "needs": [asdict(need) for need in each.needs],
+                **{table.name: [dict(row) for row in table.rows] for table in each.tables},
             }
             for each in found.domains
         ],
@@ -209,6 +230,24 @@ def plan_facts(found: Plan, machine: Machine) -> dict[str, Any]:
         ],
         "machine": [{"name": name, "value": value, "from": origin} for name, value, origin in machine.described()],
     }
+
+
+def _plan_table(console: Console, table: PlanTable) -> None:
+    """A table that a domain adds to the plan."""
+    forms: dict[str, Callable[[Any], str]] = {"text": str, "count": "{:,}".format, "bytes": format_bytes}
+    console.print(f"\n{table.title}", style="bold")
+    _table(
+        console,
+        tuple(name if kind == "text" else f"#{name}" for name, kind in table.columns.items()),
+        [
+            tuple(
+                "-" if (value := row.get(name)) is None else forms[kind](value) for name, kind in table.columns.items()
+            )
+            for row in table.rows
+        ],
+    )
+    for note in table.notes:
+        console.print(note, style="dim")
 
 
 def committed(console: Console, found: Committed) -> None:
@@ -267,14 +306,3 @@ def _table(console: Console, names: tuple[str, ...], rows: Iterable[tuple[str, .
         console.print(table)
     for line in captured.get().splitlines():
         console.print(line.rstrip())
-
-
-def _flat(params: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Keys with dots and values as params.yaml has them."""
-    for name, value in params.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{above}{name}.")
-        elif isinstance(value, list):
-            yield f"{above}{name}", ", ".join(map(str, value))
-        else:
-            yield f"{above}{name}", value if isinstance(value, str) else json.dumps(value)

@@ -79,8 +79,8 @@ def test_random_choices_follow_torchs_seed(make_store: MakeStore) -> None:
     class Noise:
         fields = ("id",)
 
-        def __call__(self, rows: Any, generator: np.random.Generator) -> dict[str, torch.Tensor]:
-            return {"noise": torch.from_numpy(generator.random(len(rows["id"])))}
+        def __call__(self, rows: Any, draws: Any) -> dict[str, torch.Tensor]:
+            return {"noise": torch.from_numpy(draws.view(np.int64)), "id": torch.from_numpy(rows["id"])}
 
     data = ZarrDataset(make_store(), tensors=Noise())
     torch.manual_seed(3)

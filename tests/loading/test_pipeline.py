@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from outofcore.loading.pipeline import Latch, Pipeline, Task
+from outofcore.loading.pipeline import Latch, Pipeline, Step, Task, Until
 
 
 def numbers(count: int, started: list[int] | None = None, fail_at: int = -1) -> Iterator[Task[int]]:
@@ -97,4 +97,32 @@ def test_workers_end(how: str) -> None:
     else:
         del pipeline
         gc.collect()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_the_stream_goes_on_once_tasks_have_brought_about_what_it_waits_for(threads: int) -> None:
+    done: list[int] = []
+
+    def stream() -> Iterator[Step[int]]:
+        for number in range(1, 20):
+            yield Task(lambda number=number: done.append(number), delivers=False)  # type: ignore[misc]
+            yield Until(lambda number=number: number in done)  # type: ignore[misc]
+            yield Task(lambda number=number: number if number in done else None, delivers=True)  # type: ignore[misc]
+
+    pipeline = Pipeline(stream(), threads, 3)
+    assert list(pipeline) == list(range(1, 20))
+    pipeline.close()
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_closes_while_the_stream_waits_for_what_never_comes(threads: int) -> None:
+    def stream() -> Iterator[Step[int]]:
+        yield Task(lambda: 1, delivers=True)
+        yield Until(lambda: False)
+
+    before = threading.active_count()
+    pipeline = Pipeline(stream(), threads, 3)
+    assert next(pipeline) == 1
+    pipeline.close()
     assert threading.active_count() == before

@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NEEDED = ("dvc.yaml", "dvc.lock", "params.yaml", "stages", "src", ".dvc/config", ".dvcignore", "metrics", "plots")
+NEEDED = (
+    "dvc.yaml",
+    "dvc.lock",
+    "params.yaml",
+    "stages",
+    "src",
+    ".dvc/config",
+    ".dvcignore",
+    "metrics",
+    "plots",
+    "data/tokenizers/given",
+)
 
 
 @dataclass
@@ -39,7 +50,7 @@ class Project:
             **environment,
         }
         ended = subprocess.run(
-            command, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=280, check=False
+            command, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=900, check=False
         )
         output = ended.stdout + ended.stderr
         assert ended.returncode == code, f"{' '.join(command)} ended with {ended.returncode}:\n{output}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +51,29 @@ def test_every_sample_once_and_ranks_take_turns(cut: Cut, number: int, world: in
         own = together[start : epoch.pool_start(pool + 1)]
         for rank in range(world):
             assert epoch.samples(pool, rank, world).tolist() == own[rank::world]
+
+
+@settings(deadline=None, max_examples=100)
+@given(cuts(), st.integers(0, 99), RANKS)
+def test_with_too_many_blocks_to_hold_every_sample_comes_once_too(cut: Cut, number: int, world: int) -> None:
+    with patch("outofcore.loading.order.HELD_BLOCKS", 0):
+        order = Order(cut, 7)
+        together = whole_epoch(order, number)
+        assert sorted(together) == list(range(cut.samples))
+        epoch = order.epoch(number)
+        for pool in range(epoch.pools):
+            own = together[epoch.pool_start(pool) : epoch.pool_start(pool + 1)]
+            assert epoch.samples(pool, world - 1, world).tolist() == own[world - 1 :: world]
+            _, sizes = epoch.pool_blocks(pool)
+            assert sizes.sum() == len(own)
+
+
+def test_too_many_blocks_are_permuted_all_the_same() -> None:
+    cut = Cut(samples=64_000, block=64, step=64, pool_blocks=16, shuffle=True)
+    with patch("outofcore.loading.order.HELD_BLOCKS", 0):
+        starts = [Order(cut, seed).epoch(1).pool_blocks(0)[0].tolist() for seed in range(4)]
+    assert len({start for pool in starts for start in pool}) > 50
+    assert all(np.ptp(pool) > 30_000 for pool in starts)
 
 
 @settings(deadline=None, max_examples=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import zstandard
 
 from outofcore.errors import RawInputError
+from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile, find_files
 
 TEXT = b'[Event "x"]\n\n1. e4 e5 1-0\n' * 1000
@@ -80,11 +82,13 @@ def test_the_position_in_the_raw_file_ends_at_its_size(tmp_path: Path) -> None:
         assert member.raw_position() == path.stat().st_size
 
 
-def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
-    for name in ("a.zip", "a.tar"):
+def test_what_is_no_archive_is_told_when_it_is_read(tmp_path: Path) -> None:
+    for name in ("a.zip", "a.tar", "a.tar.zst"):
         (tmp_path / name).write_bytes(b"not an archive" * 100)
-        with pytest.raises(RawInputError, match=rf"{name}: expected a (zip|tar) archive"):
+        with pytest.raises(DamagedInput) as told:
             read_all(tmp_path / name)
+        assert told.value.reason == "damaged_file"
+        assert isinstance(told.value, RawInputError)
 
 
 def test_a_folder_is_listed_with_numbers_by_value(tmp_path: Path) -> None:
@@ -112,7 +116,21 @@ def test_a_file_that_was_cut_short_is_noticed_after_what_can_be_read(tmp_path: P
     path.write_bytes(PACK[suffix](noise)[:-40_000])
     for member in RawFile(path.name, path, path.stat().st_size).members((".pgn",)):
         read = bytearray()
-        with pytest.raises(EOFError):  # noqa: PT012 - reads until it is noticed
+        with pytest.raises(DamagedInput):  # noqa: PT012 - reads until it is noticed
             while piece := member.stream.read(4096):
                 read += piece
         assert noise.startswith(bytes(read))
+
+
+def test_endings_are_known_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "A.PGN.GZ").write_bytes(gzip.compress(TEXT))
+    (tmp_path / "B.TAR.ZST").write_bytes(PACK[".zst"](tar_bytes({"C.PGN.BZ2": bz2.compress(TEXT)})))
+    for file in find_files(tmp_path, "**/*", (".pgn",), section="chess"):
+        assert [member.stream.read() for member in file.members((".pgn",))] == [TEXT]
+
+
+def test_names_that_are_no_text_are_spelt_out(tmp_path: Path) -> None:
+    Path(os.fsdecode(bytes(tmp_path) + b"/\xff.pgn")).write_bytes(b"x")
+    (file,) = find_files(tmp_path, "**/*", (".pgn",), section="chess")
+    assert file.name == "\\udcff.pgn"
+    assert [member.stream.read() for member in file.members((".pgn",))] == [b"x"]

@@ -15,6 +15,7 @@ from outofcore.space import forecast
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.filesystems import Filesystem
 from outofcore.space.forecast import (
+    LOG_BYTES,
     Demand,
     Need,
     Purpose,
@@ -154,10 +155,19 @@ def test_experiments_side_by_side_check_out_everything_where_dvc_copies() -> Non
 
 
 def test_training_needs_room_for_the_checkpoint_being_written(tmp_path: Path) -> None:
-    needs = training_needs(tmp_path / "chess", 100, 200, commit("reflink,copy", "copy"))
+    model, logs = tmp_path / "chess", tmp_path / "plots"
+    needs = training_needs(model, logs, 100, 200, commit("reflink,copy", "copy"))
     assert [(need.purpose, need.bytes) for need in needs] == [
         (Purpose.CHECKPOINTS, 600),
         (Purpose.MODEL, 100),
-        (Purpose.DVC_COPY, 100),
+        (Purpose.LOGS, LOG_BYTES),
+        (Purpose.MODEL_COPY, 100),
     ]
-    assert sum(need.bytes for need in training_needs(tmp_path / "chess", 100, 200, None)) == 700
+    assert sum(need.bytes for need in training_needs(model, logs, 100, 200, None)) == 700 + LOG_BYTES
+
+
+def test_the_checkpoint_of_a_stopped_run_is_not_needed_again(tmp_path: Path) -> None:
+    model = tmp_path / "chess"
+    (tmp_path / "chess.partial").mkdir()
+    (tmp_path / "chess.partial" / "checkpoint.pt").write_bytes(bytes(300))
+    assert training_needs(model, tmp_path / "plots", 100, 200, None)[0].bytes == 300

@@ -60,6 +60,7 @@ class Assembler:
         self._writer = writer
         self._splits = splits
         self._seen = SeenKeys() if drop_duplicates else None
+        self._unsaved: list[bytes] = []  # keys that no checkpoint has yet
         # The sequence that goes on in the next unit; "split" is None where it is a duplicate.
         self._open: dict[str, Any] | None = None
 
@@ -111,6 +112,7 @@ class Assembler:
         new = np.ones(count - first, bool)
         if self._seen is not None:
             new = self._seen.add(result.keys[first:])
+            self._unsaved.append(result.keys[first:][new].tobytes())
         split = assign(result.keys[first:], self._splits)
         if result.split is not None:
             split = np.array([SPLITS.index(name) for name in result.split[first:]], np.int8)
@@ -189,12 +191,17 @@ class Assembler:
             "open": self._open,
         }
 
-    def keys(self) -> bytes:
-        """The keys seen so far, 16 bytes each."""
-        return b"" if self._seen is None else self._seen.keys().tobytes()
+    def unsaved_keys(self) -> bytes:
+        """The keys seen since :meth:`saved`, 16 bytes each."""
+        self._unsaved = [b"".join(self._unsaved)]
+        return self._unsaved[0]
+
+    def saved(self) -> None:
+        """Forget which keys are new: they are on the disk."""
+        self._unsaved = []
 
     def restore(self, state: Mapping[str, Any], keys: bytes) -> None:
-        """Go on from a :meth:`snapshot` and its :meth:`keys`."""
+        """Go on from a :meth:`snapshot` and all keys that were saved with it and before."""
         self.found, self.accepted, self.audited = state["found"], state["accepted"], state["audited"]
         self.rejected = Counter(state["rejected"])
         self.counts = Counter(state["counts"])

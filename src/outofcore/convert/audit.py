@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from outofcore.errors import AuditError
+from outofcore.convert.executors import GONE
+from outofcore.errors import AuditError, ClusterError
 from outofcore.raw.unit import Audit
 
 # Fewer than these are done at once: to start a process takes as long.
@@ -26,6 +28,7 @@ class Auditors:
 
     def __init__(self) -> None:
         self._done = 0
+        self._sound = True
         self._pool: ProcessPoolExecutor | None = None
         self._waiting: deque[Future[str | None]] = deque()
 
@@ -49,14 +52,18 @@ class Auditors:
         for audit in audits:
             if self._done < AT_ONCE:
                 self._done += 1
-                _judge(audit())
+                self._judge(audit())
                 continue
             if self._pool is None:
                 # A process that holds the threads of an engine must not be forked.
                 self._pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver"))
-            self._waiting.append(self._pool.submit(audit))
+            try:
+                self._waiting.append(self._pool.submit(audit))
+            except BrokenExecutor as error:
+                self._sound = False
+                raise ClusterError(GONE) from error
         while self._waiting and (self._waiting[0].done() or len(self._waiting) > WAITING):
-            _judge(self._waiting.popleft().result())
+            self._judge_first()
 
     def finish(self) -> None:
         """Wait for all comparisons.
@@ -65,12 +72,28 @@ class Auditors:
         ------
         AuditError
             If engine and oracle differ about a record.
+        ClusterError
+            If the process that compares is gone.
         """
         while self._waiting:
-            _judge(self._waiting.popleft().result())
+            self._judge_first()
 
+    def settled(self) -> bool:
+        """Wait for all comparisons; whether each was made, and none has ever told of a difference."""
+        with suppress(AuditError, ClusterError):
+            self.finish()
+        return self._sound
 
-def _judge(difference: str | None) -> None:
-    if difference:
-        message = f"the engine and its oracle differ, nothing was sealed: {difference}"
-        raise AuditError(message)
+    def _judge_first(self) -> None:
+        try:
+            difference = self._waiting.popleft().result()
+        except BrokenExecutor as error:
+            self._sound = False
+            raise ClusterError(GONE) from error
+        self._judge(difference)
+
+    def _judge(self, difference: str | None) -> None:
+        if difference:
+            self._sound = False
+            message = f"the engine and its oracle differ, nothing was sealed: {difference}"
+            raise AuditError(message)

@@ -1,33 +1,47 @@
-"""Where units are converted: threads or processes, behind ``concurrent.futures.Executor``.
+"""Where units are converted: threads, processes or a cluster, behind ``concurrent.futures.Executor``.
 
 Threads are the default: the engines, the compiled kernels and the compressors release the interpreter lock, so that
-nothing need be pickled and sent through pipes. Processes serve a domain whose work is pure Python.
+nothing need be pickled and sent through pipes. Processes serve a domain whose work is pure Python; a Dask cluster takes
+input that would keep one machine busy for days.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from outofcore.errors import ParamsError
+from outofcore.convert.cluster import open_cluster
+from outofcore.errors import ClusterError, ParamsError
+from outofcore.raw.files import RawFile
+
+GONE = (
+    "a worker process has ended in the middle of its work, killed perhaps because memory ran out; "
+    "with fewer workers the same command goes on from there"
+)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def open_executor(engine: str, workers: int) -> AbstractContextManager[Executor]:
+def open_executor(
+    engine: str, workers: int, *, address: str = "", files: Sequence[RawFile] = ()
+) -> AbstractContextManager[Executor]:
     """An executor of the named kind, to be used in a ``with`` statement.
 
     Parameters
     ----------
     engine
-        ``threads`` or ``processes``.
+        ``threads``, ``processes`` or ``dask``.
     workers
-        How many units are converted at once, 1 or more.
+        How many units are converted at once, 1 or more; a cluster that has an address knows that by itself.
+    address
+        Of the scheduler of a Dask cluster; "" for one on this machine, started for as long as it is used.
+    files
+        The raw input, which all workers of a cluster must see.
 
     Raises
     ------
@@ -39,7 +53,9 @@ def open_executor(engine: str, workers: int) -> AbstractContextManager[Executor]
     if engine == "processes":
         # A process that holds the threads of an engine must not be forked.
         return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("forkserver"))
-    message = f"OUTOFCORE_ENGINE: expected threads or processes, got {engine!r}"
+    if engine == "dask":
+        return open_cluster(address, workers, files)
+    message = f"OUTOFCORE_ENGINE: expected threads, processes or dask, got {engine!r}"
     raise ParamsError(message)
 
 
@@ -52,6 +68,11 @@ def in_order(
     ----------
     ahead
         How many items are taken before the first unfinished one: bounds what is in memory.
+
+    Raises
+    ------
+    ClusterError
+        If a process that applies it is gone.
     """
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     try:
@@ -65,6 +86,8 @@ def in_order(
             first, future = waiting.popleft()
             yield first, future.result()
             del first, future
+    except BrokenExecutor as error:
+        raise ClusterError(GONE) from error
     finally:
         for _, future in waiting:
             future.cancel()

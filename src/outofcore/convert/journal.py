@@ -19,6 +19,7 @@ from outofcore.raw.files import RawFile
 from outofcore.store.schema import Schema
 from outofcore.store.seal import FORMAT
 
+JOURNAL = 2
 # What a section says of reading a store changes no byte of it.
 NOT_CONVERSION = {"raw", "match", "tensors", "train"}
 
@@ -47,6 +48,8 @@ class Journal:
         self.rejects = folder / "rejects.csv"
         self._identity = identity
         self._state = folder / "journal.json"
+        self._keys = folder / "keys"
+        self._keys_bytes = 0
 
     def resume(self) -> dict[str, Any] | None:
         """The last state of this very conversion; else the folder is cleared and there is none."""
@@ -56,26 +59,33 @@ class Journal:
             state = {}
         if state.get("identity") == self._identity and self.store.is_dir() and self.rejects.exists():
             os.truncate(self.rejects, state["rejects_bytes"])
-            state["keys"] = (self.folder / state["keys"]).read_bytes()
-            return state
+            os.truncate(self._keys, state["keys_bytes"])
+            self._keys_bytes = state["keys_bytes"]
+            return {**state, "keys": self._keys.read_bytes()}
         self.clear()
         self.store.mkdir(parents=True)
         return None
 
     def save(self, state: Mapping[str, Any], keys: bytes) -> None:
-        """Bring a state to the disk; a kill at any moment leaves the old one or the new one."""
-        name = f"keys.{hashlib.sha256(keys).hexdigest()}"
+        """Bring a state, and the keys that are new in it, to the disk.
+
+        A kill at any moment leaves the old state or the new one. Keys are appended, for all of them are gigabytes where
+        sequences are many; what the state does not count of them is cut off again.
+        """
+        with self._keys.open("ab") as stream:
+            stream.truncate(self._keys_bytes)
+            stream.write(keys)
+            stream.flush()
+            os.fsync(stream.fileno())
+        size = self._keys_bytes + len(keys)
         document = {
             **state,
             "identity": self._identity,
-            "keys": name,
+            "keys_bytes": size,
             "rejects_bytes": self.rejects.stat().st_size,
         }
-        _replace(self.folder / name, keys)
         _replace(self._state, json.dumps(document).encode())
-        for old in self.folder.glob("keys.*"):
-            if old.name != name:
-                old.unlink()
+        self._keys_bytes = size
 
     def clear(self) -> None:
         """Remove the work folder."""
@@ -89,7 +99,7 @@ def identity(domain: str, section: Section, files: Sequence[RawFile], schemas: M
     from elsewhere, such as a tokenizer, it names in their attributes.
     """
     facts = {
-        "format": FORMAT,
+        "format": [FORMAT, JOURNAL],
         "domain": domain,
         "section": section.model_dump(mode="json", exclude=NOT_CONVERSION),
         "schemas": {part: asdict(schema) for part, schema in schemas.items()},

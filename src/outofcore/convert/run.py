@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -15,6 +16,7 @@ import numpy as np
 
 from outofcore.convert.assemble import REJECT_COLUMNS, Assembler
 from outofcore.convert.audit import Auditors
+from outofcore.convert.cluster import width
 from outofcore.convert.estimate import Estimate
 from outofcore.convert.executors import in_order
 from outofcore.convert.journal import NOT_CONVERSION, Journal, identity
@@ -112,6 +114,8 @@ def convert(
     ------
     AuditError
         If engine and oracle disagree about a record.
+    ClusterError
+        If a process that converts or audits is gone.
     RawInputError
         If no record is accepted.
     """
@@ -131,7 +135,7 @@ def convert(
             assembler.restore(state["assembler"], state["keys"])
         loop = _Loop(conversion, journal, writer, assembler, watch, checkpoint_seconds)
         try:
-            loop.run(pool, ahead=2 * workers + 2, done=done)
+            loop.run(pool, ahead=2 * width(pool, workers) + 2, done=done)
         except BaseException:
             with suppress(OSError):  # a full disk may have no room even for this
                 loop.save()
@@ -141,7 +145,11 @@ def convert(
             writer.abandon()
             journal.clear()
             raise RawInputError(_nothing(conversion, assembler))
-        seal, figures = _commit(conversion, forecast, journal, writer, assembler, encoders)
+        try:
+            seal, figures = _commit(conversion, forecast, journal, writer, assembler, encoders)
+        except BaseException:
+            writer.abandon()
+            raise
     return Outcome(seal, figures, done)
 
 
@@ -182,26 +190,32 @@ class _Loop:
                 passed += skipped.raw_bytes
             converted = in_order(pool, conversion.domain.converter(conversion.section), units, ahead)
             self._done = done
-            for unit, result in converted:
-                self._whole = False
-                auditors.add(result.audits)
-                rejects.write(self._assembler.add(unit, result))
-                self._done += 1
-                self._whole = True
-                passed += unit.raw_bytes
-                progress.update(
-                    passed,
-                    self._assembler.found,
-                    self._assembler.rejected.total(),
-                    self._writer.bytes_written(),
-                )
-                self._watch(self._writer.bytes_written())
-                if time.monotonic() - saved > self._checkpoint_seconds:
-                    rejects.flush()
-                    auditors.finish()
-                    self.save()
-                    saved = time.monotonic()
-            auditors.finish()
+            try:
+                for unit, result in converted:
+                    self._whole = False
+                    auditors.add(result.audits)
+                    rejects.write(self._assembler.add(unit, result))
+                    self._done += 1
+                    self._whole = True
+                    passed += unit.raw_bytes
+                    progress.update(
+                        passed,
+                        self._assembler.found,
+                        self._assembler.rejected.total(),
+                        self._writer.bytes_written(),
+                    )
+                    self._watch(self._writer.bytes_written())
+                    if time.monotonic() - saved > self._checkpoint_seconds:
+                        rejects.flush()
+                        auditors.finish()
+                        self.save()
+                        saved = time.monotonic()
+                auditors.finish()
+            except BaseException:
+                # What was not compared with its oracle must not count as done.
+                whole, self._whole = self._whole, False
+                self._whole = whole and auditors.settled()
+                raise
 
     def save(self) -> None:
         """Bring the state to the disk, unless it stands in the middle of a unit: then the last one saved counts."""
@@ -212,7 +226,8 @@ class _Loop:
             "tables": self._writer.snapshot(),
             "assembler": self._assembler.snapshot(),
         }
-        self._journal.save(state, self._assembler.keys())
+        self._journal.save(state, self._assembler.unsaved_keys())
+        self._assembler.saved()
 
 
 def _commit(
@@ -244,7 +259,7 @@ def _commit(
     }
     seal = writer.commit(conversion.store, attributes, _sources(files, assembler, encoders))
     conversion.rejects.parent.mkdir(parents=True, exist_ok=True)
-    journal.rejects.replace(conversion.rejects)
+    shutil.move(journal.rejects, conversion.rejects)  # perhaps to another filesystem
     journal.clear()
     rows = sum(rows for rows, _ in counts.values())
     stored = sum(size for size, _ in seal.files.values())

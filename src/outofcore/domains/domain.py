@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
+from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
@@ -16,7 +15,7 @@ from outofcore.store.schema import Columns, Schema
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import torch
+    import numpy as np
 
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
@@ -26,33 +25,6 @@ class Section(BaseModel):
     """Base of every typed section of params.yaml: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Reading(Protocol):
-    """How stored rows become tensors; made by :meth:`Domain.reading`.
-
-    Attributes
-    ----------
-    fields
-        Row fields that it needs; no other is read.
-    """
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Row fields that it needs."""
-        ...
-
-    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator) -> dict[str, torch.Tensor]:
-        """Turn the rows of a batch into tensors.
-
-        Parameters
-        ----------
-        rows
-            Arrays (batch, ...) by field, or (batch, window, ...) where samples are windows.
-        generator
-            Source of every random choice (augmentation), keyed by the batch.
-        """
-        ...
 
 
 class Domain(Protocol):
@@ -100,6 +72,14 @@ class Domain(Protocol):
         """Write the small sample input of this domain into an empty folder."""
         ...
 
-    def draw(self, rows: Columns) -> str:
-        """The first of the given rows as text that a person can read (a board, a piece of text)."""
+    def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
+        """The first of the given rows as text that a person can read (a board, a piece of text).
+
+        Parameters
+        ----------
+        rows
+            Some rows of a store.
+        attributes
+            The store's, where there is one: what rows mean may depend on them (the tokenizer of a text).
+        """
         ...

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outofcore.domains.domain import Reading
+from outofcore.domains.reading import Reading
 
 Batch = dict[str, Tensor]
 
@@ -69,6 +69,10 @@ class Task(nn.Module, ABC):
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
         """Tables for ``dvc plots``: file stem -> rows, from the sums over the whole validation split."""
         del sums
+        return {}
+
+    def pictures(self) -> dict[str, bytes]:
+        """What the trained model looks for, where that can be seen: file stem -> PNG, shown beside the tables."""
         return {}
 
     def works(self) -> dict[str, str]:

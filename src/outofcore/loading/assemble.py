@@ -7,10 +7,10 @@ from functools import partial
 
 import torch
 
-from outofcore.domains.domain import Reading
+from outofcore.domains.reading import Reading
 from outofcore.hardware import usable_memory
 from outofcore.loading.batch import DeviceReading
-from outofcore.loading.budget import LEAST_BATCHES, READY_BATCHES, divide, prove
+from outofcore.loading.budget import divide, prove
 from outofcore.loading.drafts import Draft, Wish
 from outofcore.loading.epochs import Batching, Engine, Loader, Stream
 from outofcore.loading.residency.choose import Choice, Circumstances, Kind, choose, make
@@ -55,9 +55,14 @@ def assemble(
         for each, choice in zip(drafts, choices, strict=True)
     )
     held = sum(each.needs.fixed + choice.held * each.needs.chunk for each, choice in zip(drafts, choices, strict=True))
-    more = max(0, budget - held) // max(1, *(each.batch for each in needs))
-    depth = min(LEAST_BATCHES + more, wish.threads + READY_BATCHES)
-    engine = Engine(threads=wish.threads, depth=depth, transfer=Transfer(device))
+    largest = max(needs, key=lambda each: each.batch)
+    depth, together = largest.in_flight(max(0, budget - held))
+    engine = Engine(
+        threads=wish.threads,
+        depth=depth,
+        together=together if len(drafts) == 1 else 1,
+        transfer=Transfer(device),
+    )
     first = drafts[0].split
     identity = Identity(
         first.store.digest,
@@ -74,7 +79,7 @@ def _circumstances(draft: Draft, wish: Wish, budget: int, device: torch.device |
         needs=draft.needs,
         budget=budget,
         page_cache=usable_memory().value,
-        compressed=any(array.codec.name != "none" for array in draft.split.fields.values()),
+        mappable=draft.split.mappable,
         full_shuffle=wish.shuffle == "full" and wish.balanced is None,
         pool_blocks=wish.pool_blocks,
         device_room=_device_room(device, draft.reading),

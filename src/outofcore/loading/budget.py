@@ -9,7 +9,9 @@ from outofcore.errors import BudgetError, ParamsError
 from outofcore.sizes import format_bytes, parse_bytes
 
 LEAST_BATCHES = 2  # one that the consumer waits for, one that is being made
-READY_BATCHES = 4  # beyond one a thread: enough to even out chunks that take longer
+READY_GROUPS = 2  # beyond one a thread: one in the consumer's hands, one that waits for him
+GROUP_BYTES = 8 << 20  # takes about a millisecond to make, long beside handing it over
+GROUP_BATCHES = 64
 
 
 def budget_bytes(memory: str | int) -> int:
@@ -43,6 +45,8 @@ class Needs:
         Samples of a pool, at most; eight bytes a sample and pool for their order, twice that while it is made.
     batch
         Bytes of one batch: its rows as stored, and its tensors.
+    together
+        Batches to make in one go.
     tables
         Sequences, permutations and chunk indexes.
     threads
@@ -54,6 +58,7 @@ class Needs:
     pool_chunks: int
     pool_samples: int
     batch: int
+    together: int
     tables: int
     threads: int
 
@@ -83,8 +88,14 @@ class Needs:
 
     def keep(self, budget: int) -> int:
         """Chunks that can stay in memory beside two pools, after room for the batches in flight."""
-        batches = (self.threads + READY_BATCHES - LEAST_BATCHES) * self.batch
-        return max(0, min((budget - self.streamed - batches) // self.chunk, self.chunks))
+        groups = (self.threads + READY_GROUPS) * self.together * self.batch
+        return max(0, min((budget - self.streamed - groups) // self.chunk, self.chunks))
+
+    def in_flight(self, spare: int) -> tuple[int, int]:
+        """Groups in flight and batches of a group, for what is left beside pools and kept chunks."""
+        batches = LEAST_BATCHES + spare // max(self.batch, 1)
+        groups = min(self.threads + READY_GROUPS, batches)
+        return groups, max(1, min(self.together, batches // groups))
 
     def with_pool(self, blocks: int, instead_of: int) -> Needs:
         """What it would be with a smaller pool."""
@@ -94,6 +105,11 @@ class Needs:
             pool_chunks=int(self.pool_chunks * share) + 1,
             pool_samples=int(self.pool_samples * share) + 1,
         )
+
+
+def batches_together(batch: int) -> int:
+    """Batches of so many bytes to make in one go."""
+    return max(1, min(GROUP_BYTES // max(batch, 1), GROUP_BATCHES))
 
 
 def divide(budget: int, needs: Sequence[Needs]) -> list[int]:

@@ -14,11 +14,12 @@ import torch
 from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from outofcore.domains.domain import Reading
+from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError
 from outofcore.loading.batch import Batch, RawReading
 from outofcore.loading.budget import budget_bytes
 from outofcore.loading.gather import Room
+from outofcore.loading.permutation import random_words
 from outofcore.loading.residency.arena import Arena
 from outofcore.loading.sampling.base import touched
 from outofcore.loading.split import open_split
@@ -145,8 +146,8 @@ class ZarrDataset(Dataset[Batch]):
             raise IndexError(message)
         first = self._windows.first_rows(np.where(samples < 0, samples + count, samples))
         # Random choices of a reading follow torch's seed, which differs from worker to worker.
-        seed = int(torch.randint(2**62, ()))
-        return ReadyBatch(self._reading(self._rows(first), np.random.default_rng(seed)))
+        draws = random_words(0, 1, len(first), int(torch.randint(2**62, ())))
+        return ReadyBatch(self._reading(self._rows(first), draws))
 
     def _rows(self, first: Ints) -> dict[str, Any]:
         if self._process != os.getpid():  # a lock that another thread held during a fork stays locked in the child

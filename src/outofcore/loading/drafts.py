@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.domains.domain import Reading
+from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
 from outofcore.loading.batch import RawReading
-from outofcore.loading.budget import Needs
+from outofcore.loading.budget import Needs, batches_together
 from outofcore.loading.mixing import measure_mixing
 from outofcore.loading.order import Shuffle
 from outofcore.loading.sampling.balanced import Balanced, BalancedSampler
@@ -93,12 +93,14 @@ def draft(
     if 0 < sampler.positions < wish.world:
         message = f"{store.root}: {source.path} has {sampler.positions} samples for {wish.world} ranks"
         raise ParamsError(message)
+    batch = -(-wish.batch_size // wish.world) * _sample_bytes(source, reading, windows.length)
     needs = Needs(
         chunk=source.row_bytes * source.chunk_rows,
         chunks=source.chunks,
         pool_chunks=sampler.pool_chunks(wish.world),
         pool_samples=sampler.pool_samples(wish.world),
-        batch=-(-wish.batch_size // wish.world) * _sample_bytes(source, reading, windows.length),
+        batch=batch,
+        together=batches_together(batch),
         tables=sampler.table_bytes + source.index_bytes,
         threads=wish.threads,
     )
@@ -130,4 +132,4 @@ def _sample_bytes(source: Split, reading: Reading, length: int) -> int:
         name: array.read(0, length).reshape(1, *window, *array.shape[1:]) for name, array in source.fields.items()
     }
     stored = sum(array.nbytes for array in rows.values())
-    return int(stored + sum(tensor.nbytes for tensor in reading(rows, np.random.default_rng(0)).values()))
+    return int(stored + sum(tensor.nbytes for tensor in reading(rows, np.zeros(1, np.uint64)).values()))

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.domain import Reading
+from outofcore.domains.reading import Reading
 from outofcore.errors import StateError
 from outofcore.loading.batch import Batch, BatchMaker
+from outofcore.loading.permutation import key
 from outofcore.loading.pipeline import Pipeline
 from outofcore.loading.residency.base import Residency
 from outofcore.loading.sampling.base import Sampler
-from outofcore.loading.schedule import Last, Made, Share, batches, schedule, spans
+from outofcore.loading.schedule import Group, schedule
+from outofcore.loading.spans import Last, Share, batches, spans
 from outofcore.loading.split import Split
 from outofcore.loading.state import Identity
 from outofcore.loading.transfer import Transfer
@@ -27,6 +29,8 @@ from outofcore.loading.turns import Turns, interleave, take_turns
 Ints = npt.NDArray[np.int64]
 
 _log = logging.getLogger("outofcore")
+
+_AUGMENT = 32  # what a key is for; the order's and the samplers' purposes lie below
 
 
 @dataclass
@@ -88,13 +92,16 @@ class Engine:
     threads
         Workers beside the consumer.
     depth
-        Batches in flight.
+        Groups of batches in flight, the consumer's own among them.
+    together
+        Batches of a group; 1 with several streams.
     transfer
         Brings batches to the consumer's device.
     """
 
     threads: int
     depth: int
+    together: int
     transfer: Transfer
 
 
@@ -238,46 +245,41 @@ class Loader:
                 if process != os.getpid():  # threads and held locks do not survive a fork
                     pipeline, residencies, process = self._start()
                 waited = pipeline.seconds_waited
-                made = next(pipeline, None)
+                group = next(pipeline, None)
                 self.stats.seconds_waited += pipeline.seconds_waited - waited
                 self.stats.bytes_read = self._read_before + sum(each.bytes_read for each in residencies)
-                if made is None:
+                if group is None:
                     return
-                self.stats.batches += 1
-                self.stats.samples += made.count
-                self.stats.bytes_delivered += sum(tensor.nbytes for tensor in made.batch.values())
-                self._received += made.stop - made.start
-                self._begun = True
-                yield self.engine.transfer.receive(made.batch)
+                for made in group:
+                    self.stats.batches += 1
+                    self.stats.samples += made.count
+                    self.stats.bytes_delivered += made.bytes
+                    self._received += made.stop - made.start
+                    self._begun = True
+                    yield self.engine.transfer.receive(made.batch)
+                del group, made  # what the consumer has let go of must not live on while he waits
         finally:
             pipeline.close()
             if process == os.getpid():
                 for residency in residencies:
                     residency.settle()
 
-    def _start(self) -> tuple[Pipeline[Made], list[Residency], int]:
+    def _start(self) -> tuple[Pipeline[Group], list[Residency], int]:
         """A pipeline from where the consumer stands on."""
-        process, share = os.getpid(), self.batching.share
+        process, share, engine = os.getpid(), self.batching.share, self.engine
         if self._residencies is None or self._residencies[0] != process:
             self._residencies = process, [stream.open() for stream in self.streams]
         residencies = self._residencies[1]
         self._read_before = self.stats.bytes_read - sum(each.bytes_read for each in residencies)
         starts, turns = self._stand(self.epoch, self._received)
-        words = self._identity.seed, self.epoch, share.rank, share.world
-        tasks = [
-            schedule(
-                stream.sampler.epoch(self.epoch),
-                residency,
-                BatchMaker(residency, stream.reading, self.engine.transfer, words, stream.part),
-                share,
-                start,
-                self.batching.size,
-                self.batching.last,
-            )
-            for stream, residency, start in zip(self.streams, residencies, starts, strict=True)
-        ]
-        stream = tasks[0] if len(tasks) == 1 else interleave(tasks, turns)
-        return Pipeline(stream, self.engine.threads, self.engine.depth), residencies, process
+        steps = []
+        for stream, residency, start in zip(self.streams, residencies, starts, strict=True):
+            words = key(self._identity.seed, self.epoch, _AUGMENT, stream.part or 0)
+            maker = BatchMaker(residency, stream.reading, engine.transfer, words, stream.part)
+            cut = self.batching.size, self.batching.last, engine.together
+            steps.append(schedule(stream.sampler.epoch(self.epoch), residency, maker, share, cut, start))
+        ordered = steps[0] if len(steps) == 1 else interleave(steps, turns)
+        return Pipeline(ordered, engine.threads, engine.depth), residencies, process
 
     def _stand(self, epoch: int, received: int) -> tuple[list[int], Ints]:
         """Where each stream stands after ``received`` samples, and, with several, whose turns are left."""

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import torch
 import torch.distributed
 
-from outofcore.domains.domain import Reading
+from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores
 from outofcore.loading.assemble import assemble
@@ -20,7 +20,7 @@ from outofcore.loading.order import LANES, Shuffle
 from outofcore.loading.residency.choose import Kind
 from outofcore.loading.sampling.balanced import Balanced
 from outofcore.loading.sampling.weighted import Weighted
-from outofcore.loading.schedule import Last, Share
+from outofcore.loading.spans import Last, Share
 from outofcore.loading.turns import Turns
 from outofcore.loading.windows import Window
 from outofcore.store.reader import Store, open_store

@@ -1,11 +1,12 @@
 """The order of samples in an epoch: a pure function of (samples, layout, seed, epoch), never held as a whole.
 
 Sample numbers are cut into *blocks* of consecutive samples. Each epoch shifts the cut by a multiple of what a chunk
-holds, so there are up to two short blocks, other ones each time. The full blocks are permuted; the short ones come
-last. *Pools* of blocks are in memory one after another. They are evened out: of ``ceil(full / pool_blocks)`` pools,
-every one but the last holds ``q`` or ``q + 1`` units of blocks, the larger ones first, and the last one the rest and
-the short blocks; so where a pool begins is a product, and the last is never tiny. A unit is the largest of 16, 8, 4, 2
-and 1 blocks that divides ``pool_blocks`` at least four times: with the usual 64, pools hold multiples of 16 blocks.
+holds, so there are up to two short blocks, other ones each time. The full blocks are permuted (more than 1,048,576 of
+them by a keyed bijection, of which nothing is held); the short ones come last. *Pools* of blocks are in memory one
+after another. They are evened out: of ``ceil(full / pool_blocks)`` pools, every one but the last holds ``q`` or ``q +
+1`` units of blocks, the larger ones first, and the last one the rest and the short blocks; so where a pool begins is a
+product, and the last is never tiny. A unit is the largest of 16, 8, 4, 2 and 1 blocks that divides ``pool_blocks`` at
+least four times: with the usual 64, pools hold multiples of 16 blocks.
 
 A pool's blocks, end to end, are cut into 16 *lanes*, equal contiguous slices (sizes differ by at most one, the longer
 first), each permuted by a key of (seed, epoch, pool, lane). Position ``p`` of the pool is element ``p // 16`` of lane
@@ -34,6 +35,9 @@ Shuffle = Literal["blocks", "full"] | bool
 
 LANES = 16
 VERSION = 1
+
+HELD_BLOCKS = 1 << 20
+"""Up to so many blocks their permutation is held, 8 MiB of it; beyond, each place is computed when it is needed."""
 
 _SHIFT, _BLOCKS, _LANE, _FULL = range(4)  # what a key is for
 
@@ -121,19 +125,24 @@ class EpochOrder:
     shift: int
 
     @cached_property
-    def blocks(self) -> tuple[Ints, Ints]:
-        """First sample and size of each block, in the order in which pools hold them."""
-        size, samples = self.cut.block, self.cut.samples
-        lead = min(self.shift, samples)
-        starts = lead + size * np.arange(self.full_blocks, dtype=np.int64)
-        if self.cut.shuffle in ("blocks", True):
-            starts = starts[permutation(self.full_blocks, self.seed, self.number, _BLOCKS)]
-        tail = lead + size * self.full_blocks
-        short = [(0, lead), (tail, samples - tail)]
-        starts = np.append(starts, [start for start, count in short if count])
-        sizes = np.full(len(starts), size, np.int64)
-        sizes[self.full_blocks :] = [count for _, count in short if count]
-        return starts, sizes
+    def _held(self) -> Ints:
+        """The full blocks in the order in which pools hold them."""
+        return permutation(self.full_blocks, self.seed, self.number, _BLOCKS)
+
+    def _full(self, begin: int, end: int) -> Ints:
+        """The full blocks at places ``begin`` to ``end`` of that order."""
+        places = np.arange(begin, min(end, self.full_blocks), dtype=np.int64)
+        if self.cut.shuffle not in ("blocks", True):
+            return places
+        if self.full_blocks > HELD_BLOCKS:
+            return scatter(places, self.full_blocks, self.seed, self.number, _BLOCKS)
+        return self._held[places]
+
+    def _short(self) -> list[tuple[int, int]]:
+        """First sample and size of the blocks that are not full."""
+        lead = min(self.shift, self.cut.samples)
+        tail = lead + self.cut.block * self.full_blocks
+        return [(start, count) for start, count in ((0, lead), (tail, self.cut.samples - tail)) if count]
 
     @property
     def full_blocks(self) -> int:
@@ -160,10 +169,12 @@ class EpochOrder:
 
     def pool_blocks(self, pool: int) -> tuple[Ints, Ints]:
         """First sample and size of each block of a pool."""
-        starts, sizes = self.blocks
-        begin = self._first_block(pool)
-        end = self._first_block(pool + 1) if pool + 1 < self.pools else len(starts)
-        return starts[begin:end], sizes[begin:end]
+        last = pool + 1 == self.pools
+        end = self.full_blocks if last else self._first_block(pool + 1)
+        starts = min(self.shift, self.cut.samples) + self.cut.block * self._full(self._first_block(pool), end)
+        short = np.array(self._short() if last else [], np.int64).reshape(-1, 2)
+        sizes = np.concatenate((np.full(len(starts), self.cut.block, np.int64), short[:, 1]))
+        return np.concatenate((starts, short[:, 0])), sizes
 
     def samples(self, pool: int, rank: int = 0, world: int = 1) -> Ints:
         """Sample numbers of a rank in a pool, in the order of their positions.

@@ -108,6 +108,12 @@ def _strata(low: int, high: int, key: np.uint64, out: Ints) -> None:
         out[number] = low + (number * width + np.int64(fraction * width)) // count
 
 
+@numba.njit(nogil=True, cache=True)
+def _words(first: np.uint64, step: np.uint64, key: np.uint64, out: npt.NDArray[np.uint64]) -> None:
+    for number in range(len(out)):
+        out[number] = _mix(key + GOLDEN * (first + step * np.uint64(number) + _1))
+
+
 def key(*words: int) -> int:
     """A 64-bit key from a few non-negative integers, in their order."""
     mixed = 0
@@ -119,6 +125,13 @@ def key(*words: int) -> int:
 def draw(bound: int, *words: int) -> int:
     """An even draw from ``0..bound - 1`` that depends on ``words`` alone."""
     return (key(*words) * bound) >> 64
+
+
+def random_words(first: int, step: int, count: int, key: int) -> npt.NDArray[np.uint64]:
+    """Random words number ``first``, ``first + step``, ... of SplitMix64's sequence for a key, ``count`` of them."""
+    out = np.empty(count, np.uint64)
+    _words(np.uint64(first), np.uint64(step), np.uint64(key), out)
+    return out
 
 
 def permutation(size: int, *words: int) -> Ints:

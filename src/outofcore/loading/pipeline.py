@@ -1,9 +1,12 @@
-"""Worker threads that follow one ordered stream of tasks and hand results over in that order.
+"""Worker threads that follow one ordered stream of steps and hand results over in that order.
 
-The stream is the loader's plan: read these chunks, gather this batch, read, gather, ... Each worker takes the next task
-when it has done its last, so any number of workers does the same work in the same order of beginnings, and a task
-may wait for tasks before it in the stream (they have begun, and wait for none behind them): no deadlock is possible,
-with one worker neither. How far the stream runs ahead of the consumer is bounded by the number of results waiting.
+The stream is the loader's plan: read these chunks, make these batches, read, make, ... A worker takes the next task
+when it has done its last and holds no other, so any number of workers does the same work in the same order of
+beginnings, and a task may wait for tasks before it in the stream: each of them is being run. No deadlock is possible,
+with one worker neither. What the stream itself must wait for (room in memory) it names as a step, so that nobody waits
+where a consumer who has had enough cannot wake him.
+
+How far the stream runs ahead of the consumer is bounded by the number of results that he has not given back.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from queue import SimpleQueue
+from functools import partial
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
@@ -22,7 +25,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Task(Generic[Result]):
-    """A step of the stream.
+    """A step of the stream that a worker runs.
 
     Attributes
     ----------
@@ -31,22 +34,20 @@ class Task(Generic[Result]):
     delivers
         Whether what it returns goes to the consumer. A task that does not deliver must not raise: it tells of a failure
         through those that wait for it.
-    alone
-        Whether it takes long enough to be a worker's only task.
     """
 
     run: Callable[[], Result | None]
     delivers: bool
-    alone: bool = False
 
 
 @dataclass(frozen=True)
-class Made(Generic[Result]):
-    """What became of a task that delivers; neither result nor error at the end of the stream."""
+class Until:
+    """A step of the stream that is over once a condition holds; tasks that end may bring it about."""
 
-    number: int
-    result: Result | None
-    error: BaseException | None
+    holds: Callable[[], bool]
+
+
+Step = Task[Result] | Until
 
 
 class Latch:
@@ -76,83 +77,88 @@ class Latch:
             raise self._error
 
 
-class _Workers(Generic[Result]):
-    """What workers hold: not the pipeline itself, so that one that is forgotten can end.
+@dataclass(frozen=True)
+class _Made(Generic[Result]):
+    """What became of a task that delivers; neither result nor error at the end of the stream."""
 
-    Threads that hand over every result wake each other for each, which on many machines takes longer than making a
-    small batch. So a worker takes several tasks at a time and hands over what became of them together, and the consumer
-    gives back credit when it has used up what it was handed.
-    """
+    result: Result | None
+    error: BaseException | None
 
-    def __init__(self, stream: Iterator[Task[Result] | None], depth: int, together: int) -> None:
-        self.results: SimpleQueue[list[Made[Result]]] = SimpleQueue()
-        self.credits: SimpleQueue[None] = SimpleQueue()
+
+class _Line(Generic[Result]):
+    """What workers and consumer share: not the pipeline itself, so that one that is forgotten can end."""
+
+    def __init__(self, stream: Iterator[Step[Result]], depth: int) -> None:
+        self.lock = threading.Lock()
+        self.delivered = threading.Condition(self.lock)  # the consumer waits for it
+        self.moved = threading.Condition(self.lock)  # whoever advances the stream does
+        self.made: dict[int, _Made[Result]] = {}
+        self.given_back = 0
         self._stream = stream
-        self._together = together
-        self._pulling = threading.Lock()
+        self._depth = depth
+        self._turn = threading.Lock()  # whose it is to advance the stream
         self._pulled = 0
         self._ended = False
-        for _ in range(depth):
-            self.credits.put(None)
 
     def work(self) -> None:
         """Follow the stream to its end."""
-        while tasks := self._pull():
-            made = [self._run(number, task) for number, task in tasks]
-            delivered = [each for each in made if each is not None]
-            if delivered:
-                self.results.put(delivered)
-            del tasks, made, delivered  # an idle worker must not keep batches alive
+        while (pulled := self._pull()) is not None:
+            self._run(*pulled)
+            del pulled  # a worker that waits must not keep batches alive
 
     def stop(self, threads: list[threading.Thread], process: int) -> None:
         """Let the workers finish what they do, and wait until they are gone."""
-        self._ended = True
         if process != os.getpid():
             return  # the threads belong to the process that this one was forked from
-        self.credits.put(None)
+        with self.lock:
+            self._ended = True
+            self.moved.notify()
         for thread in threads:
             if thread is not threading.current_thread():  # a garbage collection may come in any thread
                 thread.join()
 
-    def _pull(self) -> list[tuple[int, Task[Result]]]:
-        """The next tasks and the numbers of their results; none at the end."""
-        tasks: list[tuple[int, Task[Result]]] = []
-        delivering = 0
-        with self._pulling:
-            while not self._ended and delivering < self._together:
-                if delivering and self.credits.empty():
-                    break
-                error = None
+    def _pull(self) -> tuple[int, Task[Result]] | None:
+        """The next task and the number of its result; None at the end."""
+        with self._turn:
+            while not self._ended:
                 try:
-                    task = next(self._stream)
-                except StopIteration:
+                    step = next(self._stream)
+                except BaseException as error:  # noqa: BLE001 - raised in the consumer's thread
+                    self._deliver(self._pulled, _Made(None, None if isinstance(error, StopIteration) else error))
                     self._ended = True
-                except BaseException as failure:  # noqa: BLE001 - raised in the consumer's thread
-                    self._ended, error = True, failure
-                if self._ended:
-                    self.results.put([Made(self._pulled, None, error)])
-                elif task is None:
-                    if tasks:
-                        break
-                elif task.delivers:
-                    self.credits.get()
-                    tasks.append((self._pulled, task))
+                    break
+                if isinstance(step, Until):
+                    self._wait(step.holds)
+                    continue
+                number = self._pulled
+                if step.delivers:
                     self._pulled += 1
-                    delivering += 1
-                else:
-                    tasks.append((self._pulled, task))
-                    if task.alone:
-                        break
-        return tasks
+                    self._wait(partial(self._may_be_made, number))
+                return None if self._ended else (number, step)
+        return None
 
-    @staticmethod
-    def _run(number: int, task: Task[Result]) -> Made[Result] | None:
+    def _may_be_made(self, number: int) -> bool:
+        return number < self.given_back + self._depth
+
+    def _wait(self, holds: Callable[[], bool]) -> None:
+        with self.lock:
+            self.moved.wait_for(lambda: self._ended or holds())
+
+    def _run(self, number: int, task: Task[Result]) -> None:
         result, error = None, None
         try:
             result = task.run()
         except BaseException as failure:  # noqa: BLE001 - raised in the consumer's thread
             error = failure
-        return Made(number, result, error) if task.delivers else None
+        if task.delivers:
+            self._deliver(number, _Made(result, error))
+        with self.lock:
+            self.moved.notify()
+
+    def _deliver(self, number: int, made: _Made[Result]) -> None:
+        with self.lock:
+            self.made[number] = made
+            self.delivered.notify()
 
 
 class Pipeline(Generic[Result]):
@@ -161,13 +167,11 @@ class Pipeline(Generic[Result]):
     Parameters
     ----------
     stream
-        The tasks; advanced by one thread at a time. It gives None before it waits for tasks that it gave before.
+        The steps; advanced by one thread at a time.
     threads
         Number of workers.
     depth
-        Results made or being made that the consumer has not received, at most.
-    together
-        Results that are handed over at a time, at most.
+        Results made, being made, or in the consumer's hands, at most.
 
     Attributes
     ----------
@@ -175,41 +179,41 @@ class Pipeline(Generic[Result]):
         Time that the consumer spent waiting.
     """
 
-    def __init__(self, stream: Iterator[Task[Result] | None], threads: int, depth: int, together: int = 1) -> None:
+    def __init__(self, stream: Iterator[Step[Result]], threads: int, depth: int) -> None:
         self.seconds_waited = 0.0
-        self._workers = _Workers(stream, depth, together)
-        self._early: dict[int, Made[Result]] = {}
+        self._line = _Line(stream, depth)
         self._next = 0
-        self._used = 0
         running = [
-            threading.Thread(target=self._workers.work, name=f"outofcore-{number}", daemon=True)
+            threading.Thread(target=self._line.work, name=f"outofcore-{number}", daemon=True)
             for number in range(threads)
         ]
         for thread in running:
             thread.start()
-        self._stop = weakref.finalize(self, self._workers.stop, running, os.getpid())
+        self._stop = weakref.finalize(self, self._line.stop, running, os.getpid())
 
     def __iter__(self) -> Iterator[Result]:
         return self
 
     def __next__(self) -> Result:
-        """The next result, in the order of the stream; raises what its task raised."""
-        if self._next not in self._early:
-            started = time.perf_counter()
-            for _ in range(self._used):
-                self._workers.credits.put(None)
-            self._used = 0
-            while self._next not in self._early:
-                self._early.update({made.number: made for made in self._workers.results.get()})
-            self.seconds_waited += time.perf_counter() - started
-        made = self._early[self._next]
-        if made.error is not None:
-            raise made.error
-        if made.result is None:
-            raise StopIteration
-        del self._early[self._next]
+        """The next result, in the order of the stream, taken as a sign that the last one is used up.
+
+        Raises what its task raised.
+        """
+        line = self._line
+        with line.lock:
+            line.given_back = self._next
+            line.moved.notify()
+            if self._next not in line.made:
+                started = time.perf_counter()
+                line.delivered.wait_for(lambda: self._next in line.made)
+                self.seconds_waited += time.perf_counter() - started
+            made = line.made[self._next]
+            if made.error is not None:
+                raise made.error
+            if made.result is None:
+                raise StopIteration
+            del line.made[self._next]
         self._next += 1
-        self._used += 1
         return made.result
 
     def close(self) -> None:

@@ -6,24 +6,22 @@ The reading of the next pool is dealt out over the batches of the present one, s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.loading.batch import Batch, BatchMaker
 from outofcore.loading.gather import Room
-from outofcore.loading.pipeline import Latch, Task
+from outofcore.loading.pipeline import Latch, Step, Task, Until
 from outofcore.loading.residency.base import Residency
 from outofcore.loading.sampling.base import EpochPlan, touched
+from outofcore.loading.spans import Last, Share, Span, spans
 
 Ints = npt.NDArray[np.int64]
-Last = Literal["keep", "drop", "pad"]
-
-# Batches of a pool that are under way before the next pool asks for room: by then the pool before has given its own up.
+# Groups of a pool that are under way before the next pool asks for room: by then the pool before has given its own up.
 _HEAD_START = 3
 
 
@@ -35,58 +33,21 @@ class Made:
     ----------
     batch
         Its tensors.
-    count
-        Its samples on this rank.
+    count, bytes
+        Its samples on this rank, and the bytes of its tensors.
     start, stop
         Positions of its first sample and after its last one, over all ranks; inside the epoch.
     """
 
     batch: Batch
     count: int
+    bytes: int
     start: int
     stop: int
 
 
-@dataclass(frozen=True)
-class Share:
-    """Which rank of how many."""
-
-    rank: int
-    world: int
-
-    def count(self, start: int, stop: int) -> int:
-        """How many of the positions ``start`` to ``stop`` are this rank's."""
-        return self._before(stop) - self._before(start)
-
-    def _before(self, position: int) -> int:
-        return (position - self.rank + self.world - 1) // self.world
-
-
-def spans(start: int, positions: int, size: int, last: Last, world: int) -> Iterator[tuple[int, int]]:
-    """Positions from and to of each global batch.
-
-    With ``"keep"``, a remainder too small to give each rank a sample joins the batch before it. With ``"pad"`` the last
-    batch ends beyond the epoch.
-    """
-    while start < positions:
-        stop = start + size
-        left = positions - stop
-        if last == "keep":
-            stop = positions if left < world else stop
-        elif last == "drop" and left < 0:
-            return
-        yield start, stop
-        start = stop
-
-
-def batches(start: int, positions: int, size: int, last: Last, world: int) -> int:
-    """Number of :func:`spans`."""
-    left = max(positions - start, 0)
-    if last == "drop":
-        return left // size
-    if last == "keep" and left > size and left % size < world:
-        return left // size
-    return -(-left // size)
+Group = list[Made]
+"""Batches that follow each other and are made in one go: a small batch takes less time than handing it over."""
 
 
 class _Pool:
@@ -103,11 +64,19 @@ class _Pool:
         self._share = share
         self._residency = residency
         self._chunks = touched(self.first, residency.length, residency.chunk_rows, residency.chunks)
-        work = residency.bring(self._chunks)
-        self._ready = Latch(len(work))
-        self.tasks: list[Task[Made]] = [Task(partial(self._run, each), delivers=False) for each in work]
+        self._ready = Latch(0)
         self._users = 1
         self._lock = threading.Lock()
+
+    def has_room(self) -> bool:
+        """Whether its chunks can be brought."""
+        return self._residency.has_room(self._chunks)
+
+    def bring(self) -> list[Task[Group]]:
+        """Take room; the tasks read the chunks."""
+        work = self._residency.bring(self._chunks)
+        self._ready = Latch(len(work))
+        return [Task(partial(self._run, each), delivers=False) for each in work]
 
     def rows(self, start: int, stop: int) -> Ints:
         """First rows of this rank's samples from ``start`` to ``stop``; beyond the epoch, the pool's own again."""
@@ -158,48 +127,93 @@ class _Pool:
             self._ready.done()
 
 
-class _Pieces:
-    """A batch that lies in several pools."""
+class _Making:
+    """A group of batches whose samples lie in one or several pools."""
 
-    def __init__(self, maker: BatchMaker, count: int, start: int, stop: int) -> None:
+    def __init__(self, maker: BatchMaker, share: Share, spans: Sequence[Span], positions: int) -> None:
         self._maker = maker
-        self._count = count
-        self._start = start
-        self._stop = stop
+        self._spans = [(begin, min(end, positions)) for begin, end in spans]
+        self._counts = [share.count(begin, end) for begin, end in spans]
+        self._draws = share.first(spans[0][0]), share.world
         self._room: Room | None = None
         self._before: list[Latch] = []
         self._lock = threading.Lock()
 
-    def piece(self, pool: _Pool, first: Ints, at: int) -> Task[Made]:
+    def piece(self, pool: _Pool, first: Ints, at: int) -> Task[Group]:
         """Gathers what lies in one pool, not the last."""
         latch = Latch(1)
         self._before.append(latch)
         return Task(partial(self._gather, pool, first, at, latch), delivers=False)
 
-    def finish(self, pool: _Pool, first: Ints, at: int) -> Task[Made]:
-        """Gathers the rest and makes the batch."""
+    def finish(self, pool: _Pool, first: Ints, at: int) -> Task[Group]:
+        """Gathers the rest and makes the batches."""
         return Task(partial(self._finish, pool, first, at), delivers=True)
 
     def _enter(self) -> Room:
         with self._lock:
             if self._room is None:
-                self._room = self._maker.begin(self._count)
+                self._room = self._maker.begin(sum(self._counts))
             return self._room
 
     def _gather(self, pool: _Pool, first: Ints, at: int, latch: Latch) -> None:
         try:
             pool.gather(first, self._enter(), at)
-        except BaseException as error:  # noqa: BLE001 - raised by the task that finishes the batch
+        except BaseException as error:  # noqa: BLE001 - raised by the task that finishes the group
             latch.done(error)
         else:
             latch.done()
 
-    def _finish(self, pool: _Pool, first: Ints, at: int) -> Made:
+    def _finish(self, pool: _Pool, first: Ints, at: int) -> Group:
         room = self._enter()
         pool.gather(first, room, at)
         for latch in self._before:
             latch.wait()
-        return Made(self._maker.finish(room, self._count, self._start), self._count, self._start, self._stop)
+        batches = self._maker.finish(room, self._counts, *self._draws)
+        return [
+            Made(batch, count, sum(tensor.nbytes for tensor in batch.values()), begin, end)
+            for batch, count, (begin, end) in zip(batches, self._counts, self._spans, strict=True)
+        ]
+
+
+class _Reading:
+    """The pools of an epoch, the next one read ahead while batches are made of the present one."""
+
+    def __init__(self, plan: EpochPlan, residency: Residency, share: Share, start: int) -> None:
+        self._plan = plan
+        self._residency = residency
+        self._share = share
+        self.pool = _Pool(plan, plan.pool_of(start), residency, share)
+        self._coming: _Pool | None = None
+        self._tasks: list[Task[Group]] = []
+        self._groups = 0
+
+    def begin(self) -> Iterator[Step[Group]]:
+        """Read the first pool."""
+        yield Until(self.pool.has_room)
+        yield from self.pool.bring()
+
+    def proceed(self) -> Iterator[Step[Group]]:
+        """Go on to the next pool, with what is left to read of it."""
+        self.pool.let_go()
+        if self._coming is None:
+            yield from self._ask()
+        assert self._coming is not None
+        yield from self._tasks
+        self.pool, self._coming, self._tasks, self._groups = self._coming, None, [], 0
+
+    def read_ahead(self, groups_left: int) -> Iterator[Step[Group]]:
+        """Read a share of the next pool, after a group, so that neither comes in a lump."""
+        self._groups += 1
+        if self._coming is None and not self.pool.is_last and (self._groups >= _HEAD_START or groups_left <= 1):
+            yield from self._ask()
+        due = -(-len(self._tasks) // max(1, groups_left))
+        yield from self._tasks[:due]
+        del self._tasks[:due]
+
+    def _ask(self) -> Generator[Step[Group]]:
+        coming = _Pool(self._plan, self.pool.number + 1, self._residency, self._share, self.pool)
+        yield Until(coming.has_room)
+        self._coming, self._tasks = coming, coming.bring()
 
 
 def schedule(
@@ -207,41 +221,43 @@ def schedule(
     residency: Residency,
     maker: BatchMaker,
     share: Share,
+    batching: tuple[int, Last, int],
     start: int,
-    size: int,
-    last: Last,
-) -> Iterator[Task[Made]]:
-    """The tasks of an epoch from position ``start`` on; batches of ``size`` over all ranks."""
-    if not batches(start, plan.positions, size, last, share.world):
+) -> Iterator[Step[Group]]:
+    """The steps of an epoch from position ``start`` on.
+
+    Parameters
+    ----------
+    plan, residency, maker, share
+        What to read, where it lies, what to make of it, for which rank.
+    batching
+        Samples of a batch over all ranks, what becomes of a last one that is not full, batches of a group.
+    start
+        Samples of the epoch that the consumer has received, over all ranks.
+    """
+    size, last, together = batching
+    ahead = spans(start, plan.positions, size, last, share.world)
+    span = next(ahead, None)
+    if span is None:
         return
-    pool = _Pool(plan, plan.pool_of(start), residency, share)
-    yield from pool.tasks
-    coming: _Pool | None = None
-    tasks: list[Task[Made]] = []
-    made = 0
-    for begin, end in spans(start, plan.positions, size, last, share.world):
-        pieces = _Pieces(maker, share.count(begin, end), begin, min(end, plan.positions))
+    reading = _Reading(plan, residency, share, start)
+    yield from reading.begin()
+    while span is not None:
+        group = [span]
+        while (span := next(ahead, None)) and len(group) < together and span[0] < reading.pool.stop:
+            group.append(span)
+        begin, end = group[0][0], group[-1][1]
+        making = _Making(maker, share, group, plan.positions)
         at = 0
-        while True:
-            ends_here = end <= pool.stop or pool.is_last
-            first = pool.rows(max(begin, pool.start), end if ends_here else pool.stop)
+        while end > reading.pool.stop and not reading.pool.is_last:
+            pool = reading.pool
+            first = pool.rows(max(begin, pool.start), pool.stop)
             pool.hold()
-            if ends_here:
-                yield pieces.finish(pool, first, at)
-                made += 1
-                break
-            yield pieces.piece(pool, first, at)
+            yield making.piece(pool, first, at)
             at += len(first)
-            pool.let_go()
-            pool = coming or _Pool(plan, pool.number + 1, residency, share, pool)
-            yield from tasks if coming else pool.tasks
-            coming, made = None, 0
-        left = max(1, (pool.stop - end) // size)
-        if coming is None and not pool.is_last and (made >= _HEAD_START or left == 1):
-            coming = _Pool(plan, pool.number + 1, residency, share, pool)
-            tasks = coming.tasks
-        if coming:
-            due = -(-len(tasks) // left)
-            yield from tasks[:due]
-            tasks = tasks[due:]
-    pool.let_go()
+            yield from reading.proceed()
+        pool = reading.pool
+        pool.hold()
+        yield making.finish(pool, pool.rows(max(begin, pool.start), end), at)
+        yield from reading.read_ahead((pool.stop - end) // (size * together))
+    reading.pool.let_go()

@@ -62,6 +62,11 @@ class Split:
         return sum(array.row_bytes for array in self.fields.values())
 
     @property
+    def mappable(self) -> bool:
+        """Whether all fields lie uncompressed in files of this machine."""
+        return isinstance(self.store.root, Path) and all(array.codec.name == "none" for array in self.fields.values())
+
+    @property
     def index_bytes(self) -> int:
         """Memory of the chunk indexes when all shards have been read."""
         return 16 * self.chunks * len(self.fields)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.loading.permutation import key, permutation
-from outofcore.loading.pipeline import Task
-from outofcore.loading.schedule import Made
+from outofcore.loading.pipeline import Step, Task
+from outofcore.loading.schedule import Group
 
 Ints = npt.NDArray[np.int64]
 Turns = Literal["size", "turn"]
@@ -39,10 +39,10 @@ def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints
     return streams[np.lexsort((within, rounds))]
 
 
-def interleave(streams: Sequence[Iterator[Task[Made]]], turns: Ints) -> Iterator[Task[Made]]:
-    """One stream of tasks of several: up to the next batch of whichever has its turn."""
+def interleave(streams: Sequence[Iterator[Step[Group]]], turns: Ints) -> Iterator[Step[Group]]:
+    """One stream of several, whose groups are single batches: up to the next batch of whichever has its turn."""
     for turn in turns:
-        for task in streams[turn]:
-            yield task
-            if task.delivers:
+        for step in streams[turn]:
+            yield step
+            if isinstance(step, Task) and step.delivers:
                 break

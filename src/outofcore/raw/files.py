@@ -8,14 +8,15 @@ import hashlib
 import io
 import os
 import re
-import tarfile
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from outofcore.errors import RawInputError
+from outofcore.raw.archives import tar_entries, zip_entries
+from outofcore.raw.checked import Checked, Expansion, Unreadable, buffered
+from outofcore.raw.damage import DamagedInput
 from outofcore.raw.zstd import ZstdStream
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.zst", ".zip")
@@ -65,59 +66,57 @@ class RawFile:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
-        """Open the file: itself, or in archive order each member whose name ends with a suffix or is named plainly.
+        """Open the file: itself, or in archive order each member whose name ends with a suffix.
+
+        What cannot be read is given as well: reading its stream raises :class:`~outofcore.raw.damage.DamagedInput`,
+        after what can be read before the damage. That is a member which breaks off, is encrypted, is a link, a device
+        or another archive; under the archive's own name, the rest of an archive that breaks off; and whatever becomes
+        absurdly more than it is on disk (:data:`~outofcore.raw.checked.MOST_FOLD`).
 
         Parameters
         ----------
         suffixes
             Endings of the member names that count; others are passed over. A file that is no archive is always given.
-
-        Raises
-        ------
-        RawInputError
-            If the archive cannot be read at all.
         """
         with self.path.open("rb") as raw:
-            if self.name.endswith(".zip"):
-                yield from self._zipped(raw, suffixes)
-            elif self.name.endswith(ARCHIVES):
-                yield from self._tarred(raw, suffixes)
+            if not self.name.lower().endswith(ARCHIVES):
+                yield Member(self.name, _opened(raw, self.name, Expansion(raw.tell)), raw.tell)
+                return
+            zipped = self.name.lower().endswith(".zip")
+            # The directory of a zip archive is read first, and may name one place of the file many times.
+            inside = Expansion((lambda: self.bytes) if zipped else raw.tell)
+
+            def counts(name: str) -> bool:
+                return wanted(name, suffixes) or name.lower().endswith(ARCHIVES)
+
+            if zipped:
+                entries = zip_entries(raw, counts)
             else:
-                yield Member(self.name, decompressed(raw, self.name), raw.tell)
+                name = self.name.lower().replace(".tgz", ".tar.gz")
+                entries = tar_entries(_opened(raw, name, Expansion(raw.tell)), counts)
+            for entry in entries:
+                name = label(entry.name)
+                problem = entry.problem
+                if entry.stream is not None and name.lower().endswith(ARCHIVES):
+                    problem = DamagedInput("an archive inside an archive; unpack the outer one", "nested_archive")
+                if problem is not None or entry.stream is None:
+                    stream = buffered(Unreadable(problem or DamagedInput("nothing to read")))
+                else:
+                    stream = _opened(entry.stream, name, inside, always=zipped)
+                yield Member(f"{self.name}/{name}" if name else self.name, stream, raw.tell)
 
-    def _zipped(self, raw: BinaryIO, suffixes: tuple[str, ...]) -> Iterator[Member]:
-        try:
-            archive = zipfile.ZipFile(raw)
-        except zipfile.BadZipFile as error:
-            message = f"{self.path}: expected a zip archive, {error}"
-            raise RawInputError(message) from error
-        with archive:
-            for entry in archive.infolist():
-                if not entry.is_dir() and wanted(entry.filename, suffixes):
-                    with archive.open(entry) as stream:
-                        inner = decompressed(cast("BinaryIO", stream), entry.filename)
-                        yield Member(f"{self.name}/{entry.filename}", inner, raw.tell)
 
-    def _tarred(self, raw: BinaryIO, suffixes: tuple[str, ...]) -> Iterator[Member]:
-        stream = decompressed(raw, self.name.replace(".tgz", ".tar.gz"))
-        try:
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
-                for entry in archive:
-                    if not entry.isfile() or not wanted(entry.name, suffixes):
-                        continue
-                    inner = cast("IO[bytes]", archive.extractfile(entry))
-                    yield Member(
-                        f"{self.name}/{entry.name}",
-                        decompressed(cast("BinaryIO", inner), entry.name),
-                        raw.tell,
-                    )
-        except tarfile.ReadError as error:
-            message = f"{self.path}: expected a tar archive, {error}"
-            raise RawInputError(message) from error
+def _opened(stream: BinaryIO, name: str, expansion: Expansion, *, always: bool = False) -> BinaryIO:
+    """Read through the compression that a name states, checked; what is not compressed is given as it is."""
+    plain = decompressed(stream, name)
+    if plain is stream and not always:
+        return stream
+    return buffered(Checked(cast("Any", plain), expansion))
 
 
 def decompressed(stream: BinaryIO, name: str) -> BinaryIO:
     """Read through the compression that the name's ending states, if any."""
+    name = name.lower()
     if name.endswith(".zst"):
         return cast("BinaryIO", io.BufferedReader(ZstdStream(stream), 1 << 20))
     if name.endswith(".gz"):
@@ -130,9 +129,14 @@ def decompressed(stream: BinaryIO, name: str) -> BinaryIO:
 def plain_name(name: str) -> str:
     """The name without its compression suffix: ``games.pgn.zst`` -> ``games.pgn``."""
     for suffix in COMPRESSIONS:
-        if name.endswith(suffix):
+        if name.lower().endswith(suffix):
             return name[: -len(suffix)]
     return name
+
+
+def label(name: str) -> str:
+    """A name that can be written anywhere: bytes in it that are no UTF-8 are spelt out."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def wanted(name: str, suffixes: tuple[str, ...]) -> bool:
@@ -161,12 +165,12 @@ def find_files(raw: str | Path, match: str, suffixes: tuple[str, ...], *, sectio
     """
     root = Path(raw)
     if root.is_file():
-        return [RawFile(root.name, root, root.stat().st_size)]
+        return [RawFile(label(root.name), root, root.stat().st_size)]
     if not root.is_dir():
         message = f"{section}.raw: expected a file or a folder, found nothing at {root}"
         raise RawInputError(message)
     found = [
-        RawFile(PurePosixPath(path.relative_to(root)).as_posix(), path, path.stat().st_size)
+        RawFile(label(PurePosixPath(path.relative_to(root)).as_posix()), path, path.stat().st_size)
         for path in root.glob(match)
         if path.is_file() and (wanted(path.name, suffixes) or path.name.lower().endswith(ARCHIVES))
     ]

@@ -13,6 +13,9 @@ from outofcore.sizes import format_bytes
 from outofcore.space.filesystems import Filesystem, filesystem_of, folder_bytes
 from outofcore.space.links import Commit
 
+# What a run's curves, tables and pictures are sure to stay below: a curve has a few hundred rows, however long the run.
+LOG_BYTES = 2**20
+
 
 class Purpose(StrEnum):
     """Why bytes are written."""
@@ -23,6 +26,8 @@ class Purpose(StrEnum):
     CHECKOUT = "checkout for an experiment"
     CHECKPOINTS = "checkpoints"
     MODEL = "model"
+    MODEL_COPY = "DVC's copy of the model"
+    LOGS = "logs and figures"
 
 
 @dataclass(frozen=True)
@@ -184,13 +189,16 @@ def experiment_needs(size: int, commit: Commit, outputs: int, jobs: int) -> tupl
     return needs * jobs
 
 
-def training_needs(model: Path, weights: int, states: int, commit: Commit | None) -> tuple[Need, ...]:
-    """What training writes: a checkpoint beside the one that it replaces, the model at the end, and DVC's copy of it.
+def training_needs(model: Path, logs: Path, weights: int, states: int, commit: Commit | None) -> tuple[Need, ...]:
+    """What training writes: a checkpoint beside the one that it replaces, logs, the model, and DVC's copy of it.
 
     Parameters
     ----------
     model
-        Folder of the model; checkpoints stand beside it.
+        Folder of the model; checkpoints stand beside it, in a folder with ``.partial`` behind its name. The checkpoint
+        that a stopped run has left there is the one that will be replaced.
+    logs
+        Folder of the curves and pictures.
     weights
         Bytes of the model's weights.
     states
@@ -198,10 +206,13 @@ def training_needs(model: Path, weights: int, states: int, commit: Commit | None
     commit
         What DVC does with the model afterwards; None outside of DVC.
     """
+    checkpoint = weights + states
+    left = folder_bytes(model.with_name(f"{model.name}.partial"))
     needs = [
-        Need(model.parent, Purpose.CHECKPOINTS, 2 * (weights + states)),
+        Need(model.parent, Purpose.CHECKPOINTS, 2 * checkpoint - min(checkpoint, left)),
         Need(model, Purpose.MODEL, weights),
+        Need(logs, Purpose.LOGS, LOG_BYTES),
     ]
     if commit is not None and commit.copies_made:
-        needs.append(Need(commit.cache.objects, Purpose.DVC_COPY, weights))
+        needs.append(Need(commit.cache.objects, Purpose.MODEL_COPY, weights))
     return tuple(needs)

@@ -14,7 +14,8 @@ from outofcore.space.filesystems import filesystem_of
 from outofcore.space.forecast import Demand, Need, Purpose, demands
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
-KEPT = "whole shards are kept; make room and run 'dvc repro' again, it goes on from there"
+KEPT_SHARDS = "whole shards are kept; make room and run 'dvc repro' again, it goes on from there"
+KEPT_CHECKPOINT = "the last checkpoint is kept; make room and run 'dvc repro' again, it goes on from there"
 
 
 @dataclass
@@ -29,11 +30,14 @@ class Guard:
         Share added to every forecast.
     reserve
         Bytes that stay free on a filesystem, but never more than a twentieth of it.
+    kept
+        What is left of the work if it has to stop, and how it goes on.
     """
 
     section: str
     margin: float
     reserve: int
+    kept: str = KEPT_SHARDS
     _demands: tuple[Demand, ...] = field(default=(), init=False)
 
     def require(self, needs: Sequence[Need]) -> tuple[Demand, ...]:
@@ -81,7 +85,7 @@ class Guard:
                 parts.append(f"reserve {format_bytes(demand.reserve)}")
                 message = (
                     f"{demand.filesystem} is nearly full: free are {format_bytes(free)}, to be kept are "
-                    f"{format_bytes(kept)} ({', '.join(parts)}); {KEPT}"
+                    f"{format_bytes(kept)} ({', '.join(parts)}); {self.kept}"
                 )
                 raise SpaceError(message)
 
@@ -104,7 +108,7 @@ class Guard:
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            message = disk_full(error, Path(folder))
+            message = f"{disk_full(error, Path(folder))}; {self.kept}"
             raise SpaceError(message) from error
 
 
@@ -117,20 +121,21 @@ def disk_full(error: OSError, folder: Path) -> str:
         what = "it has room for no further file (no inode is free)"
     else:
         what = f"it is full, free are {format_bytes(filesystem.free())}"
-    return f"{filesystem}: {what}; {KEPT}"
+    return f"{filesystem}: {what}"
 
 
 def ways_out(demand: Demand, section: str) -> list[str]:
     """Three ways to make it fit: write less, write elsewhere, remove what is old."""
     purposes = {need.purpose for need in demand.needs}
+    copies = purposes & {Purpose.DVC_COPY, Purpose.MODEL_COPY}
     if not purposes & {Purpose.STORE, Purpose.WORK, Purpose.DVC_COPY}:
         less = f"a smaller model ({section}.train.preset)"
     else:
         less = f"a smaller store (codec zstd or a higher level in {section}.store, stricter {section}.filters)"
-    if Purpose.DVC_COPY in purposes and purposes & {Purpose.STORE, Purpose.MODEL}:
+    if copies and purposes & {Purpose.STORE, Purpose.MODEL}:
         elsewhere = "links in place of DVC's copy ('dvc config cache.type hardlink,symlink')"
         elsewhere += " or the cache on another disk ('dvc cache dir --local FOLDER')"
-    elif purposes & {Purpose.DVC_COPY}:
+    elif copies:
         elsewhere = "the cache on another disk ('dvc cache dir --local FOLDER')"
     elif Purpose.WORK in purposes:
         elsewhere = "another folder for work in progress (scratch in machine.yaml)"

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba.extending import intrinsic
 
-from outofcore.store.codecs import CRC_BYTES
+from outofcore.store.codecs import CRC_BYTES, CRC_RESIDUE
+from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.reader import Array
 from outofcore.store.shards import EMPTY
 
@@ -51,6 +52,11 @@ def _call_2(_: Any, function: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def _call_3(_: Any, function: Any, a: Any, b: Any, c: Any) -> Any:
+    return numba.types.int64(function, a, b, c), _call(3)
+
+
+@intrinsic
 def _call_4(_: Any, function: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return numba.types.int64(function, a, b, c, d), _call(4)
 
@@ -61,6 +67,7 @@ def _call_5(_: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> An
 
 
 call_2: Any = _call_2
+call_3: Any = _call_3
 call_4: Any = _call_4
 call_5: Any = _call_5
 
@@ -69,33 +76,36 @@ call_5: Any = _call_5
 def _decode(
     functions: Words, context: int, jobs: Words, scratch: npt.NDArray[np.uint8], done: npt.NDArray[np.bool_]
 ) -> None:
-    pread, crc32c, zstd, blosc = functions[0], functions[1], functions[2], functions[3]
+    pread, memmove, crc32c, zstd, blosc = functions[0], functions[1], functions[2], functions[3], functions[4]
     buffer = np.int64(scratch.ctypes.data)
     for number in range(len(jobs)):
-        descriptor, offset, length = jobs[number, 0], jobs[number, 1], jobs[number, 2]
+        source, place, length = jobs[number, 0], jobs[number, 1], jobs[number, 2]
         kind, target, size = jobs[number, 3], jobs[number, 4], jobs[number, 5]
         body = length - CRC_BYTES
-        if kind == _NONE:  # straight to its place
-            if body != size or call_4(pread, descriptor, target, body, offset) != body:
+        if kind == _NONE and source != IN_MEMORY:  # straight to its place
+            if body != size or call_4(pread, source, target, body, place) != body:
                 continue
-            if call_4(pread, descriptor, buffer, CRC_BYTES, offset + body) != CRC_BYTES:
+            if call_4(pread, source, buffer, CRC_BYTES, place + body) != CRC_BYTES:
                 continue
-            checked, sum_at = target, 0
-        else:
-            if call_4(pread, descriptor, buffer, length, offset) != length:
+            found = call_2(crc32c, target, body)
+            same = True
+            for byte in range(CRC_BYTES):
+                same &= (found >> (8 * byte)) & 0xFF == scratch[byte]
+            done[number] = same
+            continue
+        encoded = place
+        if source != IN_MEMORY:
+            encoded = buffer
+            if call_4(pread, source, buffer, length, place) != length:
                 continue
-            checked, sum_at = buffer, body
-        found = call_2(crc32c, checked, body)
-        same = True
-        for place in range(CRC_BYTES):
-            same &= (found >> (8 * place)) & 0xFF == scratch[sum_at + place]
-        if not same:
+        if call_2(crc32c, encoded, length) & 0xFFFFFFFF != CRC_RESIDUE:
             continue
         if kind == _ZSTD:
-            done[number] = call_5(zstd, context, target, size, buffer, body) == size
+            done[number] = call_5(zstd, context, target, size, encoded, body) == size
         elif kind == _LZ4:
-            done[number] = call_4(blosc, buffer, target, size, 1) & 0xFFFFFFFF == size
-        else:
+            done[number] = call_4(blosc, encoded, target, size, 1) & 0xFFFFFFFF == size
+        elif body == size:
+            call_3(memmove, target, encoded, size)
             done[number] = True
 
 
@@ -107,6 +117,7 @@ def _functions() -> Words | None:
 
         found = [
             ctypes.CDLL(None).pread,
+            ctypes.CDLL(None).memmove,
             ctypes.CDLL(_crc32c.__file__).crc32c_value,
             ctypes.CDLL(numcodecs.zstd.__file__).ZSTD_decompressDCtx,
             ctypes.CDLL(numcodecs.blosc.__file__).blosc_decompress_ctx,
@@ -144,8 +155,11 @@ class BulkReader:
         self._arrays = tuple(arrays)
         some = self._arrays[0]
         self._shard_chunks = some.shard_rows // some.chunk_rows
-        # Offset and length of each chunk of each field; -1 while the shard's index is not read, 0 for an empty chunk.
-        self._places = np.full((len(self._arrays), some.chunks, 2), -1, np.int64)
+        # Offset and length of each chunk of each field, 0 for an empty chunk; of the shards that are located.
+        self._places = np.zeros((len(self._arrays), some.chunks, 2), np.int64)
+        self._located: set[tuple[int, int]] = set()
+        self._names: dict[tuple[int, int], str] = {}  # of those that have a file
+        self._kinds = np.array([[_KINDS[array.codec.name]] for array in self._arrays])
 
     def read(self, chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
         """Decode chunks into slots of a buffer a field.
@@ -176,21 +190,30 @@ class BulkReader:
                 for chunk, slot in zip(chunks, slots, strict=True)
             )
         shards = chunks // self._shard_chunks
+        touched = sorted(set(shards.tolist()))
+        files = self._arrays[0].files
+        pairs = [(number, shard) for number in range(len(self._arrays)) for shard in touched]
+        files.each(self._locate, [pair for pair in pairs if pair not in self._located])
+        strides = np.array([[buffer.strides[0]] for buffer in buffers])
         jobs = np.empty((len(self._arrays), len(chunks), 6), np.int64)
-        held = []  # open files, until all is read
-        for number, (array, buffer) in enumerate(zip(self._arrays, buffers, strict=True)):
-            for shard in set(shards.tolist()):
-                where = shards == shard
-                if self._places[number, shard * self._shard_chunks, 0] < 0:
-                    self._locate(number, shard)
-                if array.index(shard) is not None:
-                    file = array.open_shard(shard)
-                    held.append(file)
-                    jobs[number, where, 0] = file.number
-            jobs[number, :, 1:3] = self._places[number, chunks]
-            jobs[number, :, 3] = _KINDS[array.codec.name]
-            jobs[number, :, 4] = buffer.ctypes.data + slots * buffer.strides[0]
-            jobs[number, :, 5] = buffer.strides[0]
+        jobs[:, :, 1:3] = self._places[:, chunks]
+        jobs[:, :, 3] = self._kinds
+        jobs[:, :, 4] = np.array([[buffer.ctypes.data] for buffer in buffers]) + strides * slots
+        jobs[:, :, 5] = strides
+        whole = slice(None)
+        where = {shard: np.flatnonzero(shards == shard) if len(touched) > 1 else whole for shard in touched}
+        cells = [jobs[number, where[shard]] for number, shard in pairs]
+        names = [self._names.get(pair) for pair in pairs]
+        wanted = [Ranges(name, cell[:, 1], cell[:, 2]) for name, cell in zip(names, cells, strict=True) if name]
+        reached = iter(files.reach(wanted))
+        held = []  # until all is read
+        for (number, shard), name in zip(pairs, names, strict=True):
+            if name:
+                each = next(reached)
+                held.append(each.held)
+                jobs[number, where[shard], 0] = each.source
+                if each.source == IN_MEMORY:
+                    jobs[number, where[shard], 1] = each.places
         return self._run(functions, jobs, chunks, buffers, slots)
 
     def _run(
@@ -210,12 +233,13 @@ class BulkReader:
             self._arrays[field].chunk(int(chunks[place]), buffers[field][slots[place]])
         return int(lengths.sum())
 
-    def _locate(self, number: int, shard: int) -> None:
+    def _locate(self, pair: tuple[int, int]) -> None:
+        number, shard = pair
         first = shard * self._shard_chunks
         places = self._places[number, first : first + self._shard_chunks]
         index = self._arrays[number].index(shard)
-        if index is None:
-            places[:] = 0
-        else:
+        if index is not None:
             written = index[: len(places)]
             places[:] = np.where(written == EMPTY, 0, written)
+            self._names[pair] = self._arrays[number].shard_file(shard)
+        self._located.add(pair)  # last: other threads go by it

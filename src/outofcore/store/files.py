@@ -1,17 +1,93 @@
-"""The files of a store on a local filesystem, read at offsets by many threads."""
+"""The files of a store, read at offsets by many threads: what they must offer, and those of a local filesystem."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from outofcore.errors import DamagedStore
 
+Item = TypeVar("Item")
+Ints = npt.NDArray[np.int64]
+
 # Enough for every shard of a large split at once, and below the usual limit of 1,024 descriptors a process.
 OPEN_FILES = 256
+
+
+IN_MEMORY = -1
+
+
+@dataclass(slots=True)
+class Ranges:
+    """Ranges of one file.
+
+    Attributes
+    ----------
+    name
+        The file.
+    offsets, lengths
+        Where each begins, and its bytes; a range of none is not read.
+    """
+
+    name: str
+    offsets: Ints
+    lengths: Ints
+
+
+@dataclass(slots=True)
+class Reached:
+    """Where compiled code finds the bytes of :class:`Ranges`.
+
+    Attributes
+    ----------
+    source
+        A file descriptor, or :data:`IN_MEMORY`.
+    places
+        Offsets in the file, or addresses.
+    held
+        What must live until they are read.
+    """
+
+    source: int
+    places: Ints
+    held: Any
+
+
+class Files(Protocol):
+    """The files of a store, wherever they lie; safe under threads."""
+
+    @property
+    def root(self) -> Path | str:
+        """Where the store lies, for messages."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether the seal lists the file."""
+        ...
+
+    def path(self, name: str) -> Path:
+        """Where the file lies, for memory mapping; a StoreError where it does not lie on this machine."""
+        ...
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Bytes of a file from an offset; a DamagedStore if it ends before."""
+        ...
+
+    def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:
+        """Make ranges of several files readable by compiled code."""
+        ...
+
+    def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
+        """Do some work that reads for each item, side by side where reading is waiting."""
+        ...
 
 
 class LocalFiles:
@@ -65,6 +141,16 @@ class LocalFiles:
             message = f"{self.root}: {name} ends at {offset + len(content)}, expected {offset + length} bytes or more"
             raise DamagedStore(message)
         return content
+
+    def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:
+        """The files, open; nothing is read."""
+        files = [self.open(ranges.name) for ranges in wanted]
+        return [Reached(file.number, ranges.offsets, file) for file, ranges in zip(files, wanted, strict=True)]
+
+    def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
+        """Do the work for one item after another."""
+        for item in items:
+            work(item)
 
     def open(self, name: str) -> Descriptor:
         """An open file; it stays open as long as somebody holds it."""

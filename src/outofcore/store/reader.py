@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.codecs import ChunkCodec, codec_of
-from outofcore.store.files import Descriptor, LocalFiles
-from outofcore.store.seal import SEAL, Seal, read_seal
+from outofcore.store.files import Files, LocalFiles
+from outofcore.store.remote import RemoteFiles, url_of
+from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
 from outofcore.store.shards import EMPTY, index_bytes, shard_name
-
-ADVICE = "get the store back with 'dvc checkout' or 'dvc pull', or convert again"
 
 
 class Array:
@@ -26,6 +25,8 @@ class Array:
 
     Attributes
     ----------
+    files
+        Where its shards lie.
     path
         Its path in the store, ``train/boards``.
     shape, dtype
@@ -38,8 +39,8 @@ class Array:
         What the metadata says of it; ``doc`` among them.
     """
 
-    def __init__(self, files: LocalFiles, path: str, metadata: Mapping[str, Any]) -> None:
-        self._files = files
+    def __init__(self, files: Files, path: str, metadata: Mapping[str, Any]) -> None:
+        self.files = files
         self.path = path
         self.name = path.rsplit("/", 1)[-1]
         self.shape: tuple[int, ...] = tuple(metadata["shape"])
@@ -74,11 +75,7 @@ class Array:
 
     def shard_path(self, number: int) -> Path:
         """Where a shard's file lies, for memory mapping."""
-        return self._files.path(self.shard_file(number))
-
-    def open_shard(self, number: int) -> Descriptor:
-        """A shard's file, for reading many chunks at once."""
-        return self._files.open(self.shard_file(number))
+        return self.files.path(self.shard_file(number))
 
     def index(self, shard: int) -> npt.NDArray[np.uint64] | None:
         """Offset and length of each chunk of a shard, shape (chunks, 2), read once; None for a shard without a file.
@@ -90,17 +87,17 @@ class Array:
         """
         if shard not in self._indexes:
             name = self.shard_file(shard)
-            self._indexes[shard] = self._read_index(name) if self._files.exists(name) else None
+            self._indexes[shard] = self._read_index(name) if self.files.exists(name) else None
         return self._indexes[shard]
 
     def _read_index(self, name: str) -> npt.NDArray[np.uint64]:
         chunks = self.shard_rows // self.chunk_rows
-        raw = self._files.read(name, 0, index_bytes(chunks))
+        raw = self.files.read(name, 0, index_bytes(chunks))
         plain = np.empty((chunks, 2), "<u8")
         try:
             ChunkCodec("none", 0, "uint64").decode(raw, plain)
         except DamagedStore as error:
-            message = f"{self._files.root}: index of shard {name} is damaged; {ADVICE}"
+            message = f"{self.files.root}: index of shard {name} is damaged; {ADVICE}"
             raise DamagedStore(message) from error
         return plain
 
@@ -129,7 +126,7 @@ class Array:
             out[...] = self.fill
             return 0
         shard, offset, length = place
-        self.decode(number, self._files.read(self.shard_file(shard), offset, length), out)
+        self.decode(number, self.files.read(self.shard_file(shard), offset, length), out)
         return length
 
     def decode(self, number: int, encoded: bytes, out: npt.NDArray[Any] | None) -> None:
@@ -148,7 +145,7 @@ class Array:
         except (DamagedStore, RuntimeError, ValueError) as error:
             shard = self.shard_file(number * self.chunk_rows // self.shard_rows)
             message = (
-                f"{self._files.root}: field {self.path}, shard {shard}, chunk {number} "
+                f"{self.files.root}: field {self.path}, shard {shard}, chunk {number} "
                 f"(rows from {number * self.chunk_rows}) is damaged: {error}; {ADVICE}"
             )
             raise DamagedStore(message) from error
@@ -223,12 +220,12 @@ class Store:
         What was said of it at conversion: domain, params, counts.
     """
 
-    def __init__(self, root: Path, seal: Seal, metadata: Mapping[str, Mapping[str, Any]]) -> None:
-        self.root = root
+    def __init__(self, files: Files, seal: Seal, metadata: Mapping[str, Mapping[str, Any]]) -> None:
+        self.root = files.root
         self.seal = seal
         self.attributes: dict[str, Any] = dict(metadata["zarr.json"].get("attributes", {}))
         self._metadata = metadata
-        self._files = LocalFiles(root, seal.files)
+        self._files = files
 
     def __repr__(self) -> str:
         return f"Store({str(self.root)!r}, domain={self.domain!r}, digest={self.digest[:12]!r})"
@@ -303,15 +300,18 @@ def open_store(path: str | Path) -> Store:
     Parameters
     ----------
     path
-        The store's folder.
+        The store's folder, or its address in an object storage: ``s3://bucket/stores/chess.zarr``.
 
     Raises
     ------
     StoreError
-        If there is no store, or it is not sealed.
+        If there is no store, it is not sealed, or the object storage gives no access.
     DamagedStore
         If a file is missing, of another size, or its metadata has changed.
     """
+    url = url_of(path)
+    if url:
+        return _open_remote(url)
     root = Path(path)
     if not (root / SEAL).is_file():
         what = "is not a sealed store" if root.is_dir() else "does not exist"
@@ -326,9 +326,24 @@ def open_store(path: str | Path) -> Store:
             message = f"{root}: {name} {what}; {ADVICE}"
             raise DamagedStore(message)
         if name.endswith("zarr.json"):
-            content = file.read_bytes()
-            if hashlib.sha256(content).hexdigest() != digest:
-                message = f"{root}: {name} was changed after sealing; {ADVICE}"
-                raise DamagedStore(message)
-            metadata[name] = json.loads(content)
-    return Store(root, seal, metadata)
+            metadata[name] = _metadata(root, name, file.read_bytes(), digest)
+    return Store(LocalFiles(root, seal.files), seal, metadata)
+
+
+def _open_remote(url: str) -> Store:
+    files = RemoteFiles(url)
+    seal = read_seal(files.seal().decode("utf-8", "replace"), url)
+    files.compare(seal.files)
+    names = [name for name in seal.files if name.endswith("zarr.json")]
+    content: dict[str, bytes] = {}
+    files.each(lambda name: content.update({name: files.read(name, 0, seal.files[name][0])}), names)
+    metadata = {name: _metadata(url, name, content[name], seal.files[name][1]) for name in names}
+    return Store(files, seal, metadata)
+
+
+def _metadata(root: Path | str, name: str, content: bytes, digest: str) -> dict[str, Any]:
+    if hashlib.sha256(content).hexdigest() != digest:
+        message = f"{root}: {name} was changed after sealing; {ADVICE}"
+        raise DamagedStore(message)
+    parsed: dict[str, Any] = json.loads(content)
+    return parsed

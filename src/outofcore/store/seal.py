@@ -16,6 +16,7 @@ from outofcore.errors import DamagedStore, StoreError
 
 SEAL = "seal.json"
 FORMAT = 1
+ADVICE = "get the store back with 'dvc checkout' or 'dvc pull', or convert again"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import google_crc32c
@@ -50,9 +51,10 @@ class ShardFile:
         self._partial = path.with_name(path.name + ".partial")
         self._partial.parent.mkdir(parents=True, exist_ok=True)
         self._end = index_bytes(chunks) + sum(self.lengths)
-        if lengths and not self._partial.exists():  # it was finished after the state that names these lengths
+        written = any(self.lengths)
+        if written and not self._partial.exists():  # it was finished after the state that names these lengths
             path.rename(self._partial)
-        self._file = self._partial.open("r+b" if lengths else "w+b")
+        self._file = self._partial.open("r+b" if written else "w+b")
         self._file.truncate(self._end)
         self._file.seek(self._end)
 
@@ -73,8 +75,9 @@ class ShardFile:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Leave the unfinished file as it is."""
-        self._file.close()
+        """Leave the unfinished file as it is; what a full disk does not take is written again by the next run."""
+        with suppress(OSError):
+            self._file.close()
 
     def finish(self) -> tuple[int, str] | None:
         """Write the index and give the shard its name.

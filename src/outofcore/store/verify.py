@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from outofcore.errors import StoreError
-from outofcore.store.reader import ADVICE, Store, open_store
-from outofcore.store.seal import SEAL, describe, read_seal
+from outofcore.store.reader import Store, open_store
+from outofcore.store.seal import ADVICE, SEAL, describe, read_seal
 
 
 @dataclass(frozen=True)

@@ -158,20 +158,25 @@ class StoreWriter:
 
 
 def _move(work: Path, final: Path) -> None:
-    """Give a sealed folder its final place in one step, also where that lies on another filesystem."""
-    if final.exists():
-        shutil.rmtree(final)
+    """Give a sealed folder its final place in one step, also where that lies on another filesystem.
+
+    What stands there makes way in one step too: at no moment is a part of a store to be seen.
+    """
     final.parent.mkdir(parents=True, exist_ok=True)
+    arriving, replaced = (final.with_name(f"{final.name}.work.{name}") for name in ("arriving", "replaced"))
+    for stale in (arriving, replaced):  # of a run that was killed here
+        shutil.rmtree(stale, ignore_errors=True)
     try:
-        work.rename(final)
+        work.rename(arriving)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        arriving = final.with_name(final.name + ".arriving")
-        shutil.rmtree(arriving, ignore_errors=True)
         shutil.copytree(work, arriving)
-        arriving.rename(final)
-        shutil.rmtree(work)
+    if final.exists():
+        final.rename(replaced)
+    arriving.rename(final)
+    for old in (replaced, work):
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _sorted(value: Any) -> Any:

@@ -5,30 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from lightning.pytorch.strategies import DDPStrategy
 
 from outofcore.errors import ParamsError
+from outofcore.training.ranks import Ranks, this_rank
 
 
 def choose_device(name: str) -> torch.device:
     """The device of a machine setting: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+
+    Of several ranks on a machine, each takes the GPU of its number.
 
     Raises
     ------
     ParamsError
         If torch has no such device.
     """
+    ranks = this_rank()
     there_is = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
-        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if there_is[kind]))
-    device = torch.device(name)
+        name = next(
+            kind for kind in ("cuda", "mps", "cpu") if there_is[kind] and not (kind == "mps" and ranks.world > 1)
+        )
+    device = torch.device(f"cuda:{ranks.local_rank}" if ranks.world > 1 and name.startswith("cuda") else name)
     if not there_is.get(device.type) or (device.index or 0) >= _count(device.type):
-        message = f"device is {name}, but torch {torch.__version__} finds no such device here; use cpu or auto"
+        message = f"device is {device}, but torch {torch.__version__} finds no such device here; use cpu or auto"
         raise ParamsError(message)
     return device
 
 
-def trainer_options(device: torch.device) -> dict[str, Any]:
-    """How Lightning's trainer names a device."""
+def trainer_options(device: torch.device, ranks: Ranks) -> dict[str, Any]:
+    """How Lightning's trainer names a device, and the processes that train together."""
+    if ranks.world > 1:
+        return {
+            "accelerator": "gpu" if device.type == "cuda" else device.type,
+            "devices": ranks.local_world,
+            "num_nodes": ranks.world // ranks.local_world,
+            # A batch of one recording leaves the readouts of the others unused.
+            "strategy": DDPStrategy(find_unused_parameters=True),
+        }
     if device.type == "cuda":
         return {"accelerator": "gpu", "devices": [device.index or 0]}
     return {"accelerator": device.type, "devices": 1}

@@ -21,6 +21,7 @@ from outofcore.training.device import choose_device, peak_device_bytes
 from outofcore.training.feed import Loader
 from outofcore.training.memory import MemoryWatch
 from outofcore.training.module import Training
+from outofcore.training.ranks import meet
 from outofcore.training.run import Saver, run
 
 ROWS = 200
@@ -47,7 +48,8 @@ def fit(
     """Train, validate after every epoch and at the end, and write what came of it.
 
     A run that was stopped, at whatever step, goes on from its last checkpoint with the next batch, and ends with the
-    weights that it would have had.
+    weights that it would have had. Several ranks give, to rounding, what one gives, and a run may go on with another
+    number of them; the first rank alone writes.
 
     Parameters
     ----------
@@ -61,9 +63,9 @@ def fit(
         The domain's name, a folder in each folder of ``out``.
     out
         The project's folder. Written are ``metrics/<name>/train.json`` (a function of params and data, but for the
-        rounding of the device), ``metrics/<name>/train_run.json`` (what this machine did), ``plots/<name>/*.csv``,
-        DVCLive's curves in ``plots/<name>/train``, and ``models/<name>/model.pt`` with what the model made; until
-        all that is there, ``models/<name>.partial/checkpoint.pt``.
+        rounding of the device), ``metrics/<name>/train_run.json`` (what this machine did), ``plots/<name>/*.csv``
+        and ``*.png``, DVCLive's curves in ``plots/<name>/train``, and ``models/<name>/model.pt`` with what the model
+        made; until all that is there, ``models/<name>.partial/checkpoint.pt``.
     identity
         What decides the result: params and the store's digest. A checkpoint of another identity is not gone on from.
     device
@@ -71,7 +73,8 @@ def fit(
     micro_batch
         Most samples that pass through the model at a time; 0 for whole batches. Changes results by rounding alone.
     threads
-        Cores that torch may use; 0 for as many as it finds, which is too many where a container has fewer.
+        Cores that torch may use, over all ranks of this machine; 0 for as many as it finds, which is too many where a
+        container has fewer.
     checkpoint_seconds
         Time from one checkpoint to the next.
 
@@ -88,9 +91,10 @@ def fit(
         After Ctrl-C or SIGTERM, when the step in progress is finished and saved.
     """
     started = time.monotonic()
-    if threads:
-        torch.set_num_threads(threads)
     where = choose_device(device)
+    ranks = meet(where)
+    if threads:
+        torch.set_num_threads(max(1, threads // ranks.local_world))
     known_as = json.dumps(identity, sort_keys=True)
     saved = out / "models" / f"{name}.partial" / "checkpoint.pt"
     for split, loader in (("train", train), ("val", val)):
@@ -103,10 +107,17 @@ def fit(
     begin = _begin(saved, known_as)
     begin_step = begin.progress.step if begin else 0
     module = Training(
-        task, train, val, section, micro_batch=micro_batch, begin=begin, steps_per_row=max(steps // ROWS, 1)
+        task,
+        train,
+        val,
+        section,
+        micro_batch=micro_batch,
+        ranks=ranks,
+        begin=begin,
+        steps_per_row=max(steps // ROWS, 1),
     )
     with MemoryWatch() as memory:
-        run(module, section, where, out / "plots" / name / "train", Saver(saved, known_as, checkpoint_seconds))
+        run(module, section, where, out / "plots" / name / "train", Saver(saved, known_as, checkpoint_seconds, ranks))
 
     progress = module.progress
     figures: dict[str, Any] = {
@@ -117,18 +128,23 @@ def fit(
     machine = {
         "seconds": round(time.monotonic() - started, 2),
         "training_seconds": round(module.seconds, 2),
-        "samples_per_second": round(module.samples / module.seconds, 1) if module.seconds else 0.0,
+        "samples_per_second": round(ranks.world * module.samples / module.seconds, 1) if module.seconds else 0.0,
         "data_wait_share": round(module.waited / module.seconds, 4) if module.seconds else 0.0,
         "peak_memory_bytes": memory.peak_bytes,
         "peak_device_bytes": peak_device_bytes(where),
         "device": str(where),
+        "ranks": ranks.world,
         "micro_batch": micro_batch,
         "resumed_from_step": begin_step,
     }
+    if ranks.rank:
+        return figures
     _write_json(out / "metrics" / name / "train.json", figures)
     _write_json(out / "metrics" / name / "train_run.json", machine)
     for stem, rows in task.plots(progress.sums).items():
         _write_csv(out / "plots" / name / f"{stem}.csv", rows)
+    for stem, picture in task.pictures().items():
+        (out / "plots" / name / f"{stem}.png").write_bytes(picture)
     model = out / "models" / name / "model.pt"
     model.parent.mkdir(parents=True, exist_ok=True)
     weights = {key: value.cpu() for key, value in task.state_dict().items()}

@@ -10,6 +10,8 @@ from typing import Any, Self
 
 from lightning.pytorch import Callback
 
+from outofcore.training.ranks import any_of
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -21,7 +23,7 @@ class StopBetweenSteps(Callback):
     """Waits for a signal while a trainer runs; a second one stops at once.
 
     Use as a context around the trainer, which puts handlers of its own in place when it starts and what it found when
-    it ends.
+    it ends. Ranks that train together stop after the same step, whichever of them was asked.
     """
 
     def __init__(self) -> None:
@@ -65,5 +67,5 @@ class StopBetweenSteps(Callback):
         sys.stderr.write("\nstopping after this step (once more to stop at once)\n")
 
     def _check(self) -> None:
-        if self._asked:
+        if any_of(self._asked):
             raise Interrupted

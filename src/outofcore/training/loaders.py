@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from outofcore.domains.domain import Reading
+from outofcore.domains.reading import Reading
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Task
 from outofcore.loading.epochs import Loader
@@ -12,6 +12,7 @@ from outofcore.loading.loader import loader
 from outofcore.loading.residency.choose import Kind
 from outofcore.loading.windows import Window
 from outofcore.store.reader import Store
+from outofcore.training.ranks import meet
 
 
 def open_loaders(
@@ -26,6 +27,8 @@ def open_loaders(
 ) -> tuple[Loader, Loader]:
     """Shuffled batches of the train split, and those of the val split in the order of the store.
 
+    Of several ranks, each gets its share of every batch.
+
     Parameters
     ----------
     store
@@ -37,12 +40,13 @@ def open_loaders(
     section
         The training settings.
     memory
-        Bytes that both loaders together may hold.
+        Bytes that both loaders together may hold, over all ranks of this machine.
     residency
         Where rows are kept.
     device
         Where batches go.
     """
+    share = memory // meet(device).local_world
     training, validation = task.readings(reading, device)
     options = task.loader_options()
     if "window" in options:
@@ -60,7 +64,7 @@ def open_loaders(
             seed=section.seed,
             pool_blocks=section.pool_blocks,
             tensors=tensors,
-            memory=memory // 2,
+            memory=share // 2,
             residency=residency,
             device=device,
             **(options if shuffle else plain),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from dvclive.lightning import DVCLiveLogger
 from lightning.pytorch import LightningModule
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
@@ -17,13 +19,14 @@ from outofcore.errors import ParamsError
 from outofcore.training.checkpoint import Checkpoint, Progress
 from outofcore.training.feed import Feed, Loader, LoaderState
 from outofcore.training.optimizers import make_optimizer
+from outofcore.training.ranks import Ranks, add_up, add_up_each
 
 
 class Training(LightningModule):
     """Trains a task; a batch of the loader is one optimizer step, cut into micro-batches that fit the device.
 
     Gradients are those of the summed loss, divided by the count of the whole batch: the same to rounding for any
-    micro-batch, also where its pieces count unequal numbers of tokens or bins.
+    micro-batch and any number of ranks, also where its pieces count unequal numbers of tokens or bins.
 
     Parameters
     ----------
@@ -35,6 +38,8 @@ class Training(LightningModule):
         The training settings.
     micro_batch
         Most samples that pass through the model at a time; 0 for whole batches.
+    ranks
+        The processes that train together; each loader gives this one's share of a batch.
     begin
         Where to go on; None for a new run.
     steps_per_row
@@ -56,6 +61,7 @@ class Training(LightningModule):
         section: TrainSection,
         *,
         micro_batch: int,
+        ranks: Ranks,
         begin: Checkpoint | None,
         steps_per_row: int,
     ) -> None:
@@ -70,6 +76,7 @@ class Training(LightningModule):
         self._train, self._val = train, val
         self._section = section
         self._micro_batch = micro_batch
+        self._ranks = ranks
         self._steps_per_row = steps_per_row
         self._feeds: list[Feed] = []
         self._pending: list[tuple[Tensor, Tensor]] = []
@@ -131,17 +138,20 @@ class Training(LightningModule):
         batch, loader_state = item
         progress = self.progress
         # Keyed by the step, so that random layers do the same in a run that was stopped and goes on.
-        torch.manual_seed((self._section.seed << 32 | progress.step) % 2**63)
+        torch.manual_seed((self._ranks.rank << 56 | self._section.seed << 32 | progress.step) % 2**63)
         optimizer = self._optimizer()
         optimizer.zero_grad()
         loss, count = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
-        for piece in self.task.micro_batches(batch, self._micro_batch):
-            piece_loss, piece_count = self.task.loss(piece)
-            self.manual_backward(piece_loss)
+        pieces = list(self.task.micro_batches(batch, self._micro_batch))
+        for number, piece in enumerate(pieces, 1):
+            with self._alone(number < len(pieces)):
+                piece_loss, piece_count = self.task.loss(piece)
+                self.manual_backward(piece_loss)
             loss, count = loss + piece_loss.detach(), count + piece_count.detach()
+        loss, count = add_up(torch.stack([loss, count.to(loss.dtype)]))
         for parameter in self.task.parameters():
-            if parameter.grad is not None:
-                parameter.grad /= count.clamp(min=1)
+            if parameter.grad is not None:  # over ranks it is a mean, of which the sum is asked
+                parameter.grad /= count.clamp(min=1) / self._ranks.world
         optimizer.step()
         progress.step += 1
         progress.batches += 1
@@ -167,9 +177,15 @@ class Training(LightningModule):
     def on_validation_end(self) -> None:
         """Write the figures of the validation split into the curves."""
         self.progress.validated = self.progress.step
+        self.progress.sums = add_up_each(self.progress.sums, self.device)
         figures = self.task.summarize(self.progress.sums)
         self._write({f"val/{name}": value for name, value in figures.items()})
         self._running_since = time.perf_counter()
+
+    def _alone(self, alone: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - the name says it
+        """Where gradients are added up on this rank alone: all pieces of a batch but the last are."""
+        wrapper = self.trainer.strategy.model
+        return wrapper.no_sync() if alone and isinstance(wrapper, DistributedDataParallel) else nullcontext()
 
     def _optimizer(self) -> LightningOptimizer:
         optimizer = self.optimizers()
@@ -204,5 +220,5 @@ class Training(LightningModule):
 
     def _write(self, figures: dict[str, float]) -> None:
         self.progress.history.append((self.progress.step, figures))
-        assert isinstance(self.logger, DVCLiveLogger)
-        self.logger.log_metrics(figures, step=self.progress.step, sync=True)
+        if isinstance(self.logger, DVCLiveLogger):  # of the first rank
+            self.logger.log_metrics(figures, step=self.progress.step, sync=True)

@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from outofcore.domains.sections import TrainSection
 from outofcore.training.device import trainer_options
 from outofcore.training.interruption import Interrupted, StopBetweenSteps
 from outofcore.training.module import Training
+from outofcore.training.ranks import Ranks
 
 
 class Saver(Callback):
-    """Saves a checkpoint between two steps, every so many seconds.
+    """Saves a checkpoint between two steps, every so many seconds, on the first rank: all have the same.
 
     Parameters
     ----------
@@ -32,9 +34,12 @@ class Saver(Callback):
         What the run is.
     seconds
         Time from one to the next.
+    ranks
+        The processes that train together.
     """
 
-    def __init__(self, path: Path, identity: str, seconds: float) -> None:
+    def __init__(self, path: Path, identity: str, seconds: float, ranks: Ranks) -> None:
+        self.ranks = ranks
         self._path, self._identity, self._seconds = path, identity, seconds
         self._since = time.monotonic()
 
@@ -46,6 +51,8 @@ class Saver(Callback):
 
     def save(self, module: Training) -> None:
         """Save now."""
+        if self.ranks.rank:
+            return
         module.checkpoint(self._identity).save(self._path)
         self._since = time.monotonic()
 
@@ -76,29 +83,30 @@ def run(module: Training, section: TrainSection, device: torch.device, curves: P
     module.leave_finished_epoch()
     with (
         warnings.catch_warnings(),
-        Live(str(curves), dvcyaml=False, save_dvc_exp=False) as live,
+        nullcontext() if saver.ranks.rank else Live(str(curves), dvcyaml=False, save_dvc_exp=False) as live,
         StopBetweenSteps() as stop,
     ):
         # Lightning 2.6 asks torch 2.13 in a way that torch has deprecated.
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
-        logger = DVCLiveLogger(experiment=live)
+        logger = DVCLiveLogger(experiment=live) if live else None
         for step, figures in progress.history:
-            logger.log_metrics(figures, step=step, sync=True)
+            if logger:
+                logger.log_metrics(figures, step=step, sync=True)
 
         def trainer() -> Trainer:
             return Trainer(
-                **trainer_options(device),
+                **trainer_options(device, saver.ranks),
                 precision=section.precision,
                 max_epochs=section.epochs - progress.epoch,
                 max_steps=section.max_steps - progress.step if section.max_steps >= 0 else -1,
-                logger=logger,
+                logger=logger or False,
                 callbacks=[saver, stop],
                 log_every_n_steps=1,
                 reload_dataloaders_every_n_epochs=1,
                 num_sanity_val_steps=0,
                 enable_checkpointing=False,
                 enable_model_summary=False,
-                enable_progress_bar=sys.stderr.isatty(),
+                enable_progress_bar=sys.stderr.isatty() and not saver.ranks.rank,
                 use_distributed_sampler=False,
             )
 

@@ -28,7 +28,7 @@ ROWS = stored_rows(POSITIONS)
 
 def batch_of(section: TensorSection, count: int = 400, *, packed: bool = False):
     rows = {name: column[:count] for name, column in ROWS.items()}
-    return ChessReading(section, packed=packed)(rows, np.random.default_rng(0))
+    return ChessReading(section, packed=packed)(rows, np.zeros(len(rows["move"]), np.uint64))
 
 
 def task_of(section: TensorSection, counts: np.ndarray | None = None) -> ChessTask:
@@ -166,7 +166,7 @@ def test_the_baseline_counts_the_moves_and_averages_the_results_of_the_train_spl
     monkeypatch.setattr("outofcore.domains.chess.model._ROWS_AT_ONCE", at_once)
     section = TensorSection(view=view)
     rows = {**ROWS, "result": np.resize(np.array([1, 0, -1, 1], np.int8), 400)}
-    batch = ChessReading(section)(rows, np.random.default_rng(0))
+    batch = ChessReading(section)(rows, np.zeros(len(rows["move"]), np.uint64))
     baseline = measure_baseline(Rows(rows), section)
     assert np.array_equal(baseline.move_counts, np.bincount(batch["target"], minlength=1968))
     assert baseline.value_mean == pytest.approx(mean(batch["value"]))

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import tarfile
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zstandard
 
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion
+from outofcore.convert.run import convert as convert_files
+from outofcore.domains.go import DOMAIN
+from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.sgf.handicap import HandicapRule
 from outofcore.domains.go.sgf.meaning import KomiRule
 from outofcore.domains.go.sgf.names import NameRule
+from outofcore.raw.files import find_files
+from outofcore.store.reader import open_store
 from tests.domains.go.games import Converted, convert
 
 pytestmark = pytest.mark.data
@@ -78,22 +89,49 @@ def test_a_first_line_that_is_a_name(real_data: Path) -> None:
     assert ((told["black"] == told["first_line"]) | (told["white"] == told["first_line"])).all()
 
 
-def test_players(real_data: Path, tmp_path: Path) -> None:
-    count = {}
-    with (real_data / "go" / "players.tar.zst").open("rb") as raw:
+def contents(archive: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    with archive.open("rb") as raw:
         stream = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        with tarfile.open(fileobj=stream, mode="r|") as archive, tarfile.open(tmp_path / "some.tar", "w") as some:
-            for entry in archive:
-                if len(count) == 5:
-                    break
-                data = archive.extractfile(entry).read()  # type: ignore[union-attr]
-                count[entry.name.removesuffix(".sgf")] = data.count(b"(;")
-                some.addfile(entry, io.BytesIO(data))
-                (tmp_path / "folder" / entry.name).parent.mkdir(parents=True, exist_ok=True)
-                (tmp_path / "folder" / entry.name).write_bytes(data)
+        with tarfile.open(fileobj=stream, mode="r|") as entries:
+            for entry in entries:
+                yield entry, entries.extractfile(entry).read()  # type: ignore[union-attr]
+
+
+def test_a_folder_and_an_archive_of_players(real_data: Path, tmp_path: Path) -> None:
+    count = {}
+    with tarfile.open(tmp_path / "some.tar", "w") as some:
+        for entry, data in islice(contents(real_data / "go" / "players.tar.zst"), 5):
+            count[entry.name.removesuffix(".sgf")] = data.count(b"(;")
+            some.addfile(entry, io.BytesIO(data))
+            (tmp_path / "folder" / entry.name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "folder" / entry.name).write_bytes(data)
     converted = convert(tmp_path / "some.tar", audit={"one_in": 256})
     assert Counter(converted.sequences["player_of_file"]) == count
     assert converted.reasons == []
     assert not converted.differences
     assert converted.audited > 10
     assert convert(tmp_path / "folder", block=300_000, audit={"one_in": 256}).same(converted)
+
+
+@pytest.mark.timeout(900)
+def test_every_game_of_every_player_is_stored_or_rejected(real_data: Path, tmp_path: Path) -> None:
+    raw = real_data / "go" / "players.tar.zst"
+    section = GoSection.model_validate({"raw": str(raw), "audit": {"one_in": 128}})
+    files = find_files(raw, "**/*", DOMAIN.suffixes, section="go")
+    conversion = Conversion(DOMAIN, section, files, tmp_path / "go.zarr", tmp_path / "go.csv")
+    forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0)
+    executor = open_executor("threads", 2)
+    figures = convert_files(conversion, forecast, executor=executor, workers=2, watch=lambda _: None).figures
+    assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())
+    assert set(figures["rejected"]) == {"duplicate"}
+    assert figures["audited"] >= 500
+    assert figures["audit_differences"] == 0
+    assert figures["audited_captures"] > 5000
+
+    store = open_store(tmp_path / "go.zarr")
+    found = Counter(name for split in store.splits for name in store.sequences(split)["source"].read().tolist())
+    with (tmp_path / "go.csv").open(newline="") as rejects:
+        found.update(row["file"].removeprefix(f"{raw.name}/") for row in csv.DictReader(rejects))
+    count = {entry.name: data.count(b"(;") for entry, data in contents(raw)}
+    assert len(count) == 80
+    assert found == count

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.source import units
-from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import convert, text
@@ -187,5 +186,35 @@ def test_archives_that_break_off(tmp_path: Path) -> None:
         assert converted.reasons.count("damaged_file") == 1, name
         assert converted.raw_bytes == len(data)
     (tmp_path / "no.tar").write_bytes(b"nothing of the kind" * 100)
-    with pytest.raises(RawInputError, match="tar archive"):
-        convert(tmp_path / "no.tar")
+    assert convert(tmp_path / "no.tar").reasons == ["damaged_file"]
+
+
+@pytest.mark.parametrize("cut", [700, 1024, 1100, 1600])
+def test_an_archive_that_was_cut_tells_where(tmp_path: Path, cut: int) -> None:
+    plain = write_tar(tmp_path / "plain.tar", compress=False).read_bytes()
+    (tmp_path / "cut.tar").write_bytes(plain[:cut])
+    converted = convert(tmp_path / "cut.tar", filters=FILTERS)
+    assert converted.found == len(converted.keys) + len(converted.rejects)
+    (where, reject) = converted.rejects[-1]
+    assert reject.reason == "damaged_file"
+    assert where.startswith("cut.tar")
+    assert reject.offset or "at byte" in reject.detail
+
+
+def test_what_an_archive_holds_beside_files_is_counted(tmp_path: Path) -> None:
+    link = tarfile.TarInfo("players/3.sgf")
+    link.type, link.linkname = tarfile.SYMTYPE, "1.sgf"
+    inner = zstandard.compress(bytes(96 << 20))
+    bomb, nested = tarfile.TarInfo("players/4.sgf.zst"), tarfile.TarInfo("more.zip")
+    bomb.size, nested.size = len(inner), 3
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.addfile(link)
+        archive.addfile(bomb, io.BytesIO(inner))
+        archive.addfile(nested, io.BytesIO(b"zip"))
+        one = tarfile.TarInfo("../players/\udcff.sgf")
+        one.size = len(GAMES["players/2.sgf"])
+        archive.addfile(one, io.BytesIO(GAMES["players/2.sgf"]))
+    converted = convert(tmp_path / "a.tar", filters=FILTERS)
+    assert converted.reasons == ["not_a_file", "decompression_bomb", "nested_archive", "occupied"]
+    assert converted.sequences["source"].tolist() == ["../players/\\udcff.sgf"]
+    assert [where for where, _ in converted.rejects][:1] == ["a.tar/players/3.sgf"]

@@ -44,7 +44,9 @@ def test_filters_on_a_sheet():
     filters = torch.zeros(2, 3, 1, 4, 5)
     filters[0, 1, 0, 2, 3], filters[1, 2, 0, 0, 0] = 2.0, -1.0
     sheet = unpack(filter_pictures({"monday": filters})["monday"])
-    assert sheet.shape == ((2 * 5 - 1) * 4, (3 * 6 - 1) * 4)
-    assert sheet[2 * 4, (6 + 3) * 4] == 255
-    assert sheet[5 * 4, 12 * 4] == 0
+    assert sheet.shape == ((2 * 5 - 1) * 12, (3 * 6 - 1) * 12)
+    assert sheet[2 * 12, (6 + 3) * 12] == 255
+    assert sheet[5 * 12, 12 * 12] == 0
     assert sheet[0, 0] == 128
+    wide = unpack(filter_pictures({"core": torch.randn(40, 32, 1, 36, 64)})["core"])
+    assert wide.shape == (32 * 37 - 1, 32 * 65 - 1)

@@ -6,14 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from outofcore.domains.neural.metrics import (
-    NeuronSums,
-    RepeatSums,
-    bits_per_spike,
-    correlation,
-    explainable,
-    repeat_sums,
-)
+from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_spike, correlation, explainable
+from tests.domains.neural.repeats import repeat_sums
 
 
 def sums_of(responses, rates, mask):

@@ -6,9 +6,10 @@ import torch
 from scipy import special, stats
 
 from outofcore.domains.neural.encoder import PRESETS, SessionShape
-from outofcore.domains.neural.metrics import explainable, repeat_sums
+from outofcore.domains.neural.metrics import explainable
 from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
+from tests.domains.neural.repeats import repeat_sums
 
 SESSIONS = (
     SessionShape("a", (6, 7), 3, 2, (0.5, 1.0, 0.2), (0.7, 1.0, 0.4)),

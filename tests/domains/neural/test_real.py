@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from outofcore.domains.neural.encoder import SessionShape
-from outofcore.domains.neural.metrics import explainable, repeat_sums
+from outofcore.domains.neural.metrics import explainable
 from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
+from tests.domains.neural.repeats import repeat_sums
 from tests.domains.neural.rig import convert
 
 pytestmark = pytest.mark.data

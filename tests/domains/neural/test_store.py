@@ -134,7 +134,9 @@ def test_training_finds_what_drives_the_neurons(section, outcome, tmp_path):
     for name, filters in task.encoder.filters().items():
         for found, true in zip(filters.numpy(), np.array(truth[name]["filters"]), strict=True):
             assert np.corrcoef(found.ravel(), true.ravel())[0, 1] > 0.9
-    assert (tmp_path / "plots" / "neural" / "responses.csv").exists()
+    plots = {file.name for file in (tmp_path / "plots" / "neural").iterdir() if file.is_file()}
+    sheets = {f"filters_{name}.png" for name in store.parts}
+    assert plots == {"responses.csv", "neurons.csv", *sheets}
 
 
 def test_a_task_knows_its_sessions_and_their_repeats(section, outcome):

@@ -63,6 +63,15 @@ def test_whole_pixels_are_rounded_half_up_and_stay_whole():
     assert apply(frame, transforms).dtype == np.uint8
 
 
+@pytest.mark.parametrize("factor", [8, 9, 16])
+def test_large_blocks_of_bright_pixels_do_not_overflow(factor):
+    transforms = ADAPTER.validate_python([{"name": "downsample", "factor": factor}])
+    frames = np.full((2, 35, 33), 255, np.uint8)
+    expected = np.full((2, 35 // factor, 33 // factor), 255)
+    assert np.array_equal(apply(frames, transforms), expected)
+    assert np.array_equal(apply(torch.from_numpy(frames), transforms).numpy(), expected)
+
+
 @pytest.mark.parametrize(
     ("step", "words"),
     [

@@ -55,12 +55,12 @@ def tokenizer(tokenizer_path: Path) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def gpt2_files() -> tuple[str, str]:
-    """GPT-2's encoder.json and vocab.bpe."""
+def gpt2_folder() -> Path:
+    """A folder with GPT-2's encoder.json and vocab.bpe."""
     folder = Path(os.environ.get("OUTOFCORE_GPT2", "/nonexistent"))
     if not (folder / "encoder.json").is_file():
         pytest.skip("OUTOFCORE_GPT2 names no folder with GPT-2's encoder.json and vocab.bpe")
-    return str(folder / "encoder.json"), str(folder / "vocab.bpe")
+    return folder
 
 
 @dataclass

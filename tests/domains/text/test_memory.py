@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from outofcore.domains.text.cross_entropy import cross_entropy
-from outofcore.domains.text.memory import ADVICE, kept_bytes, training_memory
+from outofcore.domains.text.memory import kept_bytes, training_memory
 from outofcore.domains.text.network import Network, Size
 from outofcore.domains.text.params import TensorSection, TextSection, TextTrainSection
 
@@ -88,22 +88,3 @@ def test_the_8_bit_states_are_those_of_the_library():
     keys = {"train": {"parameters": network.size.parameters, "optimizer": "adamw8bit"}, "tensors": {"seq_len": 64}}
     found = training_memory(section(**keys), 300, residency="streamed", tokens=1, micro_batch=0)
     assert found.optimizer == pytest.approx(sum(distinct.values()), rel=0.2)
-
-
-@pytest.mark.parametrize("advice", ADVICE, ids=lambda advice: advice.machine)
-def test_advice_fits_half_of_its_machine(advice):
-    keys = {
-        "tensors": {"seq_len": advice.seq_len},
-        "stream": {"shuffle_windows": advice.shuffle_windows},
-        "train": {
-            "preset": advice.preset,
-            "optimizer": advice.optimizer,
-            "precision": advice.precision,
-            "batch_size": 64,
-        },
-    }
-    for residency in ("streamed", "raw"):
-        found = training_memory(
-            section(**keys), 50_257, residency=residency, tokens=10**10, micro_batch=advice.micro_batch, threads=4
-        )
-        assert found.total < advice.memory / 2

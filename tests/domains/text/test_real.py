@@ -26,9 +26,9 @@ def learn(raw: Path, folder: Path, **tokenizer) -> Path:
     return path
 
 
-def test_all_of_shakespeare_with_gpt2(convert, real_data: Path, tmp_path: Path, gpt2_files: tuple[str, str]):
+def test_all_of_shakespeare_with_gpt2(convert, real_data: Path, tmp_path: Path, gpt2_folder: Path):
     raw = real_data / "text" / "tinyshakespeare.txt"
-    path = learn(raw, tmp_path, kind="gpt2", files=gpt2_files)
+    path = learn(raw, tmp_path, kind="gpt2", given=str(gpt2_folder))
     found = convert(raw, tokenizer={"path": str(path)}, source={"end_of_document": None})
     assert found.counts["tokens"] == 338_025
 

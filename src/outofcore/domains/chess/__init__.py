@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from outofcore.domains.domain import Reading
+    from outofcore.domains.reading import Reading
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
 
@@ -67,10 +67,11 @@ class Chess:
 
         write_sample(folder, generator)
 
-    def draw(self, rows: Columns) -> str:
+    def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
         """The first position as a board."""
         from outofcore.domains.chess.draw import draw
 
+        del attributes
         return draw(rows)
 
 

@@ -13,7 +13,7 @@ _RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
 
 def draw(rows: Columns) -> str:
     """The first of the rows: the board, the side to move, and below it the move played and the result."""
-    board = _board(rows)
+    board = board_of(rows)
     lines = [
         f"{rank + 1}  " + " ".join(_symbol(board, chess.square(file, rank)) for file in range(8))
         for rank in reversed(range(8))
@@ -25,7 +25,8 @@ def draw(rows: Columns) -> str:
     return "\n".join([*lines, "   a b c d e f g h", f"{side} to move, ply {ply}: {played}, game ended {result}"])
 
 
-def _board(rows: Columns) -> chess.Board:
+def board_of(rows: Columns) -> chess.Board:
+    """The first of the rows as a board of python-chess."""
     board = chess.Board(None)
     for letter, squares in zip(PIECES, rows["boards"][0], strict=True):
         for square in chess.scan_forward(int(squares)):

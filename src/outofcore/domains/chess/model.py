@@ -17,7 +17,7 @@ from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.tensors import ChessReading
-from outofcore.domains.domain import Reading
+from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch, Task
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from outofcore.domains.chess.legal import mark_legal
 from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.widening import AS_BYTES, AS_WORDS, classify, show
+from outofcore.domains.reading import Draws
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ChessReading:
 
     fields: ClassVar[tuple[str, ...]] = ("boards", "state", "move", "result", "ply")
 
-    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator) -> dict[str, Tensor]:
+    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn rows into tensors.
 
         Parameters
@@ -44,8 +45,8 @@ class ChessReading:
         rows
             ``boards`` (batch, 12) uint64, ``state`` (batch, 4) uint8, ``move`` (batch,) uint16, ``result`` (batch,)
             int8, ``ply`` (batch,) of an integer type.
-        generator
-            Chooses the positions to mirror.
+        draws
+            Choose the positions to mirror, uint64 (batch,).
 
         Returns
         -------
@@ -57,7 +58,7 @@ class ChessReading:
         """
         boards, states = np.ascontiguousarray(rows["boards"]), np.ascontiguousarray(rows["state"])
         count, mover = len(boards), self.section.view == "mover"
-        mirrored = self._mirrored(states[:, 1] == 0, generator)
+        mirrored = self._mirrored(states[:, 1] == 0, draws)
         turned = states[:, 0] * np.uint16(flip_code(0))
         # From a stored move (White's squares) to the move as shown, and from one seen by the side to move.
         from_white = mirrored * np.uint16(mirror_code(0)) ^ (turned if mover else np.uint16(0))
@@ -85,7 +86,7 @@ class ChessReading:
             batch["legal"] = _legal(boards, states, from_mover, moves)
         return batch
 
-    def on_device(self, rows: Mapping[str, Tensor], generator: np.random.Generator) -> dict[str, Tensor]:
+    def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The same tensors, of rows that lie on an accelerator; unsigned words come as signed ones of the same bits.
 
         Legal moves are made by the processor all the same.
@@ -95,7 +96,7 @@ class ChessReading:
         black = states[:, 0].long()
         if self.section.mirror:
             without_rights = (states[:, 1] == 0).cpu().numpy()
-            mirrored = torch.from_numpy(self._mirrored(without_rights, generator)).to(device)
+            mirrored = torch.from_numpy(self._mirrored(without_rights, draws)).to(device)
         else:
             mirrored = torch.zeros_like(states[:, 0])
         from_white = mirrored.long() * mirror_code(0) ^ (black * flip_code(0) if mover else 0)
@@ -113,11 +114,11 @@ class ChessReading:
             batch["legal"] = _legal(*host, from_mover, moves).to(device)
         return batch
 
-    def _mirrored(self, without_rights: npt.NDArray[np.bool_], generator: np.random.Generator) -> npt.NDArray[np.uint8]:
+    def _mirrored(self, without_rights: npt.NDArray[np.bool_], draws: Draws) -> npt.NDArray[np.uint8]:
         """Which positions to mirror, 0 or 1."""
         if not self.section.mirror:
             return np.zeros(len(without_rights), np.uint8)
-        return generator.integers(0, 2, len(without_rights), np.uint8) * without_rights
+        return (draws >> np.uint64(63)).astype(np.uint8) * without_rights
 
 
 def _legal(

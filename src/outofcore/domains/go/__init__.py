@@ -19,7 +19,7 @@ from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
 
 if TYPE_CHECKING:
-    from outofcore.domains.domain import Reading
+    from outofcore.domains.reading import Reading
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
 
@@ -64,8 +64,9 @@ class Go:
 
         write_sample(folder, generator)
 
-    def draw(self, rows: Columns) -> str:
+    def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
         """The first position as a diagram."""
+        del attributes
         return draw(rows)
 
 

@@ -237,13 +237,12 @@ def _illegal(games: Games, played: Played) -> dict[int, Rejection]:
 
 def _of_file(unit: Unit) -> list[Reject]:
     """What is wrong with the file and not with one of its games: a record each."""
-    rejects = []
-    if unit.detail["damaged"]:
-        why = f"what follows cannot be read: {unit.detail['damaged']}"
-        rejects.append(Reject(reason="damaged_file", offset=unit.offset, detail=why))
-    elif unit.detail["empty"]:
-        rejects.append(Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file"))
-    return rejects
+    if unit.detail["problem"]:
+        reason, why = unit.detail["problem"]
+        return [Reject(reason=reason, offset=unit.offset, detail=why)]
+    if unit.detail["empty"]:
+        return [Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file")]
+    return []
 
 
 def _labels(detail: Mapping[str, Any]) -> dict[str, str]:

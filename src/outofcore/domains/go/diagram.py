@@ -7,7 +7,8 @@ import numpy as np
 from outofcore.domains.go.play.engine import KO, MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.store.schema import Columns
 
-_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
+LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
+"""Columns of a board; I is left out."""
 _STONES = ".XO"
 
 
@@ -29,7 +30,7 @@ def draw(rows: Columns) -> str:
             here = move == row * frame + column
             line += f"({_STONES[points[row, column]]})" if here else f" {_STONES[points[row, column]]} "
         lines.append(line.rstrip())
-    lines.append("    " + "  ".join(_LETTERS[:size]))
+    lines.append("    " + "  ".join(LETTERS[:size]))
     player = ("Black", "White")[int(state[TO_PLAY])]
     what = f"{player} passes" if move == frame * frame else f"{player} plays {_name(move, frame, size)}"
     ko = "" if state[KO] < 0 else f", {_name(int(state[KO]), frame, size)} is forbidden by ko"
@@ -38,4 +39,4 @@ def draw(rows: Columns) -> str:
 
 
 def _name(point: int, frame: int, size: int) -> str:
-    return f"{_LETTERS[point % frame]}{size - point // frame}"
+    return f"{LETTERS[point % frame]}{size - point // frame}"

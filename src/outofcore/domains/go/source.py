@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import codecs
-import tarfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
-from zstandard import ZstdError
 
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.sgf.scan import BLOCK_BYTES, Ending, Piece, cut
-from outofcore.errors import RawInputError
+from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, Piece, cut
+from outofcore.domains.go.sgf.scan import Ending
+from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile, plain_name
 from outofcore.raw.unit import Unit
 
 SUFFIXES = (".sgf",)
 
 _READ_BYTES = 1 << 16  # what a damaged file can lose of its readable part
-_DAMAGE = (EOFError, zlib.error, ZstdError, BadZipFile, tarfile.ReadError)
 _NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8), 0, b"")
 
 
@@ -34,7 +30,7 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
     A unit's ``detail`` holds ``starts``, ``ends`` and ``endings`` of its games; ``offsets``, the byte of each in the
     decompressed file; ``path``, the file below the raw folder, an archive counting as a folder; ``first_line``, the
     name in a first line that is no SGF; ``utf16``; ``stray``, bytes outside games; ``empty``, whether the whole file
-    has no game; ``damaged``, why nothing further of the file can be read.
+    has no game; ``problem``, reason and detail where nothing further of the file can be read.
     """
     for source, file in enumerate(files):
         waiting: Unit | None = None
@@ -51,27 +47,11 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
 
 def _of_file(source: int, file: RawFile, longest: int, block: int) -> Iterator[tuple[Unit, int]]:
     """Units of a raw file, each with the bytes of it that were read by then."""
-    position, begun, damaged = 0, False, ""
-    members = file.members(SUFFIXES)
-    while True:
-        try:
-            member = next(members, None)
-        except (*_DAMAGE, RawInputError) as error:
-            if isinstance(error, RawInputError) and not begun:
-                raise
-            if not damaged:  # else the member that broke off has told it
-                detail = _detail(file.name, damaged=str(error))
-                yield Unit(source=source, name=file.name, offset=0, detail=detail), position
-            return
-        if member is None:
-            return
-        begun = True
-        text = _Text(member.stream)
-        path = _path(file, member)
-        for unit in _of_member(source, member.name, path, text, longest, block):
+    position = 0
+    for member in file.members(SUFFIXES):
+        for unit in _of_member(source, member.name, _path(file, member), _Text(member.stream), longest, block):
             position = max(position, min(member.raw_position(), file.bytes))
             yield unit, position
-        damaged = text.problem
 
 
 def _of_member(source: int, name: str, path: str, text: _Text, longest: int, block: int) -> Iterator[Unit]:
@@ -92,7 +72,7 @@ def _of_member(source: int, name: str, path: str, text: _Text, longest: int, blo
         yield Unit(source=source, name=name, offset=offset, payload=piece.payload, detail=detail)
     if text.problem:
         offset = broken_off if broken_off >= 0 and not text.utf16 else text.bytes
-        yield Unit(source=source, name=name, offset=offset, detail=_detail(path, damaged=text.problem))
+        yield Unit(source=source, name=name, offset=offset, detail=_detail(path, problem=text.problem))
 
 
 def _reaches(piece: Piece, end: int) -> bool:
@@ -115,7 +95,7 @@ def _detail(
     *,
     utf16: bool = False,
     empty: bool = True,
-    damaged: str = "",
+    problem: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
     return {
         "starts": piece.starts,
@@ -127,7 +107,7 @@ def _detail(
         "first_line": first_line,
         "utf16": utf16,
         "empty": empty,
-        "damaged": damaged,
+        "problem": problem,
     }
 
 
@@ -149,14 +129,14 @@ class _Text:
     bytes, length
         Bytes of the member that were read, and of the text that was given.
     problem
-        What is wrong with what follows, where the member breaks off with an error; the text ends there.
+        Reason and detail of what is wrong with what follows, where the member cannot be read on; the text ends there.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
         self.utf16 = False
         self.bytes = 0
         self.length = 0
-        self.problem = ""
+        self.problem: tuple[str, str] | None = None
         self._stream = stream
         self._decoder: codecs.IncrementalDecoder | None = None
         self._mark = 0  # bytes of a byte-order mark
@@ -179,12 +159,8 @@ class _Text:
             while missing and not self.problem and (block := self._stream.read(min(missing, _READ_BYTES))):
                 blocks.append(block)
                 missing -= len(block)
-        except _DAMAGE as error:
-            self.problem = str(error)
-        except OSError as error:
-            if error.errno is not None:  # the disk's trouble, not the file's
-                raise
-            self.problem = str(error)
+        except DamagedInput as error:
+            self.problem = error.reason, str(error)
         self.bytes += size - missing
         return b"".join(blocks)
 

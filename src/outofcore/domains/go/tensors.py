@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import njit
 
 from outofcore.domains.go.params import GoSection, TensorSection
-from outofcore.domains.go.play.engine import KO, MOVE_NUMBER, SIZE, TO_PLAY
-from outofcore.domains.go.symmetry import SYMMETRIES, tables
+from outofcore.domains.go.play.engine import SIZE
+from outofcore.domains.go.symmetry import SYMMETRIES, boards, tables
+from outofcore.domains.go.widening import widen
+from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
 
 HISTORY = 8
@@ -60,7 +61,7 @@ class GoReading:
         """Rows of a sample: the position and those before it that its history needs."""
         return _STEPS[self.section.features]
 
-    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, torch.Tensor]:
         """Turn rows into tensors.
 
         Parameters
@@ -69,8 +70,8 @@ class GoReading:
             ``stones`` (batch, 2, bytes) uint8, ``state`` (batch, 4) int16, ``move`` (batch,) int16, and the other
             :attr:`fields`; with history all of them (batch, 8, ...), the sample last. Rows before it that belong to an
             earlier game are known by their move numbers and give empty planes.
-        generator
-            Draws the symmetries.
+        draws
+            Choose the symmetries, uint64 (batch,).
 
         Returns
         -------
@@ -93,90 +94,41 @@ class GoReading:
             stones, state, move = stones[:, None], state[:, None], move[:, None]
         count, frame = len(stones), self.frame
         source, target = tables(frame, self.sizes)
-        symmetry = np.zeros(count, np.int64)
+        symmetry = np.zeros(count, np.uint8)
         if self.section.symmetries:
-            symmetry = generator.integers(0, SYMMETRIES, count)
-        now = state[:, -1]
-        out = np.zeros((count, planes(self.section), frame * frame), np.uint8)
+            symmetry = (draws % np.uint64(SYMMETRIES)).astype(np.uint8)
         liberties = np.empty((0, LIBERTY_PLANES, stones.shape[-1]), np.uint8)
         if self.section.liberties:
             liberties = rows["liberties"].reshape(count, -1, LIBERTY_PLANES, stones.shape[-1])[:, -1]
-        _widen(
+        shown = np.empty((count, planes(self.section), frame * frame), np.uint8)
+        point, to_play, number = np.empty((3, count), np.int64)
+        widen(
             np.ascontiguousarray(stones),
             np.ascontiguousarray(state),
-            liberties,
+            np.ascontiguousarray(move),
+            np.ascontiguousarray(liberties),
             symmetry,
             source,
             target,
             self.section.features == "planes3",
             self.section.features == "alphagozero18",
-            out,
+            shown,
+            point,
+            to_play,
+            number,
         )
-        sizes = now[:, SIZE].astype(np.int64)
         batch = {
-            "planes": torch.from_numpy(out.reshape(count, -1, frame, frame)),
-            "move": torch.from_numpy(target[sizes, symmetry, move[:, -1]].astype(np.int64)),
-            "to_play": torch.from_numpy(now[:, TO_PLAY].astype(np.int64)),
-            "number": torch.from_numpy(now[:, MOVE_NUMBER].astype(np.int64)),
+            "planes": torch.from_numpy(shown.reshape(count, -1, frame, frame)),
+            "move": torch.from_numpy(point),
+            "to_play": torch.from_numpy(to_play),
+            "number": torch.from_numpy(number),
         }
         if len(self.sizes) > 1:
-            on_board = source[sizes, 0] >= 0
-            batch["on_board"] = torch.from_numpy(on_board.view(np.uint8).reshape(count, frame, frame))
+            on_board = boards(frame, self.sizes)[state[:, -1, SIZE]]
+            batch["on_board"] = torch.from_numpy(on_board)
         if self.games:
             batch["game"] = torch.from_numpy(np.ascontiguousarray(rows["game"].reshape(count, -1)[:, -1]))
         return batch
-
-
-@njit(nogil=True, cache=True)
-def _show(packed: Any, source: Any, shown: Any, plane: Any) -> None:
-    """Unpack the bits of a plane, point by point where each comes from; ``shown`` is scratch of 8 * bytes."""
-    for place in range(len(packed)):
-        byte = packed[place]
-        for bit in range(8):
-            shown[8 * place + bit] = (byte >> (7 - bit)) & 1
-    for point in range(len(plane)):
-        if source[point] >= 0:
-            plane[point] = shown[source[point]]
-
-
-@njit(nogil=True, cache=True)
-def _widen(
-    stones: Any,
-    state: Any,
-    liberties: Any,
-    symmetry: Any,
-    source: Any,
-    target: Any,
-    with_ko: Any,
-    with_colour: Any,
-    out: Any,
-) -> None:
-    """Fill ``out`` (batch, planes, points), zero before; see :meth:`GoReading.__call__`."""
-    steps = stones.shape[1]
-    shown = np.empty(8 * stones.shape[3], np.uint8)
-    for sample in range(len(stones)):
-        last = steps - 1
-        size, colour = state[sample, last, SIZE], state[sample, last, TO_PLAY]
-        number, ko = state[sample, last, MOVE_NUMBER], state[sample, last, KO]
-        points = source[size, symmetry[sample]]
-        for back in range(steps):
-            row = last - back
-            if number - state[sample, row, MOVE_NUMBER] == back:
-                _show(stones[sample, row, colour], points, shown, out[sample, 2 * back])
-                _show(stones[sample, row, 1 - colour], points, shown, out[sample, 2 * back + 1])
-        plane = 2 * steps
-        if with_ko:
-            if ko >= 0:
-                out[sample, plane, target[size, symmetry[sample], ko]] = 1
-            plane += 1
-        if with_colour:
-            for point in range(len(points)):
-                if points[point] >= 0:
-                    out[sample, plane + colour, point] = 1
-            plane += 2
-        if len(liberties):
-            for place in range(liberties.shape[1]):
-                _show(liberties[sample, place], points, shown, out[sample, plane + place])
 
 
 def make_reading(store_attributes: Mapping[str, Any], section: GoSection) -> GoReading:

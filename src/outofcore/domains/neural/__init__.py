@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from outofcore.domains.domain import Reading
+    from outofcore.domains.planning import Outlook, PlanTable
+    from outofcore.domains.reading import Reading
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
 
@@ -62,16 +63,23 @@ class Neural:
 
         return make_task(store, section)
 
+    def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[PlanTable, ...]:
+        """The ways of keeping the recordings, and which of them this machine can."""
+        from outofcore.domains.neural.plan import ways_table
+
+        return (ways_table(section, outlook),)
+
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
         """Three sessions of a known linear-nonlinear-Poisson model, and the model."""
         from outofcore.domains.neural.sample import write_sample
 
         write_sample(folder, generator)
 
-    def draw(self, rows: Columns) -> str:
+    def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
         """The first bin: its frame and its responses."""
         from outofcore.domains.neural.draw import draw
 
+        del attributes
         return draw(rows)
 
 

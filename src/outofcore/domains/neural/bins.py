@@ -13,7 +13,7 @@ from outofcore.domains.neural.alignment import hold, linear, mean
 from outofcore.domains.neural.clocks import INVALID, BinClock, Clock, Times, locate, readable_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import Resampling, SourceSection
-from outofcore.domains.neural.recordings.reading import Mask, identify, readable, take
+from outofcore.domains.neural.recordings.entries import Mask, identify, readable, take
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import apply, history

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.recording import SlicedArray
+from outofcore.domains.neural.recordings.arrays import SlicedArray
 
 Times = npt.NDArray[np.int64]
 

@@ -135,28 +135,3 @@ def explainable(sums: RepeatSums) -> Explainable:
             error = np.where(used, sums.errors, 0).sum(0) / total
             explained = 1 - (error - noise) / (variance - noise)
     return Explainable(variance, noise, share, explained)
-
-
-def repeat_sums(
-    responses: npt.NDArray[np.floating], valid: npt.NDArray[np.uint8], condition: npt.NDArray[np.int32], conditions: int
-) -> RepeatSums:
-    """Sums over repeats, from rows of a store.
-
-    Parameters
-    ----------
-    responses, valid
-        ``robs`` and ``dfs``, (bins, neurons).
-    condition
-        (bins,); bins with a negative one do not count.
-    conditions
-        How many there are.
-    """
-    shown = condition >= 0
-    place = condition[shown]
-    mask = valid[shown].astype(np.float64)
-    values = responses[shown].astype(np.float64) * mask
-    shape = (conditions, responses.shape[1])
-    sums = [np.zeros(shape) for _ in range(3)]
-    for total, addend in zip(sums, (mask, values, values**2), strict=True):
-        np.add.at(total, place, addend)
-    return RepeatSums(*sums)

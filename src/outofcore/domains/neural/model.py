@@ -14,6 +14,8 @@ from torch import Tensor
 from outofcore.domains.neural.encoder import Encoder, SessionShape
 from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_spike, correlation, explainable
 from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.neural.pictures import filter_pictures
+from outofcore.domains.neural.response_facts import moments, repeated_conditions
 from outofcore.domains.neural.tensors import prepare
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.task import Batch, Task
@@ -22,7 +24,6 @@ from outofcore.errors import ParamsError
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
 
-ROWS_AT_ONCE = 4096
 # Sums of every repeated bin and neuron are kept up to so many of them in all; beyond, sessions are left out.
 MOST_REPEATS = 1 << 18
 # Predictions are sorted into so many classes, from LOWEST standard deviations above the mean on, by STEP.
@@ -45,45 +46,13 @@ def make_task(store: Store, section: NeuralSection) -> NeuralTask:
         except ValueError as error:
             message = f"neural.tensors.transforms: session {part}: {error}"
             raise ParamsError(message) from error
-        mean, spread = _responses(store, part, section)
+        mean, spread = moments(store, part, section)
         sessions.append(SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], mean, spread))
-        repeated.append(_repeated(store, part))
+        repeated.append(repeated_conditions(store, part))
     if len({session.planes for session in sessions}) > 1 and section.train.preset != "test":
         message = "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
         raise ParamsError(message)
     return NeuralTask(tuple(sessions), section, tuple(repeated))
-
-
-def _responses(store: Store, part: str, section: NeuralSection) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each neuron over the valid bins of the train split."""
-    table = store.rows("train", part)
-    sums = np.zeros((3, table["robs"].shape[1]))
-    lowest = 0.0
-    for start in range(0, len(table), ROWS_AT_ONCE):
-        stop = min(start + ROWS_AT_ONCE, len(table))
-        robs, counts = table["robs"].read(start, stop).astype(np.float64), table["dfs"].read(start, stop) != 0
-        sums += np.stack([counts.sum(0), (robs * counts).sum(0), (robs**2 * counts).sum(0)])
-        lowest = min(lowest, float(robs.min(initial=0)))
-    if lowest < 0 and section.train.loss == "poisson":
-        message = (
-            f"neural.train.loss: poisson needs counts or rates, and session {part} has a response of {lowest:g}; "
-            "set it to squared"
-        )
-        raise ParamsError(message)
-    count = np.maximum(sums[0], 1)
-    mean = sums[1] / count
-    spread = np.sqrt(np.maximum(sums[2] / count - mean**2, 0))
-    return tuple(mean.tolist()), tuple(spread.tolist())
-
-
-def _repeated(store: Store, part: str) -> npt.NDArray[np.int64]:
-    """Conditions of which the validation split holds two repeats or more, ascending."""
-    table = store.rows("val", part)
-    counts = np.zeros(int(store.part_attributes(part)["conditions"]), np.int64)
-    for start in range(0, len(table) if len(counts) else 0, ROWS_AT_ONCE * 16):
-        condition = table["condition"].read(start, min(start + ROWS_AT_ONCE * 16, len(table)))
-        counts += np.bincount(condition[condition >= 0], minlength=len(counts))
-    return np.flatnonzero(counts > 1)
 
 
 class NeuralTask(Task):
@@ -266,6 +235,10 @@ class NeuralTask(Task):
                 for neuron in range(session.neurons)
             ]
         return {"responses": responses, "neurons": neurons}
+
+    def pictures(self) -> dict[str, bytes]:
+        """Filters of the neurons of each session, or those of the first layer of the core."""
+        return {f"filters_{name}": sheet for name, sheet in filter_pictures(self.encoder.filters()).items()}
 
 
 REPEATS = {

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 MOST_FILTERS = 32
-# A pixel of a filter is drawn so large.
-SCALE = 4
+# A pixel of a filter is drawn so large that a sheet is about so wide.
+SHEET_WIDTH, LARGEST_SCALE = 1200, 12
 
 
 def filter_pictures(filters: Mapping[str, Tensor]) -> dict[str, bytes]:
@@ -35,7 +35,8 @@ def _sheet(filters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
         for column, lag in enumerate(np.rint(grey).astype(np.uint8)):
             top, left = row * (height + 1), column * (width + 1)
             sheet[top : top + height, left : left + width] = lag
-    return sheet.repeat(SCALE, 0).repeat(SCALE, 1)
+    scale = min(max(SHEET_WIDTH // sheet.shape[1], 1), LARGEST_SCALE)
+    return sheet.repeat(scale, 0).repeat(scale, 1)
 
 
 def png(grey: npt.NDArray[np.uint8]) -> bytes:

@@ -76,7 +76,9 @@ class PlainSession:
     def trains(self, name: str, labels: str | None) -> list[Iterator[npt.NDArray[Any]]]:
         """Spike times of each neuron, block by block."""
         if labels is not None:
-            known = sorted({int(label) for block in self._blocks(labels) for label in np.unique(block) if label >= 0})
+            known = sorted(
+                {int(label) for block in self._blocks(labels) for label in np.unique(block) if 0 <= label < np.inf}
+            )
             return [self._labelled(name, labels, label) for label in known]
         if self._session.kind in ("hdf5", "nwb") and "*" not in name:
             found = self._handle[name]

@@ -100,15 +100,20 @@ def session_schemas(files: Sequence[RawFile], section: NeuralSection) -> dict[st
 def session_units(files: Sequence[RawFile], section: NeuralSection) -> Iterator[Unit]:
     """Cut all sessions into units, in order."""
     for session in find_sessions(files, section.source.names):
-        if session.kind == "none":
-            yield _unit(session, {"counts": {"files_unused": 1}}, session.bytes)
-            continue
-        try:
-            with surveyed(session, section) as (streams, known, streamed):
-                yield from _cut(session, section, streams, known, streamed=streamed)
-        except SessionError as error:
-            reject = Reject(reason=error.reason, offset=0, detail=str(error))
-            yield _unit(session, {"rejects": (reject,)}, session.bytes)
+        yield from units_of(session, section)
+
+
+def units_of(session: Session, section: NeuralSection) -> Iterator[Unit]:
+    """Cut a session into units; one that cannot be converted, or is none, is a unit that says so."""
+    if session.kind == "none":
+        yield _unit(session, {"counts": {"files_unused": 1}}, session.bytes)
+        return
+    try:
+        with surveyed(session, section) as (streams, known, streamed):
+            yield from _cut(session, section, streams, known, streamed=streamed)
+    except SessionError as error:
+        reject = Reject(reason=error.reason, offset=0, detail=str(error))
+        yield _unit(session, {"rejects": (reject,)}, session.bytes)
 
 
 def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int = 0) -> Unit:

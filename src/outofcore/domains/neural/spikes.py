@@ -21,17 +21,9 @@ from outofcore.domains.neural.clocks import (
     readable_times,
 )
 from outofcore.domains.neural.params import SourceSection, TimeUnit
-from outofcore.domains.neural.recordings.reading import identify, readable
-from outofcore.domains.neural.recordings.recording import (
-    Flat,
-    Part,
-    Recording,
-    SessionError,
-    SlicedArray,
-    find_vector,
-    matching,
-    missing,
-)
+from outofcore.domains.neural.recordings.arrays import Flat, Part, SlicedArray
+from outofcore.domains.neural.recordings.entries import identify, readable
+from outofcore.domains.neural.recordings.recording import Recording, SessionError, find_vector, matching, missing
 
 Ranges = npt.NDArray[np.int64]
 """First entry and end of what must be read for a span of bins, shape (vectors, 2)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,15 +11,12 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import Clock, ListedClock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
-from outofcore.domains.neural.recordings.recording import (
-    Concatenated,
-    Recording,
-    SessionError,
-    SlicedArray,
-    find_array,
-    find_vector,
-)
+from outofcore.domains.neural.recordings.arrays import Concatenated, SlicedArray
+from outofcore.domains.neural.recordings.recording import Recording, SessionError, find_array, find_vector
 from outofcore.domains.neural.spikes import Labels, Spikes, find_spikes
+
+MOST_ENTRY_BYTES = 1 << 28
+"""Bytes of a frame, or of the samples of all neurons at one time."""
 
 
 class RepeatedIndex:
@@ -193,10 +191,19 @@ def find_streams(recording: Recording, source: SourceSection, labels: Labels | N
     )
 
 
+def _bounded(array: SlicedArray, field: str) -> None:
+    """Refuse an array of which one entry along time would not fit into memory, as a damaged header may tell."""
+    size = array.dtype.itemsize * math.prod(array.shape[1:])
+    if size > MOST_ENTRY_BYTES:
+        message = f"names.{field}: one entry of shape {array.shape[1:]} has {size} bytes, more than {MOST_ENTRY_BYTES}"
+        raise SessionError(message, reason="too_large")
+
+
 def _frame_shape(frames: SlicedArray, source: SourceSection) -> tuple[int, ...]:
     if frames.dtype.kind not in "biuf":
         message = f"names.stimulus: expected numbers, got {frames.dtype}"
         raise SessionError(message, reason="wrong_type")
+    _bounded(frames, "stimulus")
     shape = frames.shape[1:]
     if source.frame_shape is None:
         # A stimulus of one number a frame is a picture of one pixel to everything that follows.
@@ -211,6 +218,7 @@ def _table(array: SlicedArray, field: str) -> SlicedArray:
     if len(array.shape) > 2 or array.dtype.kind not in "biuf":
         message = f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}"
         raise SessionError(message, reason="wrong_shape")
+    _bounded(array, field)
     return array
 
 

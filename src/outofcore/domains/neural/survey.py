@@ -10,7 +10,7 @@ import numpy as np
 
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.reading import readable
+from outofcore.domains.neural.recordings.entries import readable
 from outofcore.domains.neural.recordings.recording import SessionError
 from outofcore.domains.neural.spikes import Labels
 from outofcore.domains.neural.streams import Streams, Track

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from outofcore.domains.neural.params import TensorSection
 from outofcore.domains.neural.transforms import apply
+from outofcore.domains.reading import Draws
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class NeuralReading:
     fields: tuple[str, ...]
     bfloat16: bool = False
 
-    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator) -> dict[str, Tensor]:
+    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn windows into tensors; nothing is copied, and frames are not widened.
 
         Parameters
@@ -41,7 +41,7 @@ class NeuralReading:
         rows
             ``stim`` (batch, window, ...) as stored, ``robs`` and ``dfs`` (batch, window, neurons), ``behavior`` (batch,
             window, variables), ``condition`` (batch, window); without the second axis where a window is one bin.
-        generator
+        draws
             Not used: there is no random choice.
 
         Returns
@@ -50,12 +50,12 @@ class NeuralReading:
             ``stim`` (batch, window, height, width), uint8 or as stored; ``robs`` (batch, neurons), ``dfs`` (batch,
             neurons) uint8, ``behavior`` (batch, variables) and ``condition`` (batch,), all of the last bin.
         """
-        del generator
+        del draws
         return self._last({name: torch.from_numpy(rows[name]) for name in self.fields})
 
-    def on_device(self, rows: Mapping[str, Tensor], generator: np.random.Generator) -> dict[str, Tensor]:
+    def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The same from tensors on a device, unsigned words as signed ones of the same bits."""
-        del generator
+        del draws
         return self._last({name: rows[name] for name in self.fields})
 
     def _last(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:

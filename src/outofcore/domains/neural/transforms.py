@@ -55,6 +55,9 @@ class Difference(Section):
 Transform = Annotated[Crop | Downsample | Normalise | Difference, Field(discriminator="name")]
 Transforms = tuple[Transform, ...]
 
+LARGEST_IN_INT16 = 8
+"""Factor up to which blocks of 8-bit pixels, doubled for rounding, are summed in 16 bits."""
+
 SIGNED = ("normalise", "difference")
 """Transforms whose values are signed fractions, which no unsigned type can hold."""
 
@@ -122,21 +125,27 @@ def apply(frames: Frames, transforms: Sequence[Transform], *, time: int = 0) -> 
 
 
 def _downsample(frames: Any, factor: int) -> Any:
-    height, width = frames.shape[-2] // factor, frames.shape[-1] // factor
-    cut = frames[..., : height * factor, : width * factor]
-    blocks = cut.reshape(*cut.shape[:-2], height, factor, width, factor)
-    if isinstance(blocks, np.ndarray):
-        if blocks.dtype.kind == "f":
-            total = blocks.astype(np.float32, copy=False).sum((-3, -1), dtype=np.float64)
-            return (total / factor**2).astype(np.float32)
-        total = blocks.sum((-3, -1), dtype=np.int64)
-        return ((2 * total + factor**2) // (2 * factor**2)).astype(blocks.dtype)
+    height, width = frames.shape[-2] // factor * factor, frames.shape[-1] // factor * factor
+    floating = frames.dtype.kind == "f" if isinstance(frames, np.ndarray) else frames.is_floating_point()
+    narrow = frames.dtype.itemsize == 1
+    exact = "float64" if floating else "int16" if narrow and factor <= LARGEST_IN_INT16 else "int64"
+    # Rows of pixels lie together, so that they are added first; numpy and torch add in the same order.
+    total = _as(frames[..., 0:height:factor, :width], exact)
+    for row in range(1, factor):
+        total += frames[..., row:height:factor, :width]
+    total = sum((total[..., column::factor] for column in range(1, factor)), total[..., ::factor])
+    if floating:
+        return _as(total / factor**2, "float32")
+    return _as((2 * total + factor**2) // (2 * factor**2), frames.dtype)
+
+
+def _as(values: Any, dtype: Any) -> Any:
+    """A copy of a numpy array or torch tensor in a type, which is of its library or named alike in both."""
+    if isinstance(values, np.ndarray):
+        return values.astype(dtype)
     import torch
 
-    if blocks.is_floating_point():
-        return (blocks.sum((-3, -1), dtype=torch.float64) / factor**2).float()
-    total = blocks.sum((-3, -1), dtype=torch.int64)
-    return torch.div(2 * total + factor**2, 2 * factor**2, rounding_mode="floor").to(blocks.dtype)
+    return values.to(getattr(torch, dtype) if isinstance(dtype, str) else dtype, copy=True)
 
 
 def _float32(frames: Any) -> Any:

@@ -19,8 +19,9 @@ from outofcore.domains.neural.clocks import (
     readable_times,
 )
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.reading import identify, readable, take
-from outofcore.domains.neural.recordings.recording import Flat, SessionError, SlicedArray
+from outofcore.domains.neural.recordings.arrays import Flat, SlicedArray
+from outofcore.domains.neural.recordings.entries import identify, readable, take
+from outofcore.domains.neural.recordings.recording import SessionError
 from outofcore.domains.neural.streams import Streams
 from outofcore.raw.unit import Reject
 

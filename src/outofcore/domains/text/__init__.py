@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from outofcore.domains.text.params import TextSection
 from outofcore.raw.files import RawFile
@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+    import torch
 
-    from outofcore.domains.domain import Reading
+    from outofcore.domains.planning import Outlook, PlanTable
+    from outofcore.domains.reading import Reading
+    from outofcore.domains.streaming import Choose
     from outofcore.domains.task import Task
+    from outofcore.domains.text.stream.stream import TextStream
     from outofcore.store.reader import Store
 
 
@@ -75,6 +79,59 @@ class Text:
         from outofcore.domains.text.schema import tokenizer_of
 
         return tokenizer_of(attributes).decode(rows["tokens"])
+
+    def streamed(self, section: TextSection) -> bool:
+        """Whether ``mode`` is ``stream``."""
+        return section.mode == "stream"
+
+    def raw_files(self, section: TextSection) -> Sequence[RawFile]:
+        """Raw files, or a dataset of the hub as if it were one."""
+        from outofcore.domains.text.documents.hub import open_raw
+
+        return open_raw(section)
+
+    def stream_settings(self, section: TextSection) -> dict[str, Any]:
+        """How raw text becomes windows."""
+        return section.model_dump(mode="json", include={"source", "filters", "splits"}) | {
+            "stream": section.stream.model_dump(mode="json")
+        }
+
+    def stream(
+        self,
+        files: Sequence[RawFile],
+        section: TextSection,
+        attributes: Mapping[str, Any],
+        split: Literal["train", "val"],
+        choose: Choose,
+        *,
+        memory: int,
+        threads: int,
+        device: torch.device,
+    ) -> TextStream:
+        """Windows of tokens straight from raw text."""
+        from outofcore.domains.text.stream.stream import TextStream
+
+        training = split == "train"
+        return TextStream(
+            files,
+            section,
+            self.reading(attributes, section),
+            choose,
+            batch_size=section.train.batch_size,
+            samples=section.stream.max_examples if training else section.stream.val_examples,
+            repeat=training,
+            memory=memory,
+            threads=threads,
+            seed=section.train.seed,
+            shuffle=training,
+            device=device,
+        )
+
+    def plan(self, section: TextSection, outlook: Outlook) -> tuple[PlanTable, ...]:
+        """The memory that training takes, part by part, and settings that suit a machine."""
+        from outofcore.domains.text.plan import advice_table, memory_table
+
+        return memory_table(section, outlook), advice_table(section, outlook)
 
 
 DOMAIN = Text()

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from outofcore.domains.text.cross_entropy import CHUNK_SCORES
-from outofcore.domains.text.network import PRESETS, Network, Size, choose_size
+from outofcore.domains.text.network import Network, Size, model_size
 from outofcore.domains.text.params import TensorSection, TextSection, TextTrainSection
 from outofcore.domains.text.stream.stream import stream_bytes
 
@@ -70,7 +70,7 @@ def training_memory(
         Threads that tokenize, for ``raw``.
     """
     train, tensors = section.train, section.tensors
-    size = choose_size(train.parameters or PRESETS[train.preset], vocabulary, tensors.seq_len)
+    size = model_size(section, vocabulary)
     windows = min(micro_batch or train.batch_size, train.batch_size)
     item = 2 if vocabulary <= 2**16 else 4
     batches = 3 * train.batch_size * (tensors.seq_len + 1) * 8
@@ -118,74 +118,3 @@ def _optimizer_bytes(size: Size, train: TextTrainSection) -> int:
     with torch.device("meta"):
         tensors = [parameter.numel() for parameter in Network(size).parameters()]
     return sum(8 * count if count < _SMALL_TENSOR else 2 * count + 8 * -(-count // _BLOCK) for count in tensors)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Advice:
-    """Settings that suit a machine.
-
-    Attributes
-    ----------
-    machine
-        For whom.
-    memory
-        Bytes of memory that such a machine has at least.
-    preset, seq_len, optimizer, precision, shuffle_windows
-        For params.yaml.
-    micro_batch
-        For machine.yaml.
-    """
-
-    machine: str
-    memory: int
-    preset: Literal["small", "medium", "large"]
-    seq_len: int
-    optimizer: Literal["adamw", "adamw8bit"]
-    precision: Literal["32-true", "bf16-mixed"]
-    shuffle_windows: int
-    micro_batch: int
-
-
-ADVICE = (
-    Advice(
-        machine="below 8 GB",
-        memory=4 * 10**9,
-        preset="small",
-        seq_len=256,
-        optimizer="adamw8bit",
-        precision="32-true",
-        shuffle_windows=5_000,
-        micro_batch=8,
-    ),
-    Advice(
-        machine="8 to 16 GB",
-        memory=8 * 10**9,
-        preset="medium",
-        seq_len=512,
-        optimizer="adamw",
-        precision="32-true",
-        shuffle_windows=20_000,
-        micro_batch=16,
-    ),
-    Advice(
-        machine="above 16 GB",
-        memory=16 * 10**9,
-        preset="large",
-        seq_len=512,
-        optimizer="adamw",
-        precision="32-true",
-        shuffle_windows=100_000,
-        micro_batch=16,
-    ),
-    Advice(
-        machine="an accelerator of 16 GB",
-        memory=16 * 10**9,
-        preset="large",
-        seq_len=1024,
-        optimizer="adamw",
-        precision="bf16-mixed",
-        shuffle_windows=100_000,
-        micro_batch=8,
-    ),
-)
-"""Settings by hardware; the tests hold each to half of its machine's memory."""

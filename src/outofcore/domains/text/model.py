@@ -12,7 +12,7 @@ from torch import Tensor
 
 from outofcore.domains.task import Batch, Task
 from outofcore.domains.text.cross_entropy import cross_entropy, token_losses
-from outofcore.domains.text.network import PRESETS, Network, choose_size
+from outofcore.domains.text.network import Network, model_size
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
@@ -41,9 +41,7 @@ class TextTask(Task):
         super().__init__()
         self.tokenizer = tokenizer
         self.section = section
-        aim = section.train.parameters or PRESETS[section.train.preset]
-        size = choose_size(aim, tokenizer.size, section.tensors.seq_len)
-        self.network = Network(size)
+        self.network = Network(model_size(section, tokenizer.size))
         self.register_buffer("byte_lengths", torch.from_numpy(tokenizer.byte_lengths()), persistent=False)
         self.byte_lengths: Tensor
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from outofcore.domains.text.params import TextSection
 from outofcore.errors import ParamsError
 
 PRESETS = {"test": 150_000, "small": 1_000_000, "medium": 10_000_000, "large": 100_000_000}
@@ -42,6 +43,12 @@ class Size:
         """How many numbers the network learns."""
         block = 12 * self.width**2 + 13 * self.width
         return (self.vocabulary + self.context + 2) * self.width + self.layers * block
+
+
+def model_size(section: TextSection, vocabulary: int) -> Size:
+    """The shape of the model that the params ask for."""
+    train = section.train
+    return choose_size(train.parameters or PRESETS[train.preset], vocabulary, section.tensors.seq_len)
 
 
 def choose_size(parameters: int, vocabulary: int, context: int) -> Size:

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
 
-HUB = "hub:"
-"""Before the id of a dataset of the Hugging Face hub, in ``raw``."""
+HUB = ".hub"
+"""Ending of a file that names a dataset of the Hugging Face hub, in ``raw``."""
 
 
 class SourceSection(Section):
@@ -40,11 +40,12 @@ class SourceSection(Section):
 class TokenizerSection(Section):
     """The tokenizer: trained from the text, or given.
 
-    The stage ``tokenizer`` writes it to ``path``; whatever tokenizes reads it there.
+    The stage ``tokenizer`` writes it to ``path``; whatever tokenizes reads it there. It depends on ``given``, whatever
+    the kind, so that another file there makes the tokenizer anew.
     """
 
     kind: Literal["bpe", "file", "gpt2"] = Field(
-        "bpe", description="bpe: byte-level BPE trained here; file: a tokenizer.json; gpt2: encoder.json, vocab.bpe"
+        "bpe", description="bpe: byte-level BPE trained here; file: a given tokenizer.json; gpt2: GPT-2's files, given"
     )
     vocab_size: int = Field(4096, ge=257, description="bpe: tokens, 256 bytes and the end of a document among them")
     sample_bytes: int = Field(
@@ -52,18 +53,13 @@ class TokenizerSection(Section):
         ge=1,
         description="bpe: text that is learnt from, whole documents from the start of each raw file, by its share",
     )
-    files: tuple[str, ...] = Field(
-        (), description="file: the tokenizer.json; gpt2: encoder.json and vocab.bpe", exclude=True
+    given: str = Field(
+        "data/tokenizers/given",
+        description="file: a tokenizer.json, or the folder that holds it; gpt2: the folder that holds encoder.json and "
+        "vocab.bpe, or vocab.json and merges.txt; bpe: not looked at",
+        exclude=True,
     )
     path: str = Field("data/tokenizers/text.json", description="where the finished tokenizer stands", exclude=True)
-
-    @model_validator(mode="after")
-    def _files(self) -> TokenizerSection:
-        expected = {"bpe": 0, "file": 1, "gpt2": 2}[self.kind]
-        if len(self.files) != expected:
-            message = f"kind {self.kind} takes {expected} files, got {len(self.files)}"
-            raise ValueError(message)
-        return self
 
 
 class FilterSection(Section):
@@ -72,7 +68,9 @@ class FilterSection(Section):
     min_bytes: int = Field(1, ge=1, description="bytes of UTF-8 of the shortest document")
     max_bytes: int | None = Field(None, ge=1, description="bytes of UTF-8 of the longest document; null: no bound")
     duplicates: Literal["drop", "keep"] = Field(
-        "drop", description="documents with the text of an earlier one, in whatever file"
+        "drop",
+        description="documents with the text of an earlier one, in whatever file; mode stream has no memory of what it "
+        "has read, and keeps them",
     )
 
     @model_validator(mode="after")
@@ -142,7 +140,7 @@ class TextSection(Section):
 
     raw: str = Field(
         description="a text file, or a folder; .txt, .jsonl, .parquet, compressed, in archives; in mode stream also a "
-        "dataset of the Hugging Face hub, hub:roneneldan/TinyStories or hub:id:configuration"
+        ".hub file, which names a dataset of the Hugging Face hub"
     )
     match: str = Field("**/*", description="glob inside the folder")
     mode: Literal["store", "stream"] = Field(
@@ -160,19 +158,10 @@ class TextSection(Section):
 
     @model_validator(mode="after")
     def _hub_is_streamed(self) -> TextSection:
-        if self.mode == "store" and self.raw.startswith(HUB):
+        if self.mode == "store" and self.raw.endswith(HUB):
             message = (
-                f"{self.raw} is read in mode stream only; to make a store of it, save the dataset as Parquet files"
-            )
-            raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _stream_keeps_no_keys(self) -> TextSection:
-        if self.mode == "stream" and self.filters.duplicates == "drop":
-            message = (
-                "mode stream keeps no memory of the documents that it has read, so it cannot drop duplicates; "
-                "set filters.duplicates: keep, or mode: store"
+                f"{self.raw} names a dataset of the hub, which is read in mode stream only; to make a store of it, "
+                "save the dataset as Parquet files"
             )
             raise ValueError(message)
         return self

@@ -13,6 +13,7 @@ from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
 from outofcore.domains.text.tokens.engine import open_engine
 from outofcore.domains.text.tokens.tokenizer import load_tokenizer
+from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
 from outofcore.raw.unit import Reject, Unit
 
@@ -59,7 +60,18 @@ class _Place:
     section: TextSection
 
     def units(self) -> Iterator[Unit]:
-        opened = OpenMember(self.member, self.section.source)
+        """Its units; what cannot be read, and the document that it breaks off in, are one record."""
+        opened = None
+        try:
+            opened = OpenMember(self.member, self.section.source)
+            yield from self._whole(opened)
+        except DamagedInput as error:
+            offset = opened.reader.position if opened else 0
+            detail = f"what follows cannot be read: {error}"
+            reject = Reject(reason=error.reason, offset=offset, detail=detail)
+            yield self._unit("reject", offset, b"", reject=reject, marks=0)
+
+    def _whole(self, opened: OpenMember) -> Iterator[Unit]:
         marks = opened.marks
         for stretch in opened.stretches():
             if stretch.payload is not None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from outofcore.domains.reading import Draws
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.errors import ParamsError
@@ -54,14 +55,14 @@ class TextReading:
 
     fields: ClassVar[tuple[str, ...]] = ("tokens",)
 
-    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], generator: np.random.Generator) -> dict[str, Tensor]:
+    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn windows into tensors.
 
         Parameters
         ----------
         rows
             ``tokens`` (batch, seq_len + 1) uint16 or uint32.
-        generator
+        draws
             Not used: which windows there are is the loader's choice.
 
         Returns
@@ -71,12 +72,12 @@ class TextReading:
             also ``positions`` (batch, seq_len), tokens since the document or the window began, and ``segments`` (batch,
             seq_len), documents that ended in the window before, both int64.
         """
-        del generator
+        del draws
         return self._shifted(torch.from_numpy(rows["tokens"].astype(np.int64)))
 
-    def on_device(self, rows: Mapping[str, Tensor], generator: np.random.Generator) -> dict[str, Tensor]:
+    def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The same from tokens on a device, where unsigned integers lie as signed ones of the same bits."""
-        del generator
+        del draws
         return self._shifted(rows["tokens"].long() & self.mask)
 
     def _shifted(self, tokens: Tensor) -> dict[str, Tensor]:

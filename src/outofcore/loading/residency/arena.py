@@ -53,7 +53,7 @@ class Arena(HostResidency):
         self._chunk_bytes = self.chunk_rows * sum(array.row_bytes for array in self.fields.values())
         self._slots = min(int(self._keep.sum()) + passing, self.chunks)
         self.name = "ram" if kept >= self.chunks else "hybrid" if kept else "streamed"
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._buffers: list[npt.NDArray[Any]] = []
         self._origins: list[int] = []
         self._slot = np.full(self.chunks, -1, np.int64)
@@ -62,23 +62,34 @@ class Arena(HostResidency):
         self._idle: dict[int, None] = {}  # chunks that nobody holds, the longest idle first
         self._free = list(range(self._slots))
 
+    def has_room(self, chunks: Ints) -> bool:
+        """Whether enough slots are free or hold chunks that nobody needs."""
+        with self._lock:
+            return self._missing(chunks) <= 0
+
     def bring(self, chunks: Ints) -> list[Work]:
-        """Take slots for the chunks that have none; the work decodes some of them, all fields."""
+        """Take slots for the chunks that have none; the work decodes some of them, all fields.
+
+        Raises
+        ------
+        BudgetError
+            If there are too few slots.
+        """
         if not self._buffers:
             self._buffers = [
                 np.empty((self._slots, array.chunk_rows, *array.shape[1:]), array.dtype)
                 for array in self.fields.values()
             ]
             self._origins = [buffer.ctypes.data for buffer in self._buffers]
-        with self._changed:
+        with self._lock:
+            missing = self._missing(chunks)
+            if missing > 0:
+                message = f"{len(chunks)} chunks are needed together, {missing} more than there is room for"
+                raise BudgetError(message)
             self._holders[chunks] += 1
             for chunk in chunks.tolist():
                 self._idle.pop(chunk, None)
             new = chunks[self._slot[chunks] < 0].tolist()
-            if len(new) > self._slots:
-                message = f"a pool needs {len(new)} chunks, there is room for {self._slots}"
-                raise BudgetError(message)
-            self._changed.wait_for(lambda: len(self._free) + len(self._idle) >= len(new))
             while len(self._free) < len(new):
                 self._give_up(next(iter(self._idle)))
             taken = [self._free.pop() for _ in new]
@@ -89,11 +100,10 @@ class Arena(HostResidency):
 
     def release(self, chunks: Ints) -> None:
         """Let the chunks go that no other pool needs and that are not kept."""
-        with self._changed:
+        with self._lock:
             self._holders[chunks] -= 1
             for chunk in chunks[(self._holders[chunks] == 0) & ~self._keep[chunks]].tolist():
                 self._idle[chunk] = None
-            self._changed.notify_all()
 
     def settle(self) -> None:
         """Forget what was not decoded; nobody holds the rest."""
@@ -103,6 +113,12 @@ class Arena(HostResidency):
             self._give_up(chunk)
         held = np.flatnonzero((self._slot >= 0) & ~self._keep).tolist()
         self._idle = {**self._idle, **dict.fromkeys(held)}
+
+    def _missing(self, chunks: Ints) -> int:
+        """Slots that are lacking to bring chunks."""
+        slots = self._slot[chunks]
+        wanted = sum(chunk in self._idle for chunk in chunks[slots >= 0].tolist())
+        return int(np.count_nonzero(slots < 0)) - (len(self._free) + len(self._idle) - wanted)
 
     def _give_up(self, chunk: int) -> None:
         self._idle.pop(chunk, None)
@@ -117,5 +133,5 @@ class Arena(HostResidency):
         for number, buffer in enumerate(self._buffers):
             self.addresses[number, chunks] = (self._origins[number] + places * buffer.strides[0]).astype(np.uint64)
         self._decoded[chunks] = True
-        with self._changed:
+        with self._lock:
             self.bytes_read += read

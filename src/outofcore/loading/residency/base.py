@@ -42,9 +42,14 @@ class Residency(ABC):
         self.chunk_rows = some.chunk_rows
         self.chunks = some.chunks
 
+    def has_room(self, chunks: Ints) -> bool:
+        """Whether chunks can be brought now; else once others are released."""
+        del chunks
+        return True
+
     @abstractmethod
     def bring(self, chunks: Ints) -> list[Work]:
-        """Reserve room for chunks, waiting until there is some, and return the work that fills it.
+        """Reserve room for chunks, which there must be, and return the work that fills it.
 
         The chunks may be gathered from once all of that work, and that of every earlier call, is done. Pieces of work
         may run in any thread, in any order, side by side; they need not run at all if the epoch is given up.

@@ -63,8 +63,8 @@ class Circumstances:
         Bytes that the loader may hold.
     page_cache
         Bytes that the system can give to cached files.
-    compressed
-        Whether any field is.
+    mappable
+        Whether all fields lie uncompressed in files of this machine.
     full_shuffle
         Whether rows are drawn from everywhere at once.
     pool_blocks
@@ -78,7 +78,7 @@ class Circumstances:
     needs: Needs
     budget: int
     page_cache: int
-    compressed: bool
+    mappable: bool
     full_shuffle: bool
     pool_blocks: int
     device_room: int = 0
@@ -95,7 +95,7 @@ def choose(kind: Kind, case: Circumstances) -> Choice:
     ParamsError
         If there is no such residency.
     StoreError
-        If compressed shards should be mapped.
+        If shards that are compressed or remote should be mapped.
     """
     if kind not in get_args(Kind):
         message = f"residency must be one of {', '.join(get_args(Kind))}, got {kind!r}"
@@ -117,9 +117,9 @@ def choose(kind: Kind, case: Circumstances) -> Choice:
             )
             raise BudgetError(message)
         return Choice(kind="ram", kept=needs.chunks, reason="as asked")
-    if kind == "mapped" and case.compressed:
+    if kind == "mapped" and not case.mappable:
         message = (
-            "residency 'mapped' needs a store with codec 'none', this one is compressed: "
+            "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
             "use residency 'streamed', or convert with store.codec: none"
         )
         raise StoreError(message)
@@ -141,15 +141,15 @@ def _automatic(case: Circumstances) -> Choice:
         return Choice(kind="device", reason=f"{size} take little of {room}")
     if needs.whole <= budget:
         return Choice(kind="ram", kept=needs.chunks, reason=f"{size} fit {allowed}")
-    cached = not case.compressed and needs.chunk * needs.chunks <= case.page_cache
-    if cached or (case.full_shuffle and not case.compressed):
+    cached = case.mappable and needs.chunk * needs.chunks <= case.page_cache
+    if cached or (case.full_shuffle and case.mappable):
         _hold(needs.fixed, budget)
         room = f"{format_bytes(case.page_cache)} of memory can cache files"
         return Choice(kind="mapped", reason=f"{size} exceed {allowed}; stored uncompressed, and {room}")
     if case.full_shuffle:
         message = (
-            f"shuffle='full' needs the split in memory: {size} exceed {allowed}, and compressed shards cannot be "
-            "mapped; use shuffle='blocks', raise memory, or convert with store.codec: none"
+            f"shuffle='full' needs the split in memory: {size} exceed {allowed}, and only uncompressed shards on "
+            "a local disk can be mapped; use shuffle='blocks', raise memory, or convert with store.codec: none"
         )
         raise BudgetError(message)
     prove(budget, [needs], case.pool_blocks)

@@ -19,6 +19,7 @@ Ints = npt.NDArray[np.int64]
 WINDOW_BLOCK_CHUNKS = 4
 _PHASE = 16  # what a key is for; the order's own purposes lie below
 _SLAB = 1 << 20
+_COUNTED = 1 << 22  # blocks, over all shifts, that are looked at one by one: a tenth of a second
 
 
 def cut_samples(windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks: int, block_rows: int | None) -> Cut:
@@ -139,6 +140,10 @@ class Plain:
 
     def _measure(self) -> tuple[int, int]:
         """Chunks of a pool and of a block, at most, over all shifts that an epoch's cut may have."""
+        window = self.windows.window
+        blocks = (self.cut.samples // self.cut.block + 2) * len(self.cut.shifts)
+        if blocks > _COUNTED and (window is None or window.mode != "never"):
+            return self._bound()
         pool = block = 0
         for shift in self.cut.shifts:
             edges = np.arange(shift, self.cut.samples + 1, self.cut.block, dtype=np.int64)
@@ -151,6 +156,16 @@ class Plain:
             pool = max(pool, int(largest.sum() + counts[~full].sum()))
             block = max(block, int(counts.max()))
         return pool, block
+
+    def _bound(self) -> tuple[int, int]:
+        """The same without looking at any block: what evenly spaced windows can touch, wherever a block begins."""
+        window = self.windows.window
+        rows = self.cut.block
+        if window is not None:
+            rows = (self.cut.block - 1) * window.stride + window.length + (window.stride - 1) * self.windows.phase
+        aligned = window is None and self.cut.block % self._chunk_rows == 0 and self.cut.step % self._chunk_rows == 0
+        block = rows // self._chunk_rows if aligned else (rows - 2) // self._chunk_rows + 2
+        return (self.cut.pool_blocks + 2) * block, block
 
     def _block_chunks(self, edges: Ints) -> Ints:
         """Chunks that the windows of each block touch."""

@@ -42,8 +42,14 @@ def figures(task: StyleTask, reading: Any, store: Store) -> dict[str, float]:
         for batch in loader(store, "val", 2000, shuffle=False, tensors=reading, memory="64MiB"):
             for name, value in task.evaluate(batch).items():
                 sums[name] = sums.get(name, torch.zeros(())) + value.double()
-    assert [row["who"] for row in task.plots(sums)["identification"]].count("model") >= 2
-    return task.summarize(sums)
+    told, rows = task.summarize(sums), task.plots(sums)["identification"]
+    assert [row["games"] for row in rows][:2] == [1, 5]
+    for row in rows:  # the picture and the figures say the same
+        for name in ("top1", "top5"):
+            games = int(float(row["games"]))
+            assert row[name] == pytest.approx(told[f"{name}_games_{games}"], abs=1e-6)
+            assert row[f"{name}_heat_map"] == pytest.approx(told[f"{name}_games_{games}_heat_map"], abs=1e-6)
+    return told
 
 
 @pytest.mark.parametrize("contrast", ["ge2e", "supcon"])
@@ -97,7 +103,7 @@ def test_the_order_of_rows_and_strangers_do_not_matter(store: Store, store_secti
 def test_sums_add_up_over_any_pieces(store: Store, store_section: GoSection) -> None:
     task, reading = make(store, store_section)
     rows = {name: store.rows("val")[name].read(0, 900) for name in reading.fields}
-    batch = reading(rows, np.random.default_rng(0))
+    batch = reading(rows, np.zeros(len(rows["move"]), np.uint64))
     pieces = [{name: tensor[at : at + 250] for name, tensor in batch.items()} for at in range(0, 900, 250)]
     with torch.no_grad():
         whole = task.evaluate(batch)

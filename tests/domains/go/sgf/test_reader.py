@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outofcore.domains.go.play.oracle import main_line
+from outofcore.domains.go.sgf.pieces import cut
 from outofcore.domains.go.sgf.reader import NO_POINT, PROPERTIES, Games, Reading, read_games
-from outofcore.domains.go.sgf.scan import cut
 
 KINDS = ("B", "W", "AB", "AW", "AE")
 

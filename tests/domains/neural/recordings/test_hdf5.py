@@ -4,8 +4,8 @@ import h5py
 import numpy as np
 import pytest
 
+from outofcore.domains.neural.recordings.entries import readable
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
-from outofcore.domains.neural.recordings.reading import readable
 from outofcore.domains.neural.recordings.recording import SessionError, find_array, find_vector
 
 

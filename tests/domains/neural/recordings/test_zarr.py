@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import zarr
 
-from outofcore.domains.neural.recordings.reading import readable
+from outofcore.domains.neural.recordings.entries import readable
 from outofcore.domains.neural.recordings.recording import SessionError
 from outofcore.domains.neural.recordings.zarr import ZarrRecording
 

@@ -32,8 +32,15 @@ class Library:
         return ({"id": number, "text": story} for number, story in enumerate([*STORIES, None, "\ud800"]))
 
 
-def streamed(raw: str, **keys: Any) -> TextSection:
-    return TextSection.model_validate({"raw": raw, "mode": "stream", "filters": {"duplicates": "keep"}, **keys})
+def streamed(raw: Path, **keys: Any) -> TextSection:
+    return TextSection.model_validate({"raw": str(raw), "mode": "stream", **keys})
+
+
+def named(folder: Path, content: str) -> Path:
+    """A .hub file."""
+    path = folder / "stories.hub"
+    path.write_text(content)
+    return path
 
 
 def read(section: TextSection) -> list[str]:
@@ -41,19 +48,29 @@ def read(section: TextSection) -> list[str]:
     return [b"".join(document).decode() for document in texts(file, section)]
 
 
-def test_a_dataset_is_read_as_it_streams(monkeypatch: pytest.MonkeyPatch):
+def test_a_dataset_is_read_as_it_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     library = Library()
     monkeypatch.setitem(sys.modules, "datasets", library)
-    assert read(streamed("hub:someone/stories:small")) == STORIES
-    assert library.asked == [(("someone/stories", "small"), {"split": "train", "streaming": True})]
-    with pytest.raises(ParamsError, match=r"hub:nobody/nothing: Dataset 'nobody/nothing' doesn't exist"):
-        read(streamed("hub:nobody/nothing"))
+    assert read(streamed(named(tmp_path, "dataset: someone/stories"))) == STORIES
+    assert read(streamed(named(tmp_path, "{dataset: a, configuration: b, revision: c, split: d}"))) == STORIES
+    assert library.asked == [
+        (("someone/stories", None), {"split": "train", "revision": None, "streaming": True}),
+        (("a", "b"), {"split": "d", "revision": "c", "streaming": True}),
+    ]
+    with pytest.raises(ParamsError, match=r"stories.hub: Dataset 'nobody/nothing' doesn't exist"):
+        read(streamed(named(tmp_path, "dataset: nobody/nothing")))
 
 
-def test_without_the_library_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("content", ["", "name: x", "[1,", "dataset: x\nrevison: y"])
+def test_a_file_that_names_no_dataset_is_told(tmp_path: Path, content: str):
+    with pytest.raises(ParamsError, match=r"text.raw: expected .*stories.hub to say 'dataset: <id>' in YAML"):
+        open_raw(streamed(named(tmp_path, content)))
+
+
+def test_without_the_library_it_is_said_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ParamsError, match=r"hub:someone/stories needs the library datasets; install outofcore\[hub\]"):
-        read(streamed("hub:someone/stories"))
+    with pytest.raises(ParamsError, match=r"stories.hub needs the library datasets; install outofcore\[hub\]"):
+        read(streamed(named(tmp_path, "dataset: someone/stories")))
 
 
 def test_a_dataset_on_disk(tmp_path: Path):
@@ -61,14 +78,14 @@ def test_a_dataset_on_disk(tmp_path: Path):
     folder = tmp_path / "stories"
     folder.mkdir()
     pq.write_table(pa.table({"body": STORIES}), folder / "train-00000.parquet", row_group_size=100)
-    assert read(streamed(f"hub:{folder}", source={"text_column": "body"})) == STORIES
+    assert read(streamed(named(tmp_path, f"dataset: {folder}"), source={"text_column": "body"})) == STORIES
 
 
 def test_a_store_is_not_made_of_it():
     with pytest.raises(ValidationError, match="read in mode stream only"):
-        TextSection.model_validate({"raw": "hub:someone/stories"})
+        TextSection.model_validate({"raw": "stories.hub"})
 
 
 def test_other_raw_text_is_files(tmp_path: Path):
     (tmp_path / "a.txt").write_text("one")
-    assert [file.name for file in open_raw(streamed(str(tmp_path)))] == ["a.txt"]
+    assert [file.name for file in open_raw(streamed(tmp_path))] == ["a.txt"]

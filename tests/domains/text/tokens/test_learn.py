@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -83,20 +84,28 @@ def test_a_document_that_is_not_valid_is_passed_over(tmp_path: Path):
 
 
 def test_a_given_tokenizer_is_taken_as_it_is(tokenizer_path: Path, tmp_path: Path):
-    section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "files": [str(tokenizer_path)]}})
+    section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "given": str(tokenizer_path)}})
     assert json.loads(make_tokenizer(section, [])) == json.loads(tokenizer_path.read_text(encoding="utf-8"))
     for name, content in (("absent", None), ("other", "[]")):
         path = tmp_path / name
         if content is not None:
             path.write_text(content)
-        bad = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "files": [str(path)]}})
-        with pytest.raises(ParamsError, match=f"text.tokenizer.files: .*{name}"):
+        bad = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "given": str(path)}})
+        with pytest.raises(ParamsError, match=f"text.tokenizer.given: .*{name}"):
             make_tokenizer(bad, [])
 
 
-def test_gpt2s_files_make_gpt2s_tokenizer(gpt2_files: tuple[str, str]):
-    for files in (gpt2_files, gpt2_files[::-1]):
-        section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "gpt2", "files": files}})
+def test_a_folder_may_hold_the_given_tokenizer(tokenizer_path: Path, tmp_path: Path):
+    shutil.copy(tokenizer_path, tmp_path / "tokenizer.json")
+    section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "file", "given": str(tmp_path)}})
+    assert json.loads(make_tokenizer(section, [])) == json.loads(tokenizer_path.read_text(encoding="utf-8"))
+
+
+def test_gpt2s_files_make_gpt2s_tokenizer(gpt2_folder: Path, tmp_path: Path):
+    for theirs, ours in (("encoder.json", "vocab.json"), ("vocab.bpe", "merges.txt")):
+        shutil.copy(gpt2_folder / theirs, tmp_path / ours)
+    for folder in (gpt2_folder, tmp_path):
+        section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "gpt2", "given": str(folder)}})
         tokenizer = tokenizers.Tokenizer.from_str(make_tokenizer(section, []))
         assert tokenizer.get_vocab_size() == 50_257
         assert tokenizer.encode("Hello world").ids == [15496, 995]
@@ -104,10 +113,11 @@ def test_gpt2s_files_make_gpt2s_tokenizer(gpt2_files: tuple[str, str]):
 
 
 def test_files_of_another_kind_are_refused(tmp_path: Path):
+    section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "gpt2", "given": str(tmp_path)}})
+    with pytest.raises(ParamsError, match=r"expected a folder with encoder.json and vocab.bpe, or vocab.json and"):
+        make_tokenizer(section, [])
     for name in ("encoder.json", "vocab.bpe"):
         (tmp_path / name).write_text("nothing of the kind")
-    files = [str(tmp_path / name) for name in ("encoder.json", "vocab.bpe")]
-    section = TextSection.model_validate({"raw": "raw", "tokenizer": {"kind": "gpt2", "files": files}})
     with pytest.raises(ParamsError, match=r"expected GPT-2's encoder.json and vocab.bpe"):
         make_tokenizer(section, [])
 

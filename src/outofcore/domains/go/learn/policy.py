@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from outofcore.domains.domain import Reading
 from outofcore.domains.go.learn.network import PolicyNetwork
 from outofcore.domains.go.tensors import GoReading, planes
+from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch, Task
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from outofcore.domains.domain import Reading
 from outofcore.domains.go.learn.contrast import ge2e, supcon
 from outofcore.domains.go.learn.identification import Answer, Panel, identify
 from outofcore.domains.go.learn.network import DIMENSIONS, StyleNetwork
@@ -19,6 +18,7 @@ from outofcore.domains.go.learn.players import Games, entries
 from outofcore.domains.go.learn.policy import unturned, window_options
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.tensors import GoReading, planes
+from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch, Task
 
 
@@ -140,15 +140,17 @@ class StyleTask(Task):
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
         """``identification``: accuracy by the number of games asked with, of the model and of the heat maps."""
+        baseline = {answer.games: answer for answer in self.baseline}
         rows: list[dict[str, float | str]] = [
             {
-                "games": float(answer.games),
-                "who": who,
-                "top1": round(answer.top1, 6),
-                "top5": round(answer.top5, 6),
+                "games": float(mine.games),
+                "questions": float(mine.questions),
+                "top1": round(mine.top1, 6),
+                "top1_heat_map": round(baseline[mine.games].top1, 6),
+                "top5": round(mine.top5, 6),
+                "top5_heat_map": round(baseline[mine.games].top5, 6),
             }
-            for who, answers in (("model", self._answers(sums)), ("heat map", self.baseline))
-            for answer in answers
+            for mine in self._answers(sums)
         ]
         return {"identification": rows}
 

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from zstandard import ZstdError
 
+from outofcore.domains.neural.recordings.arrays import SlicedArray
 from outofcore.domains.neural.recordings.npy import npy_array
-from outofcore.domains.neural.recordings.recording import SessionError, SlicedArray, clean
+from outofcore.domains.neural.recordings.recording import SessionError, clean
 from outofcore.domains.neural.recordings.streamed import BLOCK_BYTES, StreamedArray
 from outofcore.raw.files import decompressed, plain_name
 

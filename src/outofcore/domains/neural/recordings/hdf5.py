@@ -5,6 +5,7 @@ A handle lives as long as one call and stays in its thread: h5py's objects must 
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,17 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.recordings.recording import SessionError, SlicedArray, clean, native
+from outofcore.domains.neural.recordings.arrays import SlicedArray
+from outofcore.domains.neural.recordings.recording import SessionError, clean, native
 from outofcore.raw.files import natural_order
 
 if TYPE_CHECKING:
     from outofcore.domains.neural.clocks import Clock
     from outofcore.domains.neural.params import TimeUnit
 
+# Values may be so many, and so many times the bytes of their file: deflate reaches 1,032. A shape of terabytes that was
+# never written has no bytes behind it, and would be read for days.
+FREE_BYTES, MOST_FOLD = 64 << 20, 2000
 # A soft link may name another; more than this many in a row is a circle.
 MOST_LINKS = 16
 
@@ -49,7 +54,7 @@ class Hdf5Array:
         choice = tuple(slice(start, stop) if axis == place else slice(None) for axis in range(rank))
         try:
             values = native(self._dataset[choice])
-        except (OSError, RuntimeError) as error:  # h5py tells a damaged chunk in either way
+        except (OSError, RuntimeError, MemoryError) as error:  # h5py tells a damaged chunk in either way
             message = f"{self._dataset.name}, entries {start} to {stop}: {clean(error)}"
             raise OSError(message) from error
         return np.moveaxis(values.T if self._reversed else values, self._axis, 0)
@@ -173,4 +178,8 @@ def _as_array(dataset: Any, axis: int) -> Hdf5Array:
     if h5py.check_ref_dtype(dataset.dtype) is not None:
         message = f"{dataset.name!r} holds references (MATLAB cells), which only names.spike_times can be"
         raise SessionError(message, reason="wrong_type")
+    size, held = dataset.dtype.itemsize * math.prod(dataset.shape or ()), dataset.file.id.get_filesize()
+    if size > FREE_BYTES + MOST_FOLD * held:
+        message = f"{dataset.name!r}: shape {dataset.shape} tells {size} bytes of values, the whole file has {held}"
+        raise SessionError(message, reason="too_large")
     return Hdf5Array(dataset, axis)

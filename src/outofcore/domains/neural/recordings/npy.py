@@ -17,7 +17,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.recordings.recording import SessionError, SlicedArray, clean, native
+from outofcore.domains.neural.recordings.arrays import SlicedArray
+from outofcore.domains.neural.recordings.recording import SessionError, clean, native
 from outofcore.domains.neural.recordings.streamed import BLOCK_BYTES, StreamedArray
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ fluorescence and other optical physiology. ``units`` holds spike times by neuron
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import h5py
@@ -14,8 +15,9 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import Clock, ListedClock, RegularClock
 from outofcore.domains.neural.params import TimeUnit
+from outofcore.domains.neural.recordings.arrays import Part, SlicedArray
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Array, Hdf5Recording, as_array
-from outofcore.domains.neural.recordings.recording import Part, SessionError, SlicedArray
+from outofcore.domains.neural.recordings.recording import SessionError
 
 
 class ScaledArray:
@@ -35,6 +37,9 @@ class Intervals:
     """Start and stop of each row of a table of intervals, shape (rows, 2), seconds."""
 
     def __init__(self, start: Hdf5Array, stop: Hdf5Array) -> None:
+        if len(start.shape) != 1 or start.shape != stop.shape:
+            message = f"expected start_time and stop_time of one length, got shapes {start.shape} and {stop.shape}"
+            raise SessionError(message, reason="unequal_length")
         self._columns = (start, stop)
         self.shape = (start.shape[0], 2)
         self.dtype = np.dtype(np.float64)
@@ -61,7 +66,8 @@ class NwbRecording(Hdf5Recording):
             if series or column:
                 found.append(name)
 
-        self.file.visititems(visit)
+        with suppress(RuntimeError, KeyError):  # of a damaged file, what there is
+            self.file.visititems(visit)
         return found
 
     def array(self, name: str, axis: int = 0) -> SlicedArray:

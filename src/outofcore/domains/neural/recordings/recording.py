@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.neural.recordings.arrays import Concatenated, Flat, SlicedArray
 from outofcore.errors import RawInputError
 from outofcore.raw.files import natural_order
 
@@ -30,30 +31,6 @@ class SessionError(RawInputError):
     def __init__(self, detail: str, *, reason: str) -> None:
         super().__init__(detail)
         self.reason = reason
-
-
-class SlicedArray(Protocol):
-    """An array in a file."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Time first."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """In the byte order of the machine."""
-        ...
-
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop`` of the first axis.
-
-        Raises
-        ------
-        OSError
-            If the file is damaged there.
-        """
-        ...
 
 
 class Recording(Protocol):
@@ -97,65 +74,6 @@ class Recording(Protocol):
     def close(self) -> None:
         """Let go of the file."""
         ...
-
-
-class Concatenated:
-    """Several arrays end to end: the trials of a session that keeps each in an array of its own.
-
-    Attributes
-    ----------
-    starts
-        First entry of each, and the end of the last, shape (arrays + 1,).
-    """
-
-    def __init__(self, arrays: Sequence[SlicedArray]) -> None:
-        self._arrays = arrays
-        self.starts = np.concatenate([[0], np.cumsum([len_of(array) for array in arrays])]).astype(np.int64)
-        self.shape = (int(self.starts[-1]), *arrays[0].shape[1:])
-        self.dtype = np.result_type(*(array.dtype for array in arrays))
-
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop``."""
-        parts = [np.empty((0, *self.shape[1:]), self.dtype)]
-        for array, first, last in zip(self._arrays, self.starts[:-1], self.starts[1:], strict=True):
-            if first < stop and last > start:
-                parts.append(array.read(int(max(start, first) - first), int(min(stop, last) - first)))
-        return parts[1] if len(parts) == 2 else np.concatenate(parts)
-
-
-class Part:
-    """A range of the entries of another array."""
-
-    def __init__(self, array: SlicedArray, start: int, stop: int) -> None:
-        self._array, self._start = array, start
-        self.shape = (stop - start, *array.shape[1:])
-        self.dtype = array.dtype
-
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop`` of the range."""
-        return self._array.read(self._start + start, self._start + stop)
-
-
-class Flat:
-    """A vector that a file keeps as a column or a row."""
-
-    def __init__(self, array: SlicedArray) -> None:
-        self._array = array
-        self._row = array.shape[0] == 1 and len(array.shape) > 1
-        self.shape = (int(np.prod(array.shape, dtype=np.int64)),)
-        self.dtype = array.dtype
-
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop``."""
-        # A row is a vector along its second axis: short of reading it whole there is no slice of it along the first.
-        if self._row:
-            return self._array.read(0, 1).reshape(-1)[start:stop]
-        return self._array.read(start, stop).reshape(-1)
-
-
-def len_of(array: SlicedArray) -> int:
-    """Entries along the first axis."""
-    return array.shape[0]
 
 
 def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> SlicedArray:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from outofcore.domains.neural.recordings.recording import SessionError, SlicedArray, clean, native
+from outofcore.domains.neural.recordings.arrays import SlicedArray
+from outofcore.domains.neural.recordings.recording import SessionError, clean, native
 from outofcore.raw.files import natural_order
 
 if TYPE_CHECKING:

@@ -1,4 +1,10 @@
-"""A dataset of the Hugging Face hub as a raw file, streamed through the ``datasets`` library, an optional extra."""
+"""A dataset of the Hugging Face hub as a raw file, streamed through the ``datasets`` library, an optional extra.
+
+It is named by a small YAML file that ends in ``.hub``, so that the pipeline has a file to depend on::
+
+    dataset: roneneldan/TinyStories
+    revision: main   # better a commit: the same text for ever
+"""
 
 from __future__ import annotations
 
@@ -6,15 +12,25 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import yaml
+from pydantic import Field, ValidationError
+
+from outofcore.domains.domain import Section
 from outofcore.domains.text.documents.members import SUFFIXES
 from outofcore.domains.text.params import HUB, TextSection
 from outofcore.errors import ParamsError
 from outofcore.raw.files import Member, RawFile, find_files
 
-SPLIT = "train"
+
+class Dataset(Section):
+    """What a ``.hub`` file says."""
+
+    dataset: str = Field(description="its id on the hub, or a folder that holds a dataset")
+    configuration: str | None = Field(None, description="its configuration; null: the only one")
+    revision: str | None = Field(None, description="a commit or a tag; null: the newest, whatever that is on the day")
+    split: str = Field("train", description="the split of the dataset that is read")
 
 
 def open_raw(section: TextSection) -> list[RawFile]:
@@ -25,12 +41,18 @@ def open_raw(section: TextSection) -> list[RawFile]:
     RawInputError
         If there are no raw files.
     ParamsError
-        If a dataset is named and ``datasets`` is not installed, or finds no such dataset.
+        If a ``.hub`` file is none, or when it is read, if ``datasets`` is not installed or finds no such dataset.
     """
-    if not section.raw.startswith(HUB):
-        return find_files(section.raw, section.match, SUFFIXES, section="text")
-    identifier, _, configuration = section.raw.removeprefix(HUB).partition(":")
-    return [HubFile(section.raw, Path(), 1, identifier, configuration or None, section.source.text_column)]
+    files = find_files(section.raw, section.match, SUFFIXES, section="text")
+    if not section.raw.endswith(HUB):
+        return files
+    (file,) = files
+    try:
+        dataset = Dataset.model_validate(yaml.safe_load(file.path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
+        message = f"text.raw: expected {file.path} to say 'dataset: <id>' in YAML; {' '.join(str(error).split())}"
+        raise ParamsError(message) from error
+    return [HubFile(file.name, file.path, file.bytes, dataset, section.source.text_column)]
 
 
 @dataclass(frozen=True)
@@ -39,18 +61,17 @@ class HubFile(RawFile):
 
     Attributes
     ----------
-    identifier, configuration
-        As ``datasets.load_dataset`` takes them: an id, or a folder that holds a dataset.
+    dataset
+        Which dataset.
     column
         The column that holds the text.
     """
 
-    identifier: str
-    configuration: str | None
+    dataset: Dataset
     column: str
 
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
-        """One member: a line for each record of the dataset's train split, from the first on."""
+        """One member: a line for each record of the dataset's split, from the first on."""
         del suffixes
         lines = _Lines({self.column: record.get(self.column)} for record in self._records())
         stream = cast("BinaryIO", io.BufferedReader(lines, 1 << 20))
@@ -60,14 +81,18 @@ class HubFile(RawFile):
         try:
             import datasets
         except ImportError as error:
-            message = f"text.raw: {self.name} needs the library datasets; install outofcore[hub]"
+            message = f"text.raw: {self.path} needs the library datasets; install outofcore[hub]"
             raise ParamsError(message) from error
         try:
             records: Iterable[dict[str, Any]] = datasets.load_dataset(
-                self.identifier, self.configuration, split=SPLIT, streaming=True
+                self.dataset.dataset,
+                self.dataset.configuration,
+                split=self.dataset.split,
+                revision=self.dataset.revision,
+                streaming=True,
             )
         except (FileNotFoundError, ValueError, ConnectionError) as error:
-            message = f"text.raw: {self.name}: {' '.join(str(error).split())}"
+            message = f"text.raw: {self.path}: {' '.join(str(error).split())}"
             raise ParamsError(message) from error
         return records
 

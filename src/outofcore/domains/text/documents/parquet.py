@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from outofcore.errors import RawInputError
+from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member
 
 _UNIT_BYTES = 2 << 20
@@ -37,8 +38,10 @@ def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArra
 
     Raises
     ------
+    DamagedInput
+        If it is no Parquet file, or breaks off.
     RawInputError
-        If it is no such file or has no such column.
+        If it cannot be read from its end, or has no such column.
     """
     try:
         file = pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False)
@@ -46,8 +49,7 @@ def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArra
         message = f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"
         raise RawInputError(message) from error
     except (pa.ArrowException, OSError) as error:
-        message = f"{member.name}: expected a Parquet file, {error}"
-        raise RawInputError(message) from error
+        raise _damage(member.name, error) from error
     names = file.schema_arrow.names
     if column not in names or not _is_text(file.schema_arrow.field(column).type):
         message = (
@@ -56,11 +58,21 @@ def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArra
         )
         raise RawInputError(message)
     row = 0
-    for batch in file.iter_batches(batch_size=_rows(file, column), columns=[column], use_threads=False):
-        array = batch.column(0).cast(pa.large_binary())
-        lengths = np.asarray(pc.fill_null(pc.binary_length(array), -1), np.int64)
-        yield row, _content(array.fill_null(b"")), lengths
-        row += len(array)
+    try:
+        for batch in file.iter_batches(batch_size=_rows(file, column), columns=[column], use_threads=False):
+            array = batch.column(0).cast(pa.large_binary())
+            lengths = np.asarray(pc.fill_null(pc.binary_length(array), -1), np.int64)
+            yield row, _content(array.fill_null(b"")), lengths
+            row += len(array)
+    except (pa.ArrowException, OSError) as error:
+        raise _damage(member.name, error) from error
+
+
+def _damage(name: str, error: Exception) -> DamagedInput:
+    """The damage that Arrow tells of, in one line; an error of the disk passes."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+    return DamagedInput(f"{name}: expected a Parquet file, {' '.join(str(error).split())}")
 
 
 def _is_text(kind: Any) -> bool:

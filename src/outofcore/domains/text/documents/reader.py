@@ -8,7 +8,10 @@ from typing import BinaryIO, Self, cast
 
 from outofcore.domains.text.documents.cleaning import BLOCK_BYTES
 from outofcore.domains.text.documents.division import Division
+from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
+
+_READ_BYTES = 1 << 16  # what a damaged file can lose of its readable part
 
 
 class Reader:
@@ -24,15 +27,30 @@ class Reader:
         self.position = 0
         self._stream = stream
         self._returned = b""
+        self._damage: DamagedInput | None = None
 
     def read(self, size: int) -> bytes:
         """Up to ``size`` bytes; b"" at the end only."""
         if self._returned:
             block, self._returned = self._returned[:size], self._returned[size:]
         else:
-            block = self._stream.read(size)
+            block = self._fetch(size)
         self.position += len(block)
         return block
+
+    def _fetch(self, size: int) -> bytes:
+        """Read on; what comes before damage is given first, the damage told by the next call."""
+        pieces = []
+        missing = size
+        try:
+            while missing and self._damage is None and (piece := self._stream.read(min(missing, _READ_BYTES))):
+                pieces.append(piece)
+                missing -= len(piece)
+        except DamagedInput as error:
+            self._damage = error
+        if self._damage is not None and not pieces:
+            raise self._damage
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def give_back(self, block: bytes) -> None:
         """Return the bytes that were read last, to be read again."""

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from outofcore.domains.streaming import Choose
 from outofcore.domains.text.converter import Converter
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.source import units
 from outofcore.domains.text.stream.background import side_by_side
+from outofcore.domains.text.stream.tally import Tally
 from outofcore.domains.text.stream.windows import Origin, Tokens, Windower, Windows, count_windows
 from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 from outofcore.errors import AuditError, RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit, UnitResult
-
-Choose = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.bool_]]
 
 
 def units_in_memory(threads: int) -> int:
@@ -61,6 +60,8 @@ class RawText:
         With the epoch, decides the order of the files; None for the order as it is.
     threads
         Units tokenized at a time.
+    tally
+        Counts what was read.
     """
 
     files: tuple[RawFile, ...]
@@ -68,6 +69,7 @@ class RawText:
     choose: Choose
     seed: int | None
     threads: int
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def length(self) -> int:
@@ -188,6 +190,7 @@ class RawText:
             if result.differences:
                 message = f"{each.name}: the engine and its oracle differ: {result.differences[0]}"
                 raise AuditError(message)
+            self.tally.add(order[place], number, result)
             yield place, number, result
 
     def _order(self, epoch: int, number: int) -> list[int]:

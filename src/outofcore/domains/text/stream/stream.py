@@ -13,10 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from outofcore.domains.domain import Reading
+from outofcore.domains.reading import Reading
+from outofcore.domains.streaming import Choose
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.stream.background import Ahead
-from outofcore.domains.text.stream.pools import Choose, Pool, RawText, units_in_memory
+from outofcore.domains.text.stream.pools import Pool, RawText, units_in_memory
+from outofcore.domains.text.stream.tally import Tally
 from outofcore.domains.text.stream.windows import Origin
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
 from outofcore.errors import BudgetError, StateError
@@ -139,6 +141,11 @@ class TextStream:
             raise BudgetError(message)
 
     @property
+    def tally(self) -> Tally:
+        """Documents that were read since the stream was opened."""
+        return self._text.tally
+
+    @property
     def samples(self) -> int:
         """Windows of an epoch; where the text decides, the first call reads that."""
         if self._samples is None:
@@ -234,7 +241,8 @@ class TextStream:
             running.close()
 
     def _tensors(self, tokens: npt.NDArray[Any]) -> dict[str, Tensor]:
-        batch = self._reading({"tokens": tokens}, np.random.default_rng(0))
+        # No reading of text makes a random choice.
+        batch = self._reading({"tokens": tokens}, np.zeros(len(tokens), np.uint64))
         if self._device is None:
             return batch
         return {name: tensor.to(self._device, non_blocking=True) for name, tensor in batch.items()}

@@ -19,6 +19,10 @@ from outofcore.raw.files import RawFile
 # The trainer counts words in parallel by these; what it learns depends on how its text is cut, so that is fixed.
 CHUNK_BYTES = 65_536
 
+GPT2_FILES = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
+"""GPT-2's vocabulary and merges, as OpenAI and as the hub name them."""
+TOKENIZER_FILE = "tokenizer.json"
+
 
 def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
     """The tokenizer that the params ask for.
@@ -42,10 +46,6 @@ def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
     """
     if section.tokenizer.kind == "bpe":
         return _train(section, files)
-    for name in section.tokenizer.files:
-        if not Path(name).is_file():
-            message = f"text.tokenizer.files: no file at {name}"
-            raise ParamsError(message)
     return _gpt2(section) if section.tokenizer.kind == "gpt2" else _given(section)
 
 
@@ -94,11 +94,18 @@ def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
 
 
 def _gpt2(section: TextSection) -> str:
-    encoder, merges = sorted(section.tokenizer.files, key=lambda name: not name.endswith(".json"))
+    folder = Path(section.tokenizer.given)
+    pairs = [[folder / name for name in names] for names in GPT2_FILES]
+    found = next((pair for pair in pairs if all(path.is_file() for path in pair)), None)
+    if found is None:
+        wanted = ", or ".join(" and ".join(names) for names in GPT2_FILES)
+        message = f"text.tokenizer.given: expected a folder with {wanted}, found no such pair in {folder}"
+        raise ParamsError(message)
+    encoder, merges = map(str, found)
     try:
         tokenizer = _byte_level(models.BPE.from_file(encoder, merges))
     except Exception as error:
-        message = f"text.tokenizer.files: expected GPT-2's encoder.json and vocab.bpe, {error}"
+        message = f"text.tokenizer.given: expected GPT-2's {found[0].name} and {found[1].name} in {folder}, {error}"
         raise ParamsError(message) from error
     end = section.source.end_of_document
     if end and tokenizer.token_to_id(end) is not None:
@@ -108,13 +115,14 @@ def _gpt2(section: TextSection) -> str:
 
 
 def _given(section: TextSection) -> str:
-    (name,) = section.tokenizer.files
+    path = Path(section.tokenizer.given)
+    path = path / TOKENIZER_FILE if path.is_dir() else path
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
         tokenizers.Tokenizer.from_str(text)
         return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
     except Exception as error:
-        message = f"text.tokenizer.files: expected a tokenizer.json at {name}, {error}"
+        message = f"text.tokenizer.given: expected a {TOKENIZER_FILE} at {path}, {error}"
         raise ParamsError(message) from error
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.domains.go.sgf.scan import BLOCK_BYTES, Ending, Piece, cut
+from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, Piece, cut
+from outofcore.domains.go.sgf.scan import Ending
 
 Found = list[tuple[int, bytes, Ending]]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.recordings.recording import SlicedArray
+from outofcore.domains.neural.recordings.arrays import SlicedArray
 
 Mask = npt.NDArray[np.bool_]
 
@@ -45,7 +45,7 @@ def identify(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         return values.astype(np.int64)
     if values.dtype.kind == "f":
         known = np.isfinite(values)
-        whole = known & (values == np.floor(values))
+        whole = known & (values == np.floor(values)) & (np.abs(values) < 2.0**62)
         if bool((whole == known).all()):
             return np.where(known, np.where(known, values, 0).astype(np.int64), -1)
     words, place = np.unique(values.astype(str), return_inverse=True)

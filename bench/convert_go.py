@@ -1,0 +1,235 @@
+"""How fast SGF becomes a store: beside sgfmill doing the same, and the converter alone.
+
+    python bench/convert_go.py players.tar.zst --workers 2 --games 400 --rounds 5 --out bench/results
+
+``outofcore`` is the whole way from files to a sealed store, audits by sgfmill included. ``reference`` is what one would
+write with sgfmill: parse a game, play it, turn the board into an array before every move; it converts games drawn at
+random from those of the same input. Both are measured in turn, in one run, ``--rounds`` times; figures are medians.
+``converter`` is our parsing and playing alone, its output thrown away. The first round of all, which compiles, does not
+count. ``--first`` cuts the input to so many games.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+from sgfmill import boards, sgf, sgf_moves
+
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, convert
+from outofcore.domains.go import DOMAIN
+from outofcore.domains.go.params import GoSection
+from outofcore.raw.files import RawFile, find_files
+from outofcore.raw.unit import Unit
+from outofcore.training.memory import MemoryWatch
+
+_CODES = {None: 0, "b": 1, "w": 2}
+
+
+def whole(files: Sequence[RawFile], section: GoSection, workers: int) -> dict[str, Any]:
+    """Files to a sealed store, thrown away afterwards."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        conversion = Conversion(DOMAIN, section, files, Path(folder) / "go.zarr", Path(folder) / "rejects.csv")
+        started = time.perf_counter()
+        with MemoryWatch(interval=0.25) as memory:
+            outcome = convert(
+                conversion,
+                Estimate(0, 0, 0, 0),
+                executor=open_executor("threads", workers),
+                workers=workers,
+                watch=lambda _: None,
+            )
+        seconds = time.perf_counter() - started
+    names = ("found", "accepted", "rejected", "audited", "audit_differences", "bytes_raw", "bytes_store")
+    positions = sum(outcome.figures["rows"].values())
+    return {
+        **{name: outcome.figures[name] for name in names},
+        "positions": positions,
+        "bytes_per_position": round(outcome.figures["bytes_store"] / positions, 2),
+        "seconds": seconds,
+        "positions_per_second": positions / seconds,
+        "peak_memory_bytes": memory.peak_bytes,
+    }
+
+
+def reference(games: Sequence[bytes]) -> dict[str, Any]:
+    """Parse, play, board to array, by sgfmill; a game that it cannot read costs only itself."""
+    started = time.perf_counter()
+    positions = refused = 0
+    for text in games:
+        try:
+            positions += len(_arrays(text)[0])
+        except ValueError:
+            refused += 1
+    seconds = time.perf_counter() - started
+    return {"positions": positions, "refused": refused, "positions_per_second": positions / seconds}
+
+
+def _arrays(text: bytes) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int16]]:
+    game = sgf.Sgf_game.from_bytes(text)
+    board, plays = sgf_moves.get_setup_and_moves(game)
+    before, moves = [], []
+    for colour, move in plays:
+        before.append(_array(board))
+        moves.append(-1 if move is None else move[0] * board.side + move[1])
+        if move is not None:
+            board.play(*move, colour)
+    return np.array(before), np.array(moves, np.int16)
+
+
+def _array(board: boards.Board) -> npt.NDArray[np.uint8]:
+    return np.array([[_CODES[stone] for stone in row] for row in board.board], np.uint8)
+
+
+def alone(units: Sequence[Unit], section: GoSection, workers: int) -> dict[str, Any]:
+    """Parsing and playing without duplicates, splits, compression, checksums and files."""
+    converter = DOMAIN.converter(section)
+
+    def rows(unit: Unit) -> int:
+        return len(converter(unit).rows["move"])
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(workers) as pool:
+        positions = sum(pool.map(rows, units))
+    return {"positions": positions, "positions_per_second": positions / (time.perf_counter() - started)}
+
+
+def texts(units: Iterator[Unit]) -> Iterator[bytes]:
+    """The games of an input as they stand there."""
+    for unit in units:
+        for start, end in zip(unit.detail["starts"].tolist(), unit.detail["ends"].tolist(), strict=True):
+            yield unit.payload[start:end]
+
+
+def draw(games: Iterator[bytes], count: int) -> list[bytes]:
+    """So many games, each equally likely to be among them (Vitter 1985, algorithm R)."""
+    generator = np.random.default_rng(0)
+    drawn: list[bytes] = []
+    for number, text in enumerate(games):
+        if len(drawn) < count:
+            drawn.append(text)
+        elif (place := int(generator.integers(number + 1))) < count:
+            drawn[place] = text
+    return drawn
+
+
+def cut(raw: Path, games: int, section: GoSection) -> Path:
+    """The first games of the input as a plain file beside it in a temporary folder."""
+    folder = Path(tempfile.mkdtemp(prefix="convert_go."))
+    path = folder / "first.sgf"
+    with path.open("wb") as file:
+        for number, text in enumerate(texts(DOMAIN.units(_files(raw), section))):
+            if number == games:
+                break
+            file.write(text + b"\n")
+    return path
+
+
+def _files(raw: Path) -> list[RawFile]:
+    return find_files(raw, "**/*", DOMAIN.suffixes, section="go")
+
+
+def _section(one_in: int) -> GoSection:
+    params = yaml.safe_load(Path("params.yaml").read_text())["go"]
+    params["filters"] |= {"sizes": [19]}
+    params["audit"] = {"one_in": one_in}
+    return GoSection.model_validate(params)
+
+
+def _medians(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What all rounds agree on, and the median of what they measured; of memory the most."""
+    figures = dict(rounds[0])
+    for name in figures:
+        values = [each[name] for each in rounds]
+        if name == "peak_memory_bytes":
+            figures[name] = max(values)
+        elif isinstance(figures[name], float) and name != "bytes_per_position":
+            figures[name] = round(median(values), 2 if name == "seconds" else None)
+    return figures
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures as a table in Markdown."""
+    ours, theirs, bare = result["outofcore"], result["reference"], result["converter"]
+    seconds = f"{ours['seconds']} s for {ours['positions']:,} positions, {ours['audited']} games audited"
+    games = f"{ours['found']:,} games found, {ours['accepted']:,} accepted, rejected {ours['rejected']}"
+    space = f"{ours['bytes_per_position']} bytes a position; {ours['peak_memory_bytes'] / 1e6:.0f} MB at most"
+    slower = f"{result['times_reference']} times as long"
+    return "\n".join(
+        (
+            "| | positions/s | |",
+            "| --- | --- | --- |",
+            f"| outofcore, files to a sealed store | {ours['positions_per_second']:,} | {seconds} |",
+            f"| sgfmill: parse, play, board to array | {theirs['positions_per_second']:,} | {slower} |",
+            f"| our parser and board alone | {bare['positions_per_second']:,} | |",
+            "",
+            f"{games}; {space}",
+        )
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("input", type=Path, help="an SGF file, a folder or an archive")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--games", type=int, default=400, help="games that the reference converts")
+    parser.add_argument("--first", type=int, help="only the first so many games of the input")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--one-in", type=int, default=128, help="games that are audited")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
+    options = parser.parse_args()
+    section = _section(options.one_in)
+    raw = cut(options.input, options.first, section) if options.first else options.input
+    files = _files(raw)
+    games = draw(texts(DOMAIN.units(files, section)), options.games)
+    whole(files, section, options.workers)
+    ours, theirs, bare = [], [], []
+    for number in range(options.rounds):
+        ours.append(whole(files, section, options.workers))
+        theirs.append(reference(games))
+        units = [unit for unit in DOMAIN.units(files, section) if unit.payload]
+        bare.append(alone(units, section, options.workers))
+        del units
+        ratio = ours[-1]["positions_per_second"] / theirs[-1]["positions_per_second"]
+        print(f"round {number + 1}: {ratio:.1f} times", flush=True)
+    ratios = [
+        one["positions_per_second"] / other["positions_per_second"] for one, other in zip(ours, theirs, strict=True)
+    ]
+    result = {
+        "input": options.input.name,
+        "workers": options.workers,
+        "rounds": options.rounds,
+        "outofcore": _medians(ours),
+        "reference": {"games": len(games), **_medians(theirs)},
+        "converter": _medians(bare),
+        "times_reference": round(median(ratios), 1),
+        "share_of_converter": round(
+            median(
+                one["positions_per_second"] / other["positions_per_second"]
+                for one, other in zip(ours, bare, strict=True)
+            ),
+            3,
+        ),
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "convert_go.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(table(result))
+    if options.first:
+        raw.unlink()
+        raw.parent.rmdir()
+
+
+if __name__ == "__main__":
+    main()

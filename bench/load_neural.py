@@ -1,0 +1,310 @@
+"""Lag windows of neural recordings: the five ways of keeping them, beside a list of sessions in memory.
+
+    python bench/load_neural.py --gigabytes 1.2 --out docs/figures
+    python bench/load_neural.py --gigabytes 12 --folder /big/disk --out docs/figures
+
+Six sessions of unequal size are made (frames of 36 x 64 uint8, spikes, trials), converted, and read as shuffled batches
+of 256 windows of 32 lags. Every way stands in a process of its own; they take turns of a few seconds, so that what else
+the machine does hits all of them, and a figure is the median of their turns. Memory is what the process and its
+children take beyond what they took with everything imported (anonymous and shared pages, each counted once; pages of
+mapped files are given apart, the system takes them back when it needs them).
+
+``old way``: all sessions as uint8 tensors in a list, ``torch.utils.data.DataLoader``, a window at a time, cast to
+float32 in ``__getitem__``. ``index_select``: the least that any loader could do, rows of one tensor in memory gathered
+into a batch that is already there, with as many threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from neural_sessions import BATCH, HEIGHT, LAGS, WIDTH, make_sessions, section_of
+from neural_ways import Case, Pages, Worker, in_a_process, open_batches
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, convert
+from outofcore.domains.neural import DOMAIN
+from outofcore.domains.neural.params import NeuralSection
+from outofcore.hardware import usable_cores
+from outofcore.raw.files import find_files
+from outofcore.sizes import format_bytes, parse_bytes
+from outofcore.store.reader import Store, open_store
+from outofcore.training.fit import fit
+from outofcore.training.loaders import open_loaders
+from outofcore.training.memory import MemoryWatch
+
+RAM = "ram, bfloat16"
+SELECT = "index_select, 2 threads"
+LARGEST_EPOCH = 2.0
+"""Gigabytes up to which the bytes of an epoch of the train split are counted, beyond that of the val split."""
+SPARE = 4 << 30
+"""Memory that is left to others when it is decided which ways can be tried."""
+
+
+def convert_sessions(section: NeuralSection, store: Path) -> dict[str, Any]:
+    """Convert, and say how long it took and how much memory."""
+    files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
+    conversion = Conversion(DOMAIN, section, files, store, store.with_suffix(".csv"))
+    started = time.perf_counter()
+    with MemoryWatch(interval=0.1) as memory:
+        outcome = convert(
+            conversion,
+            Estimate(0, 0, 0, 0),
+            executor=open_executor("threads", 2),
+            workers=2,
+            watch=lambda _: None,
+        )
+    return {
+        "codec": section.store.codec,
+        "stimulus_dtype": section.source.stimulus_dtype,
+        "seconds": round(time.perf_counter() - started, 1),
+        "store_bytes": outcome.figures["bytes_store"],
+        "rows": sum(outcome.figures["rows"].values()),
+        "peak_rss_bytes": memory.peak_rss_bytes,
+        "audited": outcome.figures["audited"],
+        "audit_differences": outcome.figures["audit_differences"],
+    }
+
+
+def train_on(section: NeuralSection, path: Path, memory: int) -> dict[str, Any]:
+    """Train sixty steps and validate."""
+    store = open_store(path)
+    task = DOMAIN.task(store, section)
+    reading = DOMAIN.reading(store.attributes, section)
+    device = torch.device("cpu")
+    before = Pages.of(os.getpid())
+    loaders = open_loaders(store, task, reading, section.train, memory=memory, residency="auto", device=device)
+    with tempfile.TemporaryDirectory() as out, MemoryWatch(interval=0.1) as watch:
+        figures = fit(task, *loaders, section.train, name="neural", out=Path(out), identity={}, device="cpu", threads=2)
+    return {
+        "steps": figures["steps"],
+        "bits_per_spike": figures["bits_per_spike"],
+        "memory_budget": memory,
+        "peak_rss_bytes": watch.peak_rss_bytes,
+        "of_it_before": before.own + before.file,
+    }
+
+
+def bytes_read(case: Case) -> dict[str, float]:
+    """Bytes that an epoch reads from the store, against those of the distinct frames that it delivers."""
+    store = open_store(case.store)
+    distinct = 0
+    for part in store.parts:
+        sequences = store.sequences(case.split, part).read()
+        distinct += int(sequences["length"][sequences["length"] >= LAGS].sum()) * HEIGHT * WIDTH
+    start, counted = open_batches(case)
+    for _ in start():
+        pass
+    return {"distinct_frame_bytes": distinct, "bytes_read": counted()["bytes_read"]}
+
+
+def measure(cases: list[Case], turns: int, seconds: float) -> list[dict[str, Any]]:
+    """Speed and memory of cases that take turns."""
+    workers: list[Worker] = []
+    try:
+        for case in cases:
+            tell(f"opening {case.name}")
+            workers.append(Worker(case))
+            workers[-1].turn(seconds, measured=False)
+        for turn in range(turns):
+            tell(f"turn {turn + 1} of {turns}")
+            for worker in workers:
+                worker.turn(seconds)
+        for worker in workers:
+            worker.turn(seconds, measured=False)
+    finally:
+        for worker in workers:
+            worker.close()
+    return [
+        {
+            "way": worker.case.name,
+            "windows_per_second": round(statistics.median(worker.speeds)),
+            "lowest_and_highest": [round(min(worker.speeds)), round(max(worker.speeds))],
+            "gigabytes_per_second": round(statistics.median(worker.bytes) / 1e9, 2),
+            "gigabytes_per_core_second": round(statistics.median(worker.bytes_by_work) / 1e9, 2),
+            "own_bytes": max(worker.peak.own, 0),
+            "file_bytes": max(worker.peak.file, 0),
+            "by_turn": [round(speed) for speed in worker.speeds],
+        }
+        for worker in workers
+    ]
+
+
+def room() -> int:
+    """Memory that may be taken."""
+    return max(0, psutil.virtual_memory().available - SPARE)
+
+
+def tell(what: str) -> None:
+    """Say what is being done."""
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+
+def decoded_bytes(store: Store) -> int:
+    """Decoded bytes of the train split of all sessions."""
+    tables = [store.rows("train", part) for part in store.parts]
+    return sum(array.row_bytes * len(array) for table in tables for array in table.fields.values())
+
+
+def cases(raw: Path, stores: dict[str, Path]) -> list[tuple[Case, int]]:
+    """What is compared, and the memory that each takes about."""
+    narrow = decoded_bytes(open_store(stores["lz4"]))
+    part = min(narrow // 2, 1 << 29)
+    streamed = Case("streamed, lz4", "loader", section_of(raw, "lz4"), stores["lz4"])
+    smaller = section_of(raw, "lz4", transforms=({"name": "downsample", "factor": 2},))
+    old = replace(streamed, name="old way, 2 worker processes", kind="old", memory=narrow)
+    ours = [
+        streamed,
+        replace(streamed, name="streamed, lz4, cast to float32", cast=True),
+        replace(streamed, name="streamed, zstd", section=section_of(raw, "zstd"), store=stores["zstd"]),
+        replace(streamed, name="transforms at read: downsample by 2, cast", section=smaller, cast=True),
+        replace(streamed, name="hybrid, lz4", residency="hybrid", memory=streamed.memory + part),
+        replace(streamed, name="mapped", section=section_of(raw, "none"), store=stores["none"], residency="mapped"),
+    ]
+    beside = [
+        replace(streamed, name=SELECT, kind="select", memory=1 << 29),
+        old,
+        replace(old, name="old way, no worker process", threads=0),
+    ]
+    if "bfloat16" in stores:
+        held = decoded_bytes(open_store(stores["bfloat16"])) + (2 << 30)
+        wide = section_of(raw, "zstd", "bfloat16")
+        beside.append(Case(RAM, "loader", wide, stores["bfloat16"], residency="ram", memory=held))
+    return [(case, case.memory) for case in (*ours, *beside)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gigabytes", type=float, default=0.6, help="of frames, as uint8")
+    parser.add_argument("--folder", type=Path, help="where sessions and stores stand for the while")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
+    parser.add_argument("--memory", default="1536MiB", help="the budget of the training run")
+    parser.add_argument("--out", type=Path, default=Path("docs/figures"))
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="load_neural_", dir=options.folder))
+    try:
+        result = run(options, folder)
+    finally:
+        shutil.rmtree(folder)
+    options.out.mkdir(parents=True, exist_ok=True)
+    name = f"neural_loading_{options.gigabytes:g}GB"
+    (options.out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    (options.out / f"{name}.md").write_text(text := as_text(result))
+    print(text)
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """All measurements."""
+    raw = folder / "raw"
+    raw.mkdir()
+    tell("making sessions")
+    in_a_process(make_sessions, raw, int(options.gigabytes * 1e9))
+    stores = {name: folder / f"{name}.zarr" for name in ("lz4", "zstd", "none", "bfloat16")}
+    sections = {name: section_of(raw, name) for name in ("lz4", "zstd", "none")}
+    sections["bfloat16"] = section_of(raw, "zstd", "bfloat16")
+    converted = {}
+    if 2 * options.gigabytes * 1e9 > room():
+        del stores["bfloat16"]
+    for name, store in stores.items():
+        tell(f"converting: {name}")
+        converted[name] = in_a_process(convert_sessions, sections[name], store)
+    wide = 2 * converted["none"]["rows"] * HEIGHT * WIDTH
+    tried, left_out = [], {} if "bfloat16" in stores else {RAM: f"needs {format_bytes(wide)}"}
+    free = room()
+    for case, needed in cases(raw, stores):
+        if needed <= free:
+            tried.append(case)
+            free -= needed
+        else:
+            left_out[case.name] = f"needs {format_bytes(needed)}, {format_bytes(max(free, 0))} are left"
+    tell("training, and an epoch")
+    split = "train" if options.gigabytes <= LARGEST_EPOCH else "val"
+    return {
+        "command": f"python bench/load_neural.py --gigabytes {options.gigabytes:g}",
+        "machine": {
+            "processor": processor(),
+            "cores": usable_cores().value,
+            "memory_bytes": psutil.virtual_memory().total,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        },
+        "sessions": [int(file.stat().st_size) for file in sorted(raw.iterdir())],
+        "frames_bytes": converted["none"]["rows"] * HEIGHT * WIDTH,
+        "conversions": converted,
+        "training": in_a_process(train_on, sections["lz4"], stores["lz4"], parse_bytes(options.memory)),
+        "epoch": in_a_process(bytes_read, Case("", "loader", sections["none"], stores["none"], split=split)),
+        "ways": measure(tried, options.turns, options.seconds),
+        "left_out": left_out,
+        "turns": options.turns,
+    }
+
+
+def processor() -> str:
+    """What the system calls it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """The result as Markdown."""
+    machine, training, epoch = result["machine"], result["training"], result["epoch"]
+    by_name = {way["way"]: way for way in result["ways"]}
+    old = max((way["windows_per_second"] for name, way in by_name.items() if name.startswith("old")), default=None)
+    about = (
+        f"{len(result['sessions'])} sessions, {format_bytes(result['frames_bytes'])} of frames as uint8",
+        f"{format_bytes(4 * result['frames_bytes'])} as float32",
+        f"windows of {LAGS} lags of {HEIGHT} x {WIDTH}, batches of {BATCH}",
+        f"{machine['processor']}, {machine['cores']} cores, {format_bytes(machine['memory_bytes'])} of memory",
+        f"torch {machine['torch']}",
+        f"medians of {result['turns']} turns",
+    )
+    lines = [f"`{result['command']}`: {'; '.join(about)}.", ""]
+    lines += [
+        "| way | windows/s (lowest to highest) | GB/s | GB a core second | times the old way | memory | mapped pages |"
+    ]
+    lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
+    for way in result["ways"]:
+        low, high = way["lowest_and_highest"]
+        speed = f"{way['windows_per_second']:,} ({low:,} to {high:,}) | {way['gigabytes_per_second']:.2f}"
+        speed += f" | {way['gigabytes_per_core_second']:.2f}"
+        times = f"{way['windows_per_second'] / old:.1f}" if old else "-"
+        held = f"{format_bytes(way['own_bytes'])} | {format_bytes(way['file_bytes'])}"
+        lines.append(f"| {way['way']} | {speed} | {times} | {held} |")
+    lines += [f"| {name} | not tried: {why} | | | | | |" for name, why in result["left_out"].items()]
+    streamed, select = (by_name[name]["gigabytes_per_second"] for name in ("streamed, lz4", SELECT))
+    ratio = epoch["bytes_read"] / epoch["distinct_frame_bytes"]
+    by_work = [by_name[name]["gigabytes_per_core_second"] for name in ("streamed, lz4", SELECT)]
+    compared = f"{streamed / select:.2f} times what `index_select` moves, {by_work[0] / by_work[1]:.2f} by core second"
+    lines += ["", f"Streamed from lz4 moves {compared}."]
+    lines += [f"An epoch reads {ratio:.3f} times the bytes of its distinct frames (uncompressed, all fields)."]
+    lines += ["", "| conversion | seconds | store | peak memory |", "| --- | --- | --- | --- |"]
+    for name, each in result["conversions"].items():
+        store, peak = format_bytes(each["store_bytes"]), format_bytes(each["peak_rss_bytes"])
+        lines.append(f"| {name} | {each['seconds']} | {store} | {peak} |")
+    budget, peak, before = (
+        format_bytes(training[name]) for name in ("memory_budget", "peak_rss_bytes", "of_it_before")
+    )
+    lines += ["", f"Training for {training['steps']} steps and validation in a budget of {budget}:"]
+    lines += [f"peak memory of the process {peak}, of which {before} before a row was read."]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

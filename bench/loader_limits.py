@@ -1,0 +1,136 @@
+"""What a cold page cache and a limit on memory leave of the loader's speed.
+
+    sudo python bench/loader_limits.py data/stores/chess.zarr --out docs/figures
+
+``warm``     the store's files are in the page cache
+``cold``     they are dropped from it before the epoch, and that they are gone is checked
+``+25 %``    a memory cgroup allows the process what it takes idle and a quarter of the decoded split, cold
+``+10 %``    the same with a tenth
+
+Cgroups (version 1) need root; without them the last two are left out. Each way runs ``--rounds`` times in a process of
+its own and reads so many batches of planes; figures are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import mmap
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from loader_engines import BATCH, READING
+from outofcore.loading.loader import loader
+from outofcore.store.reader import open_store
+from serving import anonymous_bytes
+
+CGROUPS = Path("/sys/fs/cgroup/memory")
+WAYS = {"warm": None, "cold": None, "+25 %": 0.25, "+10 %": 0.10}
+MEMORY = "128MiB"
+
+
+def cached_share(files: list[Path]) -> float:
+    """Which share of the files' pages is in the page cache, by mincore."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    present = pages = 0
+    for file in files:
+        size = file.stat().st_size
+        with (
+            file.open("rb") as opened,
+            mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as content,
+        ):
+            count = -(-size // mmap.PAGESIZE)
+            vector = (ctypes.c_ubyte * count)()
+            start = ctypes.addressof(ctypes.c_char.from_buffer(content))
+            if libc.mincore(ctypes.c_void_p(start), ctypes.c_size_t(size), vector):
+                raise OSError(ctypes.get_errno(), "mincore")
+            present += sum(page & 1 for page in vector)
+            pages += count
+    return present / max(pages, 1)
+
+
+def evict(files: list[Path]) -> None:
+    """Drop the files from the page cache."""
+    for file in files:
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read(store: Path, way: str, batches: int) -> dict[str, Any]:
+    """One way, in this process."""
+    table = open_store(store).rows("train")
+    files = sorted(
+        file for name in READING.fields for file in (store / "train" / name).rglob("*") if file.name.startswith("c.")
+    )
+    source = loader(store, "val", BATCH, tensors=READING, memory=MEMORY, residency="streamed")
+    for _, _ in zip(range(8), source, strict=False):  # compiled, imported
+        pass
+    source.close()
+    group = CGROUPS / f"outofcore-{os.getpid()}"
+    share = WAYS[way]
+    if share is not None:
+        decoded = sum(table[name].row_bytes for name in READING.fields) * len(table)
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(int(anonymous_bytes() + share * decoded)))
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    if way != "warm":
+        evict(files)
+    cached = cached_share(files)
+    if way != "warm" and cached > 0.01:
+        message = f"{cached:.0%} of the store is still in the page cache"
+        raise RuntimeError(message)
+    source = loader(store, "train", BATCH, tensors=READING, memory=MEMORY, residency="streamed")
+    samples, started = 0, time.perf_counter()
+    for _, batch in zip(range(batches), source, strict=False):
+        samples += len(batch["target"])
+    took = time.perf_counter() - started
+    source.close()
+    figures = {"samples_per_second": samples / took, "cached_before": cached, "bytes_read": source.stats.bytes_read}
+    if share is not None:
+        figures["limit_mb"] = int((group / "memory.limit_in_bytes").read_text()) / 1e6
+        (CGROUPS / "cgroup.procs").write_text(str(os.getpid()))
+        group.rmdir()
+    return figures
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("store", type=Path, help="a chess store")
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--batches", type=int, default=5000)
+    arguments.add_argument("--out", type=Path)
+    arguments.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.way:
+        print(json.dumps(read(given.store, given.way, given.batches)))
+        return
+    limits = os.geteuid() == 0 and (CGROUPS / "memory.limit_in_bytes").exists()
+    found: dict[str, list[dict[str, Any]]] = {way: [] for way, share in WAYS.items() if limits or share is None}
+    command = [sys.executable, __file__, str(given.store), "--batches", str(given.batches), "--way"]
+    for _ in range(given.rounds):
+        for way, figures in found.items():
+            answer = subprocess.run([*command, way], check=True, capture_output=True, text=True).stdout
+            figures.append(json.loads(answer.splitlines()[-1]))
+    medians = {way: {name: median(each[name] for each in all_) for name in all_[0]} for way, all_ in found.items()}
+    lines = ["| | samples/s | of warm | cached before | limit, MB |", "| --- | ---: | ---: | ---: | ---: |"]
+    for way, each in medians.items():
+        speed, limit = each["samples_per_second"], each.get("limit_mb")
+        share = speed / medians["warm"]["samples_per_second"]
+        shown = f"{limit:,.0f}" if limit else ""
+        lines.append(f"| {way} | {speed:,.0f} | {share:.2f} | {each['cached_before']:.0%} | {shown} |")
+    print("\n".join(lines))
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / "loader_limits.json").write_text(json.dumps(medians, indent=2) + "\n")
+        (given.out / "loader_limits.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,283 @@
+"""A plan of what no machine here can hold, and a simulation of the loader's order at that size.
+
+    python bench/scale.py --chess Kramnik.pgn --text tinyshakespeare.txt --neural data/sample/neural --out bench/results
+
+Every constant is measured in this run, on this machine, and named. The plan multiplies; the simulation runs the
+loader's own classes over shards that do not exist, and measures memory and time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import pickle
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import psutil
+
+from outofcore.convert.assemble import Assembler
+from outofcore.convert.executors import open_executor
+from outofcore.convert.seen import SeenKeys
+from outofcore.convert.splits import SPLITS
+from outofcore.domains.registry import get_domain
+from outofcore.loading.order import Cut, EpochOrder, Order
+from outofcore.loading.permutation import scatter
+from outofcore.loading.sampling.plain import Plain, cut_samples
+from outofcore.loading.windows import Window, Windows
+from outofcore.params import load_params
+from outofcore.raw.files import find_files
+from outofcore.store.seal import Seal, read_seal
+from outofcore.store.writer import StoreWriter
+
+Result = TypeVar("Result")
+DOMAINS = ("chess", "text", "neural")
+DAY = 86400.0
+# Bytes that the loader keeps for each chunk while it streams: place of each field's chunk in its shard (offset and
+# length) and its address, and per chunk slot, holders, and two flags.
+PER_CHUNK, PER_CHUNK_AND_FIELD = 18, 24
+# Peak of the order as it is held, for each block, from the runs below; what does not fit is not run.
+BYTES_A_BLOCK = 24
+# The proof of the budget counts the chunks of each block, for each shift that an epoch may have; beyond this, minutes.
+MOST_PROVED = 2_000_000
+
+
+def timed(work: Callable[[], Result]) -> tuple[Result, float]:
+    since = time.perf_counter()
+    return work(), time.perf_counter() - since
+
+
+def median(work: Callable[[], object], times: int = 5) -> float:
+    return float(np.median([timed(work)[1] for _ in range(times)]))
+
+
+def measure_conversion(name: str, raw: Path) -> dict[str, float]:
+    """What a unit of a domain is, and how fast a worker and the driver are."""
+    domain = get_domain(name)
+    section = load_params().section(name).model_copy(update={"raw": str(raw)})
+    files = find_files(section.raw, section.match, domain.suffixes, section=name)
+    units, convert = list(domain.units(files, section)), domain.converter(section)
+    convert(units[0])  # compiled before it is timed
+    results, parsing = timed(lambda: [convert(unit) for unit in units])
+    rows = sum(len(next(iter(result.rows.values()))) for result in results)
+    sequences = sum(len(result.keys) for result in results)
+    raw_bytes = sum(file.bytes for file in files)
+
+    def assemble(folder: str) -> int:
+        with ThreadPoolExecutor(1) as encoders:
+            schemas = domain.schemas(section, files)
+            writer = StoreWriter(Path(folder) / "work", schemas, section.store.layout(), SPLITS, encoders)
+            assembler = Assembler(writer, section.splits, drop_duplicates=True)
+            for unit, result in zip(units, results, strict=True):
+                assembler.add(unit, result)
+            zero = {name: np.zeros(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
+            names = {name: np.array([""], object) for name in ("name", "digest")}
+            seal = writer.commit(Path(folder) / "store", {}, {**zero, **names})
+            return sum(size for size, _ in seal.files.values())
+
+    with tempfile.TemporaryDirectory() as folder:
+        stored, writing = timed(lambda: assemble(folder))
+    return {
+        "raw_bytes_a_unit": raw_bytes / len(units),
+        "rows_a_sequence": rows / sequences,
+        "raw_bytes_a_row": raw_bytes / rows,
+        "decoded_bytes_a_row": sum(array.nbytes for result in results for array in result.rows.values()) / rows,
+        "store_bytes_a_row": stored / rows,
+        "worker_rows_a_second": rows / parsing,
+        "driver_rows_a_second": rows / writing,
+        "unit_and_result_bytes": float(np.mean([len(pickle.dumps(pair)) for pair in zip(units, results, strict=True)])),
+    }
+
+
+def measure_hashing(size: int = 64 << 20) -> dict[str, float]:
+    """Bytes a second of the digests of seals (SHA-256) and of DVC (MD5), one core."""
+    block = os.urandom(1 << 20) * (size >> 20)
+    return {
+        "sha256_bytes_a_second": size / median(lambda: hashlib.sha256(block).digest()),
+        "md5_bytes_a_second": size / median(lambda: hashlib.md5(block, usedforsecurity=False).digest()),
+    }
+
+
+def measure_seal(files: int = 100_000) -> dict[str, float]:
+    """What a file costs in the seal and when a store is opened."""
+    listed = {
+        f"train/field{n % 30:02d}/c.{n // 30}.0": (n, hashlib.sha256(str(n).encode()).hexdigest()) for n in range(files)
+    }
+    seal = Seal(listed)
+    text, writing = timed(seal.text)
+    reading = median(lambda: read_seal(text, "x"), 3)
+    return {
+        "seal_bytes_a_file": len(text) / files,
+        "seal_write_seconds_a_file": writing / files,
+        "seal_read_seconds_a_file": reading / files,
+        "stat_seconds": median(lambda: [os.stat(__file__) for _ in range(10_000)]) / 10_000,  # noqa: PTH116
+    }
+
+
+def measure_keys(count: int = 1_000_000) -> dict[str, float]:
+    """Memory of a key that is remembered, at its peak, and keys a second."""
+    random = np.random.default_rng(0)
+    batches = [random.integers(0, 256, (2000, 16), dtype=np.uint8) for _ in range(count // 2000)]
+    seen = SeenKeys()
+    tracemalloc.start()
+    _, seconds = timed(lambda: [seen.add(batch) for batch in batches])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"key_bytes_peak": peak / count, "keys_a_second": count / seconds}
+
+
+def measure_scheduler(calls: int = 1000) -> dict[str, float]:
+    """Calls a second through a Dask scheduler, with no work in them."""
+    with open_executor("dask", 1) as executor:
+        executor.submit(abs, -1).result()
+        _, seconds = timed(lambda: [future.result() for future in [executor.submit(abs, -n) for n in range(calls)]])
+    return {"calls_a_second": calls / seconds}
+
+
+class Keyed(EpochOrder):
+    """The same cut, but the order of blocks is computed where it is needed and never held."""
+
+    def pool_blocks(self, pool: int) -> Any:  # noqa: D102 - as in the class above it
+        begin, end = self._first_block(pool), min(self._first_block(pool + 1), self.full_blocks)
+        numbers = scatter(np.arange(begin, end, dtype=np.int64), self.full_blocks, self.seed, self.number, 1)
+        return self.shift + self.cut.block * numbers, np.full(end - begin, self.cut.block, np.int64)
+
+
+def first_and_resumed(kind: type[EpochOrder], cut: Cut) -> dict[str, Any]:
+    """Time to the first pool of an epoch and of a resumed one, and memory, of one way to order blocks."""
+    shift = Order(cut, 0).epoch(1).shift
+    tracemalloc.start()
+    first, first_seconds = timed(lambda: kind(cut, 0, 1, shift).samples(0))
+    resumed = kind(cut, 0, 1, shift)
+    _, resume_seconds = timed(lambda: resumed.samples(resumed.pool_of(cut.samples // 10 * 7)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {
+        "first_pool_seconds": round(first_seconds, 4),
+        "resume_seconds": round(resume_seconds, 4),
+        "peak_bytes": peak,
+        "samples_of_a_pool": len(first),
+    }
+
+
+def simulate(rows: int, chunk_rows: int, window: Window | None, fields: int) -> dict[str, Any]:
+    """The order of a split of so many rows: what is held, and the time to the first pool."""
+    windows = Windows(rows, window)
+    cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=64, block_rows=None)
+    chunks, blocks = -(-rows // chunk_rows), cut.samples // cut.block
+    tables = chunks * (PER_CHUNK + fields * PER_CHUNK_AND_FIELD)
+    found: dict[str, Any] = {"rows": rows, "samples": windows.samples, "chunks": chunks, "blocks": blocks}
+    found |= {"tables_bytes": tables, "keyed": first_and_resumed(Keyed, cut)}
+    if blocks * BYTES_A_BLOCK > psutil.virtual_memory().available / 2:
+        return {
+            **found,
+            "held": f"not run: about {blocks * BYTES_A_BLOCK / 1e9:.0f} GB, more than half of what is free",
+        }
+    found["held"] = first_and_resumed(EpochOrder, cut)
+    if blocks * len(cut.shifts) > MOST_PROVED:
+        return found
+    sampler = Plain(windows, cut, 0, chunk_rows)
+    tracemalloc.start()
+    _, seconds = timed(lambda: sampler.pool_chunks(1))
+    found["proof_of_the_budget"] = {"seconds": round(seconds, 3), "peak_bytes": tracemalloc.get_traced_memory()[1]}
+    tracemalloc.stop()
+    return found
+
+
+def plan(known: dict[str, float], machine: dict[str, float], **of: float) -> dict[str, Any]:
+    """What a conversion takes: ``known`` is of its domain, ``machine`` of any, ``of`` is what is asked."""
+    rows, raw, workers = of["rows"], of["raw_bytes"], of["workers"]
+    stored = rows * known["store_bytes_a_row"]
+    units = rows * known["raw_bytes_a_row"] / known["raw_bytes_a_unit"]
+    files = of["parts"] * of["fields"] * max(rows / of["parts"] / of["shard_rows"] + 1.5, 3)
+    digests = 1 / machine["sha256_bytes_a_second"] + 1 / machine["md5_bytes_a_second"]
+    return {
+        **{name: float(f"{value:.4g}") for name, value in of.items()},
+        "units": round(units),
+        "store_bytes": round(stored),
+        "files": round(files),
+        "mean_file_bytes": round(stored / files),
+        "seal_bytes": round(files * machine["seal_bytes_a_file"]),
+        "open_seconds": round(files * (machine["seal_read_seconds_a_file"] + machine["stat_seconds"]), 1),
+        "hashing_days_one_core": round((raw + stored) * digests / DAY, 2),
+        "parsing_days": round(rows / known["worker_rows_a_second"] / workers / DAY, 2),
+        "driver_days": round(rows / known["driver_rows_a_second"] / DAY, 2),
+        "scheduler_days": round(units / machine["calls_a_second"] / DAY, 2),
+        "driver_bytes_in_flight": round((2 * workers + 2) * known["unit_and_result_bytes"]),
+        "driver_bytes_of_keys": round(rows / known["rows_a_sequence"] * machine["key_bytes_peak"]),
+        "driver_network_bytes_a_second": round(
+            known["driver_rows_a_second"] * (known["raw_bytes_a_row"] + known["decoded_bytes_a_row"])
+        ),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in DOMAINS:
+        parser.add_argument(f"--{name}", type=Path, required=True, help=f"raw {name} to measure on")
+    parser.add_argument("--out", type=Path, required=True, help="folder for scale.json")
+    arguments = parser.parse_args()
+    known = {name: measure_conversion(name, getattr(arguments, name)) for name in DOMAINS}
+    machine = {**measure_hashing(), **measure_seal(), **measure_keys(), **measure_scheduler()}
+    constants = {
+        of: {name: float(f"{value:.4g}") for name, value in figures.items()}
+        for of, figures in {**known, "machine": machine}.items()
+    }
+    sessions = 1000
+    plans = {
+        "lichess, 7e9 games": plan(
+            known["chess"],
+            machine,
+            rows=7e9 * known["chess"]["rows_a_sequence"],
+            raw_bytes=2.5e12,
+            workers=128,
+            fields=40,
+            shard_rows=2**26,
+            parts=1,
+        ),
+        "15 trillion tokens": plan(
+            known["text"],
+            machine,
+            rows=1.5e13,
+            raw_bytes=1.5e13 * known["text"]["raw_bytes_a_row"] / 3,
+            workers=128,
+            fields=1,
+            shard_rows=2**30,
+            parts=1,
+        ),
+        "1,000 neural sessions of an hour at 60 bins a second": plan(
+            known["neural"],
+            machine,
+            rows=sessions * 3600 * 60,
+            raw_bytes=sessions * 3600 * 60 * known["neural"]["raw_bytes_a_row"],
+            workers=128,
+            fields=6,
+            shard_rows=2**16,
+            parts=sessions,
+        ),
+    }
+    simulate(10**7, 4096, None, 6)  # compiled before it is timed
+    order = {
+        "5e9 positions": simulate(5 * 10**9, 4096, None, 6),
+        "5e10 positions": simulate(5 * 10**10, 4096, None, 6),
+        "5e11 positions": simulate(5 * 10**11, 4096, None, 6),
+        "5e11 positions in chunks of 65,536": simulate(5 * 10**11, 65536, None, 6),
+        "1.5e13 tokens": simulate(15 * 10**12, 65536, Window(length=2048, stride=2048), 1),
+        "1.5e13 tokens in chunks of 1,048,576": simulate(15 * 10**12, 2**20, Window(length=2048, stride=2048), 1),
+    }
+    text = json.dumps({"constants": constants, "plans": plans, "order": order}, indent=2)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "scale.json").write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

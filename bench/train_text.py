@@ -1,0 +1,196 @@
+"""What training a model of a million parameters takes in memory: predicted, and measured, saving by saving.
+
+    python bench/train_text.py novels.tar.zst --tokenizer data/tokenizers/text.json --megabytes 1000 --out bench/results
+
+The text is made as for ``convert_text.py`` and converted once. Every run is a process of its own, of thirty steps,
+through the loaders and the trainer that ``stages/train.py`` uses; the savings add up from row to row, but for the last
+run, which reads raw text where the others read the store. Predicted is what ``outofcore plan text`` tells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from convert_text import make_text, whole
+from outofcore.domains.text import DOMAIN
+from outofcore.domains.text.memory import Residency, training_memory
+from outofcore.domains.text.params import TextSection
+from outofcore.machine import Machine
+from outofcore.store.reader import open_store
+from outofcore.streaming import open_streams, write_catalogue
+from outofcore.training.baseline import baseline_bytes
+from outofcore.training.fit import fit
+from outofcore.training.loaders import open_loaders
+
+STEPS, VALIDATED = 30, 4
+BUDGET = {"loaded": 4 << 30, "streamed": 256 << 20, "raw": 512 << 20}
+KIND = {"loaded": "ram", "streamed": "streamed"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run differs from the others."""
+
+    name: str
+    residency: Residency = "loaded"
+    precision: str = "32-true"
+    optimizer: str = "adamw"
+    micro_batch: int = 0
+
+
+PLAIN = Run("plain: all tokens in memory")
+STREAMED = replace(PLAIN, name="+ streamed from the store", residency="streamed")
+MIXED = replace(STREAMED, name="+ bf16-mixed", precision="bf16-mixed")
+EIGHT = replace(MIXED, name="+ adamw8bit", optimizer="adamw8bit")
+PIECES = replace(EIGHT, name="+ micro-batch of 4", micro_batch=4)
+RAW = replace(PIECES, name="the last, from raw text", residency="raw")
+RUNS = (PLAIN, STREAMED, MIXED, EIGHT, PIECES, RAW)
+
+
+class First:
+    """The first batches of a loader: validation is not what is measured here."""
+
+    def __init__(self, loader: Any, count: int) -> None:
+        self._loader, self._count = loader, count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def __len__(self) -> int:
+        return min(self._count, len(self._loader))
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(iter(self._loader), self._count)
+
+
+def section_of(folder: Path, tokenizer: Path, run: Run) -> TextSection:
+    return TextSection.model_validate(
+        {
+            "raw": str(folder / "raw"),
+            "mode": "stream" if run.residency == "raw" else "store",
+            "tokenizer": {"path": str(tokenizer)},
+            "stream": {"shuffle_windows": 8192, "max_examples": 16 * STEPS, "val_examples": 16 * VALIDATED},
+            "train": {
+                "preset": "small",
+                "batch_size": 16,
+                "max_steps": STEPS,
+                "precision": run.precision,
+                "optimizer": run.optimizer,
+                "sample_tokens": 0,
+            },
+        }
+    )
+
+
+def train(folder: Path, tokenizer: Path, run: Run) -> dict[str, Any]:
+    """What a child does."""
+    section, device = section_of(folder, tokenizer, run), torch.device("cpu")
+    store = open_store(folder / "text.zarr")
+    torch.manual_seed(section.train.seed)
+    task = DOMAIN.task(store, section)
+    machine = Machine(workers=2, memory=BUDGET[run.residency], micro_batch=run.micro_batch)
+    if run.residency == "raw":
+        loaders = open_streams(DOMAIN, section, open_store(folder / "data/streams/text.zarr"), machine, device)
+    else:
+        reading = DOMAIN.reading(store.attributes, section)
+        kind: Any = KIND[run.residency]
+        loaders = open_loaders(
+            store, task, reading, section.train, memory=machine.memory, residency=kind, device=device
+        )
+    with tempfile.TemporaryDirectory() as out:
+        fit(
+            task,
+            loaders[0],
+            First(loaders[1], VALIDATED),
+            section.train,
+            name="text",
+            out=Path(out),
+            identity={},
+            device="cpu",
+            micro_batch=run.micro_batch,
+            threads=2,
+        )
+        ran = json.loads((Path(out) / "metrics/text/train_run.json").read_text())
+        with (Path(out) / "plots/text/train/plots/metrics/train/loss.tsv").open() as curve:
+            losses = [float(row["loss"]) for row in csv.DictReader(curve, delimiter="\t")]
+    return {"peak_memory_bytes": ran["peak_memory_bytes"], "losses": losses, "seconds": ran["training_seconds"]}
+
+
+def predict(folder: Path, tokenizer: Path, run: Run, tokens: int) -> dict[str, int]:
+    section = section_of(folder, tokenizer, run)
+    vocabulary = open_store(folder / "text.zarr").attributes["vocabulary"]
+    memory = training_memory(
+        section, vocabulary, residency=run.residency, tokens=tokens, micro_batch=run.micro_batch, threads=2
+    )
+    return {**asdict(memory), "interpreter and libraries": baseline_bytes(run.optimizer)}
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures as a table of Markdown."""
+    runs = result["runs"]
+    parts = list(next(iter(runs.values()))["predicted"])
+    heads = ["", *parts, "predicted", "measured", "last loss"]
+    lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |"]
+    for name, found in runs.items():
+        predicted = found["predicted"]
+        cells = [f"{predicted[part] / 1e6:,.1f}" for part in parts]
+        measured = f"{found['peak_memory_bytes'] / 1e6:,.0f}"
+        cells += [f"{sum(predicted.values()) / 1e6:,.0f}", measured, f"{found['losses'][-1]:.4f}"]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        run = next(run for run in RUNS if run.name == options.run)
+        print("\n" + json.dumps(train(options.source, options.tokenizer, run)))
+        return
+    script, out = str(Path(__file__).resolve()), options.out and options.out.resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_text(options.source, folder / "raw", options.megabytes * 10**6)
+        tokenizer = options.tokenizer.resolve()
+        plain = section_of(folder, tokenizer, PLAIN)
+        whole(plain, 2, folder)
+        streamed = section_of(folder, tokenizer, RAW)
+        os.chdir(folder)  # a catalogue stands where the project keeps it
+        write_catalogue(DOMAIN, streamed, Path("rejects.csv"), threads=2)
+        tokens = len(open_store(folder / "text.zarr").rows("train"))
+        runs = {}
+        for run in RUNS:
+            print(f"{time.strftime('%H:%M:%S')} {run.name}", file=sys.stderr, flush=True)
+            command = [sys.executable, script, str(folder), "--tokenizer", str(tokenizer), "--run", run.name]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            found = json.loads(done.stdout.splitlines()[-1])
+            runs[run.name] = {"predicted": predict(folder, tokenizer, run, tokens), **found}
+    result = {"tokens": tokens, "bytes": options.megabytes * 10**6, "steps": STEPS, "runs": runs}
+    print(json.dumps(result, indent=2))
+    print(table(result))
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "train_text.json").write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Units on the workers of a Dask cluster, behind ``concurrent.futures.Executor``; nothing of Dask is imported before.
+
+Workers convert units; what they make comes back to the driver, which puts it in order and writes it. So a worker holds
+nothing that counts: one that dies costs the units that it had in hand, which others convert again. Workers see the raw
+input under the same path as the driver, because some units name a file and a range of it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module, metadata
+from typing import Any, TypeVar
+
+from outofcore.errors import ClusterError, ParamsError
+from outofcore.raw.files import RawFile
+from outofcore.raw.unit import UnitResult
+
+CONNECT_SECONDS = 30
+# A cluster that has had no worker for so long will get none.
+ALONE_SECONDS = 120
+# From one look at scheduler and workers to the next, while a unit is awaited.
+LOOK_SECONDS = 2
+# Of these, equal versions give equal bytes.
+PACKAGES = ("outofcore", "numpy", "numba", "numcodecs", "gigatoken", "rust-pgn-reader-python-binding")
+_AGAIN = "run 'dvc repro' again, it goes on from there"
+
+Item = TypeVar("Item")
+
+
+class ClusterExecutor(concurrent.futures.Executor):
+    """Submits calls to a cluster.
+
+    Parameters
+    ----------
+    client
+        A ``distributed.Client``.
+    where
+        The cluster's name, for messages.
+
+    Attributes
+    ----------
+    width
+        Calls that the cluster makes at a time.
+    """
+
+    def __init__(self, client: Any, where: str) -> None:
+        self.width = max(1, sum(client.nthreads().values()))
+        self._client = client
+        self._where = where
+        self._executor = client.get_executor(pure=False)
+        # What is called is large where it holds a tokenizer: it goes to each worker once, not with every unit. As the
+        # result of a task it is made again if the worker that had it dies.
+        self._functions: dict[int, tuple[Any, Any]] = {}
+        self._workers_seen = time.monotonic()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+        """Have a call made by a worker."""
+        if id(fn) not in self._functions:
+            self._functions[id(fn)] = fn, self._client.submit(_itself, fn, pure=False)
+        return _Awaited(self, self._executor.submit(_call, self._functions[id(fn)][1], *args, **kwargs))
+
+    def look(self) -> None:
+        """Make sure that there is still somebody to wait for.
+
+        Raises
+        ------
+        ClusterError
+            If the scheduler, or for a while every worker, is gone.
+        """
+        if self._client.status != "running":
+            message = f"{self._where}: the connection to the scheduler is lost; {_AGAIN}"
+            raise ClusterError(message)
+        now = time.monotonic()
+        if self._client.nthreads():
+            self._workers_seen = now
+        elif now - self._workers_seen > ALONE_SECONDS:
+            message = f"{self._where}: all workers are gone; start some, and {_AGAIN}"
+            raise ClusterError(message)
+
+
+class _Awaited(concurrent.futures.Future[Any]):
+    """A call whose result is waited for as long as the cluster is there: Dask alone would wait for ever."""
+
+    def __init__(self, executor: ClusterExecutor, call: concurrent.futures.Future[Any]) -> None:
+        super().__init__()
+        self._executor = executor
+        self._call = call
+
+    def result(self, timeout: float | None = None) -> Any:
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._call.done() and (until is None or time.monotonic() < until):
+            concurrent.futures.wait([self._call], LOOK_SECONDS)
+            if not self._call.done():
+                self._executor.look()
+        return self._call.result(0)
+
+    def cancel(self) -> bool:
+        return self._call.cancel()
+
+
+@contextmanager
+def open_cluster(address: str, workers: int, files: Sequence[RawFile]) -> Iterator[ClusterExecutor]:
+    """A cluster as an executor.
+
+    Parameters
+    ----------
+    address
+        Of the scheduler; "" for a cluster on this machine that lives as long as the ``with`` block.
+    workers
+        Processes of a cluster on this machine.
+    files
+        The raw input, which every worker must see.
+
+    Raises
+    ------
+    ParamsError
+        If Dask is not installed.
+    ClusterError
+        If no scheduler or worker answers, a worker has other versions or does not see the input, or, from inside the
+        block, if the scheduler has gone or the same unit has ended several workers.
+    """
+    distributed = _imported()
+    where = f"the cluster at {address}" if address else "the cluster on this machine"
+    with _told(distributed, where), _client(distributed, address, workers) as client:
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError as error:
+            message = f"the scheduler at {address} has no workers: start some with 'dask worker {address}'"
+            raise ClusterError(message) from error
+        client.register_plugin(_like_driver(distributed, files))
+        yield ClusterExecutor(client, where)
+
+
+def width(executor: concurrent.futures.Executor, workers: int) -> int:
+    """Units that are converted at a time: by a cluster, as many as its workers have threads."""
+    return executor.width if isinstance(executor, ClusterExecutor) else workers
+
+
+def _imported() -> Any:
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        message = "OUTOFCORE_ENGINE=dask needs Dask: pip install 'outofcore[cluster]', or use threads"
+        raise ParamsError(message) from error
+
+
+@contextmanager
+def _client(distributed: Any, address: str, workers: int) -> Iterator[Any]:
+    if address:
+        try:
+            client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except OSError as error:
+            message = f"no scheduler answers at {address} ({error}); start one with 'dask scheduler', or unset it"
+            raise ClusterError(message) from error
+        with client:
+            yield client
+        return
+    with (
+        distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def _told(distributed: Any, where: str) -> Iterator[None]:
+    """What goes wrong with the cluster, in one line."""
+    try:
+        yield
+    except distributed.KilledWorker as error:
+        message = f"{where}: {error.allowed_failures + 1} workers died over the same unit ({error}); {_AGAIN}"
+        raise ClusterError(message) from error
+    except (concurrent.futures.CancelledError, import_module("distributed.comm").CommClosedError) as error:
+        message = f"{where}: the connection to the scheduler is lost; {_AGAIN}"
+        raise ClusterError(message) from error
+
+
+def _like_driver(distributed: Any, files: Sequence[RawFile]) -> Any:
+    """What every worker does before its first unit, also one that joins later: compares itself with the driver."""
+    expected = versions()
+    seen = [(str(file.path), file.bytes) for file in (*files[:1], *files[-1:])]
+
+    class LikeDriver(distributed.WorkerPlugin):  # type: ignore[misc]  # distributed is known at run time only
+        name = "outofcore"
+
+        def setup(self, worker: Any) -> None:
+            compare(worker.address, expected, seen)
+
+    return LikeDriver()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides the bytes of a store."""
+    return {name: metadata.version(name) for name in PACKAGES}
+
+
+def compare(worker: str, expected: dict[str, str], seen: Sequence[tuple[str, int]]) -> None:
+    """Make sure that this worker is like the driver.
+
+    Raises
+    ------
+    ClusterError
+        If a version differs, or a file is not there or of another size.
+    """
+    for name, version in versions().items():
+        if version != expected[name]:
+            message = f"worker {worker} has {name} {version}, the driver {expected[name]}: install the same on both"
+            raise ClusterError(message)
+    for path, size in seen:
+        if not os.path.isfile(path) or os.path.getsize(path) != size:  # noqa: PTH113, PTH202 - no Path crosses systems
+            message = (
+                f"worker {worker} in {os.getcwd()} does not see {path} of {size:,} bytes: "  # noqa: PTH109
+                "start workers in the project's folder, on a filesystem that all share"
+            )
+            raise ClusterError(message)
+
+
+def _itself(value: Item) -> Item:
+    return value
+
+
+def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Make the call; what asks for an oracle asks it here, so that the driver has that much less to do."""
+    result = function(*args, **kwargs)
+    if not isinstance(result, UnitResult) or not result.audits:
+        return result
+    found = tuple(difference for audit in result.audits if (difference := audit()))
+    return replace(
+        result,
+        audits=(),
+        audited=result.audited + len(result.audits),
+        differences=(*result.differences, *found),
+    )

@@ -1,0 +1,62 @@
+"""Chess to look at: boards with the move played, by python-chess; Elo, lengths, results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import chess
+import chess.svg
+import numpy as np
+
+from outofcore.domains.chess.draw import board_of
+from outofcore.domains.chess.moves import uci
+from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
+from outofcore.store.reader import Store
+
+BOARDS = 6
+ARROW = "#15781bcc"
+RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
+
+
+def pictures(store: Store) -> Sequence[Picture | Passage]:
+    """Positions of games spread over the store, each further on in its game than the one before."""
+    found = []
+    for place, (split, number, start, length) in enumerate(spread(store, BOARDS)):
+        row = start + (place + 1) * length // (BOARDS + 2)
+        rows = store.rows(split).read(row, row + 1)
+        board = board_of(rows)
+        move = chess.Move.from_uci(uci(int(rows["move"][0])))
+        played = board.san(move) if board.is_legal(move) else move.uci()
+        side = "White" if board.turn == chess.WHITE else "Black"
+        elo = [int(store.sequences(split)[f"{who}_elo"].read(number, number + 1)[0]) for who in ("white", "black")]
+        players = f", Elo {elo[0] or 'unknown'} against {elo[1] or 'unknown'}"
+        ply, result = int(rows["ply"][0]), RESULTS[int(rows["result"][0])]
+        found.append(
+            Picture(
+                title=f"{side} plays {played} at ply {ply}; the game ended {result}{players}",
+                alt=f"Chess position {board.board_fen()}, {side} to move, plays {played}",
+                svg=chess.svg.board(
+                    board,
+                    arrows=[chess.svg.Arrow(move.from_square, move.to_square, color=ARROW)],
+                    check=board.king(board.turn) if board.is_check() else None,
+                ),
+            )
+        )
+    return found
+
+
+def distributions(store: Store) -> Sequence[Distribution]:
+    """Elo of all players that have one, length and result of the games."""
+    elo = np.concatenate([column(store, "white_elo"), column(store, "black_elo")])
+    found = [
+        binned("Length of the games", "plies", "games", column(store, "plies")),
+        counted("Results", "result", "games", column(store, "result"), RESULTS),
+    ]
+    known = elo[elo > 0]
+    return [binned("Elo of the players", "Elo", "players", known), *found] if len(known) else found
+
+
+def plain_layout(store: Store) -> PlainLayout:
+    """Twelve planes of two bytes a square, as a first program would keep them."""
+    rows = sum(store.attributes["rows"].values())
+    return PlainLayout("12 x 8 x 8 planes of two bytes, a move and a result", rows * (12 * 8 * 8 * 2 + 2 + 1))

@@ -1,0 +1,168 @@
+"""What a domain may offer to be looked at: pictures of stored rows, distributions, and a plain layout to compare with.
+
+A domain that wants to be seen has a module ``gallery`` in its folder with the three functions of :class:`Gallery`; one
+without is shown by :meth:`Domain.draw`. Everything is a function of the store: the same store, the same pictures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.registry import DOMAINS
+from outofcore.store.reader import Store
+
+MOST_BARS = 24
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Stored rows, drawn.
+
+    Attributes
+    ----------
+    title
+        What stands below it, a line.
+    alt
+        What a person who does not see it should know.
+    svg
+        A whole SVG document that refers to nothing outside of it.
+    """
+
+    title: str
+    alt: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Stored rows as text cut into pieces.
+
+    Attributes
+    ----------
+    title
+        What stands above it.
+    pieces
+        The text, a piece a row; pieces are set apart by colour.
+    """
+
+    title: str
+    pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How often what occurs.
+
+    Attributes
+    ----------
+    title
+        What is counted ("Elo of the players").
+    axis
+        What the labels are ("Elo", "plies").
+    of
+        What the counts are ("games").
+    labels, counts
+        A bar each.
+    """
+
+    title: str
+    axis: str
+    of: str
+    labels: tuple[str, ...]
+    counts: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PlainLayout:
+    """What the rows take in the layout that one would choose without a store.
+
+    Attributes
+    ----------
+    what
+        That layout, in words.
+    bytes
+        All rows of the store in it.
+    """
+
+    what: str
+    bytes: int
+
+
+class Gallery(Protocol):
+    """The functions of a domain's module ``gallery``."""
+
+    def pictures(self, store: Store) -> Sequence[Picture | Passage]:
+        """A few rows of the store, spread over it."""
+        ...
+
+    def distributions(self, store: Store) -> Sequence[Distribution]:
+        """What the sequences of the store are like."""
+        ...
+
+    def plain_layout(self, store: Store) -> PlainLayout:
+        """The layout to compare the store with."""
+        ...
+
+
+def gallery_of(domain: str) -> Gallery | None:
+    """The gallery of a domain, or None if it has none."""
+    name = f"{DOMAINS[domain]}.gallery" if domain in DOMAINS else ""
+    return cast("Gallery", import_module(name)) if name and find_spec(name) else None
+
+
+def column(store: Store, name: str, parts: Sequence[str] | None = None) -> npt.NDArray[np.generic]:
+    """A column of the sequences, over all splits of the given parts, or of all."""
+    found = [store.sequences(split, part)[name].read() for part in parts or store.parts for split in store.splits]
+    return np.concatenate(found)
+
+
+def spread(store: Store, count: int, part: str = "") -> Iterator[tuple[str, int, int, int]]:
+    """Sequences evenly spread over the first split that has any: split, number, first row, rows."""
+    for split in store.splits:
+        sequences = store.sequences(split, part)
+        total = len(sequences)
+        if total:
+            for place in range(min(count, total)):
+                number = (2 * place + 1) * total // (2 * min(count, total))
+                start, length = (int(sequences[name].read(number, number + 1)[0]) for name in ("start", "length"))
+                yield split, number, start, length
+            return
+
+
+def binned(title: str, axis: str, of: str, values: npt.NDArray[np.generic]) -> Distribution:
+    """Numbers in classes of a round width (1, 2 or 5 times a power of ten); a class is named by its lower edge."""
+    numbers = values.astype(np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        return Distribution(title, axis, of, (), ())
+    low, high = float(numbers.min()), float(numbers.max())
+    whole = bool((numbers == np.floor(numbers)).all())
+    width = _width(high - low, at_least=1.0 if whole else 0.0)
+    first, last = int(np.floor(low / width)), int(np.floor(high / width))
+    counts = np.bincount((np.floor(numbers / width) - first).astype(np.int64), minlength=last - first + 1)
+    labels = tuple(f"{(first + place) * width:.6g}" for place in range(len(counts)))
+    return Distribution(title, axis, of, labels, tuple(counts.tolist()))
+
+
+def counted(title: str, axis: str, of: str, values: npt.NDArray[np.generic], names: dict[int, str]) -> Distribution:
+    """Codes, by name, in the order of the codes; those that do not occur are left out."""
+    found, counts = np.unique(values, return_counts=True)
+    labels = tuple(names.get(int(code), str(code)) for code in found)
+    return Distribution(title, axis, of, labels, tuple(counts.tolist()))
+
+
+def _width(span: float, at_least: float) -> float:
+    """The smallest round width that needs no more than :data:`MOST_BARS` classes."""
+    if span <= 0:
+        return at_least or 1.0
+    power = 10.0 ** math.floor(math.log10(span / MOST_BARS))
+    wide = (step * power for step in (1.0, 2.0, 5.0, 10.0, 20.0))
+    return max(at_least, next(width for width in wide if span / width < MOST_BARS))

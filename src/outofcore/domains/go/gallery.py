@@ -1,0 +1,124 @@
+"""Go to look at: boards with the move played; ranks, komi, lengths, results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
+from outofcore.domains.go.diagram import LETTERS, frame_of
+from outofcore.domains.go.play.engine import MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.domains.go.play.stars import star_points
+from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
+from outofcore.store.reader import Store
+from outofcore.store.schema import Columns
+
+BOARDS = 6
+PLAYERS = ("Black", "White")
+
+
+def pictures(store: Store) -> Sequence[Picture | Passage]:
+    """Positions of games spread over the store, each further on in its game than the one before."""
+    found = []
+    for place, (split, _, start, length) in enumerate(spread(store, BOARDS)):
+        row = start + (place + 1) * length // (BOARDS + 2)
+        rows = store.rows(split).read(row, row + 1)
+        state, size = rows["state"][0], int(rows["state"][0][SIZE])
+        player, move = PLAYERS[int(state[TO_PLAY])], _move(rows)
+        played = "passes" if move is None else f"plays {LETTERS[move[1]]}{size - move[0]}"
+        points = _points(rows)
+        black, white = int((points == 1).sum()), int((points == 2).sum())
+        found.append(
+            Picture(
+                title=f"Move {int(state[MOVE_NUMBER]) + 1}: {player} {played}",
+                alt=f"Go position on {size} x {size}: {black} black and {white} white stones; {player} {played}",
+                svg="".join(_board(points, move, int(state[TO_PLAY]))),
+            )
+        )
+    return found
+
+
+def distributions(store: Store) -> Sequence[Distribution]:
+    """Ranks of the players that have one, komi, handicap, length and end of the games."""
+    ranks = np.concatenate([column(store, "black_rank"), column(store, "white_rank")]).astype(np.int64)
+    ranks = ranks[ranks != UNKNOWN_RANK]
+    komi = column(store, "komi").astype(np.float64)
+    names = {int(code): code.name.lower() for code in ResultKind}
+    found = [
+        binned("Length of the games", "moves", "games", column(store, "length")),
+        _numbers("Komi", "points for White", komi[np.isfinite(komi)]),
+        _numbers("Handicap", "stones", column(store, "handicap").astype(np.float64)),
+        counted("How games ended", "result", "games", column(store, "result"), names),
+    ]
+    if len(ranks):
+        named = {int(rank): _rank(int(rank)) for rank in np.unique(ranks)}
+        found.insert(0, counted("Ranks of the players", "rank", "players", ranks, named))
+    return found
+
+
+def plain_layout(store: Store) -> PlainLayout:
+    """The planes that a network reads, as torch has them by default."""
+    frame, rows = int(store.attributes["frame"]), sum(store.attributes["rows"].values())
+    what = f"3 x {frame} x {frame} planes of four bytes and a move"
+    return PlainLayout(what, rows * (3 * frame * frame * 4 + 2))
+
+
+def _numbers(title: str, axis: str, values: npt.NDArray[np.float64]) -> Distribution:
+    """A bar for each number where they are few."""
+    found, counts = np.unique(values, return_counts=True)
+    if len(found) > 16:
+        return binned(title, axis, "games", values)
+    return Distribution(title, axis, "games", tuple(f"{value:g}" for value in found), tuple(counts.tolist()))
+
+
+def _rank(code: int) -> str:
+    if code > PROFESSIONAL:
+        return f"{code - PROFESSIONAL}p"
+    return f"{code}d" if code > 0 else f"{1 - code}k"
+
+
+def _points(rows: Columns) -> npt.NDArray[np.uint8]:
+    """The first row's board, (size, size): 0 empty, 1 black, 2 white."""
+    stones, size = rows["stones"][0], int(rows["state"][0][SIZE])
+    frame = frame_of(stones.shape[-1])
+    bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(2, frame, frame)
+    both: npt.NDArray[np.uint8] = (bits[0] + 2 * bits[1])[:size, :size]
+    return both
+
+
+def _move(rows: Columns) -> tuple[int, int] | None:
+    """Row and column of the first row's move; None for a pass."""
+    frame, move = frame_of(rows["stones"].shape[-1]), int(rows["move"][0])
+    return None if move == frame * frame else divmod(move, frame)
+
+
+def _board(points: npt.NDArray[np.uint8], move: tuple[int, int] | None, player: int) -> Iterator[str]:
+    """SVG of a board; a field is 20 wide, the move is a stone of its player with a ring."""
+    size = len(points)
+    last = 20 * size + 10
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {last + 20} {last + 20}">'
+    yield f'<rect width="{last + 20}" height="{last + 20}" fill="#dcb35c"/>'
+    lines = "".join(f"M30 {30 + 20 * n}H{last}M{30 + 20 * n} 30V{last}" for n in range(size))
+    yield f'<path d="{lines}" stroke="#5a4520" fill="none"/>'
+    for row, column_ in star_points(size, 9 if size % 2 and size > 7 else 4):
+        yield f'<circle cx="{30 + 20 * column_}" cy="{30 + 20 * row}" r="2.5" fill="#5a4520"/>'
+    for row, column_ in zip(*np.nonzero(points), strict=True):
+        yield _stone(int(row), int(column_), int(points[row, column_]) - 1)
+    if move is not None:
+        yield _stone(*move, player)
+        ring = ("#ffffff", "#000000")[player]
+        x, y = 30 + 20 * move[1], 30 + 20 * move[0]
+        yield f'<circle cx="{x}" cy="{y}" r="5" fill="none" stroke="{ring}" stroke-width="2"/>'
+    yield f'<g font-size="11" font-family="sans-serif" fill="#3a2c12" text-anchor="middle">{_labels(size)}</g></svg>'
+
+
+def _stone(row: int, column_: int, player: int) -> str:
+    fill = ("#111111", "#f8f8f8")[player]
+    return f'<circle cx="{30 + 20 * column_}" cy="{30 + 20 * row}" r="9.4" fill="{fill}" stroke="#111111"/>'
+
+
+def _labels(size: int) -> str:
+    columns = "".join(f'<text x="{30 + 20 * n}" y="{20 * size + 26}">{LETTERS[n]}</text>' for n in range(size))
+    return columns + "".join(f'<text x="10" y="{34 + 20 * n}">{size - n}</text>' for n in range(size))

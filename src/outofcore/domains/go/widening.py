@@ -1,0 +1,116 @@
+"""Packed bits of stored positions -> bytes of planes, in compiled code that leaves the interpreter lock alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from outofcore.domains.go.play.engine import KO, MOVE_NUMBER, SIZE, TO_PLAY
+
+_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+"""The 8 points that a packed byte stands for, a byte each."""
+
+
+@njit(nogil=True, cache=True)
+def _show(packed: Any, plane: Any) -> None:
+    """Fill a plane whose points are where they are stored."""
+    for place in range(len(plane) >> 3):
+        byte = packed[place]
+        for bit in range(8):
+            plane[8 * place + bit] = _BYTES[byte, bit]
+    for point in range(len(plane) & ~7, len(plane)):
+        plane[point] = _BYTES[packed[point >> 3], point & 7]
+
+
+@njit(nogil=True, cache=True)
+def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
+    """Fill a plane, each point from where ``points`` says; ``scratch`` holds all bits and some zeros after them."""
+    for place in range(len(packed)):
+        byte = packed[place]
+        for bit in range(8):
+            scratch[8 * place + bit] = _BYTES[byte, bit]
+    for point in range(len(plane)):
+        plane[point] = scratch[points[point]]
+
+
+@njit(nogil=True, cache=True)
+def widen(
+    stones: Any,
+    state: Any,
+    moves: Any,
+    liberties: Any,
+    symmetry: Any,
+    source: Any,
+    target: Any,
+    with_ko: Any,
+    with_colour: Any,
+    planes: Any,
+    move: Any,
+    to_play: Any,
+    number: Any,
+) -> None:
+    """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` of rows.
+
+    Parameters
+    ----------
+    stones
+        (samples, steps, 2, bytes) uint8: rows up to the sample's own, which is the last.
+    state
+        (samples, steps, 4) int16.
+    moves
+        (samples, steps) int16.
+    liberties
+        (samples, 3, bytes) uint8; no samples where they are not wanted.
+    symmetry
+        (samples,) uint8.
+    source, target
+        See :func:`outofcore.domains.go.symmetry.tables`.
+    with_ko, with_colour
+        Whether a plane of the ko point, or two of the side to play, follow the stones.
+    planes
+        (samples, planes, points) uint8; filled.
+    move, to_play, number
+        (samples,) int64; filled.
+    """
+    steps, width, points = stones.shape[1], stones.shape[3], planes.shape[2]
+    frame = int(np.sqrt(points))
+    scratch = np.zeros(8 * width + 8, np.uint8)  # ends in points that are never set
+    last = steps - 1
+    for sample in range(len(stones)):
+        size, colour = state[sample, last, SIZE], state[sample, last, TO_PLAY]
+        played, ko = state[sample, last, MOVE_NUMBER], state[sample, last, KO]
+        here, there = source[size, symmetry[sample]], target[size, symmetry[sample]]
+        plain = symmetry[sample] == 0 and size == frame
+        for back in range(steps):
+            own, other = planes[sample, 2 * back], planes[sample, 2 * back + 1]
+            if played - state[sample, last - back, MOVE_NUMBER] == back:
+                row = stones[sample, last - back]
+                if plain:
+                    _show(row[colour], own)
+                    _show(row[1 - colour], other)
+                else:
+                    _turn(row[colour], here, scratch, own)
+                    _turn(row[1 - colour], here, scratch, other)
+            else:  # of an earlier game
+                own[:] = 0
+                other[:] = 0
+        plane = 2 * steps
+        if with_ko:
+            planes[sample, plane] = 0
+            if ko >= 0:
+                planes[sample, plane, there[ko]] = 1
+            plane += 1
+        if with_colour:
+            planes[sample, plane + 1 - colour] = 0
+            own = planes[sample, plane + colour]
+            for point in range(points):
+                own[point] = here[point] < points
+            plane += 2
+        if len(liberties):
+            for place in range(liberties.shape[1]):
+                _turn(liberties[sample, place], here, scratch, planes[sample, plane + place])
+        move[sample] = there[moves[sample, last]]
+        to_play[sample] = colour
+        number[sample] = played

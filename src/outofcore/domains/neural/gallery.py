@@ -1,0 +1,131 @@
+"""Recordings to look at: frames with the responses to them and what does not count; rates, repeats, trials."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, spread
+from outofcore.domains.neural.dtypes import bfloat16_values
+from outofcore.domains.neural.pictures import png
+from outofcore.store.reader import Store
+from outofcore.store.schema import Columns
+
+SESSIONS, BINS, FRAMES, NEURONS = 3, 48, 8, 24
+COUNTED_BINS = 1 << 16
+WIDTH, FRAME_WIDTH, FRAME_GAP, RASTER_HEIGHT = 480, 54, 6.857, 120
+
+
+def pictures(store: Store) -> Sequence[Picture | Passage]:
+    """The first bins of a trial of each session, of up to three sessions."""
+    found = []
+    for part in store.parts[:SESSIONS]:
+        for split, number, start, length in spread(store, 1, part):
+            rows = store.rows(split, part).read(start, start + min(length, BINS))
+            stored_as = str(store.rows(split, part)["stim"].attributes.get("stored_as", ""))
+            bins, neurons = rows["robs"].shape
+            masked = int((rows["dfs"] == 0).sum())
+            shown = f"{min(neurons, NEURONS)} of {neurons:,} neurons" if neurons > NEURONS else f"{neurons} neurons"
+            where = f"{part or 'Session'}, trial {number:,} of {split}"
+            found.append(
+                Picture(
+                    title=f"{where}: {min(bins, FRAMES)} of {bins} frames; below, {shown}, a line each, "
+                    "darker for stronger, hatched where nothing counts",
+                    alt=f"Stimulus frames of {bins} bins above the responses of {shown}, darker for stronger; "
+                    f"{masked:,} responses do not count",
+                    svg="".join(_trial(rows, stored_as)),
+                )
+            )
+    return found
+
+
+def distributions(store: Store) -> Sequence[Distribution]:
+    """Mean responses of the neurons, and lengths of the trials."""
+    rates = np.concatenate([_mean_responses(store, part) for part in store.parts])
+    return [
+        binned("Mean response of the neurons", _unit(store), "neurons", rates),
+        binned("Length of the trials", "bins", "trials", column(store, "length")),
+    ]
+
+
+def plain_layout(store: Store) -> PlainLayout:
+    """Frames and responses as four-byte numbers, as a first program would load them."""
+    total = 0
+    for part in store.parts:
+        for split in store.splits:
+            table = store.rows(split, part)
+            values = sum(int(np.prod(table[name].shape[1:])) for name in ("stim", "robs"))
+            total += 4 * values * len(table)
+    return PlainLayout("frames and responses as float32", total)
+
+
+def _unit(store: Store) -> str:
+    """What a response counts: spikes a second where bins have a width and hold whole spikes, else the stored unit."""
+    rates = _bin_seconds(store, store.parts[0])
+    return "spikes a second" if rates else "mean response a bin"
+
+
+def _bin_seconds(store: Store, part: str) -> float | None:
+    whole = store.rows(store.splits[0], part)["robs"].dtype.kind == "u"
+    clock = store.part_attributes(part).get("clock")
+    return float(clock["bin_width_ns"]) / 1e9 if clock and whole else None
+
+
+def _mean_responses(store: Store, part: str) -> npt.NDArray[np.float64]:
+    """Mean response of each neuron over the first bins that count."""
+    for split in store.splits:
+        table = store.rows(split, part)
+        if len(table):
+            stop = min(COUNTED_BINS, len(table))
+            counts = table["dfs"].read(0, stop) > 0
+            sums = (table["robs"].read(0, stop) * counts).sum(0, dtype=np.float64)
+            means: npt.NDArray[np.float64] = sums / np.maximum(counts.sum(0), 1)
+            return means / (_bin_seconds(store, part) or 1.0)
+    return np.zeros(0)
+
+
+def _trial(rows: Columns, stored_as: str) -> Iterator[str]:
+    """SVG: frames from left to right, below them a line a neuron and a column a bin; hatched where nothing counts."""
+    bins, neurons = len(rows["robs"]), min(rows["robs"].shape[1], NEURONS)
+    frames = _frames(rows["stim"], stored_as)
+    top = FRAME_WIDTH * min(max(frames.shape[1] / frames.shape[2], 0.2), 2.0) + 10
+    width, height = WIDTH / bins, RASTER_HEIGHT / neurons
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + RASTER_HEIGHT:g}">'
+    yield '<defs><pattern id="h" width="4" height="4" patternUnits="userSpaceOnUse">'
+    yield '<path d="M0 4L4 0" stroke="#c2410c"/></pattern></defs>'
+    yield f'<rect width="{WIDTH}" height="{top + RASTER_HEIGHT:g}" fill="#ffffff"/>'
+    for place in range(min(FRAMES, bins)):
+        at = place * bins // FRAMES if bins >= FRAMES else place
+        left = place * (FRAME_WIDTH + FRAME_GAP)
+        box = f'x="{left + 0.5:g}" y="0.5" width="{FRAME_WIDTH - 1}" height="{top - 11:g}"'
+        data = base64.b64encode(png(frames[at])).decode()
+        yield f'<image {box} style="image-rendering:pixelated" href="data:image/png;base64,{data}"/>'
+        yield f'<rect {box} fill="none" stroke="#1e3a8a"/>'
+    responses, counts = rows["robs"][:, :neurons].astype(np.float64), rows["dfs"][:, :neurons] > 0
+    low = np.minimum(responses.min(0), 0)
+    span = np.maximum((responses - low).max(0), 1e-12)
+    for neuron in range(neurons):
+        for bin_ in range(bins):
+            box = f'x="{bin_ * width:.4g}" y="{top + neuron * height:.4g}" width="{width:.4g}" height="{height:.4g}"'
+            if not counts[bin_, neuron]:
+                yield f'<rect {box} fill="url(#h)"/>'
+                continue
+            strength = (responses[bin_, neuron] - low[neuron]) / span[neuron]
+            if strength > 0:
+                yield f'<rect {box} fill="#1e3a8a" fill-opacity="{strength:.2g}"/>'
+    yield f'<path d="M0 {top:g}H{WIDTH}" stroke="#888888"/></svg>'
+
+
+def _frames(stimulus: npt.NDArray[Any], stored_as: str) -> npt.NDArray[np.uint8]:
+    """Frames as grey pictures (bins, height, width); channels are averaged, a line becomes a row."""
+    values = bfloat16_values(stimulus) if stored_as == "bfloat16" else stimulus.astype(np.float64)
+    if values.ndim < 3:
+        values = values.reshape(len(values), 1, -1)
+    values = values.reshape(len(values), -1, *values.shape[-2:]).mean(1)
+    low, high = float(values.min()), float(values.max())
+    grey = (values - low) * (255 / (high - low)) if high > low else np.full(values.shape, 127.0)
+    return np.rint(grey).astype(np.uint8)

@@ -1,0 +1,105 @@
+"""Rows of a store as a person can read them: where they stand, the sequence that they belong to, and a drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from outofcore.domains.registry import DOMAINS, get_domain
+from outofcore.errors import StoreError
+from outofcore.store.reader import Store
+
+# What a drawing may use: enough for a piece of text, a chunk or two of each field.
+DRAWN_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Look:
+    """A row of a store.
+
+    Attributes
+    ----------
+    part, split, row
+        Where it stands.
+    number
+        The sequence that it belongs to.
+    place
+        Rows of that sequence before it.
+    sequence
+        The columns of that sequence.
+    drawing
+        The row as text, drawn by its domain; "" where that is not known.
+    """
+
+    part: str
+    split: str
+    row: int
+    number: int
+    place: int
+    sequence: dict[str, Any]
+    drawing: str
+
+
+def looks(store: Store, split: str | None, part: str | None, row: int | None, count: int) -> list[Look]:
+    """Rows of a split, one after the other from ``row`` on, or spread over the split.
+
+    Parameters
+    ----------
+    store
+        What is looked at.
+    split, part
+        Where; None for the first that has rows.
+    row
+        The first row; None for rows from the middle of sequences that are spread over the split.
+    count
+        How many, at most.
+
+    Raises
+    ------
+    StoreError
+        If there is no such split, part or row.
+    """
+    part, split = _where(store, split, part)
+    table, sequences = store.rows(split, part), store.sequences(split, part)
+    start, length = (sequences[name].read() for name in ("start", "length"))
+    if row is None:
+        chosen = np.unique((2 * np.arange(count) + 1) * len(start) // (2 * count)) if len(start) else np.zeros(0, int)
+        rows = (start[chosen] + length[chosen] // 2).tolist()
+    elif row < len(table):
+        rows = list(range(row, min(row + count, len(table))))
+    else:
+        message = f"{store.root}: {split} has {len(table):,} rows, the first is 0; there is no row {row:,}"
+        raise StoreError(message)
+    numbers = (np.searchsorted(start, rows, "right") - 1).tolist()
+    return [
+        Look(
+            part=part,
+            split=split,
+            row=at,
+            number=number,
+            place=at - int(start[number]),
+            sequence={name: _plain(column.read(number, number + 1)[0]) for name, column in sequences.fields.items()},
+            drawing=_drawing(store, split, part, at, int(start[number] + length[number])),
+        )
+        for at, number in zip(rows, numbers, strict=True)
+    ]
+
+
+def _where(store: Store, split: str | None, part: str | None) -> tuple[str, str]:
+    wanted = [(p, s) for p in store.parts for s in store.splits if part in (None, p) and split in (None, s)]
+    if not wanted:
+        store.rows(split or store.splits[0], part if part is not None else store.parts[0])  # names what there is
+    return next((each for each in wanted if len(store.rows(each[1], each[0]))), wanted[0])
+
+
+def _drawing(store: Store, split: str, part: str, row: int, stop: int) -> str:
+    if store.domain not in DOMAINS:
+        return ""
+    rows = store.rows(split, part).read(row, min(row + DRAWN_ROWS, stop))
+    return get_domain(store.domain).draw(rows, store.attributes)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,214 @@
+"""The charts of the page, each with the table that it was drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from outofcore.domains.gallery import Distribution
+from outofcore.report.charts import Line, bars, level_bars, lines
+from outofcore.report.collect import DomainRun, Rows, StoreView
+from outofcore.report.words import baseline_of, figure_name, number, quantity, title_of
+from outofcore.sizes import format_bytes
+
+MOST_GROUPS = 6
+MOST_WORDS = 8
+"""More labels that are words stand below each other."""
+MOST_TABLE_ROWS = 40
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart and its table.
+
+    Attributes
+    ----------
+    title
+        What it shows.
+    alt
+        The same for a person who does not see it, with what stands out.
+    svg
+        An element of the page.
+    header, rows
+        The table.
+    """
+
+    title: str
+    alt: str
+    svg: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def size_chart(run: DomainRun, store: StoreView) -> Chart:
+    """Bytes of a row: in the raw files, in the store, and in the plain layout."""
+    card = store.card
+    count = max(sum(card.rows.values()), 1)
+    sizes = [("raw files", int(run.convert.get("bytes_raw", 0))), ("this store", card.bytes)]
+    if store.plain_layout:
+        sizes.append(("plain layout", store.plain_layout.bytes))
+    shown = [(label, size / count, f"{number(size / count)} bytes") for label, size in sizes if size]
+    title = f"Bytes a {card.row}"
+    return Chart(
+        title=title,
+        alt=f"{title}: " + ", ".join(f"{label} {figure}" for label, _, figure in shown),
+        svg=level_bars(f"{run.name}-size", f"bytes a {card.row}", shown),
+        header=("layout", f"bytes a {card.row}", "altogether"),
+        rows=tuple((label, number(size / count), format_bytes(size)) for label, size in sizes if size),
+    )
+
+
+def memory_chart(runs: Sequence[DomainRun]) -> Chart | None:
+    """The most memory that conversion and training of each domain held; None where nothing was measured here."""
+    peaks = [
+        (f"{run.name}: {what}", int(figures["peak_memory_bytes"]))
+        for run in runs
+        for what, figures in (("conversion", run.convert_run), ("training", run.train_run))
+        if "peak_memory_bytes" in figures
+    ]
+    if not peaks:
+        return None
+    return Chart(
+        title="The most memory that was held",
+        alt="Peak memory: " + ", ".join(f"{label} {format_bytes(peak)}" for label, peak in peaks),
+        svg=level_bars("memory", "MB", [(label, peak / 1e6, format_bytes(peak)) for label, peak in peaks]),
+        header=("work", "peak memory"),
+        rows=tuple((label, format_bytes(peak)) for label, peak in peaks),
+    )
+
+
+def distribution_chart(name: str, found: Distribution) -> Chart:
+    """How often what occurs."""
+    if found.counts:
+        most = found.labels[found.counts.index(max(found.counts))]
+        alt = f"{found.title}: {len(found.counts)} classes from {found.labels[0]} to {found.labels[-1]}, most at {most}"
+    else:
+        alt = f"{found.title}: nothing to count"
+    words = any(label[:1].isalpha() or not label.isascii() for label in found.labels)
+    if words and len(found.labels) > MOST_WORDS:
+        named = zip(found.labels, found.counts, strict=True)
+        svg = level_bars(name, found.of, [(label, count, number(count)) for label, count in named])
+    else:
+        svg = bars(name, found.axis, found.of, found.labels, found.counts)
+    return Chart(
+        title=found.title,
+        alt=alt,
+        svg=svg,
+        header=(found.axis, found.of),
+        rows=tuple((label, number(count)) for label, count in zip(found.labels, found.counts, strict=True)),
+    )
+
+
+def curve_charts(run: DomainRun) -> Iterator[Chart]:
+    """A figure over the steps of training, beside its baseline."""
+    columns = {key: _columns(rows) for key, rows in run.curves.items()}
+    names = list(dict.fromkeys(name for _, name in sorted(columns, key=lambda key: (key[0] != "train", key[1]))))
+    for name in names:
+        if baseline_of(name, names)[0] != name:
+            continue
+        series = []
+        for split, key in columns:
+            base, what = baseline_of(key, names)
+            if base == name and columns[split, key]:
+                steps, values = columns[split, key]["step"], columns[split, key][key]
+                series.append(Line(what or split, steps, values, baseline=bool(what)))
+        flat = all(len(set(line.y)) == 1 for line in series)
+        if not series or (flat and len(series) == 1):
+            continue
+        last = ", ".join(f"{line.name} ends at {number(line.y[-1])}" for line in series)
+        yield Chart(
+            title=f"{title_of(name)} while training",
+            alt=f"{title_of(name)} over {number(max(max(line.x) for line in series))} steps: {last}",
+            svg=lines(f"{run.name}-curve-{name}", "step", figure_name(name), series),
+            header=("step", *(line.name for line in series)),
+            rows=_joined(series),
+        )
+
+
+def table_charts(run: DomainRun) -> Iterator[Chart]:
+    """The tables that the model's task leaves."""
+    for stem, rows in run.tables.items():
+        columns = _columns(rows)
+        if not columns or not rows:
+            continue
+        words = [name for name in rows[0] if name not in columns]
+        x, *others = columns
+        ys = [name for name in others if not _counts(columns[name])] or others
+        if not ys:
+            continue
+        series = list(_series(rows, words[0] if words else None, x, ys))
+        first = [line.x[0] for line in series]
+        apart = bool(words) and set(first) == {0.0} and all(b - a == 1 for a, b in _steps(series))
+        yield Chart(
+            title=title_of(stem),
+            alt=f"{title_of(stem)}: {', '.join(line.name for line in series)} by {figure_name(x)}, "
+            f"from {number(min(columns[x]))} to {number(max(columns[x]))}",
+            svg=lines(
+                f"{run.name}-table-{stem}",
+                figure_name(x),
+                figure_name(ys[0]) if len(ys) == 1 else "",
+                series,
+                diagonal=(x, ys[0]) == ("predicted", "recorded"),
+                points=apart,
+            ),
+            header=tuple(figure_name(name) for name in rows[0]),
+            rows=tuple(tuple(quantity(value) for value in row.values()) for row in rows[:MOST_TABLE_ROWS]),
+        )
+
+
+def _series(rows: Rows, word: str | None, x: str, ys: Sequence[str]) -> Iterator[Line]:
+    groups: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        groups.setdefault(row[word] if word else "", []).append(row)
+    if len(groups) > MOST_GROUPS:
+        groups = {"all": sorted(rows, key=lambda row: float(row[x]))}
+    for group, members in groups.items():
+        for y in ys:
+            what = baseline_of(y, ys)[1]
+            kept = [row for row in members if row[y] not in ("", "nan")]
+            if kept:
+                yield Line(
+                    " ".join(filter(None, (group, figure_name(y) if len(ys) > 1 or not group else ""))),
+                    [float(row[x]) for row in kept],
+                    [float(row[y]) for row in kept],
+                    baseline=bool(what) or ("model" in groups and group != "model"),
+                )
+
+
+def _steps(series: Sequence[Line]) -> Iterator[tuple[float, float]]:
+    for line in series:
+        yield from zip(line.x, line.x[1:], strict=False)
+
+
+def _columns(rows: Rows) -> dict[str, list[float]]:
+    """The columns that hold numbers."""
+    found = {}
+    for name in rows[0] if rows else ():
+        try:
+            found[name] = [float(row[name]) for row in rows]
+        except ValueError:
+            continue
+    return found
+
+
+def _counts(values: Sequence[float]) -> bool:
+    """Whether a column tells how many things a row was made from."""
+    return max(values) > 1 and all(value == int(value) for value in values)
+
+
+def _joined(series: Sequence[Line]) -> tuple[tuple[str, ...], ...]:
+    """A row a step, thinned to what a person reads, the last one kept."""
+    by_step: dict[float, dict[int, float]] = {}
+    for place, line in enumerate(series):
+        for x, y in zip(line.x, line.y, strict=True):
+            by_step.setdefault(x, {})[place] = y
+    steps: Mapping[float, Mapping[int, float]] = dict(sorted(by_step.items()))
+    every = -(-len(steps) // MOST_TABLE_ROWS)
+    kept = [step for place, step in enumerate(steps) if place % every == 0 or place == len(steps) - 1]
+    return tuple(
+        (
+            number(step),
+            *(number(steps[step][place]) if place in steps[step] else "" for place in range(len(series))),
+        )
+        for step in kept
+    )

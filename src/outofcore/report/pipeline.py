@@ -1,0 +1,95 @@
+"""The pipeline as it ran, from the lock file: stages in their order, what went in and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file or folder that a stage reads or writes.
+
+    Attributes
+    ----------
+    path
+        Relative to the project.
+    bytes, files
+        Its size.
+    """
+
+    path: str
+    bytes: int
+    files: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage that ran.
+
+    Attributes
+    ----------
+    name
+        ``convert@chess``.
+    inputs
+        Data that it read and no stage wrote.
+    outputs
+        What it wrote.
+    """
+
+    name: str
+    inputs: tuple[Item, ...]
+    outputs: tuple[Item, ...]
+
+
+def lanes(lock: Path, own: str) -> dict[str, list[Step]]:
+    """Stages by domain, each after those whose outputs it reads.
+
+    Parameters
+    ----------
+    lock
+        ``dvc.lock``; where there is none, there are no lanes.
+    own
+        The stage that makes the report, which is left out.
+
+    Returns
+    -------
+    Steps by domain. A stage without a domain in its name belongs to the one domain that reads what it writes, or else
+    to ``""``.
+    """
+    content = yaml.safe_load(lock.read_text("utf-8")) if lock.is_file() else None
+    stages = {name: stage for name, stage in ((content or {}).get("stages") or {}).items() if name != own}
+    writers = {out["path"]: name for name, stage in stages.items() for out in stage.get("outs", ())}
+    found: dict[str, list[Step]] = {}
+    for name in sorted(stages, key=lambda name: (_depth(name, stages, writers), name)):
+        found.setdefault(_domain(name, stages, writers), []).append(_step(name, stages[name], writers))
+    return dict(sorted(found.items()))
+
+
+def _before(name: str, stages: Mapping[str, Any], writers: Mapping[str, str]) -> set[str]:
+    """Stages whose outputs a stage reads."""
+    return {writers[dep["path"]] for dep in stages[name].get("deps", ()) if dep["path"] in writers}
+
+
+def _depth(name: str, stages: Mapping[str, Any], writers: Mapping[str, str]) -> int:
+    return 1 + max((_depth(before, stages, writers) for before in _before(name, stages, writers)), default=0)
+
+
+def _domain(name: str, stages: Mapping[str, Any], writers: Mapping[str, str]) -> str:
+    if "@" in name:
+        return name.partition("@")[2]
+    readers = {other.partition("@")[2] for other in stages if name in _before(other, stages, writers)}
+    return readers.pop() if len(readers) == 1 else ""
+
+
+def _step(name: str, stage: Mapping[str, Any], writers: Mapping[str, str]) -> Step:
+    inputs = [dep for dep in stage.get("deps", ()) if dep["path"] not in writers and not dep["path"].endswith(".py")]
+    return Step(name, tuple(map(_item, inputs)), tuple(map(_item, stage.get("outs", ()))))
+
+
+def _item(entry: Mapping[str, Any]) -> Item:
+    return Item(str(entry["path"]), int(entry.get("size", 0)), int(entry.get("nfiles", 1)))

@@ -1,0 +1,130 @@
+"""The page from what was collected."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from outofcore.card import flat_params
+from outofcore.report import tables
+from outofcore.report.collect import DomainRun, collect, measurements
+from outofcore.report.figures import Chart, curve_charts, distribution_chart, memory_chart, size_chart, table_charts
+from outofcore.report.pipeline import Step, lanes
+from outofcore.report.words import Result, figure_name, flat, number, results, seconds
+from outofcore.sizes import format_bytes
+
+STAGE = "report"
+"""The stage that makes the page; it does not stand in it."""
+FEW_PICTURES = 3
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page shows of a domain.
+
+    Attributes
+    ----------
+    run
+        What there is.
+    sizes
+        Bytes of a row in three layouts; None without a store.
+    distributions, curves, tables
+        Charts.
+    results
+        Figures of the model beside their baselines.
+    headline
+        The first of them that has a baseline; None where none has.
+    settings
+        Keys and values of params.yaml that decide the store's bytes.
+    """
+
+    run: DomainRun
+    sizes: Chart | None
+    distributions: Sequence[Chart]
+    curves: Sequence[Chart]
+    tables: Sequence[Chart]
+    results: Sequence[Result]
+    headline: Result | None
+    settings: Sequence[tuple[str, str]]
+
+    @property
+    def wide(self) -> bool:
+        """Whether pictures are few and want room."""
+        return self.run.store is not None and len(self.run.store.pictures) <= FEW_PICTURES
+
+
+def make_page(project: Path) -> str:
+    """The report on a project's folder, as one HTML document that refers to nothing outside of it.
+
+    Raises
+    ------
+    StoreError
+        If a store is not whole.
+    """
+    runs = collect(project)
+    return (
+        _environment()
+        .get_template("index.html")
+        .render(
+            sections=[_section(run) for run in runs],
+            rows_of=tables,
+            memory=memory_chart(runs),
+            disk=tables.disk(runs),
+            lanes=_timed(lanes(project / "dvc.lock", STAGE), runs),
+            measurements={name: flat(figures) for name, figures in measurements(project).items()},
+        )
+    )
+
+
+def _section(run: DomainRun) -> Section:
+    found, store = results(run.train), run.store
+    return Section(
+        run=run,
+        sizes=size_chart(run, store) if store else None,
+        distributions=[
+            distribution_chart(f"{run.name}-distribution-{place}", each)
+            for place, each in enumerate(store.distributions if store else ())
+            if each.counts
+        ],
+        curves=list(curve_charts(run)),
+        tables=list(table_charts(run)),
+        results=found,
+        headline=next((each for each in found if each.baseline), None),
+        settings=list(flat_params(store.card.params)) if store else [],
+    )
+
+
+def _timed(found: Mapping[str, Sequence[Step]], runs: Sequence[DomainRun]) -> dict[str, list[tuple[Step, str]]]:
+    """Every step with the time that it took here, "" where that is not known."""
+    times: dict[str, Any] = {}
+    for run in runs:
+        times |= {f"convert@{run.name}": run.convert_run, f"train@{run.name}": run.train_run}
+    return {
+        domain: [(step, seconds(times[step.name]["seconds"]) if times.get(step.name) else "") for step in steps]
+        for domain, steps in found.items()
+    }
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("outofcore.report", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "bytes": format_bytes,
+        "number": number,
+        "seconds": seconds,
+        "figure_name": figure_name,
+        "svg_address": lambda svg: f"data:image/svg+xml,{quote(svg, safe=' /:=,;()')}",
+        "png_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
+    }
+    return environment

@@ -1,0 +1,120 @@
+"""Training straight from raw files: the catalogue that stands for a store, and the loaders.
+
+A catalogue is a store without rows. It holds what such a training is a function of: the digests of the raw files, the
+settings, and what the domain says of its rows (the tokenizer of a text). So a training depends on it as on a store.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from outofcore.convert.assemble import REJECT_COLUMNS
+from outofcore.convert.splits import SPLITS, assign
+from outofcore.domains.domain import Domain
+from outofcore.domains.streaming import Streaming
+from outofcore.errors import RawInputError
+from outofcore.machine import Machine
+from outofcore.raw.files import RawFile
+from outofcore.store.reader import Store
+from outofcore.store.schema import Layout
+from outofcore.store.writer import StoreWriter
+
+STORES, STREAMS = Path("data/stores"), Path("data/streams")
+
+
+def is_streamed(domain: Domain, section: Any) -> bool:
+    """Whether a domain's section asks for training without a store."""
+    return isinstance(domain, Streaming) and domain.streamed(section)
+
+
+def place_of(domain: Domain, section: Any) -> Path:
+    """Where the store of a domain stands, or its catalogue."""
+    return (STREAMS if is_streamed(domain, section) else STORES) / f"{domain.name}.zarr"
+
+
+def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -> dict[str, Any]:
+    """List the raw files, with their digests, in place of a conversion; nothing of them is kept.
+
+    Parameters
+    ----------
+    domain
+        One that streams.
+    section
+        Its section of params.yaml.
+    rejects
+        Where the table of rejects stands; it has no row, since nothing is read yet.
+    threads
+        Files that are read at a time.
+
+    Returns
+    -------
+    dict
+        Content of ``metrics/<domain>/convert.json``.
+    """
+    files = domain.raw_files(section)
+    final = place_of(domain, section)
+    none = dict.fromkeys(SPLITS, 0)
+    attributes = {
+        "domain": domain.name,
+        "row": domain.row,
+        "sequence": domain.sequence,
+        "parts": [""],
+        "splits": list(SPLITS),
+        "rows": none,
+        "sequences": none,
+        "found": 0,
+        "accepted": 0,
+        "rejected": {},
+        "params": domain.stream_settings(section),
+    }
+    with ThreadPoolExecutor(threads) as pool:
+        unread = np.zeros(len(files), np.int64)
+        sources = {
+            "name": np.array([file.name for file in files], object),
+            "digest": np.array(list(pool.map(RawFile.digest, files)), object),
+            "bytes": np.array([file.bytes for file in files], np.int64),
+            **dict.fromkeys(("found", "accepted", "rejected"), unread),
+        }
+        work = final.with_name(f"{final.name}.work")
+        writer = StoreWriter(work, domain.schemas(section, files), Layout(), SPLITS, pool)
+        seal = writer.commit(final, attributes, sources)
+    rejects.parent.mkdir(parents=True, exist_ok=True)
+    rejects.write_text(",".join(REJECT_COLUMNS) + "\n")
+    return {"files": len(files), "bytes_raw": int(sources["bytes"].sum()), "digest": seal.digest}
+
+
+def open_streams(
+    domain: Any, section: Any, catalogue: Store, machine: Machine, device: torch.device
+) -> tuple[Any, Any]:
+    """The loaders of a training run, each in half of the memory.
+
+    Raises
+    ------
+    RawInputError
+        If the raw files are not those of the catalogue, by name and size.
+    """
+    files = domain.raw_files(section)
+    listed = catalogue.sources.read()
+    known = list(zip(listed["name"].tolist(), listed["bytes"].tolist(), strict=True))
+    if [(file.name, file.bytes) for file in files] != known:
+        message = f"{section.raw}: other files than those that {catalogue.root} lists; run 'dvc repro'"
+        raise RawInputError(message)
+
+    def open_split(split: str) -> Any:
+        return domain.stream(
+            files,
+            section,
+            catalogue.attributes,
+            split,
+            lambda keys: assign(keys, section.splits) == SPLITS.index(split),
+            memory=machine.memory // 2,
+            threads=machine.workers,
+            device=device,
+        )
+
+    return open_split("train"), open_split("val")

@@ -1,0 +1,23 @@
+"""Make the page that shows what ran: ``python stages/report.py``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from outofcore.console import one_line_errors
+from outofcore.report.render import make_page
+
+PAGE = Path("reports/index.html")
+
+
+def main() -> None:
+    page = make_page(Path())
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page, encoding="utf-8", newline="\n")
+    sys.stdout.write(f"{PAGE}: {len(page.encode()) / 1e6:.2f} MB; open it in a browser\n")
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        main()

@@ -1,0 +1,159 @@
+"""``outofcore plan neural`` on real recordings and real disks, a server's numbers in proportion."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, convert
+from outofcore.domains.neural import DOMAIN
+from outofcore.domains.neural.compression import holding, measure, sample_frames
+from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.neural.plan import ways_table
+from outofcore.domains.planning import Outlook
+from outofcore.machine import Machine
+from outofcore.raw.files import find_files
+from outofcore.sizes import parse_bytes
+from outofcore.store.codecs import ChunkCodec
+from outofcore.store.reader import open_store
+from outofcore.training.loaders import open_loaders
+from tests.domains.neural.test_sample import NAMES
+from tests.space.conftest import disk
+
+__all__ = ["disk"]
+STAGE = Path(__file__).parents[3] / "stages" / "convert.py"
+MB = 10**6
+BINS = 4905
+
+
+def outlook_of(files, *, memory=64 * MB, free=100 * MB, copies=1, last_run=None):
+    machine = Machine(workers=2, memory=memory)
+    return Outlook(files, machine, BINS, MB, free, lambda _: 0, last_run or {}, copies)
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("raw")
+    DOMAIN.sample(folder, np.random.default_rng(1))
+    return NeuralSection.model_validate(
+        {
+            "raw": str(folder),
+            "source": {"names": NAMES, "bin_width": 1 / 60, "response_dtype": "uint8"},
+            "store": {"chunk_rows": 64, "shard_rows": 4096},
+            "tensors": {"lags": 5},
+            "train": {"pool_blocks": 4},
+        }
+    )
+
+
+def test_the_table_tells_what_fits_and_what_the_last_run_did(sample):
+    files = find_files(sample.raw, sample.match, DOMAIN.suffixes, section="neural")
+    last = {"samples_per_second": 1234.5, "data_wait_share": 0.25, "peak_memory_bytes": 10**9, "device": "cpu"}
+    table = ways_table(sample, outlook_of(files, last_run=last))
+    assert set(table.rows[0]) == set(table.columns)
+    assert {row["way"] for row in table.rows} == {"ram", "streamed", "transforms at read", "mapped", "hybrid"}
+    assert all(row["verdict"] == "fits" for row in table.rows)
+    assert "1,234 windows/s, 25% of the time waiting for data, peak memory 1.00 GB" in table.notes[-1]
+    poor = ways_table(sample, outlook_of(files, free=MB, copies=2))
+    refused = next(row for row in poor.rows if row["pixels"] == "float32" and row["way"] == "mapped")
+    assert refused["verdict"] == "needs 26.4 MB of disk, 1.00 MB free"
+    assert refused["disk needed"] == pytest.approx(2 * 1.2 * refused["store"])
+
+
+def test_memory_that_is_advised_is_enough_for_the_loaders(sample, tmp_path):
+    files = find_files(sample.raw, sample.match, DOMAIN.suffixes, section="neural")
+    table = ways_table(sample, outlook_of(files))
+    for codec in ("none", "zstd"):
+        section = sample.model_copy(update={"store": sample.store.model_copy(update={"codec": codec})})
+        path = tmp_path / f"{codec}.zarr"
+        executor = open_executor("threads", 1)
+        conversion = Conversion(DOMAIN, section, files, path, tmp_path / "rejects.csv")
+        convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=1, watch=lambda _: None)
+        store = open_store(path)
+        task = DOMAIN.task(store, section)
+        reading = DOMAIN.reading(store.attributes, section)
+        tried = 0
+        for row in table.rows:
+            if row["pixels"] != "uint8" or row["codec"] != codec:
+                continue
+            words = row["settings"].split(", ")
+            residency = words[0].removeprefix("residency ")
+            memory = parse_bytes(words[1].removeprefix("memory ").split(" (")[0])
+            loaders = open_loaders(
+                store, task, reading, section.train, memory=memory, residency=residency, device=torch.device("cpu")
+            )
+            assert {stream.residency for stream in loaders[0].streams} <= {residency, "ram"}
+            tried += 1
+        assert tried
+
+
+def test_codecs_are_measured_on_frames_of_all_sessions(sample):
+    files = find_files(sample.raw, sample.match, DOMAIN.suffixes, section="neural")
+    frames = sample_frames(files, sample)
+    assert {each.shape[1:] for each in frames} == {(6, 8), (8, 6), (7, 7)}
+    assert holding(frames, "uint8") == ("uint8", "bfloat16", "float32")
+    measured = measure(frames, "uint8", ("uint8", "bfloat16"), sample)
+    assert [(each.dtype, each.codec) for each in measured] == [
+        ("uint8", "lz4"),
+        ("uint8", "zstd"),
+        ("bfloat16", "lz4"),
+        ("bfloat16", "zstd"),
+    ]
+    chunks = [each[start : start + 64] for each in frames for start in range(0, len(each), 64)]
+    zstd = sum(len(ChunkCodec("zstd", 1, "uint8").encode(chunk)) for chunk in chunks)
+    assert measured[1].share == pytest.approx(zstd / sum(chunk.nbytes for chunk in chunks))
+    assert all(each.decoded_per_second > 0 for each in measured)
+
+
+def test_wide_frames_are_offered_as_bytes_where_bytes_can_hold_them(sample):
+    whole = [np.arange(24, dtype=np.float32).reshape(2, 3, 4)]
+    assert holding(whole, "float32")[0] == "uint8"
+    assert holding([whole[0] / 2], "float32")[0] == "bfloat16"
+    assert measure([], "uint8", ("uint8",), sample) == ()
+
+
+@pytest.fixture
+def recording(write_h5):
+    """Frames of 11.3 MB that compress to half: 226 GB in proportion to a disk of 258 GB that has 12.9 MB."""
+    generator = np.random.default_rng(0)
+    stim = np.zeros((BINS, 36, 64), np.uint8)
+    stim[:, :18] = generator.integers(0, 256, (BINS, 18, 64))
+    return write_h5({"stim": stim, "robs": generator.poisson(1, (BINS, 2)).astype(np.uint8)})
+
+
+def run_stage(folder, raw, **source):
+    content = {"raw": str(raw), "source": {"response_dtype": "uint8", "trial_bins": 100, **source}}
+    (folder / "params.yaml").write_text(yaml.safe_dump({"neural": content}))
+    command = [sys.executable, str(STAGE), "neural"]
+    return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+
+
+def test_a_real_disk_refuses_float32_before_the_first_byte_and_takes_bytes(recording, disk):
+    folder = disk("tmpfs", 13)
+    refused = run_stage(folder, recording, stimulus_dtype="float32")
+    assert refused.returncode != 0
+    assert "Traceback" not in refused.stderr
+    assert "not enough room, nothing was written" in refused.stderr
+    assert "needs" in refused.stderr
+    assert "free are" in refused.stderr
+    assert "Ways out: a smaller store" in refused.stderr
+    assert not list(folder.rglob("*.zarr*"))
+    command = [sys.executable, "-c", "from outofcore.cli import main; main()", "plan", "neural", "--json"]
+    planned = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    assert planned.returncode == 1
+    found = json.loads(planned.stdout)
+    rows = {(row["way"], row["pixels"], row["codec"]): row for row in found["domains"][0]["ways"]}
+    assert "of disk" in rows["mapped", "float32", "none"]["verdict"]
+    assert rows["streamed", "uint8", "lz4"]["verdict"] == "fits"
+    taken = run_stage(folder, recording, stimulus_dtype="uint8")
+    assert taken.returncode == 0, taken.stderr
+    assert open_store(folder / "data" / "stores" / "neural.zarr").domain == "neural"

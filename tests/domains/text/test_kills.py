@@ -1,0 +1,33 @@
+"""Conversions that are killed, most of them inside a document, go on and end with the same bytes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from outofcore.domains.text.documents import cleaning, long, members, reader
+from tests.domains.text.kills import kill, make_text, whole_run
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the runs set for themselves is as before afterwards."""
+    for module in (cleaning, reader, members):
+        monkeypatch.setattr(module, "BLOCK_BYTES", module.BLOCK_BYTES)
+    monkeypatch.setattr(members, "WHOLE_BYTES", members.WHOLE_BYTES)
+    monkeypatch.setattr(long, "PIECE_BYTES", long.PIECE_BYTES)
+
+
+def test_a_killed_conversion_goes_on_with_the_same_bytes(tmp_path: Path):
+    make_text(tmp_path)
+    units, expected = whole_run(tmp_path)
+    assert units > 80
+    dice = random.Random(5)
+    found = [kill(tmp_path, f"killed{number}", dice, units, expected) for number in range(10)]
+    assert all(each.same for each in found)
+    assert sum(each.resumed > 0 for each in found) >= 5
+    assert sum(each.whole for each in found) > 10
+    # What was finished after the last checkpoint is written again.
+    assert sum(each.reused for each in found) > 0.7 * sum(each.whole for each in found)

@@ -1,0 +1,86 @@
+"""The catalogue that stands for a store in mode stream, and the loaders of a training without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from outofcore.card import card_of
+from outofcore.domains.text import DOMAIN
+from outofcore.errors import RawInputError
+from outofcore.machine import Machine
+from outofcore.store.reader import open_store
+from outofcore.store.verify import verify
+from outofcore.streaming import is_streamed, open_streams, place_of, write_catalogue
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number}.txt").write_text(f"{number} sentences about the sea. " * (20 + number))
+    (folder / "wrong.txt").write_bytes(b"\xff")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def streamed(section_of, raw: Path, **keys):
+    keys = {"tensors": {"seq_len": 16}, "stream": {"val_examples": 8}, "splits": {"val": 0.3}} | keys
+    return section_of(raw, mode="stream", train={"batch_size": 4}, **keys)
+
+
+def listed(section, *, threads: int = 1) -> str:
+    digest: str = write_catalogue(DOMAIN, section, Path("rejects.csv"), threads=threads)["digest"]
+    return digest
+
+
+def test_a_catalogue_is_a_store_without_rows(section_of, raw: Path):
+    section = streamed(section_of, raw)
+    assert is_streamed(DOMAIN, section)
+    assert not is_streamed(DOMAIN, section_of(raw))
+    assert place_of(DOMAIN, section) == Path("data/streams/text.zarr")
+    assert place_of(DOMAIN, section_of(raw)) == Path("data/stores/text.zarr")
+    digest = listed(section)
+    catalogue = open_store(place_of(DOMAIN, section))
+    assert verify(catalogue.root).problems == ()
+    card = card_of(catalogue)
+    assert (card.digest, sum(card.rows.values()), len(card.sources)) == (digest, 0, 41)
+    assert card.params["stream"] == section.stream.model_dump()
+    assert Path("rejects.csv").read_text().count("\n") == 1
+
+
+def test_a_catalogue_depends_on_what_is_streamed_alone(section_of, raw: Path):
+    section = streamed(section_of, raw)
+    digest = listed(section)
+    assert listed(section, threads=4) == digest
+    assert listed(streamed(section_of, raw, store={"codec": "none"})) == digest
+    others = [{"source": {"separator": "\n"}}, {"stream": {"shuffle_windows": 7}}, {"splits": {"seed": 1}}]
+    assert len({listed(streamed(section_of, raw, **keys)) for keys in others} | {digest}) == 4
+    (raw / "3.txt").write_text("Other text, of the same length or not.")
+    assert listed(section) != digest
+
+
+def test_both_splits_are_streamed_and_what_was_read_is_counted(section_of, raw: Path):
+    section = streamed(section_of, raw)
+    listed(section)
+    catalogue = open_store(place_of(DOMAIN, section))
+    train, val = open_streams(DOMAIN, section, catalogue, Machine(workers=2), CPU)
+    assert sum(len(batch["inputs"]) for batch in train) == train.samples > 100
+    assert sum(len(batch["inputs"]) for batch in val) == 8
+    assert train.tally.figures() == {"found": 41, "accepted": 40, "rejected": {"invalid_utf8": 1}}
+    assert sum(len(batch["inputs"]) for batch in train) == train.samples  # read once more, counted once
+    assert train.tally.found == 41
+
+
+def test_other_files_than_those_of_the_catalogue_are_refused(section_of, raw: Path):
+    section = streamed(section_of, raw)
+    listed(section)
+    (raw / "later.txt").write_text("One more.")
+    catalogue = open_store(place_of(DOMAIN, section))
+    with pytest.raises(RawInputError, match=r"other files than those that data/streams/text\.zarr lists"):
+        open_streams(DOMAIN, section, catalogue, Machine(), CPU)

@@ -1,0 +1,268 @@
+"""Conversions and trainings that are killed at random moments: ``python -m tests.pipeline.kill_runs 200``.
+
+Prints what stood after the kills, what the next run used again, and whether it ended with the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from outofcore.domains.registry import get_domain
+from tests.pipeline.workplace import ROOT, Workplace, make_workplace
+
+DOMAINS = ("chess", "go", "text", "neural")
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+SECONDS = 0.2
+"""Time between checkpoints: the conversions are short."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A conversion that was killed, and the run after it.
+
+    Attributes
+    ----------
+    number
+        The signal; None where the conversion was done before it came.
+    stood
+        What stood at the store's place afterwards: ``none``, ``old`` or ``new``.
+    units, resumed
+        Units in all, and those that the next run did not convert again.
+    whole, reused
+        Shards that were whole after the kill, and those of them that are files of the store in the end.
+    """
+
+    number: signal.Signals | None
+    stood: str
+    units: int
+    resumed: int
+    whole: int
+    reused: int
+
+
+@dataclass
+class Killer:
+    """Kills the conversions of one domain.
+
+    Attributes
+    ----------
+    place
+        Where they run.
+    dice
+        Decides the moments.
+    forked
+        Whether conversions are copies of this process, which has imported everything: only for speed.
+    """
+
+    place: Workplace
+    dice: random.Random
+    forked: bool = False
+    expected: dict[str, str] = field(default_factory=dict)
+    old: Path = field(init=False)
+    digests: dict[str, str] = field(default_factory=dict)
+    files: int = 0
+    units: int = 0
+
+    def __post_init__(self) -> None:
+        """Convert without a kill: a part of the input for the store that stands before, and all for what to expect."""
+        place = self.place
+        place.set("match", "0/**/*")
+        place.run("convert")
+        self.digests["old"] = place.standing()
+        self.old = place.store.rename(place.folder / "old.zarr")
+        place.set("match", "**/*")
+        place.clear()
+        self._to_the_end()
+        self.expected = place.left()
+        self.files = len(self.expected)
+        self.units = place.units()
+        self.digests["new"] = place.standing()
+
+    def kill(self, number: signal.Signals, *, over: bool, late: bool) -> Kill:
+        """Kill a conversion, look at what stands, run it again, and compare.
+
+        Parameters
+        ----------
+        number
+            The signal, sent to the process group, as Ctrl-C is.
+        over
+            Whether a sealed store stands at its place before.
+        late
+            Whether the moment lies in the last part, in which metadata and seal are written.
+        """
+        place = self.place
+        place.clear()
+        if over:
+            shutil.copytree(self.old, place.store)
+        running = self._start()
+        files = self.dice.randrange(self.files)
+        if waited_for(self._sealing if late else lambda: self._files() >= files, running):
+            time.sleep(self.dice.uniform(0, 0.3 if late else 0.1))
+        if running.poll() is None:
+            os.killpg(running.pid, number)
+        told = running.communicate(timeout=1200)[0]
+        done = (place.folder / "metrics" / place.domain / "convert_run.json").exists()
+        if not done:  # else it was killed while the interpreter ended
+            clean = -signal.SIGKILL if number is signal.SIGKILL else 130
+            assert running.returncode == clean, f"{number.name}: {running.returncode}\n{told}"
+            assert told.count("\n") == (number is not signal.SIGKILL), told
+        stood = self._stood(over=over)
+        whole = shards(place.work)
+        (place.folder / "metrics" / place.domain / "convert_run.json").unlink(missing_ok=True)
+        self._to_the_end()
+        assert place.left() == self.expected
+        assert not place.work.exists()
+        assert sorted(path.name for path in place.store.parent.iterdir()) == [place.store.name]
+        return Kill(
+            None if done else number,
+            stood,
+            self.units,
+            place.run_figures("convert")["resumed_units"],
+            len(whole),
+            len(whole & shards(place.store)),
+        )
+
+    def _start(self) -> subprocess.Popen[str] | Forked:
+        return Forked(self.place) if self.forked else self.place.start("convert", SECONDS)
+
+    def _to_the_end(self) -> None:
+        running = self._start()
+        told = running.communicate(timeout=1200)[0]
+        assert running.returncode == 0, told
+
+    def _files(self) -> int:
+        return sum(len(names) for _, _, names in os.walk(self.place.work / "store"))
+
+    def _sealing(self) -> bool:
+        return (self.place.work / "store" / "zarr.json").exists()
+
+    def _stood(self, *, over: bool) -> str:
+        place = self.place
+        found = place.standing()
+        if not found:
+            return "none"
+        name = {digest: name for name, digest in self.digests.items()}[found]
+        assert name == "new" or over
+        return name
+
+
+class Forked:
+    """A conversion in a copy of this process, with what a :class:`subprocess.Popen` of it would have."""
+
+    def __init__(self, place: Workplace) -> None:
+        self.returncode: int | None = None
+        self._output = place.folder / "told.txt"
+        self.pid = os.fork()
+        if not self.pid:
+            self._run(place)
+
+    def _run(self, place: Workplace) -> NoReturn:
+        code = 1
+        try:
+            os.setsid()
+            os.chdir(place.folder)
+            os.environ.update(place.environment())
+            with self._output.open("w") as output:
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+            sys.argv = ["often", str(SECONDS), "convert", place.domain]
+            runpy.run_module("tests.pipeline.often", run_name="__main__")
+            code = 0
+        except SystemExit as error:
+            code = int(error.code or 0)
+        except BaseException:  # noqa: BLE001 - it ends here, whatever it was
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def communicate(self, timeout: float) -> tuple[str, None]:
+        """Wait for its end; what it printed."""
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            assert time.monotonic() < end, self._output.read_text()
+            time.sleep(0.005)
+        return self._output.read_text(), None
+
+
+def waited_for(condition: Callable[[], bool], running: subprocess.Popen[str] | Forked) -> bool:
+    """Wait until something is so, or the process has ended; whether it is so."""
+    while not condition():
+        if running.poll() is not None:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def shards(folder: Path) -> set[tuple[int, int]]:
+    """The shards under a folder that are whole, by the number of their file and its time of change."""
+    found = set()
+    for path in folder.rglob("c.*"):
+        if not path.name.endswith(".partial"):
+            facts = path.stat()
+            found.add((facts.st_ino, facts.st_mtime_ns))
+    return found
+
+
+def main() -> None:
+    """Kill as often as asked, in turn over domains, signals and circumstances, and print a table."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("kills", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    found: dict[str, list[Kill]] = {domain: [] for domain in DOMAINS}
+    runpy.run_path(str(ROOT / "stages" / "convert.py"))  # what a copy of this process need not import
+    with tempfile.TemporaryDirectory(prefix="kills") as folder:
+        killers = {}
+        for domain in DOMAINS:
+            get_domain(domain)
+            place = make_workplace(Path(folder) / domain, domain, files=3)
+            killers[domain] = Killer(place, random.Random(arguments.seed), forked=True)
+        for turn in range(arguments.kills // len(DOMAINS)):
+            for domain, killer in killers.items():
+                kill = killer.kill(SIGNALS[turn % 3], over=turn // 3 % 2 == 1, late=turn // 6 % 3 == 2)
+                found[domain].append(kill)
+                sys.stdout.write(f"{domain} {turn}: {kill}\n")
+                sys.stdout.flush()
+    for domain, kills in found.items():
+        sys.stdout.write(summary(domain, kills) + "\n")
+
+
+def summary(domain: str, kills: list[Kill]) -> str:
+    """One line of the table."""
+    stood = Counter(kill.stood for kill in kills)
+    signals = Counter(kill.number.name if kill.number else "too late" for kill in kills)
+    resumed = sum(kill.resumed > 0 for kill in kills)
+    return (
+        f"| {domain} | {len(kills)} | {', '.join(f'{name} {count}' for name, count in sorted(signals.items()))} "
+        f"| {', '.join(f'{name} {count}' for name, count in sorted(stood.items()))} "
+        f"| {resumed} | {sum(kill.resumed for kill in kills)} "
+        f"| {sum(kill.reused for kill in kills)} of {sum(kill.whole for kill in kills)} | {len(kills)} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

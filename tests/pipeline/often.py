@@ -1,0 +1,20 @@
+"""A stage that saves its state more often than it would: ``python -m tests.pipeline.often SECONDS STAGE DOMAIN``."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+from outofcore.convert.run import convert
+from outofcore.training.fit import fit
+
+STAGES = Path(__file__).parents[2] / "stages"
+
+if __name__ == "__main__":
+    seconds, stage = float(sys.argv[1]), sys.argv[2]
+    for function in (convert, fit):
+        assert function.__kwdefaults__["checkpoint_seconds"] > 0
+        function.__kwdefaults__["checkpoint_seconds"] = seconds
+    sys.argv = [stage, *sys.argv[3:]]
+    runpy.run_path(str(STAGES / f"{stage}.py"), run_name="__main__")

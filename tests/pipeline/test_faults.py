@@ -1,0 +1,145 @@
+"""Faults in the middle of a conversion: dead workers, doubts of an oracle, folders on two filesystems."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.convert import audit
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, Outcome, convert
+from outofcore.errors import AuditError, ClusterError
+from outofcore.raw.files import find_files
+from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.verify import verify
+from tests.convert.lines import Lines, LinesSection, write_lines
+
+
+@dataclass(frozen=True)
+class Dying:
+    """Ends its process in one unit, as when memory runs out; not once a file stands."""
+
+    inner: Callable[[Unit], UnitResult]
+    once: Path
+
+    def __call__(self, unit: Unit) -> UnitResult:
+        if unit.offset > 1000 and not self.once.exists():
+            self.once.touch()
+            os._exit(1)
+        return self.inner(unit)
+
+
+@dataclass(frozen=True)
+class Doubted:
+    """Has every unit audited; of one, the oracle thinks otherwise."""
+
+    inner: Callable[[Unit], UnitResult]
+
+    def __call__(self, unit: Unit) -> UnitResult:
+        return replace(self.inner(unit), audits=(partial(opinion, 1000 < unit.offset < 1400),))
+
+
+def opinion(differs: bool) -> str | None:
+    return "black or white" if differs else None
+
+
+@dataclass(frozen=True)
+class Wrapped(Lines):
+    """Lines with another converter around its own."""
+
+    around: Callable[[Callable[[Unit], UnitResult]], Callable[[Unit], UnitResult]] | None = None
+
+    def converter(self, section: Any) -> Callable[[Unit], UnitResult]:
+        inner = super().converter(section)
+        return inner if self.around is None else self.around(inner)
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    write_lines(tmp_path / "raw", np.random.default_rng(5))
+    return tmp_path / "raw"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A folder on another filesystem."""
+    if not Path("/dev/shm").is_dir() or Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs a second filesystem at /dev/shm")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def run(raw: Path, out: Path, domain: Lines, engine: str = "threads", scratch: Path | None = None) -> Outcome:
+    files = find_files(raw, "**/*", domain.suffixes, section="lines")
+    conversion = Conversion(domain, LinesSection(), files, out / "lines.zarr", out / "rejects" / "lines.csv")
+    return convert(
+        conversion,
+        Estimate(0, 0, 0, 0),
+        executor=open_executor(engine, 2),
+        workers=2,
+        watch=lambda _: None,
+        scratch=scratch,
+        checkpoint_seconds=0,
+    )
+
+
+def test_a_worker_that_dies_is_one_line_and_the_work_goes_on(raw: Path, tmp_path: Path) -> None:
+    expected = run(raw, tmp_path / "whole", Lines()).seal.digest
+    dying = Wrapped(around=partial(Dying, once=tmp_path / "once"))
+    with pytest.raises(ClusterError, match="a worker process has ended in the middle of its work"):
+        run(raw, tmp_path / "out", dying, "processes")
+    assert not (tmp_path / "out" / "lines.zarr").exists()
+    again = run(raw, tmp_path / "out", dying, "processes")
+    assert again.seal.digest == expected
+    assert again.resumed_units > 0
+
+
+def test_what_an_oracle_doubts_is_doubted_again(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "AT_ONCE", 0)  # all of them beside the conversion, told at its end perhaps
+    doubted = Wrapped(around=Doubted)
+    for _ in range(3):
+        with pytest.raises(AuditError, match="nothing was sealed: black or white"):
+            run(raw, tmp_path / "out", doubted)
+        assert not (tmp_path / "out" / "lines.zarr").exists()
+
+
+def test_what_was_not_audited_is_not_done(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop between the conversion of a record and its audit must not lose the audit."""
+    monkeypatch.setattr(audit, "AT_ONCE", 0)
+    monkeypatch.setattr(audit, "WAITING", 10_000)
+    files = find_files(raw, "**/*", (".txt",), section="lines")
+    doubted = Wrapped(around=Doubted)
+    conversion = Conversion(doubted, LinesSection(), files, tmp_path / "lines.zarr", tmp_path / "rejects.csv")
+    watched = 0
+
+    def stop(_: int) -> None:
+        nonlocal watched
+        watched += 1
+        if watched == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
+    with pytest.raises(AuditError):
+        run(raw, tmp_path, doubted)
+
+
+def test_work_in_progress_on_another_filesystem(raw: Path, tmp_path: Path, elsewhere: Path) -> None:
+    expected = run(raw, tmp_path / "whole", Lines())
+    for _ in range(2):  # also over a store that stands
+        found = run(raw, tmp_path / "out", Lines(), scratch=elsewhere)
+        assert found.seal.digest == expected.seal.digest
+        assert verify(tmp_path / "out" / "lines.zarr").problems == ()
+        assert list(elsewhere.iterdir()) == []
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["lines.zarr", "rejects"]
+    left = (tmp_path / "out/rejects/lines.csv").read_bytes()
+    assert left == (tmp_path / "whole/rejects/lines.csv").read_bytes()

@@ -1,0 +1,66 @@
+"""Stages that are killed leave what is whole or nothing, and end with the same bytes when they run again."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.kill_runs import DOMAINS, Killer
+from tests.pipeline.workplace import Workplace, make_workplace
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_conversion_killed_at_any_moment_goes_on_to_the_same_bytes(domain: str, tmp_path: Path) -> None:
+    killer = Killer(make_workplace(tmp_path / "place", domain, files=2), random.Random(5), forked=True)
+    for number, over, late in (
+        (signal.SIGKILL, True, False),
+        (signal.SIGTERM, False, False),
+        (signal.SIGINT, True, False),
+        (signal.SIGKILL, False, True),
+    ):
+        kill = killer.kill(number, over=over, late=late)
+        assert kill.stood == "new" or kill.stood == ("old" if over else "none")
+        assert kill.reused or not kill.resumed
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    """Chess, converted, and the workplace."""
+    place = make_workplace(tmp_path_factory.mktemp("trained") / "place", "chess", files=1)
+    place.run("convert")
+    return place
+
+
+def weights(place: Workplace) -> bytes:
+    return (place.folder / "models/chess/model.pt").read_bytes()
+
+
+def test_a_training_stage_killed_at_any_step_ends_with_the_same_weights(converted: Workplace) -> None:
+    place, dice = converted, random.Random(3)
+    checkpoint = place.folder / "models/chess.partial/checkpoint.pt"
+    place.run("train", OUTOFCORE_WORKERS="1")
+    expected = weights(place)
+    (place.folder / "models/chess/model.pt").unlink()
+    resumed = []
+    for number in (signal.SIGKILL, signal.SIGINT):
+        running = place.start("train", 0.05, OUTOFCORE_WORKERS="1")
+        while not checkpoint.exists() and running.poll() is None:
+            time.sleep(0.01)
+        time.sleep(dice.uniform(0, 0.3))
+        if running.poll() is None:
+            os.killpg(running.pid, number)
+        told = running.communicate(timeout=280)[0]
+        assert "Traceback" not in told, told
+        place.run("train", OUTOFCORE_WORKERS="1")
+        resumed.append(place.run_figures("train")["resumed_from_step"])
+        assert weights(place) == expected
+        assert not checkpoint.exists()
+        (place.folder / "models/chess/model.pt").unlink()
+    assert max(resumed) > 0

@@ -1,0 +1,127 @@
+"""What a user of the text stages sees: training without a store, a given tokenizer, a training that is stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from outofcore.store.reader import open_store
+from tests.pipeline.conftest import Project, copy_project
+
+pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
+
+GIVEN = "data/tokenizers/given"
+SMALL = {"max_steps": 6, "preset": "test"}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project after ``dvc repro train@text`` with few steps, committed; tests copy it."""
+    project = copy_project(tmp_path_factory.mktemp("pipeline") / "text")
+    params = yaml.safe_load(project.read("params.yaml"))
+    params["text"]["train"] |= SMALL
+    params["text"]["stream"] |= {"max_examples": 400, "val_examples": 64, "shuffle_windows": 512}
+    (project.folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+    project.dvc("repro", "train@text")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "ran")
+    return project
+
+
+@pytest.fixture
+def project(trained: Project, tmp_path: Path) -> Project:
+    """A copy of it, with its cache."""
+    shutil.copytree(trained.folder, tmp_path / "text", symlinks=True)
+    return Project(tmp_path / "text")
+
+
+def ran(told: str) -> set[str]:
+    """Names of the stages that DVC ran."""
+    return {line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage '")}
+
+
+def test_a_model_is_trained_straight_from_raw_text(project: Project) -> None:
+    shutil.rmtree(project.folder / "data" / "stores")
+    told = project.dvc("exp", "run", "-n", "streamed", "-S", "text.mode=stream", "train@text")
+    assert ran(told) == {"convert@text", "train@text"}
+    assert not (project.folder / "data" / "stores" / "text.zarr").exists()
+    catalogue = open_store(project.folder / "data" / "streams" / "text.zarr")
+    assert sum(len(catalogue.rows(split)) for split in catalogue.splits) == 0
+    raw = project.folder / "data" / "sample" / "text"
+    listed = catalogue.sources.read()
+    assert sorted(listed["name"].tolist()) == sorted(path.name for path in raw.iterdir())
+    read = json.loads(project.read("metrics/text/stream_run.json"))
+    assert read["found"] == read["accepted"] + sum(read["rejected"].values()) > 300
+    figures = json.loads(project.read("metrics/text/train.json"))
+    assert figures["steps"] == SMALL["max_steps"]
+    assert figures["loss"] < 7
+
+    assert ran(project.dvc("repro", "train@text")) == set()
+    # What a store would be made with changes nothing; what the stream is made of does.
+    for key, expected in (
+        ("text.store.codec=lz4", set()),
+        ("text.stream.shuffle_windows=300", {"convert@text", "train@text"}),
+        ("text.train.learning_rate=0.01", {"train@text"}),
+    ):
+        assert ran(project.dvc("exp", "run", "-S", key, "train@text")) == expected, key
+    letter = (raw / "letter1.txt").read_text()
+    (raw / "letter1.txt").unlink()  # it may be a hard link into the cache
+    (raw / "letter1.txt").write_text(f"{letter}And one more line.\n")
+    assert ran(project.dvc("repro", "-s", "convert@text")) == {"convert@text"}
+    assert ran(project.dvc("repro", "-s", "train@text")) == {"train@text"}
+
+
+def test_another_tokenizer_reruns_what_depends_on_it(project: Project) -> None:
+    before = json.loads(project.read("metrics/text/convert.json"))
+    given = project.folder / GIVEN / "tokenizer.json"
+    shutil.copy(project.folder / "data/tokenizers/text.json", given)
+    told = project.dvc("exp", "run", "-S", "text.tokenizer.kind=file", "train@text")
+    assert ran(told) == {"tokenizer"}  # the same tokenizer: nothing else has changed
+    content = json.loads(given.read_text())
+    del content["model"]["merges"][-200:]
+    given.write_text(json.dumps(content))
+    assert ran(project.dvc("repro", "train@text")) == {"tokenizer", "convert@text", "train@text"}
+    after = json.loads(project.read("metrics/text/convert.json"))
+    assert after["found"] == before["found"]
+    assert after["tokens"] > before["tokens"]
+    given.write_text("[]")
+    assert "text.tokenizer.given: expected a tokenizer.json at" in project.dvc("repro", "train@text", code=255)
+
+
+@pytest.mark.parametrize("mode", ["store", "stream"])
+def test_a_training_that_is_stopped_goes_on_with_the_next_batch(project: Project, mode: str) -> None:
+    project.dvc("exp", "run", "-S", f"text.mode={mode}", "-S", "text.train.max_steps=40", "train@text")
+    whole = weights(project)
+    shutil.rmtree(project.folder / "models")
+    shutil.rmtree(project.folder / "plots" / "text")
+    (project.folder / "metrics/text/train_run.json").unlink(missing_ok=True)
+    curve = project.folder / "plots/text/train/plots/metrics/train/loss.tsv"
+    environment = {**os.environ, "PYTHONPATH": str(project.folder / "src"), "OUTOFCORE_WORKERS": "2"}
+    command = [sys.executable, "stages/train.py", "text"]
+    with subprocess.Popen(command, cwd=project.folder, env=environment, stderr=subprocess.PIPE) as process:
+        while process.poll() is None and (not curve.exists() or curve.read_text().count("\n") < 5):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert process.returncode == 130
+    assert not (project.folder / "models/text/model.pt").exists()
+    project.run("python", "stages/train.py", "text")
+    assert json.loads(project.read("metrics/text/train_run.json"))["resumed_from_step"] >= 3
+    assert weights(project) == whole
+
+
+def weights(project: Project) -> str:
+    """A digest of the trained weights."""
+    content = torch.load(project.folder / "models/text/model.pt", weights_only=True)["model"]
+    return hashlib.sha256(b"".join(content[name].numpy().tobytes() for name in sorted(content))).hexdigest()

@@ -1,0 +1,52 @@
+"""Lanes of the pipeline from a lock file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from outofcore.report.pipeline import lanes
+
+
+def write_lock(path: Path, stages: dict[str, tuple[list[str], list[str]]]) -> Path:
+    content = {
+        name: {"deps": [{"path": each} for each in reads], "outs": [{"path": each} for each in writes]}
+        for name, (reads, writes) in stages.items()
+    }
+    path.write_text(json.dumps({"stages": content}))
+    return path
+
+
+def test_a_stage_follows_those_that_it_reads_from(tmp_path: Path) -> None:
+    lock = write_lock(
+        tmp_path / "dvc.lock",
+        {
+            "train@text": (["store"], ["model"]),
+            "convert@text": (["raw", "tokenizer.json", "schema.py"], ["store"]),
+            "tokenizer": (["raw"], ["tokenizer.json"]),
+            "sample@text": ([], ["raw"]),
+            "convert@go": (["games.sgf"], ["other"]),
+            "report": (["model", "other"], []),
+        },
+    )
+    found = lanes(lock, "report")
+    assert {domain: [step.name for step in steps] for domain, steps in found.items()} == {
+        "go": ["convert@go"],
+        "text": ["sample@text", "tokenizer", "convert@text", "train@text"],
+    }
+    assert [item.path for item in found["go"][0].inputs] == ["games.sgf"]
+    assert found["text"][2].inputs == ()
+
+
+def test_a_stage_that_several_domains_read_from_stands_apart(tmp_path: Path) -> None:
+    lock = write_lock(
+        tmp_path / "dvc.lock",
+        {"common": ([], ["x"]), "convert@a": (["x"], ["y"]), "convert@b": (["x"], ["z"])},
+    )
+    assert [step.name for step in lanes(lock, "report")[""]] == ["common"]
+
+
+def test_without_a_lock_file_there_are_no_lanes(tmp_path: Path) -> None:
+    assert lanes(tmp_path / "dvc.lock", "report") == {}
+    (tmp_path / "dvc.lock").write_text("")
+    assert lanes(tmp_path / "dvc.lock", "report") == {}

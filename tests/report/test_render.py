@@ -1,0 +1,148 @@
+"""The page: whole, alone, the same again, and usable without eyes or mouse."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from outofcore.domains.registry import DOMAINS
+from outofcore.report.render import make_page
+from outofcore.store.reader import open_store
+from tests.report.conftest import write_json
+from tests.report.page import Page
+
+pytestmark = [pytest.mark.xdist_group("report"), pytest.mark.timeout(900)]
+MOST_BYTES = 5_000_000
+
+
+@pytest.fixture(scope="module")
+def page(project: Path) -> Page:
+    return Page(make_page(project))
+
+
+def test_it_refers_to_nothing_outside_of_it(page: Page) -> None:
+    for element in page.elements:
+        for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+            assert element.attributes.get(name, "#").startswith(("#", "data:")), element
+    style = page.all("style")[0].text
+    assert "url(" not in style
+    assert "@import" not in style
+    assert not page.all("script", "iframe", "object")
+    assert len(page.source.encode()) < MOST_BYTES
+
+
+def test_the_same_folder_gives_the_same_page(project: Path, page: Page) -> None:
+    assert make_page(project) == page.source
+
+
+def test_no_path_of_the_machine_stands_in_it_but_the_stores_own(project: Path, page: Page) -> None:
+    mentioned = re.findall(re.escape(str(project)) + r"[^<\s]*", page.source)
+    assert {path.removeprefix(str(project)).split("/")[1] for path in mentioned} <= {"data"}
+
+
+def test_names_are_unique_and_what_is_referred_to_is_there(page: Page) -> None:
+    names = [element.attributes["id"] for element in page.elements if "id" in element.attributes]
+    assert len(names) == len(set(names))
+    for element in page.elements:
+        for name in ("href", "xlink:href", "aria-labelledby", "clip-path"):
+            target = element.attributes.get(name, "")
+            if target.startswith(("#", "url(#")) or (name == "aria-labelledby" and target):
+                assert re.sub(r"^(url\()?#|\)$", "", target) in names, target
+
+
+def test_headings_are_in_order_and_landmarks_are_there(page: Page) -> None:
+    levels = [int(element.tag[1]) for element in page.all("h1", "h2", "h3", "h4")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    for tag in ("header", "nav", "main", "footer"):
+        assert len(page.all(tag)) == 1
+    assert page.all("html")[0].attributes["lang"] == "en"
+    assert page.elements[[e.tag for e in page.elements].index("body") + 1].attributes["href"] == "#main"
+
+
+def test_every_picture_has_words_and_every_chart_a_table(page: Page) -> None:
+    pictures = page.all("img")
+    assert pictures
+    assert all(element.attributes["alt"] for element in pictures)
+    charts = [element for element in page.elements if element.attributes.get("role") == "img"]
+    assert all(element.attributes["aria-label"] for element in charts)
+    tables = [element for element in page.all("table") if "details" in element.inside and "figure" in element.inside]
+    assert len(charts) == len(tables) > len(DOMAINS)
+
+
+def test_counts_are_those_of_the_stores(project: Path, page: Page) -> None:
+    shown = [element.text.strip().split("|")[1:] for element in page.all("tr")]
+    for name in DOMAINS:
+        facts = open_store(project / "data" / "stores" / f"{name}.zarr").attributes
+        assert [name, f"{facts['found']:,}", f"{facts['accepted']:,}"] in [cells[:3] for cells in shown]
+        for reason, count in facts["rejected"].items():
+            assert [reason.replace("_", " "), f"{count:,}"] in shown
+
+
+def test_results_stand_beside_their_baselines(page: Page) -> None:
+    shown = [element.text.strip() for element in page.all("tr")]
+    assert "|Top 1|0.25|0.125|always the commonest" in shown
+    assert "|Steps|20||" in shown
+
+
+def test_what_a_model_made_is_text_and_no_markup(page: Page) -> None:
+    assert "1. e4 <e5> & so on" in [element.text.strip() for element in page.all("p")]
+
+
+def test_a_folder_where_nothing_ran_says_so(tmp_path: Path) -> None:
+    assert "Nothing has run yet" in make_page(tmp_path)
+
+
+def test_figures_of_another_machine_are_left_out(project: Path, page: Page, tmp_path: Path) -> None:
+    assert "1,234 samples a second" in page.source
+    assert "750 MB" in page.source
+    shutil.copytree(project, tmp_path / "pulled", ignore=shutil.ignore_patterns("*_run.json"))
+    pulled = make_page(tmp_path / "pulled")
+    assert "samples a second" not in pulled
+    assert "Memory and disk" not in pulled
+    Page(pulled)
+
+
+def test_a_store_that_the_last_conversion_did_not_make_is_not_shown(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "streamed"
+    shutil.copytree(project, other)
+    write_json(other / "metrics" / "chess" / "convert.json", {"files": 3})
+    shown = Page(make_page(other)).source
+    assert "Trained straight from the raw files" in shown
+    assert "chess.zarr" not in shown
+
+
+def test_stages_stand_in_their_lanes_with_their_times(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "ran"
+    shutil.copytree(project, other)
+    write_json(
+        other / "metrics/chess/convert_run.json",
+        {"seconds": 4.5, "rows_per_second": 9, "workers": 2, "peak_memory_bytes": 5_000_000, "free_bytes_before": {}},
+    )
+    (other / "dvc.lock").write_text(
+        json.dumps(
+            {
+                "stages": {
+                    "convert@chess": {
+                        "deps": [{"path": "data/raw/games.pgn", "size": 12_000}, {"path": "stages/convert.py"}],
+                        "outs": [{"path": "data/stores/chess.zarr", "size": 3_400, "nfiles": 7}],
+                    },
+                    "train@chess": {"deps": [{"path": "data/stores/chess.zarr"}], "outs": [{"path": "models/chess"}]},
+                    "report": {"deps": [{"path": "models/chess"}]},
+                }
+            }
+        )
+    )
+    shown = [" ".join(element.text.split()) for element in Page(make_page(other)).all("li")]
+    lane = [text for text in shown if text.startswith(("data/raw", "convert@", "train@"))]
+    assert lane == [
+        "data/raw/games.pgn12.0 kB",
+        "convert@chess4.5 s data/stores/chess.zarr: 3.40 kB, 7 files",
+        "train@chess75.5 s models/chess: 0 B",
+    ]

@@ -1,0 +1,49 @@
+"""Names and numbers as a person reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from outofcore.report.words import baseline_of, figure_name, flat, number, results, seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0"), (12345, "12,345"), (0.22916, "0.2292"), (26.146, "26.15"), (1652345.5, "1,652,346"), (-0.5, "-0.5")],
+)
+def test_numbers_have_four_figures_or_are_whole(value: float, shown: str) -> None:
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(("value", "shown"), [(4.41, "4.41 s"), (65.66, "65.7 s"), (720, "12 min"), (12600, "3.5 h")])
+def test_times(value: float, shown: str) -> None:
+    assert seconds(value) == shown
+
+
+def test_a_baseline_belongs_to_the_figure_that_it_names() -> None:
+    keys = ["top1", "top1_most_frequent", "top1_opening", "top1_opening_most_frequent", "loss_frequencies"]
+    assert [baseline_of(key, keys)[0] for key in keys] == [
+        "top1",
+        "top1",
+        "top1_opening",
+        "top1_opening",
+        "loss_frequencies",
+    ]
+
+
+def test_results_hold_every_figure_once() -> None:
+    found = results({"steps": 3, "loss": 1.5, "loss_frequencies": 4.5, "word_frequencies": 2})
+    assert [(each.name, each.value, each.baseline) for each in found] == [
+        ("Steps", "3", ""),
+        ("Loss", "1.5", "4.5"),
+        ("Word, frequencies alone", "2", ""),
+    ]
+
+
+def test_keys_become_words() -> None:
+    assert figure_name("top1_most_frequent") == "top 1, always the commonest"
+    assert figure_name("bits_per_byte") == "bits per byte"
+
+
+def test_nested_figures_become_a_table() -> None:
+    assert flat({"a": {"b_c": 1.5}, "d": [{"e": "x"}]}) == [("a: b c", "1.5"), ("d 0: e", "x")]

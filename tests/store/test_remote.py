@@ -1,0 +1,197 @@
+"""A store in an object storage reads like one on disk, by few requests, and in spite of a bad server."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outofcore.errors import DamagedStore, StoreError
+from outofcore.loading.dataset import ZarrDataset
+from outofcore.loading.loader import loader
+from outofcore.store.files import Ranges
+from outofcore.store.reader import Store, open_store
+from outofcore.store.remote import GAP_BYTES, IDENTITIES, REQUEST_BYTES, RemoteFiles, coalesced, url_of
+from outofcore.store.schema import Layout
+from tests.store.object_storage import KEYS, remove, serve, serve_badly, upload
+
+pytest.importorskip("obstore", reason="the extra 's3' is not installed")
+pytestmark = pytest.mark.xdist_group("object storage")
+
+GAMES = [[40, 300, 77] for _ in range(12)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with serve() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def endpoint(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name in IDENTITIES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server}.items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+@pytest.fixture(params=["zstd", "none", "lz4"])
+def local(request: pytest.FixtureRequest, make_store: Callable[..., Path]) -> Path:
+    return make_store(batches=GAMES, layout=Layout(codec=request.param, chunk_rows=64, shard_rows=512))
+
+
+def files_of(store: Store) -> RemoteFiles:
+    files = store.rows("train")["move"].files
+    assert isinstance(files, RemoteFiles)
+    return files
+
+
+def test_it_reads_like_the_store_on_disk(local: Path, endpoint: str) -> None:
+    here, there = open_store(local), open_store(upload(local, endpoint, local.parent.name))
+    assert there.digest == here.digest
+    for split in here.splits:
+        for ours, theirs in ((here.rows(split), there.rows(split)), (here.sequences(split), there.sequences(split))):
+            for name, array in ours.read().items():
+                np.testing.assert_array_equal(theirs[name].read(), array)
+    assert open_store(Path(str(there.root))).digest == here.digest
+    copied = pickle.loads(pickle.dumps(files_of(there)))
+    assert copied.read("seal.json", 0, 10) == (local / "seal.json").read_bytes()[:10]
+
+
+def test_an_epoch_gives_the_same_batches_by_few_requests(local: Path, endpoint: str) -> None:
+    here, there = open_store(local), open_store(upload(local, endpoint, local.parent.name))
+    opened = files_of(there).traffic
+    before = opened.requests, opened.bytes
+    options = {"memory": "128MiB", "residency": "streamed", "pool_blocks": 8, "threads": 2}
+    near, far = loader(here, "train", 100, **options), loader(there, "train", 100, **options)
+    for ours, theirs in zip(near, far, strict=True):
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    rows = here.rows("train")
+    chunks = rows["move"].chunks * len(rows.fields)
+    requests, size = opened.requests - before[0], opened.bytes - before[1]
+    assert requests < chunks
+    stored = sum(here.stored_bytes(array) for array in rows.fields.values())
+    assert near.stats.bytes_read == far.stats.bytes_read <= size <= 2 * stored
+    near.close()
+    far.close()
+
+
+def test_a_dataset_reads_single_samples(local: Path, endpoint: str) -> None:
+    near, far = ZarrDataset(local), ZarrDataset(upload(local, endpoint, local.parent.name))
+    for number in (0, 777, -1):
+        assert all(torch.equal(near[number][name], far[number][name]) for name in near[number])
+
+
+def test_mapping_is_refused(make_store: Callable[..., Path], endpoint: str) -> None:
+    store = make_store(layout=Layout(codec="none", chunk_rows=64, shard_rows=256))
+    far = loader(upload(store, endpoint, store.parent.name), "train", 100, residency="mapped")
+    with pytest.raises(StoreError, match="cannot be mapped into memory from there; use residency 'streamed'"):
+        next(iter(far))
+
+
+@pytest.mark.parametrize("trouble", ["503", "cut"])
+def test_a_request_that_fails_is_repeated(
+    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    local = make_store()
+    url = upload(local, endpoint, local.parent.name)
+    with serve_badly(endpoint) as (bad, troubles):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
+        store = open_store(url)
+        troubles.pending += [trouble] * 3
+        np.testing.assert_array_equal(
+            store.rows("train")["move"].read(), open_store(local).rows("train")["move"].read()
+        )
+        assert troubles.done[trouble] == 3
+
+
+def test_a_server_that_stalls_is_asked_again_and_then_it_is_one_line(
+    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = make_store()
+    url = upload(local, endpoint, local.parent.name)
+    monkeypatch.setattr("outofcore.store.remote.REQUEST_SECONDS", 1)
+    monkeypatch.setattr("outofcore.store.remote.RETRIES", 1)
+    with serve_badly(endpoint) as (bad, troubles):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
+        store = open_store(url)
+        for trouble in ("stall", "503"):
+            troubles.always = trouble
+            with pytest.raises(
+                StoreError, match=r"^s3://stores/\S+: train/move/c\.0 could not be read after 1 retries"
+            ) as told:
+                store.rows("train")["move"].read()
+            assert "\n" not in str(told.value)
+
+
+def test_what_is_missing_or_forbidden_is_one_line(
+    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = make_store()
+    url = upload(local, endpoint, local.parent.name)
+    for missing in ("s3://stores/nothing.zarr", "s3://nowhere/chess.zarr"):
+        with pytest.raises(StoreError, match=f"{missing}: there is no sealed store at this address"):
+            open_store(missing)
+    store = open_store(url)
+    remove(endpoint, url, "train/move/c.0")
+    with pytest.raises(DamagedStore, match=r"train/move/c\.0 has vanished"):
+        store.rows("train")["move"].read()
+    with pytest.raises(DamagedStore, match=r"train/move/c\.0 is missing; get the store back"):
+        open_store(url)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(StoreError, match=r"nothing in the environment says who you are: set AWS_ACCESS_KEY_ID and"):
+        open_store(url)
+
+
+def test_a_changed_bit_is_noticed(make_store: Callable[..., Path], endpoint: str) -> None:
+    local = make_store()
+    shard = local / "train/move/c.0"
+    content = bytearray(shard.read_bytes())
+    content[-3] ^= 1
+    shard.write_bytes(content)
+    far = loader(upload(local, endpoint, local.parent.name), "train", 100, residency="streamed", memory="128MiB")
+    with pytest.raises(DamagedStore, match=r"field train/move, shard train/move/c\.0, chunk 3 .* is damaged"):
+        list(far)
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_without_obstore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(StoreError, match=r"pip install 'outofcore\[s3\]'"):
+        open_store("s3://stores/a.zarr")
+
+
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        ("s3://bucket/a/b.zarr", "s3://bucket/a/b.zarr"),
+        ("s3:/bucket/b.zarr/", "s3://bucket/b.zarr"),
+        ("data/stores/a.zarr", None),
+        ("/s3/a.zarr", None),
+    ],
+)
+def test_addresses_are_told_from_paths(path: str, url: str | None) -> None:
+    assert url_of(path) == url
+    assert url_of(Path(path)) == url
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * GAP_BYTES), st.integers(1, 2 * GAP_BYTES)), min_size=1, max_size=40))
+def test_joined_ranges_cover_the_given_ones_and_little_else(pieces: list[tuple[int, int]]) -> None:
+    ends = np.cumsum([gap + length for gap, length in pieces])
+    lengths = np.array([length for _, length in pieces])
+    order = np.random.default_rng(0).permutation(len(pieces))
+    runs = coalesced(Ranges("a", (ends - lengths)[order], lengths[order]))
+    assert runs == sorted(runs)
+    assert all(stop - start <= REQUEST_BYTES for start, stop in runs)
+    for start, stop in zip(ends - lengths, ends, strict=True):
+        assert sum(first <= start and stop <= last for first, last in runs) == 1
+    assert sum(stop - start for start, stop in runs) <= lengths.sum() + GAP_BYTES * (len(pieces) - len(runs))

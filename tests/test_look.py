@@ -1,0 +1,60 @@
+"""Rows of a store on the terminal, and completion in the shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from outofcore.look import looks
+from outofcore.store.reader import open_store
+from tests.test_cli import call, folder, lines, store
+
+__all__ = ["folder", "lines", "store"]  # fixtures
+
+
+def test_rows_are_shown_with_the_sequence_that_they_belong_to(store: Path) -> None:
+    opened = open_store(store)
+    for each in looks(opened, "val", None, 0, 10_000):
+        start, length = (int(opened.sequences("val")[name].read()[each.number]) for name in ("start", "length"))
+        assert start + each.place == each.row < start + length
+        assert each.sequence["offset"] == opened.sequences("val")["offset"].read()[each.number]
+        assert each.drawing == f"<{opened.rows('val')['number'].read()[each.row]}>"
+
+
+def test_by_default_rows_are_spread_over_a_split(store: Path) -> None:
+    found = json.loads(call("show", store, "--json", "--count", 4).stdout)
+    sequences = len(open_store(store).sequences("train"))
+    assert [each["split"] for each in found] == ["train"] * 4
+    assert [each["number"] * 4 // sequences for each in found] == [0, 1, 2, 3]
+    text = call("show", store, "--count", 4).stdout
+    assert all(f"{each['drawing']}\n" in text for each in found)
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--split", "tran"], "no split 'tran'"),
+        (["--part", "monday"], "there are splits train, val, test and parts ''"),
+        (["--row", "1000000"], "there is no row 1,000,000"),
+    ],
+)
+def test_what_is_not_there_is_one_line(store: Path, arguments: list[str], told: str) -> None:
+    result = call("show", store, *arguments, code=2)
+    assert told in result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    program = Path(sys.executable).parent / "outofcore"
+    for words, expected in (("outofcore ver", "verify"), ("outofcore show --sp", "--split")):
+        environment = {**os.environ, "_OUTOFCORE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "1"}
+        environment["COMP_CWORD"] = str(len(words.split()) - 1)
+        told = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
+        assert told.split() == [expected]

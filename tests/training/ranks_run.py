@@ -1,0 +1,85 @@
+"""Trains a small chess model on as many ranks as torchrun starts, noting each sample: ``STORE OUT KILLED_IN``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outofcore.domains.chess.model import ChessTask, measure_baseline
+from outofcore.domains.chess.tensors import ChessReading, TensorSection
+from outofcore.domains.sections import TrainSection
+from outofcore.domains.task import Batch
+from outofcore.store.reader import open_store
+from outofcore.training.fit import fit
+from outofcore.training.loaders import open_loaders
+from outofcore.training.ranks import this_rank
+
+TENSORS = TensorSection(planes=18)
+SETTINGS = TrainSection(epochs=2, batch_size=100, learning_rate=3e-3, pool_blocks=4)
+
+
+class Noting(ChessTask):
+    """Writes down what it is trained on, a line a step and rank; ends its process in the middle of a step."""
+
+    notes: Path
+    killed_in = -1
+    steps = 0
+
+    def micro_batches(self, batch: Batch, size: int) -> Iterator[Batch]:
+        """The pieces of a batch, noted in training."""
+        if self.training:
+            self.steps += 1
+            names = sorted(batch)
+            samples = [
+                hashlib.sha256(b"".join(batch[name][place].numpy().tobytes() for name in names)).hexdigest()[:16]
+                for place in range(len(batch[names[0]]))
+            ]
+            with self.notes.open("a") as file:
+                file.write(json.dumps(samples) + "\n")
+            if self.steps == self.killed_in:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().micro_batches(batch, size)
+
+
+def train(folder: Path, out: Path, killed_in: int = -1) -> dict[str, Any]:
+    """Train to the end, or on to the end, or to the kill."""
+    torch.set_num_threads(1)
+    store, ranks = open_store(folder), this_rank()
+    torch.manual_seed(SETTINGS.seed)
+    task = Noting(TENSORS, "test", measure_baseline(store, TENSORS))
+    out.mkdir(parents=True, exist_ok=True)
+    task.notes, task.killed_in = out / f"samples.{ranks.world}.{ranks.rank}", killed_in
+    train, val = open_loaders(
+        store,
+        task,
+        ChessReading(TENSORS),
+        SETTINGS,
+        memory=2**28,
+        residency="streamed",
+        device=torch.device("cpu"),
+    )
+    return fit(
+        task,
+        train,
+        val,
+        SETTINGS,
+        name="chess",
+        out=out,
+        identity={"store": store.digest},
+        device="cpu",
+        micro_batch=30,
+        threads=1,
+        checkpoint_seconds=0,
+    )
+
+
+if __name__ == "__main__":
+    train(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,70 @@
+"""Several ranks train as one does: the same batches, the same curve to rounding, also from one number to another."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training.chess_run import write_store
+from tests.training.ranks_run import train
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+STEPS = 20
+KILLED_IN = 13  # of the second epoch; the checkpoint before it counts
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_store(tmp_path_factory.mktemp("stores") / "chess.zarr")
+
+
+def torchrun(ranks: int, store: Path, out: Path, killed_in: int = -1) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command += ["-m", "tests.training.ranks_run", str(store), str(out), str(killed_in)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
+
+
+def batches(out: Path, ranks: int) -> list[set[str]]:
+    """The samples of each global batch that a number of ranks trained on."""
+    noted = [(out / f"samples.{ranks}.{rank}").read_text().splitlines() for rank in range(ranks)]
+    steps = []
+    for lines in zip(*noted, strict=True):
+        shares = [json.loads(line) for line in lines]
+        assert len({len(share) for share in shares}) == 1
+        steps.append({sample for share in shares for sample in share})
+        assert len(steps[-1]) == sum(map(len, shares))
+    return steps
+
+
+def curve(out: Path) -> list[float]:
+    with (out / "plots/chess/train/plots/metrics/train/loss.tsv").open(newline="") as file:
+        return [float(row["loss"]) for row in csv.DictReader(file, delimiter="\t")]
+
+
+def test_two_ranks_that_die_go_on_as_four_and_end_as_one(store: Path, tmp_path: Path) -> None:
+    alone, several = tmp_path / "alone", tmp_path / "several"
+    figures = train(store, alone)
+    assert figures["steps"] == STEPS
+
+    killed = torchrun(2, store, several, KILLED_IN)
+    assert killed.returncode != 0
+    assert "SIGKILL" in killed.stderr
+    assert not (several / "metrics").exists()
+    finished = torchrun(4, store, several)
+    assert finished.returncode == 0, finished.stderr
+
+    expected = batches(alone, 1)
+    assert batches(several, 2)[: KILLED_IN - 1] == expected[: KILLED_IN - 1]
+    assert batches(several, 4) == expected[KILLED_IN - 1 :]
+    assert curve(several) == pytest.approx(curve(alone), rel=1e-4)
+    found = json.loads((several / "metrics/chess/train.json").read_text())
+    assert found == pytest.approx(figures, rel=2e-2)
+    machine = json.loads((several / "metrics/chess/train_run.json").read_text())
+    assert (machine["ranks"], machine["resumed_from_step"]) == (4, KILLED_IN - 1)
