@@ -2,13 +2,16 @@
 # make test    install everything, lint, check types, run the tests
 # make tour    from a raw file to a trained model in five minutes, saying what is done and why
 # make report  draw reports/index.html from what has run
+# make api     render the docstrings: build/api/index.html
+# make bench   measure everything on made-up input, about ten minutes: bench/results/table.md
+# make bench-loader   measure the loader beside other libraries, installed in an environment of their own
 VENV := .venv
 PYTHON := $(firstword $(shell command -v python3.11 python3))
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 
-.PHONY: run tour report test lint types unit bench clean
+.PHONY: run tour report api test lint types unit bench bench-loader clean
 
 run: $(VENV)/installed
 	dvc repro
@@ -19,6 +22,9 @@ tour: $(VENV)/installed
 
 report: $(VENV)/installed
 	python stages/report.py
+
+api: $(VENV)/installed
+	python stages/api.py
 
 test: lint types unit
 
@@ -32,6 +38,17 @@ types: $(VENV)/installed
 unit: $(VENV)/installed
 	pytest -n auto --dist loadgroup
 
+bench: $(VENV)/installed
+	python bench/run.py
+
+bench-loader: $(VENV)/installed peers/installed
+	python bench/run.py --only loader --peers peers/bin/python
+
+peers/installed: bench/peers.txt
+	$(PYTHON) -m venv peers
+	peers/bin/pip install --quiet --requirement bench/peers.txt
+	touch $@
+
 # Versions come from requirements.lock; platform parts that it does not name (torch's own libraries) come with torch.
 $(VENV)/installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -39,4 +56,4 @@ $(VENV)/installed: pyproject.toml requirements.lock
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) peers .mypy_cache .ruff_cache .pytest_cache

@@ -12,11 +12,11 @@ count. ``--first`` cuts the input to so many games.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,7 +34,9 @@ from outofcore.domains.go.params import GoSection
 from outofcore.raw.files import RawFile, find_files
 from outofcore.raw.unit import Unit
 from outofcore.training.memory import MemoryWatch
+from record import Row, save
 
+OURS = "outofcore: files to a sealed store"
 _CODES = {None: 0, "b": 1, "w": 2}
 
 
@@ -160,24 +162,20 @@ def _medians(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return figures
 
 
-def table(result: dict[str, Any]) -> str:
-    """The figures as a table in Markdown."""
-    ours, theirs, bare = result["outofcore"], result["reference"], result["converter"]
-    seconds = f"{ours['seconds']} s for {ours['positions']:,} positions, {ours['audited']} games audited"
-    games = f"{ours['found']:,} games found, {ours['accepted']:,} accepted, rejected {ours['rejected']}"
-    space = f"{ours['bytes_per_position']} bytes a position; {ours['peak_memory_bytes'] / 1e6:.0f} MB at most"
-    slower = f"{result['times_reference']} times as long"
-    return "\n".join(
-        (
-            "| | positions/s | |",
-            "| --- | --- | --- |",
-            f"| outofcore, files to a sealed store | {ours['positions_per_second']:,} | {seconds} |",
-            f"| sgfmill: parse, play, board to array | {theirs['positions_per_second']:,} | {slower} |",
-            f"| our parser and board alone | {bare['positions_per_second']:,} | |",
-            "",
-            f"{games}; {space}",
+def table(ours: dict[str, Any], theirs: dict[str, Any], bare: dict[str, Any], times: float) -> list[Row]:
+    """The figures, the reference as the unit; how many times it is the median over the rounds."""
+    unit = theirs["positions_per_second"]
+    rows = [
+        Row(label=label, value=speed, unit="positions/s", ratio=ratio, against="sgfmill", table="conversion")
+        for label, speed, ratio in (
+            (OURS, ours["positions_per_second"], times),
+            ("sgfmill: parse, play, board to array", unit, 1.0),
+            ("our parser and board alone", bare["positions_per_second"], bare["positions_per_second"] / unit),
         )
-    )
+    ]
+    rows.append(Row(label=OURS, value=ours["seconds"], unit="seconds", table="conversion"))
+    rows.append(Row(label=OURS, value=ours["peak_memory_bytes"] / 1e6, unit="MB at most", table="conversion"))
+    return rows
 
 
 def main() -> None:
@@ -207,25 +205,21 @@ def main() -> None:
     ratios = [
         one["positions_per_second"] / other["positions_per_second"] for one, other in zip(ours, theirs, strict=True)
     ]
-    result = {
-        "input": options.input.name,
-        "workers": options.workers,
-        "rounds": options.rounds,
-        "outofcore": _medians(ours),
-        "reference": {"games": len(games), **_medians(theirs)},
-        "converter": _medians(bare),
-        "times_reference": round(median(ratios), 1),
-        "share_of_converter": round(
-            median(
-                one["positions_per_second"] / other["positions_per_second"]
-                for one, other in zip(ours, bare, strict=True)
-            ),
-            3,
+    figures, slow, fast = _medians(ours), {"games": len(games), **_medians(theirs)}, _medians(bare)
+    save(
+        options.out,
+        "convert_go",
+        "Go, from SGF",
+        table(figures, slow, fast, median(ratios)),
+        facts=(
+            f"{figures['found']:,} games in {figures['bytes_raw'] / 1e6:,.0f} MB of SGF",
+            f"{figures['accepted']:,} accepted with {figures['positions']:,} positions",
+            f"{figures['audited']:,} games audited",
+            f"{figures['bytes_per_position']} bytes a position in the store, medians of {options.rounds} rounds",
         ),
-    }
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "convert_go.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(table(result))
+        details={"workers": options.workers, "outofcore": figures, "reference": slow, "converter": fast},
+        versions={"sgfmill": version("sgfmill")},
+    )
     if options.first:
         raw.unlink()
         raw.parent.rmdir()

@@ -11,10 +11,10 @@ first 8 MB. ``engine`` is gigatoken alone, one instance a thread, documents in m
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import threading
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from outofcore.domains.text.documents.sampling import texts
 from outofcore.domains.text.params import TextSection
 from outofcore.raw.files import find_files
 from outofcore.training.memory import MemoryWatch
+from record import Row, save
 
 FILE_BYTES = 10_000_000
 REFERENCE_TEXTS, REFERENCE_BYTES = 16, 500_000
@@ -113,7 +114,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=400)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--codec", choices=["none", "lz4", "zstd"], default="zstd")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         raw = Path(name) / "raw"
@@ -125,15 +126,37 @@ def main() -> None:
             "reference": reference(options.tokenizer, files),
             "engine": engine(options.tokenizer, files, options.workers),
         }
-        rate = {part: values["megabytes_per_second"] for part, values in figures.items()}
-        figures["ratios"] = {
-            "whole_to_reference": round(rate["whole"] / rate["reference"], 1),
-            "whole_to_engine": round(rate["whole"] / rate["engine"], 3),
-        }
-    print(json.dumps(figures, indent=2))
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "convert_text.json").write_text(json.dumps(figures, indent=2) + "\n")
+    save(
+        options.out,
+        "convert_text",
+        "text, to tokens",
+        table(figures),
+        facts=(
+            f"{figures['whole']['bytes'] / 1e6:,.0f} MB of text, {figures['whole']['tokens']:,} tokens",
+            f"{figures['whole']['bytes_per_row']:.3g} bytes a token in the store, codec {options.codec}",
+        ),
+        details={"workers": options.workers, **figures},
+        versions={library: version(library) for library in ("tokenizers", "gigatoken")},
+    )
+
+
+def table(figures: dict[str, dict[str, Any]]) -> list[Row]:
+    """The figures, the reference as the unit."""
+    labels = {
+        "outofcore: files to a sealed store": "whole",
+        "tokenizers: encode_batch in all threads, ids to an array": "reference",
+        "gigatoken alone, its output thrown away": "engine",
+    }
+    unit = figures["reference"]["megabytes_per_second"]
+    rows = []
+    for label, part in labels.items():
+        speed = figures[part]["megabytes_per_second"]
+        against = {"ratio": speed / unit, "against": "tokenizers"}
+        rows.append(Row(label=label, value=speed, unit="MB of text/s", table="conversion", **against))
+    label, whole_ = next(iter(labels)), figures["whole"]
+    rows.append(Row(label=label, value=whole_["seconds"], unit="seconds", table="conversion"))
+    rows.append(Row(label=label, value=whole_["peak_memory_mb"], unit="MB at most", table="conversion"))
+    return rows
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ Of ``parsed`` there are two rows: 50 players kept, and so few that three draws o
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,11 +43,17 @@ from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.tensors import GoReading, make_reading
 from outofcore.loading.loader import loader
 from outofcore.raw.files import find_files
+from outofcore.sizes import parse_bytes
 from outofcore.store.reader import Store, open_store
+from record import Row, memory_row, save
 
 FEATURES = ("planes3", "history8", "alphagozero18")
 PLAYERS, GAMES, POSITIONS, FIRST_MOVES = 18, 9, 10, 50
 KEPT, RELOADED = 50, 0.75  # players, and draws out of all that parse a file where 200 have one each
+STYLE = {
+    "style": "from the store, all players",
+    f"parsed_{KEPT}_kept": f"parsed by sgfmill, {KEPT} players kept",
+}
 _CODES = {None: 0, "b": 1, "w": 2}
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 Play = tuple[str, tuple[int, int] | None]
@@ -263,27 +269,29 @@ def _endless(stream: Any) -> Iterator[Any]:
         yield from stream
 
 
-def table(result: dict[str, Any]) -> str:
-    """The figures as tables in Markdown."""
-    lines = [
-        "| planes | streamed, positions/s | gathered from memory | ratio | reading alone |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+def table(result: dict[str, Any]) -> list[Row]:
+    """The figures: planes beside gathering them, batches of players beside parsing."""
+    rows = []
     for name in FEATURES:
-        row = result[name]
-        lines.append(
-            f"| {name} | {row['streamed_per_second']:,} | {row['gathered_per_second']:,} | "
-            f"{row['streamed_to_gathered']} | {row['reading_alone_per_second']:,} |"
+        found = result[name]
+        memory, ratio = "gathered from memory", found["streamed_to_gathered"]
+        streamed, gathered_ = found["streamed_per_second"], found["gathered_per_second"]
+        rows.append(Row(label=f"{name}, streamed", value=streamed, unit="positions/s", ratio=ratio, against=memory))
+        rows.append(Row(label=f"{name}, gathered from memory", value=gathered_, unit="positions/s"))
+    own = result["style"]["style"]["samples_per_second"]
+    for name, found in result["style"].items():
+        label = STYLE.get(name, "parsed by sgfmill, as few kept as 50 of 200")
+        speed = found["samples_per_second"]
+        rows.append(
+            Row(label=label, value=speed, unit="positions/s", ratio=own / speed, against="slower", table="style")
         )
-    lines += [
-        "",
-        "| batches of players | samples/s | memory | players drawn that were parsed anew |",
-        "| --- | --- | --- | --- |",
+        rows.append(Row(label=label, value=found["memory_bytes"] / 1e6, unit="MB held", table="style"))
+        again = f"{100 * found['reloaded']:.0f} %" if "reloaded" in found else "none"
+        rows.append(Row(label=label, value=again, of="players parsed anew", table="style"))
+    return [
+        *rows,
+        memory_row("Go: batches of players", result["style"]["style"]["memory_bytes"], parse_bytes(result["memory"])),
     ]
-    for name, row in result["style"].items():
-        share = f"{100 * row['reloaded']:.0f} %" if "reloaded" in row else "none"
-        lines.append(f"| {name} | {row['samples_per_second']:,} | {row['memory_bytes'] / 1e6:.0f} MB | {share} |")
-    return "\n".join(lines)
 
 
 def main() -> None:
@@ -312,9 +320,19 @@ def main() -> None:
             result[features] = positions(
                 store, section, features, options.batch_size, options.batches, options.rounds, options.memory
             )
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "load_go.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(table(result))
+    save(
+        options.out,
+        "load_go",
+        "Go: planes, and batches of players",
+        table(result),
+        facts=(
+            f"batches of {options.batch_size:,} positions",
+            f"batches of players: {PLAYERS} x {GAMES} games x {POSITIONS} positions",
+            f"{result['style']['style']['players']} players; a budget of {options.memory}",
+        ),
+        details=result,
+        versions={"sgfmill": version("sgfmill")},
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Lag windows of neural recordings: the five ways of keeping them, beside a list of sessions in memory.
 
-    python bench/load_neural.py --gigabytes 1.2 --out docs/figures
-    python bench/load_neural.py --gigabytes 12 --folder /big/disk --out docs/figures
+    python bench/load_neural.py --gigabytes 1.2
+    python bench/load_neural.py --gigabytes 12 --folder /big/disk
 
 Six sessions of unequal size are made (frames of 36 x 64 uint8, spikes, trials), converted, and read as shuffled batches
 of 256 windows of 32 lags. Every way stands in a process of its own; they take turns of a few seconds, so that what else
@@ -17,9 +17,7 @@ into a batch that is already there, with as many threads.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
 import statistics
 import sys
@@ -39,13 +37,13 @@ from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion, convert
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
-from outofcore.hardware import usable_cores
 from outofcore.raw.files import find_files
 from outofcore.sizes import format_bytes, parse_bytes
 from outofcore.store.reader import Store, open_store
 from outofcore.training.fit import fit
 from outofcore.training.loaders import open_loaders
 from outofcore.training.memory import MemoryWatch
+from record import Row, memory_row, save
 
 RAM = "ram, bfloat16"
 SELECT = "index_select, 2 threads"
@@ -136,6 +134,11 @@ def measure(cases: list[Case], turns: int, seconds: float) -> list[dict[str, Any
             "lowest_and_highest": [round(min(worker.speeds)), round(max(worker.speeds))],
             "gigabytes_per_second": round(statistics.median(worker.bytes) / 1e9, 2),
             "gigabytes_per_core_second": round(statistics.median(worker.bytes_by_work) / 1e9, 2),
+            **(
+                {"budget": worker.case.memory}
+                if worker.case.residency in {"streamed", "hybrid"} and worker.case.kind == "loader"
+                else {}
+            ),
             "own_bytes": max(worker.peak.own, 0),
             "file_bytes": max(worker.peak.file, 0),
             "by_turn": [round(speed) for speed in worker.speeds],
@@ -194,18 +197,14 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     parser.add_argument("--memory", default="1536MiB", help="the budget of the training run")
-    parser.add_argument("--out", type=Path, default=Path("docs/figures"))
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="load_neural_", dir=options.folder))
     try:
         result = run(options, folder)
     finally:
         shutil.rmtree(folder)
-    options.out.mkdir(parents=True, exist_ok=True)
-    name = f"neural_loading_{options.gigabytes:g}GB"
-    (options.out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
-    (options.out / f"{name}.md").write_text(text := as_text(result))
-    print(text)
+    save(options.out, "load_neural", "neural: lag windows", table(result), facts=facts(result), details=result)
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -235,14 +234,6 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     tell("training, and an epoch")
     split = "train" if options.gigabytes <= LARGEST_EPOCH else "val"
     return {
-        "command": f"python bench/load_neural.py --gigabytes {options.gigabytes:g}",
-        "machine": {
-            "processor": processor(),
-            "cores": usable_cores().value,
-            "memory_bytes": psutil.virtual_memory().total,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-        },
         "sessions": [int(file.stat().st_size) for file in sorted(raw.iterdir())],
         "frames_bytes": converted["none"]["rows"] * HEIGHT * WIDTH,
         "conversions": converted,
@@ -254,56 +245,47 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
 
 
-def processor() -> str:
-    """What the system calls it."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
-
-
-def as_text(result: dict[str, Any]) -> str:
-    """The result as Markdown."""
-    machine, training, epoch = result["machine"], result["training"], result["epoch"]
-    by_name = {way["way"]: way for way in result["ways"]}
-    old = max((way["windows_per_second"] for name, way in by_name.items() if name.startswith("old")), default=None)
-    about = (
-        f"{len(result['sessions'])} sessions, {format_bytes(result['frames_bytes'])} of frames as uint8",
-        f"{format_bytes(4 * result['frames_bytes'])} as float32",
-        f"windows of {LAGS} lags of {HEIGHT} x {WIDTH}, batches of {BATCH}",
-        f"{machine['processor']}, {machine['cores']} cores, {format_bytes(machine['memory_bytes'])} of memory",
-        f"torch {machine['torch']}",
-        f"medians of {result['turns']} turns",
-    )
-    lines = [f"`{result['command']}`: {'; '.join(about)}.", ""]
-    lines += [
-        "| way | windows/s (lowest to highest) | GB/s | GB a core second | times the old way | memory | mapped pages |"
-    ]
-    lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
-    for way in result["ways"]:
-        low, high = way["lowest_and_highest"]
-        speed = f"{way['windows_per_second']:,} ({low:,} to {high:,}) | {way['gigabytes_per_second']:.2f}"
-        speed += f" | {way['gigabytes_per_core_second']:.2f}"
-        times = f"{way['windows_per_second'] / old:.1f}" if old else "-"
-        held = f"{format_bytes(way['own_bytes'])} | {format_bytes(way['file_bytes'])}"
-        lines.append(f"| {way['way']} | {speed} | {times} | {held} |")
-    lines += [f"| {name} | not tried: {why} | | | | | |" for name, why in result["left_out"].items()]
-    streamed, select = (by_name[name]["gigabytes_per_second"] for name in ("streamed, lz4", SELECT))
-    ratio = epoch["bytes_read"] / epoch["distinct_frame_bytes"]
-    by_work = [by_name[name]["gigabytes_per_core_second"] for name in ("streamed, lz4", SELECT)]
-    compared = f"{streamed / select:.2f} times what `index_select` moves, {by_work[0] / by_work[1]:.2f} by core second"
-    lines += ["", f"Streamed from lz4 moves {compared}."]
-    lines += [f"An epoch reads {ratio:.3f} times the bytes of its distinct frames (uncompressed, all fields)."]
-    lines += ["", "| conversion | seconds | store | peak memory |", "| --- | --- | --- | --- |"]
-    for name, each in result["conversions"].items():
-        store, peak = format_bytes(each["store_bytes"]), format_bytes(each["peak_rss_bytes"])
-        lines.append(f"| {name} | {each['seconds']} | {store} | {peak} |")
+def facts(result: dict[str, Any]) -> list[str]:
+    """What was measured, in words."""
+    training, epoch = result["training"], result["epoch"]
     budget, peak, before = (
         format_bytes(training[name]) for name in ("memory_budget", "peak_rss_bytes", "of_it_before")
     )
-    lines += ["", f"Training for {training['steps']} steps and validation in a budget of {budget}:"]
-    lines += [f"peak memory of the process {peak}, of which {before} before a row was read."]
-    return "\n".join(lines) + "\n"
+    return [
+        f"{len(result['sessions'])} sessions, {format_bytes(result['frames_bytes'])} of frames as uint8",
+        f"windows of {LAGS} lags of {HEIGHT} x {WIDTH}, batches of {BATCH}",
+        f"medians of {result['turns']} turns",
+        f"an epoch reads {epoch['bytes_read'] / epoch['distinct_frame_bytes']:.3f} times its distinct frames",
+        f"training in a budget of {budget}, the whole process: {peak} at most, {before} of it before a row was read",
+    ]
+
+
+def table(result: dict[str, Any]) -> list[Row]:
+    """The figures, the list of sessions with worker processes as the unit."""
+    by_name = {way["way"]: way for way in result["ways"]}
+    old = max((way["windows_per_second"] for name, way in by_name.items() if name.startswith("old")), default=None)
+    rows = []
+    for name, way in by_name.items():
+        speed = way["windows_per_second"]
+        of: dict[str, Any] = {"label": name}
+        rows += [
+            Row(value=speed, unit="windows/s", ratio=speed / old if old else None, against="the old way", **of),
+            Row(value=way["gigabytes_per_second"], unit="GB/s", **of),
+            Row(value=way["gigabytes_per_core_second"], unit="GB a core second", **of),
+            Row(value=way["own_bytes"] / 1e6, unit="MB held", **of),
+            Row(value=way["file_bytes"] / 1e6, unit="MB of mapped pages", **of),
+        ]
+        if "budget" in way:
+            rows.append(memory_row(f"neural: {name}", way["own_bytes"], way["budget"]))
+    rows += [Row(label=name, value=f"not tried: {why}", unit="windows/s") for name, why in result["left_out"].items()]
+    for name, each in result["conversions"].items():
+        of = {"label": name, "table": "conversion"}
+        rows += [
+            Row(value=each["seconds"], unit="seconds", **of),
+            Row(value=each["store_bytes"] / 1e6, unit="MB of store", **of),
+            Row(value=each["peak_rss_bytes"] / 1e6, unit="MB at most", **of),
+        ]
+    return rows
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -35,7 +34,9 @@ from convert_text import make_text, whole
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tensors import make_reading
 from outofcore.loading.loader import loader
+from outofcore.sizes import parse_bytes
 from outofcore.store.reader import open_store
+from record import Row, memory_row, save
 
 LENGTH, BATCH = 512, 64
 CODECS = ("none", "lz4", "zstd")
@@ -174,21 +175,21 @@ def measure(folder: Path, memory: str, turns: int, seconds: float) -> dict[str, 
             child.__exit__()
 
 
-def table(result: dict[str, Any]) -> str:
-    """The figures as a table of Markdown."""
-    habit = result["ways"][MEMMAP]
-    lines = [
-        "| | windows/s | times memmap | cpu us a window | times memmap | memory MB | mapped pages MB |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+def table(result: dict[str, Any]) -> list[Row]:
+    """The figures, the mapped file of tokens as the unit."""
+    habit, rows = result["ways"][MEMMAP], []
     for way, found in result["ways"].items():
-        faster = found["windows_per_second"] / habit["windows_per_second"]
-        cheaper = habit["cpu_us"] / found["cpu_us"]
-        lines.append(
-            f"| {way} | {found['windows_per_second']:,} | {faster:.1f} | {found['cpu_us']} | {cheaper:.1f} "
-            f"| {found['memory_mb']} | {found['mapped_pages_mb']} |"
-        )
-    return "\n".join(lines)
+        speed, work = found["windows_per_second"], found["cpu_us"]
+        against: dict[str, Any] = {"against": "the mapped file"}
+        rows += [
+            Row(label=way, value=speed, unit="windows/s", ratio=speed / habit["windows_per_second"], **against),
+            Row(label=way, value=work, unit="us of a core a window"),
+            Row(label=way, value=found["memory_mb"], unit="MB held"),
+            Row(label=way, value=found["mapped_pages_mb"], unit="MB of mapped pages"),
+        ]
+        if way.endswith("streamed"):
+            rows.append(memory_row(f"text: {way}", found["memory_mb"] * 1e6, parse_bytes(result["memory_budget"])))
+    return rows
 
 
 def tell(what: str) -> None:
@@ -204,7 +205,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of a turn")
     parser.add_argument("--folder", type=Path, help="where to work; by default a folder that is removed afterwards")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -214,14 +215,21 @@ def main() -> None:
         result = {
             **prepare(options.source, options.tokenizer, options.megabytes, Path(name)),
             "memory_budget": options.memory,
-            "cores": len(os.sched_getaffinity(0)),
             "ways": measure(Path(name), options.memory, options.turns, options.seconds),
         }
-    print(json.dumps(result, indent=2))
-    print(table(result))
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "load_text.json").write_text(json.dumps(result, indent=2) + "\n")
+    stored = ", ".join(f"{codec} {size:.3g}" for codec, size in result["bytes_a_token"].items())
+    save(
+        options.out,
+        "load_text",
+        "text: windows of tokens",
+        table(result),
+        facts=(
+            f"{result['tokens']:,} tokens, batches of {BATCH} windows of {LENGTH}",
+            f"bytes a token in the store: {stored}",
+            f"medians of {options.turns} turns",
+        ),
+        details=result,
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast shuffled batches of positions come, beside memory and beside what people use instead.
 
-    python bench/loader.py data/stores/chess.zarr --rounds 5 --out docs/figures
+    python bench/loader.py data/stores/chess.zarr --rounds 5
     python bench/loader.py data/stores/chess.zarr --peers peers/bin/python     (see bench/peers.txt)
 
 Batches of 1,024 positions, shuffled, as planes. Each way runs in a process of its own; they measure in turn, a few
@@ -11,8 +11,7 @@ children have at most, beyond what they had before the loader was opened; shared
 from __future__ import annotations
 
 import argparse
-import json
-import platform
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -24,9 +23,11 @@ from typing import Any
 import numpy as np
 
 from outofcore.domains.chess.schema import SCHEMA
+from outofcore.sizes import parse_bytes
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Layout, Schema
 from outofcore.store.writer import StoreWriter
+from record import Row, memory_row, save
 from serving import Engine
 
 OWN = (
@@ -42,6 +43,12 @@ OWN = (
     "streamed 256 MiB",
     "streamed 1 GiB",
 )
+BUDGETS = {
+    "streamed": "128MiB",
+    "streamed 32 MiB": "32MiB",
+    "streamed 256 MiB": "256MiB",
+    "streamed 1 GiB": "1GiB",
+}
 PEERS = ("datasets", "litdata", "mosaicml-streaming", "webdataset", "grain")
 FIELDS = ("boards", "state", "move", "result", "ply")
 SLAB = 1 << 18
@@ -98,16 +105,26 @@ def summary(engine: Engine, unit: float) -> dict[str, Any]:
     }
 
 
-def table(figures: dict[str, dict[str, Any]]) -> str:
-    """As Markdown."""
-    lines = ["| way | samples/s | of `gather` | growth, MB |", "| --- | ---: | ---: | ---: |"]
+def table(figures: dict[str, dict[str, Any]]) -> list[Row]:
+    """The figures, gathering from memory as the unit."""
+    rows = []
     for name, each in figures.items():
         if each.get("failed"):
-            lines.append(f"| {name} | could not be run | | |")
-        else:
-            speed = f"{each['samples_per_second']:,}"
-            lines.append(f"| {name} | {speed} | {each['of_gather']:.3f} | {each['growth_mb']:,} |")
-    return "\n".join(lines)
+            rows.append(Row(label=name, value="could not be run", unit="samples/s"))
+            continue
+        speed, held = each["samples_per_second"], each["growth_mb"]
+        rows.append(Row(label=name, value=speed, unit="samples/s", ratio=each["of_gather"], against="`gather`"))
+        rows.append(Row(label=name, value=held, unit="MB held"))
+        if name in BUDGETS:
+            rows.append(memory_row(f"chess: {name.split()[0]}", held * 1e6, parse_bytes(BUDGETS[name])))
+    return rows
+
+
+def versions_of(python: Path) -> dict[str, str]:
+    """Versions of the libraries beside it, in their environment."""
+    script = f"from importlib.metadata import version; [print(name, version(name)) for name in {PEERS!r}]"
+    found = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout
+    return dict(line.split() for line in found.splitlines())
 
 
 def main() -> None:
@@ -119,7 +136,7 @@ def main() -> None:
     arguments.add_argument("--peers", type=Path, help="a Python that has bench/peers.txt installed")
     arguments.add_argument("--peer-rows", type=int, default=200_000)
     arguments.add_argument("--work", type=Path, help="folder for arrays and copies; a temporary one by default")
-    arguments.add_argument("--out", type=Path)
+    arguments.add_argument("--out", type=Path, default=Path("bench/results"))
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = given.work or Path(temporary)
@@ -146,12 +163,15 @@ def main() -> None:
         unit = median(each["samples_per_second"] for each in own.figures[:-1])
         figures = {engine.name: summary(engine, unit) for engine in engines}
         rows_read = len(store.rows("train"))
-    result = {"rows": rows_read, "batch": 1024, "python": platform.python_version(), "ways": figures}
-    print(table(figures))
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "loader.json").write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
-        (given.out / "loader.md").write_text(table(figures) + "\n")
+    save(
+        given.out,
+        "loader",
+        "chess: shuffled positions as planes",
+        table(figures),
+        facts=(f"{rows_read:,} positions, batches of 1,024", f"medians of {given.rounds} rounds"),
+        details={"ways": figures},
+        versions=versions_of(given.peers) if given.peers else {},
+    )
 
 
 if __name__ == "__main__":

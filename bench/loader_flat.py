@@ -1,6 +1,6 @@
 """Whether loading costs the same however many rows there are: 1, 20 and 200 million, by default.
 
-    python bench/loader_flat.py --rows 1e6 20e6 200e6 --out docs/figures
+    python bench/loader_flat.py --rows 1e6 20e6 200e6
 
 Rows are two words and a byte. Each store is read by a process of its own; they measure in turn. ``first batch`` is the
 time from opening the store to the first batch of an epoch; ``resumed`` the same when going on in the middle of one.
@@ -9,7 +9,6 @@ time from opening the store to the first batch of an epoch; ``resumed`` the same
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -22,7 +21,9 @@ import numpy as np
 
 from made_store import make_store
 from outofcore.loading.loader import loader
+from outofcore.sizes import parse_bytes
 from outofcore.store.schema import Columns, Field
+from record import Row, memory_row, save
 from serving import Engine, serve
 
 FIELDS = (
@@ -62,7 +63,7 @@ def main() -> None:
     arguments.add_argument("--rows", type=float, nargs="+", default=[1e6, 20e6, 200e6])
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=float, default=2.0)
-    arguments.add_argument("--out", type=Path)
+    arguments.add_argument("--out", type=Path, default=Path("bench/results"))
     arguments.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.serve:
@@ -90,18 +91,20 @@ def main() -> None:
                 "first_batch_ms": round(1000 * first, 1),
                 "resumed_ms": round(1000 * resumed, 1),
             }
-    lines = [
-        "| rows | samples/s | growth, MB | first batch, ms | resumed, ms |",
-        "| ---: | ---: | ---: | ---: | ---: |",
+    units = {
+        "samples_per_second": "samples/s",
+        "growth_mb": "MB held",
+        "first_batch_ms": "ms to the first batch",
+        "resumed_ms": "ms to go on in mid-epoch",
+    }
+    rows = [
+        Row(label=f"{name} rows", value=each[key], unit=unit)
+        for name, each in figures.items()
+        for key, unit in units.items()
     ]
-    for name, each in figures.items():
-        speed, growth = f"{each['samples_per_second']:,}", each["growth_mb"]
-        lines.append(f"| {name} | {speed} | {growth} | {each['first_batch_ms']} | {each['resumed_ms']} |")
-    print("\n".join(lines))
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "loader_flat.json").write_text(json.dumps(figures, indent=2) + "\n")
-        (given.out / "loader_flat.md").write_text("\n".join(lines) + "\n")
+    rows += [memory_row(f"{name} rows", each["growth_mb"] * 1e6, parse_bytes(MEMORY)) for name, each in figures.items()]
+    facts = (f"rows of 17 bytes, batches of {BATCH:,}", f"medians of {given.rounds} rounds")
+    save(given.out, "loader_flat", "stores of other sizes", rows, facts=facts, details=figures)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a cold page cache and a limit on memory leave of the loader's speed.
 
-    sudo python bench/loader_limits.py data/stores/chess.zarr --out docs/figures
+    sudo python bench/loader_limits.py data/stores/chess.zarr
 
 ``warm``     the store's files are in the page cache
 ``cold``     they are dropped from it before the epoch, and that they are gone is checked
@@ -28,10 +28,17 @@ from typing import Any
 from loader_engines import BATCH, READING
 from outofcore.loading.loader import loader
 from outofcore.store.reader import open_store
+from record import Row, save
 from serving import anonymous_bytes
 
 CGROUPS = Path("/sys/fs/cgroup/memory")
 WAYS = {"warm": None, "cold": None, "+25 %": 0.25, "+10 %": 0.10}
+LABELS = {
+    "warm": "warm: in the page cache",
+    "cold": "cold: dropped from it",
+    "+25 %": "cold, in a memory cgroup with room for a quarter of the split",
+    "+10 %": "cold, in a memory cgroup with room for a tenth of the split",
+}
 MEMORY = "128MiB"
 
 
@@ -105,7 +112,7 @@ def main() -> None:
     arguments.add_argument("store", type=Path, help="a chess store")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--batches", type=int, default=5000)
-    arguments.add_argument("--out", type=Path)
+    arguments.add_argument("--out", type=Path, default=Path("bench/results"))
     arguments.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.way:
@@ -119,17 +126,19 @@ def main() -> None:
             answer = subprocess.run([*command, way], check=True, capture_output=True, text=True).stdout
             figures.append(json.loads(answer.splitlines()[-1]))
     medians = {way: {name: median(each[name] for each in all_) for name in all_[0]} for way, all_ in found.items()}
-    lines = ["| | samples/s | of warm | cached before | limit, MB |", "| --- | ---: | ---: | ---: | ---: |"]
+    rows = []
     for way, each in medians.items():
-        speed, limit = each["samples_per_second"], each.get("limit_mb")
-        share = speed / medians["warm"]["samples_per_second"]
-        shown = f"{limit:,.0f}" if limit else ""
-        lines.append(f"| {way} | {speed:,.0f} | {share:.2f} | {each['cached_before']:.0%} | {shown} |")
-    print("\n".join(lines))
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "loader_limits.json").write_text(json.dumps(medians, indent=2) + "\n")
-        (given.out / "loader_limits.md").write_text("\n".join(lines) + "\n")
+        speed = each["samples_per_second"]
+        ratio = speed / medians["warm"]["samples_per_second"]
+        rows.append(Row(label=LABELS[way], value=speed, unit="samples/s", ratio=ratio, against="warm"))
+        rows.append(Row(label=LABELS[way], value=f"{each['cached_before']:.0%}", of="cached before"))
+        if "limit_mb" in each:
+            rows.append(Row(label=LABELS[way], value=each["limit_mb"], unit="MB allowed to the process"))
+    facts = (
+        f"{given.batches:,} batches of {BATCH:,} positions, a budget of {MEMORY}",
+        f"medians of {given.rounds} runs",
+    )
+    save(given.out, "loader_limits", "a cold page cache, and limits on memory", rows, facts=facts, details=medians)
 
 
 if __name__ == "__main__":

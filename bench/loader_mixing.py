@@ -1,6 +1,6 @@
 """Whether shuffling blocks teaches as well as shuffling everything, on a store that is sorted by label.
 
-    python bench/loader_mixing.py --out docs/figures
+    python bench/loader_mixing.py
 
 Two million rows of ten classes, sorted by class, the worst order there is. A small network is trained for an epoch with
 block shuffling, with full shuffling, and without any, from the same start, with three seeds. Also printed: how far
@@ -10,7 +10,6 @@ the labels of a batch are from those of the whole (total variation distance).
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from statistics import mean
@@ -23,6 +22,7 @@ from torch import nn
 from made_store import make_store
 from outofcore.loading.loader import loader
 from outofcore.store.schema import Columns, Field
+from record import Row, save
 
 CLASSES, FEATURES, BATCH, SEQUENCE = 10, 16, 1024, 80
 FIELDS = (
@@ -75,7 +75,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rows", type=int, default=2_000_000)
     arguments.add_argument("--seeds", type=int, default=3)
-    arguments.add_argument("--out", type=Path)
+    arguments.add_argument("--out", type=Path, default=Path("bench/results"))
     given = arguments.parse_args()
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -87,14 +87,17 @@ def main() -> None:
             figures[str(shuffle)] = {name: round(mean(each[name] for each in found), 5) for name in found[0]}
     for each in figures.values():
         each["loss_of_full"] = round(each["loss"] / figures["full"]["loss"], 4)
-    lines = ["| shuffle | validation loss | of full | label distance |", "| --- | ---: | ---: | ---: |"]
+    labels = {"blocks": "blocks (the default)", "full": "every sample", "False": "none"}
+    rows = []
     for name, each in figures.items():
-        lines.append(f"| {name} | {each['loss']:.4f} | {each['loss_of_full']:.4f} | {each['label_distance']:.4f} |")
-    print("\n".join(lines))
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "loader_mixing.json").write_text(json.dumps(figures, indent=2) + "\n")
-        (given.out / "loader_mixing.md").write_text("\n".join(lines) + "\n")
+        loss, distance = f"{each['loss']:.4f}", f"{each['label_distance']:.4f}"
+        rows.append(Row(label=labels[name], value=loss, of="validation loss", table="mixing"))
+        rows.append(
+            Row(label=labels[name], value=f"{each['loss_of_full']:.4f}", of="of that by every sample", table="mixing")
+        )
+        rows.append(Row(label=labels[name], value=distance, of="label distance", table="mixing"))
+    facts = (f"{given.rows:,} rows of {CLASSES} classes, sorted by class", f"means over {given.seeds} seeds")
+    save(given.out, "loader_mixing", "how well shuffling blocks teaches", rows, facts=facts, details=figures)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import pickle
 import tempfile
@@ -35,10 +34,49 @@ from outofcore.loading.sampling.plain import Plain, cut_samples
 from outofcore.loading.windows import Window, Windows
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
+from outofcore.sizes import format_bytes
 from outofcore.store.seal import Seal, read_seal
 from outofcore.store.writer import StoreWriter
+from record import Row, save
 
 Result = TypeVar("Result")
+CONSTANTS = {
+    "raw_bytes_a_row": "raw bytes a row",
+    "decoded_bytes_a_row": "decoded bytes a row",
+    "store_bytes_a_row": "store bytes a row",
+    "rows_a_sequence": "rows a sequence",
+    "worker_rows_a_second": "rows a second, one worker",
+    "driver_rows_a_second": "rows a second, driver (keys, splits, encoding, writing)",
+    "unit_and_result_bytes": "bytes of a unit and its result",
+}
+OF_THE_MACHINE = {
+    "sha256_bytes_a_second": "SHA-256, bytes a second",
+    "md5_bytes_a_second": "MD5, bytes a second",
+    "keys_a_second": "keys of duplicates a second",
+    "key_bytes_peak": "bytes a key, at the peak",
+    "seal_bytes_a_file": "bytes a file in the seal",
+    "seal_read_seconds_a_file": "seconds a file to read the seal",
+    "stat_seconds": "seconds a file to look at it",
+    "calls_a_second": "calls a second through a Dask scheduler",
+}
+PLANNED = {
+    "raw_bytes": "raw (given)",
+    "rows": "rows",
+    "units": "units",
+    "store_bytes": "store",
+    "shard_rows": "`shard_rows` (given)",
+    "files": "files in DVC",
+    "mean_file_bytes": "a file",
+    "seal_bytes": "seal",
+    "open_seconds": "opening, apart from the list",
+    "hashing_days_one_core": "hashing, one core",
+    "parsing_days": "parsing",
+    "driver_days": "the driver's own work",
+    "scheduler_days": "scheduler",
+    "driver_bytes_in_flight": "driver, units in flight",
+    "driver_bytes_of_keys": "driver, keys of duplicates",
+    "driver_network_bytes_a_second": "driver, network a second",
+}
 DOMAINS = ("chess", "text", "neural")
 DAY = 86400.0
 # Bytes that the loader keeps for each chunk while it streams: place of each field's chunk in its shard (offset and
@@ -223,7 +261,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in DOMAINS:
         parser.add_argument(f"--{name}", type=Path, required=True, help=f"raw {name} to measure on")
-    parser.add_argument("--out", type=Path, required=True, help="folder for scale.json")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
     arguments = parser.parse_args()
     known = {name: measure_conversion(name, getattr(arguments, name)) for name in DOMAINS}
     machine = {**measure_hashing(), **measure_seal(), **measure_keys(), **measure_scheduler()}
@@ -273,10 +311,48 @@ def main() -> None:
         "1.5e13 tokens": simulate(15 * 10**12, 65536, Window(length=2048, stride=2048), 1),
         "1.5e13 tokens in chunks of 1,048,576": simulate(15 * 10**12, 2**20, Window(length=2048, stride=2048), 1),
     }
-    text = json.dumps({"constants": constants, "plans": plans, "order": order}, indent=2)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "scale.json").write_text(text + "\n")
-    print(text)
+    found = {"constants": constants, "plans": plans, "order": order}
+    facts = ("constants of this run, multiplied", "parsing by 128 workers")
+    save(arguments.out, "scale", "what nobody here can hold", table(found), facts=facts, details=found)
+
+
+def table(found: dict[str, dict[str, Any]]) -> list[Row]:
+    """Constants, plans, and the order of samples."""
+    rows = []
+    for domain in DOMAINS:
+        for name, label in CONSTANTS.items():
+            rows.append(Row(label=label, value=found["constants"][domain][name], of=domain, table="constants"))
+    for name, label in OF_THE_MACHINE.items():
+        rows.append(Row(label=label, value=found["constants"]["machine"][name], of="one machine", table="machine"))
+    for name, planned in found["plans"].items():
+        for key, label in PLANNED.items():
+            rows.append(Row(label=label, value=_told(key, planned[key]), of=name, table="plans"))
+    for name, simulated in found["order"].items():
+        of: dict[str, Any] = {"label": name, "table": "order"}
+        rows += [
+            Row(value=simulated["blocks"], of="blocks", **of),
+            Row(value=format_bytes(simulated["tables_bytes"]), of="tables by chunk", **of),
+        ]
+        for kind in ("held", "keyed"):
+            way = simulated[kind]
+            if isinstance(way, str):
+                rows.append(Row(value="not run: too large", of=f"{kind}: first pool", unit="s", **of))
+                continue
+            rows += [
+                Row(value=way["first_pool_seconds"], of=f"{kind}: first pool", unit="s", **of),
+                Row(value=way["resume_seconds"], of=f"{kind}: going on", unit="s", **of),
+                Row(value=format_bytes(way["peak_bytes"]), of=f"{kind}: memory", **of),
+            ]
+    return rows
+
+
+def _told(key: str, value: float) -> float | str:
+    """Bytes and days as people say them."""
+    if key.endswith("_days") or "_days_" in key:
+        return f"{value:.1f} days" if value >= 0.1 else f"{value * 24:.2g} hours"
+    if key.endswith("_seconds"):
+        return f"{value} s"
+    return format_bytes(round(value)) if "bytes" in key else value
 
 
 if __name__ == "__main__":

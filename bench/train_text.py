@@ -35,6 +35,7 @@ from outofcore.streaming import open_streams, write_catalogue
 from outofcore.training.baseline import baseline_bytes
 from outofcore.training.fit import fit
 from outofcore.training.loaders import open_loaders
+from record import Row, save
 
 STEPS, VALIDATED = 30, 4
 BUDGET = {"loaded": 4 << 30, "streamed": 256 << 20, "raw": 512 << 20}
@@ -139,19 +140,20 @@ def predict(folder: Path, tokenizer: Path, run: Run, tokens: int) -> dict[str, i
     return {**asdict(memory), "interpreter and libraries": baseline_bytes(run.optimizer)}
 
 
-def table(result: dict[str, Any]) -> str:
-    """The figures as a table of Markdown."""
-    runs = result["runs"]
-    parts = list(next(iter(runs.values()))["predicted"])
-    heads = ["", *parts, "predicted", "measured", "last loss"]
-    lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |"]
-    for name, found in runs.items():
-        predicted = found["predicted"]
-        cells = [f"{predicted[part] / 1e6:,.1f}" for part in parts]
-        measured = f"{found['peak_memory_bytes'] / 1e6:,.0f}"
-        cells += [f"{sum(predicted.values()) / 1e6:,.0f}", measured, f"{found['losses'][-1]:.4f}"]
-        lines.append("| " + " | ".join([name, *cells]) + " |")
-    return "\n".join(lines)
+def table(result: dict[str, Any]) -> list[Row]:
+    """The figures, the prediction and its parts first."""
+    rows = []
+    for name, found in result["runs"].items():
+        predicted, measured = sum(found["predicted"].values()), found["peak_memory_bytes"]
+        for part, size in found["predicted"].items():
+            rows.append(Row(label=name, value=size / 1e6, of=part, unit="MB", table="parts"))
+        of: dict[str, Any] = {"label": name, "table": "training"}
+        rows += [
+            Row(value=predicted / 1e6, unit="MB predicted", **of),
+            Row(value=measured / 1e6, unit="MB at most", ratio=measured / predicted, against="the prediction", **of),
+            Row(value=f"{found['losses'][-1]:.4f}", of="loss of the last step", **of),
+        ]
+    return rows
 
 
 def main() -> None:
@@ -159,14 +161,14 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--megabytes", type=int, default=1000)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         run = next(run for run in RUNS if run.name == options.run)
         print("\n" + json.dumps(train(options.source, options.tokenizer, run)))
         return
-    script, out = str(Path(__file__).resolve()), options.out and options.out.resolve()
+    script, out = str(Path(__file__).resolve()), options.out.resolve()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_text(options.source, folder / "raw", options.megabytes * 10**6)
@@ -185,11 +187,14 @@ def main() -> None:
             found = json.loads(done.stdout.splitlines()[-1])
             runs[run.name] = {"predicted": predict(folder, tokenizer, run, tokens), **found}
     result = {"tokens": tokens, "bytes": options.megabytes * 10**6, "steps": STEPS, "runs": runs}
-    print(json.dumps(result, indent=2))
-    print(table(result))
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "train_text.json").write_text(json.dumps(result, indent=2) + "\n")
+    save(
+        out,
+        "train_text",
+        "text: training in less and less memory",
+        table(result),
+        facts=(f"{tokens:,} tokens, {STEPS} steps of 16 windows", "each row adds a saving to the one above"),
+        details=result,
+    )
 
 
 if __name__ == "__main__":
