@@ -1,6 +1,6 @@
 """Train on data larger than memory.
 
-Raw PGN, SGF, text and neural recordings become sealed Zarr stores; training reads them lazily within a stated budget::
+Raw PGN, SGF, text and neural recordings become sealed Zarr stores; training reads them lazily within a stated budget:
 
     from outofcore import loader, open_store
 
