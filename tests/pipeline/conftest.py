@@ -89,8 +89,10 @@ def copy_project(folder: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The project after ``dvc repro`` of the chess stages, committed; tests share it and leave it as it is."""
+    """The project after ``dvc repro`` of the chess stages, with a few steps of training, committed; tests share it and leave it as it is."""
     project = copy_project(tmp_path_factory.mktemp("pipeline") / "project")
+    params = project.folder / "params.yaml"
+    params.write_text(params.read_text().replace("max_steps: -1", "max_steps: 3"))
     project.dvc("repro", "train@chess")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "ran")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,13 +27,17 @@ from tests.convert.lines import Lines, LinesSection, write_lines
 
 @dataclass(frozen=True)
 class Dying:
-    """Ends its process in one unit, as when memory runs out; not once a file stands."""
+    """Ends its process in one unit, as when memory runs out, after units before it were noted; not once a file stands."""
 
     inner: Callable[[Unit], UnitResult]
     once: Path
+    journal: Path
 
     def __call__(self, unit: Unit) -> UnitResult:
         if unit.offset > 1000 and not self.once.exists():
+            end = time.monotonic() + 60
+            while not self.journal.exists() and time.monotonic() < end:
+                time.sleep(0.01)
             self.once.touch()
             os._exit(1)
         return self.inner(unit)
@@ -94,7 +99,8 @@ def run(raw: Path, out: Path, domain: Lines, engine: str = "threads", scratch: P
 
 def test_a_worker_that_dies_is_one_line_and_the_work_goes_on(raw: Path, tmp_path: Path) -> None:
     expected = run(raw, tmp_path / "whole", Lines()).seal.digest
-    dying = Wrapped(around=partial(Dying, once=tmp_path / "once"))
+    journal = tmp_path / "out" / "lines.zarr.work" / "journal.json"
+    dying = Wrapped(around=partial(Dying, once=tmp_path / "once", journal=journal))
     with pytest.raises(ClusterError, match="a worker process has ended in the middle of its work"):
         run(raw, tmp_path / "out", dying, "processes")
     assert not (tmp_path / "out" / "lines.zarr").exists()

@@ -19,7 +19,7 @@ import yaml
 from outofcore.store.reader import open_store
 from tests.pipeline.conftest import Project, copy_project
 
-pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("pipeline of text"), pytest.mark.timeout(900)]
 
 GIVEN = "data/tokenizers/given"
 SMALL = {"max_steps": 6, "preset": "test"}
