@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# A shell ignores Ctrl-C in what it starts in the background, and a child inherits that: the tests of Ctrl-C need it back.
+# What a shell starts in the background ignores Ctrl-C, and so do its children: the tests of Ctrl-C need it back.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

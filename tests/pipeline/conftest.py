@@ -89,7 +89,7 @@ def copy_project(folder: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The project after ``dvc repro`` of the chess stages, with a few steps of training, committed; tests share it and leave it as it is."""
+    """The project after ``dvc repro`` of the chess stages with short training, committed; tests leave it as it is."""
     project = copy_project(tmp_path_factory.mktemp("pipeline") / "project")
     params = project.folder / "params.yaml"
     params.write_text(params.read_text().replace("max_steps: -1", "max_steps: 3"))

@@ -27,7 +27,7 @@ from tests.convert.lines import Lines, LinesSection, write_lines
 
 @dataclass(frozen=True)
 class Dying:
-    """Ends its process in one unit, as when memory runs out, after units before it were noted; not once a file stands."""
+    """Ends its process in one unit, once others were noted, as when memory runs out; not once a file stands."""
 
     inner: Callable[[Unit], UnitResult]
     once: Path
