@@ -149,18 +149,21 @@ def main() -> None:
             write_plain(store, plain)
         here = Path(__file__).parent
         places = [str(given.store), str(plain), str(arrays)]
-        engines = [Engine(way, [sys.executable, str(here / "loader_engines.py"), way, *places]) for way in given.ways]
+        # Peers first: making their data takes minutes, and processes that stand idle for so long lose cached pages.
+        peers: list[Engine] = []
         if given.peers:
             rows = min(given.peer_rows, len(store.rows("train")))
             script = [str(given.peers), str(here / "loader_peers.py")]
-            engines += [Engine(peer, [*script, peer, str(arrays), str(work / peer), str(rows)]) for peer in PEERS]
+            peers = [Engine(peer, [*script, peer, str(arrays), str(work / peer), str(rows)]) for peer in PEERS]
+        own = [Engine(way, [sys.executable, str(here / "loader_engines.py"), way, *places]) for way in given.ways]
+        engines = [*own, *peers]
         try:
             measure(engines, given.rounds, given.seconds)
         finally:
             for engine in engines:
                 engine.end()
-        own = next((each for each in engines if each.name == "gather"), engines[0])
-        unit = median(each["samples_per_second"] for each in own.figures[:-1])
+        beside = next((each for each in engines if each.name == "gather"), engines[0])
+        unit = median(each["samples_per_second"] for each in beside.figures[:-1])
         figures = {engine.name: summary(engine, unit) for engine in engines}
         rows_read = len(store.rows("train"))
     save(
