@@ -123,7 +123,7 @@ def main() -> None:
     command = [sys.executable, __file__, str(given.store), "--batches", str(given.batches), "--way"]
     for _ in range(given.rounds):
         for way, figures in found.items():
-            answer = subprocess.run([*command, way], check=True, capture_output=True, text=True).stdout
+            answer = subprocess.run([*command, way], check=True, stdout=subprocess.PIPE, text=True).stdout
             figures.append(json.loads(answer.splitlines()[-1]))
     medians = {way: {name: median(each[name] for each in all_) for name in all_[0]} for way, all_ in found.items()}
     rows = []

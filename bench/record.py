@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from outofcore.hardware import usable_cores
-from table import tables_of
+from table import all_of
 
 PLACES = frozenset({"--out", "--work", "--folder"})
 """Options that say where files lie, and nothing of what is measured."""
@@ -89,7 +89,7 @@ def save(
         "rows": [asdict(row) for row in rows],
         "details": details,
     }
-    print(tables_of(result))
+    print(all_of(result))
     if out:
         out.mkdir(parents=True, exist_ok=True)
         (out / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -26,7 +26,7 @@ from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion, convert
 from outofcore.domains.registry import get_domain
 from outofcore.raw.files import find_files
-from table import read_results, tables_of
+from table import all_of, read_results
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -129,7 +129,7 @@ def main() -> None:
                 failed.append(name)
     results = read_results(RESULTS)
     (RESULTS / "table.md").write_text(
-        "\n".join(f"## {result['title']}\n\n{tables_of(result)}\n" for result in results.values()), encoding="utf-8"
+        "\n".join(f"## {result['title']}\n\n{all_of(result)}\n" for result in results.values()), encoding="utf-8"
     )
     tell(f"bench/results/table.md{''.join(f'; {name} failed' for name in failed)}")
     sys.exit(bool(failed))

@@ -15,6 +15,7 @@ from outofcore.convert.run import Conversion, convert
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.raw.files import find_files
+from tests.report.results import made
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,6 +56,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     for name in DOMAINS:
         convert_sample(folder, name)
+    write_json(folder / "bench" / "results" / "one.json", made("one", 39.6))
     chess = folder / "metrics" / "chess"
     write_json(chess / "train.json", {"steps": 20, "top1": 0.25, "top1_most_frequent": 0.125, "policy_loss": 3.5})
     write_json(

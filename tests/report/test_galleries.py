@@ -74,8 +74,9 @@ def test_pieces_of_a_text_are_its_tokens(project: Path) -> None:
     tokenizer = tokenizer_of(opened.attributes)
     for passage in gallery.pictures(opened):
         assert isinstance(passage, Passage)
-        told = re.search(r"Document (\d+) of (\w+): .* of which (\d+) to (\d+)", passage.title)
-        number, split, first, last = int(told[1]), told[2], int(told[3]), int(told[4])
+        told = re.search(r"Document ([\d,]+) of (\w+): .* of which ([\d,]+) to ([\d,]+)", passage.title)
+        split = told[2]
+        number, first, last = (int(told[place].replace(",", "")) for place in (1, 3, 4))
         start = int(opened.sequences(split)["start"].read(number, number + 1)[0])
         ids = opened.rows(split)["tokens"].read(start + first, start + last)
         assert len(passage.pieces) == last - first > 0

@@ -38,6 +38,21 @@ def test_a_stage_follows_those_that_it_reads_from(tmp_path: Path) -> None:
     assert found["text"][2].inputs == ()
 
 
+def test_a_sample_that_nobody_reads_is_left_out(tmp_path: Path) -> None:
+    lock = write_lock(
+        tmp_path / "dvc.lock",
+        {
+            "sample@go": ([], ["data/sample/go"]),
+            "convert@go": (["games.sgf"], ["store"]),
+            "train@go": (["store"], ["model"]),
+            "sample@text": ([], ["data/sample/text"]),
+        },
+    )
+    found = lanes(lock, "report")
+    assert [step.name for step in found["go"]] == ["convert@go", "train@go"]
+    assert [step.name for step in found["text"]] == ["sample@text"]
+
+
 def test_a_stage_that_several_domains_read_from_stands_apart(tmp_path: Path) -> None:
     lock = write_lock(
         tmp_path / "dvc.lock",

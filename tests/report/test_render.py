@@ -118,6 +118,13 @@ def test_a_store_that_the_last_conversion_did_not_make_is_not_shown(project: Pat
     assert "chess.zarr" not in shown
 
 
+def test_a_store_that_was_not_pulled_is_said_to_be_missing(project: Path, tmp_path: Path) -> None:
+    shutil.copytree(project, tmp_path / "cloned", ignore=shutil.ignore_patterns("chess.zarr"))
+    shown = Page(make_page(tmp_path / "cloned")).source
+    assert "The store that these figures are of is not in this folder" in shown
+    assert "Trained straight from the raw files" not in shown
+
+
 def test_stages_stand_in_their_lanes_with_their_times(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "ran"
     shutil.copytree(project, other)
@@ -146,3 +153,9 @@ def test_stages_stand_in_their_lanes_with_their_times(project: Path, tmp_path: P
         "convert@chess4.5 s data/stores/chess.zarr: 3.40 kB, 7 files",
         "train@chess75.5 s models/chess: 0 B",
     ]
+
+
+def test_what_benches_measured_stands_beside_what_it_is_compared_with(page: Page) -> None:
+    table = next(each for each in page.all("table") if "times other" in each.text)
+    assert "|ours|1.65 million|39.6|12.3" in table.text.replace("\n", "")
+    assert "python bench/one.py" in page.all("main")[0].text

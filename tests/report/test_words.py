@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outofcore.report.words import baseline_of, figure_name, flat, number, results, seconds
+from outofcore.report.words import baseline_of, figure_name, number, results, seconds
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,3 @@ def test_results_hold_every_figure_once() -> None:
 def test_keys_become_words() -> None:
     assert figure_name("top1_most_frequent") == "top 1, always the commonest"
     assert figure_name("bits_per_byte") == "bits per byte"
-
-
-def test_nested_figures_become_a_table() -> None:
-    assert flat({"a": {"b_c": 1.5}, "d": [{"e": "x"}]}) == [("a: b c", "1.5"), ("d 0: e", "x")]

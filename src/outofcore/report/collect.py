@@ -129,9 +129,9 @@ def _store_view(path: Path, convert: Mapping[str, Any]) -> StoreView | None:
     )
 
 
-def measurements(project: Path) -> dict[str, Mapping[str, Any]]:
-    """What the benchmarks on this machine left, by name."""
-    return {file.stem: _json(file) for file in sorted((project / "bench" / "results").glob("*.json"))}
+def measurements(project: Path) -> list[Mapping[str, Any]]:
+    """What the benches on this machine left, in the order of their names."""
+    return [_json(file) for file in sorted((project / "bench" / "results").glob("*.json"))]
 
 
 def _works(folder: Path, pattern: str) -> list[Path]:

@@ -59,15 +59,22 @@ def lanes(lock: Path, own: str) -> dict[str, list[Step]]:
     Returns
     -------
     Steps by domain. A stage without a domain in its name belongs to the one domain that reads what it writes, or else
-    to ``""``.
+    to ``""``. What no stage reads and no lane ends with is left out: a sample where other input is converted.
     """
     content = yaml.safe_load(lock.read_text("utf-8")) if lock.is_file() else None
     stages = {name: stage for name, stage in ((content or {}).get("stages") or {}).items() if name != own}
     writers = {out["path"]: name for name, stage in stages.items() for out in stage.get("outs", ())}
-    found: dict[str, list[Step]] = {}
-    for name in sorted(stages, key=lambda name: (_depth(name, stages, writers), name)):
-        found.setdefault(_domain(name, stages, writers), []).append(_step(name, stages[name], writers))
-    return dict(sorted(found.items()))
+    read = {before for name in stages for before in _before(name, stages, writers)}
+    depths = {name: _depth(name, stages, writers) for name in stages}
+    found: dict[str, list[str]] = {}
+    for name in sorted(stages, key=lambda name: (depths[name], name)):
+        found.setdefault(_domain(name, stages, writers), []).append(name)
+    return {
+        domain: [
+            _step(name, stages[name], writers) for name in names if name in read or depths[name] == depths[names[-1]]
+        ]
+        for domain, names in sorted(found.items())
+    }
 
 
 def _before(name: str, stages: Mapping[str, Any], writers: Mapping[str, str]) -> set[str]:

@@ -12,11 +12,11 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from outofcore.card import flat_params
-from outofcore.report import tables
+from outofcore.report import benches, tables
 from outofcore.report.collect import DomainRun, collect, measurements
 from outofcore.report.figures import Chart, curve_charts, distribution_chart, memory_chart, size_chart, table_charts
 from outofcore.report.pipeline import Step, lanes
-from outofcore.report.words import Result, figure_name, flat, number, results, seconds
+from outofcore.report.words import Result, figure_name, number, results, seconds, title_of
 from outofcore.sizes import format_bytes
 
 STAGE = "report"
@@ -59,6 +59,29 @@ class Section:
         return self.run.store is not None and len(self.run.store.pictures) <= FEW_PICTURES
 
 
+@dataclass(frozen=True)
+class Bench:
+    """What the page shows of a bench.
+
+    Attributes
+    ----------
+    result
+        What it wrote.
+    """
+
+    result: benches.Result
+
+    @property
+    def tables(self) -> dict[str, benches.Table]:
+        """Its tables, by name."""
+        return {name: benches.one_table([self.result], name) for name in benches.tables_in(self.result)}
+
+    @property
+    def how(self) -> str:
+        """What was measured, and on what."""
+        return f"{benches.how(self.result)}. {benches.machine(self.result)}; {benches.versions([self.result])}."
+
+
 def make_page(project: Path) -> str:
     """The report on a project's folder, as one HTML document that refers to nothing outside of it.
 
@@ -77,7 +100,7 @@ def make_page(project: Path) -> str:
             memory=memory_chart(runs),
             disk=tables.disk(runs),
             lanes=_timed(lanes(project / "dvc.lock", STAGE), runs),
-            measurements={name: flat(figures) for name, figures in measurements(project).items()},
+            benches=[Bench(result) for result in measurements(project)],
         )
     )
 
@@ -124,6 +147,7 @@ def _environment() -> Environment:
         "number": number,
         "seconds": seconds,
         "figure_name": figure_name,
+        "title_of": title_of,
         "svg_address": lambda svg: f"data:image/svg+xml,{quote(svg, safe=' /:=,;()')}",
         "png_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
     }

@@ -93,20 +93,6 @@ def seconds(value: float) -> str:
     return f"{value / 60:.3g} min" if value < 7200 else f"{value / 3600:.3g} h"
 
 
-def flat(figures: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
-    """Nested figures as a table of two columns."""
-    rows: list[tuple[str, str]] = []
-    for key, value in figures.items():
-        name = f"{above}{figure_name(str(key))}"
-        if isinstance(value, Mapping):
-            rows += flat(value, f"{name}: ")
-        elif isinstance(value, list):
-            rows += flat({str(place): each for place, each in enumerate(value)}, f"{name} ")
-        else:
-            rows.append((name, quantity(value)))
-    return rows
-
-
 def _word(word: str) -> str:
     letters = word.rstrip("0123456789")
     return f"{letters} {word[len(letters) :]}" if letters == "top" and letters != word else word

@@ -21,16 +21,17 @@ WIDTH, FRAME_WIDTH, FRAME_GAP, RASTER_HEIGHT = 480, 54, 6.857, 120
 
 
 def pictures(store: Store) -> Sequence[Picture | Passage]:
-    """The first bins of a trial of each session, of up to three sessions."""
+    """The first bins of a trial of each session, of up to three sessions; of trials of few bins, several."""
     found = []
     for part in store.parts[:SESSIONS]:
         for split, number, start, length in spread(store, 1, part):
-            rows = store.rows(split, part).read(start, start + min(length, BINS))
-            stored_as = str(store.rows(split, part)["stim"].attributes.get("stored_as", ""))
+            table, several = store.rows(split, part), length < FRAMES
+            rows = table.read(start, min(start + (BINS if several else min(length, BINS)), len(table)))
+            stored_as = str(table["stim"].attributes.get("stored_as", ""))
             bins, neurons = rows["robs"].shape
             masked = int((rows["dfs"] == 0).sum())
             shown = f"{min(neurons, NEURONS)} of {neurons:,} neurons" if neurons > NEURONS else f"{neurons} neurons"
-            where = f"{part or 'Session'}, trial {number:,} of {split}"
+            where = f"{part or 'Session'}, {'trials from' if several else 'trial'} {number:,} of {split}"
             found.append(
                 Picture(
                     title=f"{where}: {min(bins, FRAMES)} of {bins} frames; below, {shown}, a line each, "

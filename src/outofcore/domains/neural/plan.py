@@ -60,7 +60,8 @@ def ways_table(section: NeuralSection, outlook: Outlook) -> PlanTable:
     ]
     totals = ", ".join(f"{format_bytes(total_bytes(sessions, dtype))} as {dtype}" for dtype in dtypes)
     has = f"{format_bytes(machine.usable_memory)} of memory and {format_bytes(machine.disk)} of disk"
-    title = f"{len(sessions)} sessions, {totals}; this machine has {has} for them: ways to keep them"
+    count = f"{len(sessions)} session{'s' * (len(sessions) != 1)}"
+    title = f"{count}, {totals}; this machine has {has} for them: ways to keep them"
     return PlanTable("ways", title, COLUMNS, rows, (f"advice: {advice(found)}", *_notes(outlook)))
 
 
