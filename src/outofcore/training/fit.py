@@ -99,7 +99,10 @@ def fit(
     saved = out / "models" / f"{name}.partial" / "checkpoint.pt"
     for split, loader in (("train", train), ("val", val)):
         if len(loader) == 0:
-            message = f"the {split} split gives no batch; convert more, or give it a larger share in splits"
+            message = (
+                f"the {split} split gives no batch: no sequence of it is as long as a sample; ask for shorter samples in "
+                f"{name}.tensors, convert more, or give it a larger share in {name}.splits"
+            )
             raise ParamsError(message)
     steps = section.epochs * len(train)
     if section.max_steps >= 0:
