@@ -170,7 +170,8 @@ def test_an_input_without_any_record_seals_nothing(tmp_path: Path, content: str,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["raw"]
 
 
-def test_the_estimate_is_near_what_is_then_written(tmp_path: Path) -> None:
+def test_the_estimate_is_near_what_is_then_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outofcore.convert.estimate.SAMPLE_BYTES", 1 << 20)
     rng = np.random.default_rng(0)
     raw = tmp_path / "raw"
     raw.mkdir()

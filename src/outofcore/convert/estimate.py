@@ -20,8 +20,10 @@ from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.measure import MeasuredStore
 
 ENCODERS = 4
-# Between this many units and twice as many are converted, spread evenly over the input.
+# Between this many units and twice as many are converted, spread evenly over the input; of small ones, as many as hold
+# between half of these bytes and all of them, decompressed.
 SAMPLE_UNITS = 24
+SAMPLE_BYTES = 32 * 2**20
 # Beyond this much raw input the sample is taken from its beginning: a look at the rest would take longer than it tells.
 SAMPLE_RAW_BYTES = 4 * 2**30
 
@@ -67,11 +69,11 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
         If engine and oracle disagree about a record of the sample.
     """
     raw_bytes = sum(file.bytes for file in files)
-    units, seen_bytes, whole = _spread(domain.units(files, section))
+    units, share = _spread(domain.units(files, section), raw_bytes)
+    whole = share == 1.0
     schemas = domain.schemas(section, files)
     convert: Callable[[Unit], UnitResult] = domain.converter(section)
     drop = getattr(section.filters, "duplicates", "keep") == "drop"
-    sampled = sum(unit.raw_bytes for unit in units)
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
         assembler = Assembler(store, section.splits, drop_duplicates=drop and whole)
@@ -80,14 +82,12 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
             assembler.add(unit, result)
             if not whole:
                 pairs.add(result.keys)
-        scale = 1.0
-        if not whole and sampled:
-            scale = raw_bytes / sampled * (pairs.kept(sampled / seen_bytes) if drop else 1.0)
+        scale = (pairs.kept(share) if drop else 1.0) / share
         rows = sum(store.count(name)[0] for name in SPLITS) * scale
         root = attributes(domain, section, schemas, counted(assembler, store))
         # Digests are read with the files; what counts here is that they are as long, and as hard to compress.
         listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
-        return Estimate(store.size(root, listed, scale), int(rows), raw_bytes, sampled)
+        return Estimate(store.size(root, listed, scale), int(rows), raw_bytes, int(raw_bytes * share))
 
 
 class _Pairs:
@@ -111,23 +111,29 @@ class _Pairs:
         return max(0.0, 1 - (self._inside / share + between / share**2) * share / self._total)
 
 
-def _spread(units: Iterable[Unit]) -> tuple[list[Unit], int, bool]:
-    """A sample of units: every 2**k-th, so that SAMPLE_UNITS to twice as many are kept.
+def _spread(units: Iterable[Unit], raw_bytes: int) -> tuple[list[Unit], float]:
+    """A sample of units, every 2**k-th, and the share of the input that they hold; 1.0 where these are all units.
 
-    Returns
-    -------
-    The units, the raw bytes that were passed, and whether these are all units that there are.
+    Shares are of decompressed bytes where units carry some: a compressed file is read in pieces of its own, many units
+    at a time.
     """
     kept: list[tuple[int, Unit]] = []
-    stride, passed = 1, 0
+    stride, raw, decoded, held = 1, 0, 0, 0
     for number, unit in enumerate(units):
-        passed += unit.raw_bytes
+        raw += unit.raw_bytes
+        decoded += len(unit.payload)
         # What goes on from the unit before makes sense beside that one only.
         if number % stride == 0 and (stride == 1 or not unit.detail.get("continues")):
             kept.append((number, unit))
-        if len(kept) == 2 * SAMPLE_UNITS:
+            held += len(unit.payload)
+        if len(kept) >= 2 * SAMPLE_UNITS and (held > SAMPLE_BYTES or not held):
             stride *= 2
             kept = [(at, each) for at, each in kept if at % stride == 0 and not each.detail.get("continues")]
-        if passed > SAMPLE_RAW_BYTES:
-            return [each for _, each in kept if not each.detail.get("continues")], passed, False
-    return [each for _, each in kept], passed, stride == 1
+            held = sum(len(each.payload) for _, each in kept)
+        if raw > SAMPLE_RAW_BYTES:
+            break
+    chosen = [each for _, each in kept]
+    if stride == 1 and raw <= SAMPLE_RAW_BYTES:
+        return chosen, 1.0
+    part = held / decoded if held else sum(unit.raw_bytes for unit in chosen) / raw
+    return chosen, part * raw / raw_bytes
