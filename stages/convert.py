@@ -18,18 +18,20 @@ from outofcore.params import load_params
 from outofcore.raw.files import find_files
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.forecast import store_needs
-from outofcore.space.guard import Guard
+from outofcore.space.guard import KEPT_STORE, Guard
 from outofcore.space.links import commit_of
-from outofcore.streaming import is_streamed, write_catalogue
+from outofcore.streaming import is_streamed, place_of, write_catalogue
 from outofcore.training.memory import MemoryWatch
 
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
     store, metrics = Path("data/stores") / f"{name}.zarr", Path("metrics") / name
+    figures = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_STORE)
     if is_streamed(domain, section):
-        listed = write_catalogue(domain, section, Path("data/rejects") / f"{name}.csv", threads=machine.workers)
-        write(metrics / "convert.json", listed)
+        with figures.writing(place_of(domain, section)):
+            listed = write_catalogue(domain, section, Path("data/rejects") / f"{name}.csv", threads=machine.workers)
+            write(metrics / "convert.json", listed)
         return
     files = find_files(section.raw, section.match, domain.suffixes, section=name)
     started = time.monotonic()
@@ -51,18 +53,17 @@ def main(name: str) -> None:
             scratch=machine.scratch,
         )
     seconds = time.monotonic() - started
-    write(metrics / "convert.json", outcome.figures)
-    write(
-        metrics / "convert_run.json",
-        {
-            "seconds": round(seconds, 2),
-            "rows_per_second": round(sum(outcome.figures["rows"].values()) / seconds),
-            "peak_memory_bytes": memory.peak_bytes,
-            "workers": machine.workers,
-            "resumed_units": outcome.resumed_units,
-            "free_bytes_before": {str(demand.filesystem): demand.free for demand in before},
-        },
-    )
+    run = {
+        "seconds": round(seconds, 2),
+        "rows_per_second": round(sum(outcome.figures["rows"].values()) / seconds),
+        "peak_memory_bytes": memory.peak_bytes,
+        "workers": machine.workers,
+        "resumed_units": outcome.resumed_units,
+        "free_bytes_before": {str(demand.filesystem): demand.free for demand in before},
+    }
+    with figures.writing(metrics):
+        write(metrics / "convert.json", outcome.figures)
+        write(metrics / "convert_run.json", run)
 
 
 def write(path: Path, figures: object) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from outofcore.convert.assemble import REJECT_COLUMNS
 from outofcore.convert.splits import SPLITS, assign
@@ -23,6 +22,9 @@ from outofcore.raw.files import RawFile
 from outofcore.store.reader import Store
 from outofcore.store.schema import Layout
 from outofcore.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    import torch
 
 STORES, STREAMS = Path("data/stores"), Path("data/streams")
 

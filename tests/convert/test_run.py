@@ -170,7 +170,8 @@ def test_an_input_without_any_record_seals_nothing(tmp_path: Path, content: str,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["raw"]
 
 
-def test_the_estimate_is_near_what_is_then_written(tmp_path: Path) -> None:
+def test_the_estimate_is_near_what_is_then_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outofcore.convert.estimate.SAMPLE_BYTES", 1 << 20)
     rng = np.random.default_rng(0)
     raw = tmp_path / "raw"
     raw.mkdir()
@@ -187,3 +188,19 @@ def test_the_estimate_is_near_what_is_then_written(tmp_path: Path) -> None:
     assert forecast.store_bytes == pytest.approx(outcome.figures["bytes_store"], rel=0.1)
     assert forecast.rows == pytest.approx(sum(outcome.figures["rows"].values()), rel=0.1)
     assert forecast.sampled_bytes < forecast.raw_bytes
+
+
+def test_the_estimate_of_a_small_input_is_what_is_then_written(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(3), 700)
+    section = LinesSection.model_validate({"store": {"codec": "none", "chunk_rows": 64, "shard_rows": 256}})
+    domain = Lines(unit_bytes=8_000)
+    files = find_files(raw, "**/*", domain.suffixes, section="lines")
+    with open_executor("threads", 2) as executor:
+        forecast = estimate(domain, section, files, executor)
+    figures = run(raw, tmp_path, domain, section).figures
+    assert sum(figures["rejected"].values()) > 0
+    assert forecast.sampled_bytes == forecast.raw_bytes
+    assert forecast.rows == sum(figures["rows"].values())
+    # All that the estimate does not know are the digests of the files, which are compressed.
+    assert forecast.store_bytes == pytest.approx(figures["bytes_store"], abs=64)

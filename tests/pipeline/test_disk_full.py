@@ -166,6 +166,21 @@ def test_what_dvc_could_not_commit_is_never_taken_for_done(
     assert committed(root).problems == ()
 
 
+def test_figures_that_find_no_room_are_one_line(disk: Disk, tmp_path: Path) -> None:
+    place = make_workplace(tmp_path / "place", "chess", files=1)
+    small = disk("tmpfs", 1)
+    (place.folder / "metrics").symlink_to(small)
+    fill(small, 0)
+    told = place.run("convert", code=2)
+    assert told.startswith(f"error: {small} (tmpfs): it is full, free are ")
+    assert "what was made is whole; make room and run 'dvc repro' again" in told
+    assert told.count("\n") == 1
+    assert verify(place.store).problems == ()
+    (small / "ballast").unlink()
+    place.run("convert")
+    assert json.loads((small / "chess/convert.json").read_text())["found"] > 0
+
+
 def test_training_asks_first_and_a_full_disk_keeps_the_last_checkpoint(disk: Disk, tmp_path: Path) -> None:
     place = make_workplace(tmp_path / "place", "neural", files=1)
     place.run("convert")

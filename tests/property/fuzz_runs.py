@@ -25,7 +25,7 @@ STILL_SECONDS = 900
 
 def feed(kind: str, first: int, count: int) -> dict[str, Any]:
     """Feed so many files of a kind; what came of it, all processes together."""
-    fed, outcomes, wrong, slowest, memory = 0, Counter[str](), [], 0.0, 0
+    fed, outcomes, records, wrong, slowest, memory = 0, Counter[str](), Counter[str](), [], 0.0, 0
     seed = first
     while seed < first + count:
         batch = min(BATCH, first + count - seed)
@@ -38,6 +38,7 @@ def feed(kind: str, first: int, count: int) -> dict[str, Any]:
             continue
         fed += found["fed"]
         outcomes.update(found["outcomes"])
+        records.update(found["records"])
         wrong += found["wrong"]
         slowest, memory = max(slowest, found["slowest_seconds"]), max(memory, found["memory_above_usual"])
         seed += batch
@@ -45,6 +46,7 @@ def feed(kind: str, first: int, count: int) -> dict[str, Any]:
         "kind": kind,
         "fed": fed,
         "outcomes": dict(outcomes),
+        "records": dict(records),
         "slowest_seconds": slowest,
         "memory_above_usual": memory,
         "wrong": wrong,
@@ -76,11 +78,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("files", type=int)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     results = []
-    for kind in KINDS:
-        found = feed(kind, arguments.first, -(-arguments.files // len(KINDS)))
+    for kind in arguments.kinds:
+        found = feed(kind, arguments.first, -(-arguments.files // len(arguments.kinds)))
         results.append(found)
         shown = {key: value for key, value in found.items() if key != "wrong"}
         sys.stdout.write(f"{json.dumps(shown)}\n")

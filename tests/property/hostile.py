@@ -203,8 +203,8 @@ class Sink:
             assert each.dtype == "string" or array.dtype == np.dtype(each.dtype), (each.name, array.dtype)
 
 
-def feed(domain: Domain, section: Any, raw: Path) -> str:
-    """Convert a folder in this thread, storing nothing; whether anything of it was accepted."""
+def feed(domain: Domain, section: Any, raw: Path) -> Counter[str]:
+    """Convert a folder in this thread, storing nothing; records accepted, and rejected by reason."""
     files = find_files(raw, section.match, domain.suffixes, section=domain.name)
     schemas = domain.schemas(section, files)
     converter = domain.converter(section)
@@ -220,7 +220,7 @@ def feed(domain: Domain, section: Any, raw: Path) -> str:
             assert difference is None, difference
     assert assembler.found == assembler.accepted + assembler.rejected.total()
     assert passed <= sum(file.bytes for file in files), "bytes of raw input do not add up"
-    return "accepted" if assembler.accepted else "rejected"
+    return Counter({"accepted": assembler.accepted, **assembler.rejected})
 
 
 def store(domain: Domain, section: Any, raw: Path, out: Path) -> None:
@@ -264,6 +264,7 @@ def run(name: str, first: int, count: int, seconds: float) -> dict[str, Any]:
     """Feed so many mutated files of a kind, of seeds from ``first`` on; stop when ``seconds`` are over, if given."""
     begun = time.monotonic()
     outcomes: Counter[str] = Counter()
+    records: Counter[str] = Counter()
     wrong: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="hostile") as temporary:
         folder = Path(temporary)
@@ -281,8 +282,10 @@ def run(name: str, first: int, count: int, seconds: float) -> dict[str, Any]:
             (raw / file).write_bytes(content)
             sys.stderr.write(f"{name} {seed}\n")
             started = time.process_time()
+            counted: Counter[str] = Counter()
             try:
-                outcome = feed(domain, section, raw)
+                counted = feed(domain, section, raw)
+                outcome = "accepted" if counted["accepted"] else "rejected"
                 if seed % WHOLE == 0 and outcome == "accepted":
                     store(domain, section, raw, fresh(folder / "out"))
             except OutOfCoreError as error:
@@ -303,6 +306,7 @@ def run(name: str, first: int, count: int, seconds: float) -> dict[str, Any]:
                 usual = peak
                 continue
             outcomes[outcome] += 1
+            records += counted
             slowest = max(slowest, took)
             if took > MOST_SECONDS:
                 wrong.append({"seed": seed, "what": f"took {took:.1f} s"})
@@ -313,6 +317,7 @@ def run(name: str, first: int, count: int, seconds: float) -> dict[str, Any]:
         "kind": name,
         "fed": sum(outcomes.values()),
         "outcomes": dict(outcomes),
+        "records": dict(records),
         "slowest_seconds": round(slowest, 2),
         "memory_above_usual": peak - usual,
         "wrong": wrong,

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from outofcore.convert.assemble import Assembler
+from outofcore.convert.described import attributes, counted, sources
 from outofcore.convert.executors import in_order
+from outofcore.convert.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit, UnitResult
-from outofcore.store.codecs import ChunkCodec
-from outofcore.store.schema import Columns, Field, Layout, Schema
-from outofcore.store.shards import index_bytes
-from outofcore.store.writer import SEQUENCE_CHUNK_ROWS
+from outofcore.store.measure import MeasuredStore
 
-# Between this many units and twice as many are converted, spread evenly over the input.
+ENCODERS = 4
+# Between this many units and twice as many are converted, spread evenly over the input; of small ones, as many as hold
+# between half of these bytes and all of them, decompressed.
 SAMPLE_UNITS = 24
+SAMPLE_BYTES = 32 * 2**20
 # Beyond this much raw input the sample is taken from its beginning: a look at the rest would take longer than it tells.
 SAMPLE_RAW_BYTES = 4 * 2**30
 
@@ -47,7 +51,7 @@ class Estimate:
 
 
 def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: Executor, ahead: int = 4) -> Estimate:
-    """Convert a sample of the input, without writing, and scale it up.
+    """Convert a sample of the input, without writing, and scale it up; a small input is converted as a whole.
 
     Duplicates are scaled as what they are, pairs: of the pairs that lie in different units, a sample of a share f of
     all units sees a share f squared.
@@ -58,76 +62,78 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
         As for the conversion.
     executor
         Where the sample is converted.
+
+    Raises
+    ------
+    AuditError
+        If engine and oracle disagree about a record of the sample.
     """
     raw_bytes = sum(file.bytes for file in files)
-    units, seen_bytes = _spread(domain.units(files, section))
+    units, share = _spread(domain.units(files, section), raw_bytes)
+    whole = share == 1.0
     schemas = domain.schemas(section, files)
-    layout: Layout = section.store.layout()
     convert: Callable[[Unit], UnitResult] = domain.converter(section)
     drop = getattr(section.filters, "duplicates", "keep") == "drop"
-    sampled = sum(unit.raw_bytes for unit in units)
-    share = sampled / seen_bytes if seen_bytes else 1.0
-    rows = sequences = stored = 0.0
-    keys: list[Any] = []
-    inside = 0
-    for _, result in in_order(executor, convert, units, ahead):
-        count = len(result.keys)
-        if not count:
-            continue
-        unique = len(np.unique(result.keys, axis=0))
-        inside += count - unique
-        keys.append(np.unique(result.keys, axis=0))
-        rows += len(next(iter(result.rows.values())))
-        sequences += count
-        stored += _encoded(result, schemas[result.part], layout)
-    if not sequences:
-        return Estimate(_fixed(schemas, layout), 0, raw_bytes, sampled)
-    kept = 1.0
-    if drop:
-        between = sum(map(len, keys)) - len(np.unique(np.concatenate(keys), axis=0))
-        total = sequences / share
-        kept = max(0.0, 1 - (inside / share + between / share**2) / total)
-    scale = raw_bytes / sampled * kept
-    return Estimate(int(stored * scale) + _fixed(schemas, layout), int(rows * scale), raw_bytes, sampled)
+    with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
+        store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
+        assembler = Assembler(store, section.splits, drop_duplicates=drop and whole)
+        pairs = _Pairs()
+        for unit, result in in_order(executor, convert, units, ahead):
+            assembler.add(unit, result)
+            if not whole:
+                pairs.add(result.keys)
+        scale = (pairs.kept(share) if drop else 1.0) / share
+        rows = sum(store.count(name)[0] for name in SPLITS) * scale
+        root = attributes(domain, section, schemas, counted(assembler, store))
+        # Digests are read with the files; what counts here is that they are as long, and as hard to compress.
+        listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
+        return Estimate(store.size(root, listed, scale), int(rows), raw_bytes, int(raw_bytes * share))
 
 
-def _spread(units: Any) -> tuple[list[Unit], int]:
-    """Every 2**k-th unit, so that SAMPLE_UNITS to twice as many are kept, and the raw bytes that were passed."""
-    kept: list[Unit] = []
-    stride, passed = 1, 0
+class _Pairs:
+    """Counts equal keys inside units and between them."""
+
+    def __init__(self) -> None:
+        self._keys: list[Any] = []
+        self._total = self._inside = 0
+
+    def add(self, keys: Any) -> None:
+        unique = np.unique(keys, axis=0)
+        self._total += len(keys)
+        self._inside += len(keys) - len(unique)
+        self._keys.append(unique)
+
+    def kept(self, share: float) -> float:
+        """Share of all sequences that is left without duplicates, where a share of all units was seen."""
+        if not self._total:
+            return 1.0
+        between = sum(map(len, self._keys)) - len(np.unique(np.concatenate(self._keys), axis=0))
+        return max(0.0, 1 - (self._inside / share + between / share**2) * share / self._total)
+
+
+def _spread(units: Iterable[Unit], raw_bytes: int) -> tuple[list[Unit], float]:
+    """A sample of units, every 2**k-th, and the share of the input that they hold; 1.0 where these are all units.
+
+    Shares are of decompressed bytes where units carry some: a compressed file is read in pieces of its own, many units
+    at a time.
+    """
+    kept: list[tuple[int, Unit]] = []
+    stride, raw, decoded, held = 1, 0, 0, 0
     for number, unit in enumerate(units):
-        passed += unit.raw_bytes
-        if number % stride == 0 and not unit.detail.get("continues"):
-            kept.append(unit)
-            if len(kept) == 2 * SAMPLE_UNITS:
-                kept = kept[::2]
-                stride *= 2
-        if passed > SAMPLE_RAW_BYTES:
+        raw += unit.raw_bytes
+        decoded += len(unit.payload)
+        # What goes on from the unit before makes sense beside that one only.
+        if number % stride == 0 and (stride == 1 or not unit.detail.get("continues")):
+            kept.append((number, unit))
+            held += len(unit.payload)
+        if len(kept) >= 2 * SAMPLE_UNITS and (held > SAMPLE_BYTES or not held):
+            stride *= 2
+            kept = [(at, each) for at, each in kept if at % stride == 0 and not each.detail.get("continues")]
+            held = sum(len(each.payload) for _, each in kept)
+        if raw > SAMPLE_RAW_BYTES:
             break
-    return kept, passed
-
-
-def _encoded(result: UnitResult, schema: Schema, layout: Layout) -> float:
-    """Bytes of the encoded chunks of a unit, as they will be on average."""
-    rows = sum(_field(field, result.rows, layout.chunk_rows, layout) for field in schema.rows)
-    columns = sum(_field(field, result.sequences, SEQUENCE_CHUNK_ROWS, layout) for field in schema.sequences)
-    places = 2 * _field(Field(name="length", dtype="int64", doc=""), result.sequences, SEQUENCE_CHUNK_ROWS, layout)
-    return rows + columns + places
-
-
-def _field(field: Field, columns: Columns, chunk_rows: int, layout: Layout) -> float:
-    codec = ChunkCodec(layout.codec, layout.level, field.dtype)
-    array = columns[field.name]
-    total = 0.0
-    for start in range(0, len(array), chunk_rows):
-        chunk = array[start : start + chunk_rows]
-        if not np.all(chunk == field.fill):
-            total += len(codec.encode(chunk)) + 16  # its place in the shard's index
-    return total
-
-
-def _fixed(schemas: dict[str, Schema], layout: Layout) -> int:
-    """Metadata and the indexes of the first shards: what a store of a few rows takes."""
-    chunks = layout.shard_rows // layout.chunk_rows
-    fields = sum(len(schema.rows) + len(schema.sequences) + 2 for schema in schemas.values())
-    return 3 * fields * (index_bytes(min(chunks, 256)) + 1200) + 20_000
+    chosen = [each for _, each in kept]
+    if stride == 1 and raw <= SAMPLE_RAW_BYTES:
+        return chosen, 1.0
+    part = held / decoded if held else sum(unit.raw_bytes for unit in chosen) / raw
+    return chosen, part * raw / raw_bytes

@@ -12,20 +12,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from outofcore.convert.assemble import REJECT_COLUMNS, Assembler
 from outofcore.convert.audit import Auditors
 from outofcore.convert.cluster import width
+from outofcore.convert.described import attributes, counted, sources
 from outofcore.convert.estimate import Estimate
 from outofcore.convert.executors import in_order
-from outofcore.convert.journal import NOT_CONVERSION, Journal, identity
+from outofcore.convert.journal import Journal, identity
 from outofcore.convert.progress import ConversionProgress
 from outofcore.convert.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
-from outofcore.store.schema import Columns
 from outofcore.store.seal import Seal
 from outofcore.store.writer import StoreWriter
 
@@ -239,29 +237,14 @@ def _commit(
     encoders: Executor,
 ) -> tuple[Seal, dict[str, Any]]:
     domain, section, files = conversion.domain, conversion.section, conversion.files
-    rejected = dict(sorted(assembler.rejected.items()))
-    counts = {name: writer.count(name) for name in SPLITS}
-    facts = {
-        "found": assembler.found,
-        "accepted": assembler.accepted,
-        "rejected": rejected,
-        "rows": {name: rows for name, (rows, _) in counts.items()},
-        "sequences": {name: sequences for name, (_, sequences) in counts.items()},
-    }
-    attributes = {
-        **facts,
-        "domain": domain.name,
-        "row": domain.row,
-        "sequence": domain.sequence,
-        "parts": sorted(domain.schemas(section, files)),
-        "splits": list(SPLITS),
-        "params": section.model_dump(mode="json", exclude=NOT_CONVERSION),
-    }
-    seal = writer.commit(conversion.store, attributes, _sources(files, assembler, encoders))
+    facts = counted(assembler, writer)
+    root = attributes(domain, section, domain.schemas(section, files), facts)
+    digests = encoders.map(RawFile.digest, files)
+    seal = writer.commit(conversion.store, root, sources(files, assembler, digests))
     conversion.rejects.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(journal.rejects, conversion.rejects)  # perhaps to another filesystem
     journal.clear()
-    rows = sum(rows for rows, _ in counts.values())
+    rows = sum(facts["rows"].values())
     stored = sum(size for size, _ in seal.files.values())
     figures = {
         **facts,
@@ -285,15 +268,3 @@ def _nothing(conversion: Conversion, assembler: Assembler) -> str:
         f"accepted ({reasons or 'they are empty'}), so there is no store; "
         f"look at {conversion.domain.name}.raw and {conversion.domain.name}.filters"
     )
-
-
-def _sources(files: Sequence[RawFile], assembler: Assembler, encoders: Executor) -> Columns:
-    pairs = [assembler.by_source.get(number, [0, 0]) for number in range(len(files))]
-    return {
-        "name": np.array([file.name for file in files], object),
-        "digest": np.array(list(encoders.map(RawFile.digest, files)), object),
-        "bytes": np.array([file.bytes for file in files], np.int64),
-        "found": np.array([found for found, _ in pairs], np.int64),
-        "accepted": np.array([accepted for _, accepted in pairs], np.int64),
-        "rejected": np.array([found - accepted for found, accepted in pairs], np.int64),
-    }

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import google_crc32c
 import numpy as np
@@ -29,6 +31,46 @@ def index_bytes(chunks: int) -> int:
 def shard_name(number: int, dimensions: int) -> str:
     """File name of a shard of an array that is cut along its first axis only."""
     return ".".join(["c", str(number), *["0"] * (dimensions - 1)])
+
+
+class Shard(Protocol):
+    """Takes the chunks of one shard, in order.
+
+    Attributes
+    ----------
+    path
+        Where the finished shard stands.
+    lengths
+        Encoded lengths of its chunks so far (0 for an empty chunk).
+    """
+
+    path: Path
+    lengths: list[int]
+
+    @property
+    def full(self) -> bool:
+        """Whether no further chunk fits."""
+        ...
+
+    def append(self, encoded: bytes) -> None:
+        """Add the next chunk; no bytes for one that holds the fill value only."""
+        ...
+
+    def sync(self) -> None:
+        """Bring what was appended to the disk."""
+        ...
+
+    def close(self) -> None:
+        """Leave the shard unfinished."""
+        ...
+
+    def finish(self) -> tuple[int, str] | None:
+        """Size and SHA-256 of the finished shard; None where all chunks are empty and there is no file."""
+        ...
+
+
+ShardMaker = Callable[[Path, int, list[int] | None], Shard]
+"""Begins a shard: its path, chunks of a full one, and encoded lengths of the chunks that it has already."""
 
 
 class ShardFile:

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import zarr
+from zarr.abc.store import Store
 from zarr.codecs.sharding import ShardingCodecIndexLocation
 from zarr.core.array import ShardsConfigParam
 
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.schema import Columns, Field, Layout
-from outofcore.store.shards import ShardFile, shard_name
+from outofcore.store.shards import Shard, ShardFile, ShardMaker, shard_name
 
 Files = dict[str, tuple[int, str]]
 """Size and SHA-256 by path relative to the store."""
@@ -37,27 +38,40 @@ class TableWriter:
         Codec, rows of a chunk and of a shard.
     encoders
         Where chunks are encoded; encoding releases the interpreter lock.
+    shard
+        What takes the chunks of a shard.
 
     Attributes
     ----------
+    layout
+        Codec, rows of a chunk and of a shard.
     rows
         Rows appended so far.
     files
         The shards that are whole.
     """
 
-    def __init__(self, root: Path, path: str, fields: tuple[Field, ...], layout: Layout, encoders: Executor) -> None:
+    def __init__(
+        self,
+        root: Path,
+        path: str,
+        fields: tuple[Field, ...],
+        layout: Layout,
+        encoders: Executor,
+        shard: ShardMaker = ShardFile,
+    ) -> None:
         self.path = path
         self.fields = fields
+        self.layout = layout
         self.rows = 0
         self.files: Files = {}
         self._root = root
-        self._layout = layout
+        self._shard = shard
         self._encoders = encoders
         self._codecs = {field.name: ChunkCodec(layout.codec, layout.level, field.dtype) for field in fields}
         self._waiting: dict[str, list[npt.NDArray[Any]]] = {field.name: [] for field in fields}
         self._waiting_rows = 0
-        self._shards: dict[str, ShardFile] = {}
+        self._shards: dict[str, Shard] = {}
         self._shard_number = 0
 
     @property
@@ -79,32 +93,32 @@ class TableWriter:
             self._waiting[field.name].append(array)
         self.rows += count
         self._waiting_rows += count
-        if self._waiting_rows >= self._layout.chunk_rows:
-            self._write_chunks(self._waiting_rows // self._layout.chunk_rows)
+        if self._waiting_rows >= self.layout.chunk_rows:
+            self._write_chunks(self._waiting_rows // self.layout.chunk_rows)
 
     def close(self) -> None:
         """Write the rest, filled up to a whole chunk, and finish the last shard."""
         rest = self._waiting_rows
         if rest:
             for field in self.fields:
-                missing = self._layout.chunk_rows - rest
+                missing = self.layout.chunk_rows - rest
                 filler = np.full((missing, *field.shape), field.fill, dtype=_dtype(field))
                 self._waiting[field.name].append(filler)
-            self._waiting_rows = self._layout.chunk_rows
+            self._waiting_rows = self.layout.chunk_rows
             self._write_chunks(1)
         self._finish_shards()
 
-    def write_metadata(self) -> None:
+    def write_metadata(self, store: Store) -> None:
         """Write each array's ``zarr.json``, now that the number of rows is known."""
         for field in self.fields:
             zarr.create_array(
-                store=zarr.storage.LocalStore(self._root),
+                store=store,
                 name=f"{self.path}/{field.name}",
                 shape=(self.rows, *field.shape),
                 dtype=str if field.dtype == "string" else np.dtype(field.dtype).newbyteorder("<"),
-                chunks=(self._layout.chunk_rows, *field.shape),
+                chunks=(self.layout.chunk_rows, *field.shape),
                 shards=ShardsConfigParam(
-                    shape=(self._layout.shard_rows, *field.shape), index_location=ShardingCodecIndexLocation.start
+                    shape=(self.layout.shard_rows, *field.shape), index_location=ShardingCodecIndexLocation.start
                 ),
                 compressors=self._codecs[field.name].zarr_codecs(),
                 filters=None,
@@ -156,7 +170,7 @@ class TableWriter:
             shard.close()
 
     def _write_chunks(self, chunks: int) -> None:
-        size = self._layout.chunk_rows
+        size = self.layout.chunk_rows
         cut = [cut_chunks(self._waiting[field.name], size, chunks) for field in self.fields]
         self._waiting_rows -= chunks * size
         for first in range(0, chunks, 32):  # bounds what is encoded but not yet written
@@ -179,10 +193,10 @@ class TableWriter:
             for field, chunk in zip(self.fields, arrays, strict=True)
         ]
 
-    def _open_shard(self, field: Field, lengths: list[int] | None) -> ShardFile:
+    def _open_shard(self, field: Field, lengths: list[int] | None) -> Shard:
         name = shard_name(self._shard_number, 1 + len(field.shape))
-        chunks = self._layout.shard_rows // self._layout.chunk_rows
-        return ShardFile(self._root / self.path / field.name / name, chunks, lengths)
+        chunks = self.layout.shard_rows // self.layout.chunk_rows
+        return self._shard(self._root / self.path / field.name / name, chunks, lengths)
 
     def _finish_shards(self) -> None:
         for shard in self._shards.values():

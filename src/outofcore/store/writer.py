@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.abc.store import Store
 
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import SEAL, Seal, describe
+from outofcore.store.shards import ShardFile, ShardMaker
 from outofcore.store.table import Files, TableWriter
 
 SOURCES = (
@@ -44,6 +46,13 @@ class StoreWriter:
         Names of the splits, each a group in every part.
     encoders
         Where chunks are encoded.
+    shard
+        What takes the chunks of a shard.
+
+    Attributes
+    ----------
+    parts
+        Names of the parts.
     """
 
     def __init__(
@@ -53,20 +62,23 @@ class StoreWriter:
         layout: Layout,
         splits: tuple[str, ...],
         encoders: Executor,
+        shard: ShardMaker = ShardFile,
     ) -> None:
         self.work = work
         self._schemas = dict(schemas)
+        self.parts = tuple(schemas)
         self._splits = splits
         self._encoders = encoders
+        self._shard = shard
         self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
         self._rows: dict[tuple[str, str], TableWriter] = {}
         self._sequences: dict[tuple[str, str], TableWriter] = {}
         for part, schema in self._schemas.items():
             for split in splits:
                 path = f"{part}/{split}" if part else split
-                self._rows[part, split] = TableWriter(work, path, schema.rows, layout, encoders)
+                self._rows[part, split] = TableWriter(work, path, schema.rows, layout, encoders, shard)
                 self._sequences[part, split] = TableWriter(
-                    work, f"{path}/sequences", (START, LENGTH, *schema.sequences), self._flat, encoders
+                    work, f"{path}/sequences", (START, LENGTH, *schema.sequences), self._flat, encoders, shard
                 )
 
     def append(self, part: str, split: str, rows: Columns, sequences: Columns) -> None:
@@ -93,20 +105,20 @@ class StoreWriter:
 
     def bytes_written(self) -> int:
         """Bytes of all finished shards."""
-        return sum(size for table in self._tables() for size, _ in table.files.values())
+        return sum(size for table in self.tables() for size, _ in table.files.values())
 
     def snapshot(self) -> dict[str, Any]:
         """State of every table, for :meth:`restore` in a later process."""
-        return {table.path: table.snapshot() for table in self._tables()}
+        return {table.path: table.snapshot() for table in self.tables()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot."""
-        for table in self._tables():
+        for table in self.tables():
             table.restore(state[table.path])
 
     def abandon(self) -> None:
         """Close all files as they are; what is whole stays for the next run."""
-        for table in self._tables():
+        for table in self.tables():
             table.abandon()
 
     def commit(self, final: Path, attributes: Mapping[str, Any], sources: Columns) -> Seal:
@@ -123,13 +135,12 @@ class StoreWriter:
         """
         for stale in self.work.rglob("zarr.json"):  # of a commit that was stopped before its seal
             stale.unlink()
-        self._write_groups(attributes)
+        store = zarr.storage.LocalStore(self.work)
+        self.write_groups(store, attributes)
         listed: Files = {}
-        table = TableWriter(self.work, "sources", SOURCES, self._flat, self._encoders)
-        table.append(sources)
-        for each in [*self._tables(), table]:
+        for each in [*self.tables(), self.sources_table(sources)]:
             each.close()
-            each.write_metadata()
+            each.write_metadata(store)
             listed.update(each.files)
         for path in sorted(self.work.rglob("zarr.json")):
             name = path.relative_to(self.work).as_posix()
@@ -139,11 +150,18 @@ class StoreWriter:
         _move(self.work, final)
         return seal
 
-    def _tables(self) -> list[TableWriter]:
+    def tables(self) -> list[TableWriter]:
+        """Rows and sequences of every part and split."""
         return [*self._rows.values(), *self._sequences.values()]
 
-    def _write_groups(self, attributes: Mapping[str, Any]) -> None:
-        store = zarr.storage.LocalStore(self.work)
+    def sources_table(self, sources: Columns) -> TableWriter:
+        """The table of raw files, with its rows."""
+        table = TableWriter(self.work, "sources", SOURCES, self._flat, self._encoders, self._shard)
+        table.append(sources)
+        return table
+
+    def write_groups(self, store: Store, attributes: Mapping[str, Any]) -> None:
+        """Write ``zarr.json`` of the root, with its attributes, and of every group."""
         # A store of one part is that part: its root says what the part's schema says.
         whole = self._schemas[""].attributes if "" in self._schemas else {}
         zarr.create_group(store=store, attributes=_sorted({**whole, **attributes}))

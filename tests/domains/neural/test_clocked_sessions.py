@@ -184,6 +184,11 @@ def test_lists_of_times_that_are_too_short_are_counted(clocked, write_h5):
             {},
             "has 4000 entries, spike_neurons 3999",
         ),
+        (
+            lambda clocked: clocked["frame_times"].__setitem__(-1, 20 * 86_400.0),
+            {},
+            "nearly all without a frame",
+        ),
     ],
 )
 def test_clocks_that_cannot_be_are_told(clocked, write_h5, change, settings, words):

@@ -156,6 +156,15 @@ def test_unequal_lengths_are_rejected_from_where_the_shorter_ends(frames, write_
     assert "bins without a label" in result.rejects[0].detail
 
 
+def test_arrays_of_lengths_that_have_nothing_in_common_are_refused(frames, write_h5):
+    path = write_h5(frames)
+    with h5py.File(path, "r+") as file:
+        del file["trial"]
+        file.create_dataset("trial", (1 << 23,), "i4", chunks=(16,))  # no byte is behind it
+    with pytest.raises(RawInputError, match="one array has 600 entries along time, another 8388608"):
+        convert(path, names=NAMES)
+
+
 def test_frames_that_the_stored_type_cannot_hold_are_rejected(frames, write_h5):
     stim = frames["stim"].astype(np.float64)
     stim[10, 0, 0], stim[11, 1, 1], stim[20, 2, 2] = 255.5, -3, np.inf

@@ -67,7 +67,7 @@ def test_everything_is_counted_and_sizes_are_known_before(section, outcome):
     assert figures["rejected"] == {"unreadable_file": 1}
     assert 'broken.h5,0,unreadable_file,"not a readable HDF5 file' in (where / "rejects.csv").read_text()
     assert figures["spikes"] >= figures["spikes_stored"] > 0
-    assert 0.8 < forecast.store_bytes / figures["bytes_store"] < 1.25
+    assert forecast.store_bytes == pytest.approx(figures["bytes_store"], rel=0.01)
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
     store = open_store(where / "neural.zarr")
     decoded = sum(

@@ -28,6 +28,8 @@ FASTEST_RATE = 1000.0
 WIDEST_RATIO = 200.0
 # or a clock of frames so many times as fine as the bins, of which all but one would be lost.
 MOST_FRAMES = 100
+# Bins for which there is nothing are gone through all the same: beside what there is, so many at most.
+MOST_EMPTY_BINS, MOST_EMPTY_FOLD = 1_000_000, 1000
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,12 @@ def survey(streams: Streams, source: SourceSection) -> Survey:
         _same_clock(streams)
         lengths = _lengths(streams)
         bins, complete = max(lengths), min(lengths)
+        if bins > MOST_EMPTY_BINS + MOST_EMPTY_FOLD * complete:
+            message = (
+                f"one array has {complete} entries along time, another {bins}: they are not of one recording; check "
+                "source.names and source.time_axis"
+            )
+            raise SessionError(message, reason="unequal_length")
     else:
         facts = _clock(streams.shown, "frame", counts)
         clock = _bin_clock(facts, source, source.bin_width)
@@ -192,7 +200,14 @@ def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float) -> Bi
         raise SessionError(message, reason="time_unit")
     end = facts.last + (facts.step or width)
     # All bins whose centre lies before the last frame's end.
-    return BinClock(facts.first, width, int(np.floor((end - facts.first) / width + 0.5)))
+    bins = int(np.floor((end - facts.first) / width + 0.5))
+    if bins > MOST_EMPTY_BINS + MOST_EMPTY_FOLD * facts.valid:
+        message = (
+            f"the {facts.valid} frame times span {(facts.last - facts.first) / 1e9:g} s, {bins} bins of "
+            f"{source.bin_width:g} s, nearly all without a frame: a time, source.time_unit or source.bin_width is wrong"
+        )
+        raise SessionError(message, reason="time_unit")
+    return BinClock(facts.first, width, bins)
 
 
 def _longest(facts: ClockFacts, source: SourceSection, clock: BinClock) -> int:

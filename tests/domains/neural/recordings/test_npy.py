@@ -73,3 +73,12 @@ def test_a_damaged_member_can_be_read_up_to_the_damage(tmp_path):
         stim.read(650, 651)
     assert np.array_equal(stim.read(0, 10), FRAMES[:10])
     recording.close()
+
+
+def test_an_archive_of_an_absurd_version_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", stim=FRAMES)
+    content = (tmp_path / "a.npz").read_bytes()
+    entry = content.index(b"PK\x01\x02")
+    (tmp_path / "a.npz").write_bytes(content[: entry + 6] + b"\xad" + content[entry + 7 :])
+    with pytest.raises(SessionError, match=r"not a readable \.npz archive: zip file version 17\.3"):
+        NpzRecording(tmp_path / "a.npz")

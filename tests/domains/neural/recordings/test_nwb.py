@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 
+import h5py
 import numpy as np
 import pytest
 
@@ -100,3 +102,54 @@ def test_trials_and_their_columns(recording):
 def test_frames_in_other_files_are_refused(recording):
     with pytest.raises(SessionError, match="keeps its frames in 2 other files"):
         recording.array("acquisition/outside")
+
+
+def _replaced(file, name, **made):
+    del file[name]
+    file.create_dataset(name, **made)
+
+
+CHANGES = {
+    "a group for the data": lambda file: [
+        file.pop("acquisition/trace/data"),
+        file.create_group("acquisition/trace/data"),
+    ],
+    "timestamps that lead nowhere": lambda file: [
+        file.pop("acquisition/trace/timestamps"),
+        file["acquisition/trace"].__setitem__("timestamps", h5py.SoftLink("timestamps")),
+    ],
+    "a conversion that is a word": lambda file: file["acquisition/trace/data"].attrs.create("conversion", "?"),
+    "timestamps in a table": lambda file: _replaced(file, "acquisition/trace/timestamps", data=np.zeros((100, 2))),
+    "a start without a rate": lambda file: [
+        file.pop("acquisition/trace/timestamps"),
+        file["acquisition/trace"].create_dataset("starting_time", data=0.0),
+    ],
+    "a rate of 0": lambda file: [
+        file.pop("acquisition/trace/timestamps"),
+        file["acquisition/trace"].create_dataset("starting_time", data=0.0).attrs.create("rate", 0.0),
+    ],
+    "channels of terabytes": lambda file: file.create_dataset(
+        "acquisition/trace/channel_conversion", (1 << 40,), "f8", chunks=(16,)
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_series_that_makes_no_sense_costs_its_session_and_says_why(path, tmp_path, change):
+    with h5py.File(shutil.copy(path, tmp_path / "b.nwb"), "r+") as file:
+        CHANGES[change](file)
+    recording = NwbRecording(tmp_path / "b.nwb")
+    with pytest.raises(SessionError, match=r"acquisition/trace|timestamps"):  # noqa: PT012 - one of both refuses
+        recording.array("acquisition/trace")
+        recording.clock("acquisition/trace")
+    recording.close()
+
+
+@pytest.mark.parametrize("ends", [[9, 1, 4], [3, 3, 5], [-1, 3, 4], [3.0, np.nan, 4.0]])
+def test_an_index_of_units_that_leads_out_of_the_spikes_is_refused(path, tmp_path, ends):
+    with h5py.File(shutil.copy(path, tmp_path / "b.nwb"), "r+") as file:
+        _replaced(file, "units/spike_times_index", data=np.array(ends))
+    recording = NwbRecording(tmp_path / "b.nwb")
+    with pytest.raises(SessionError, match="spike_times_index"):
+        recording.trains("units")
+    recording.close()

@@ -6,7 +6,8 @@ A handle lives as long as one call and stays in its thread: h5py's objects must 
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # Values may be so many, and so many times the bytes of their file: deflate reaches 1,032. A shape of terabytes that was
 # never written has no bytes behind it, and would be read for days.
 FREE_BYTES, MOST_FOLD = 64 << 20, 2000
+# What h5py and HDF5 raise of a damaged file: types that no longer are any, names that are no text, null references.
+DAMAGE = (OSError, RuntimeError, TypeError, ValueError)
 # A soft link may name another; more than this many in a row is a circle.
 MOST_LINKS = 16
 
@@ -85,25 +88,22 @@ class Hdf5Recording:
             if isinstance(item, h5py.Dataset) and not name.startswith("#"):
                 found.append(name)
 
-        with suppress(RuntimeError, KeyError):  # of a damaged file, what there is
+        with suppress(*DAMAGE, KeyError):  # of a damaged file, what there is
             self.file.visititems(visit)
         return found
 
     def array(self, name: str, axis: int = 0) -> SlicedArray:
         """A dataset by path."""
-        found = self.resolve(name)
-        if not isinstance(found, h5py.Dataset):
-            message = f"{name!r} is a group; name one of {', '.join(list(found)[:24])}"
-            raise SessionError(message, reason="wrong_type")
-        return as_array(found, axis)
+        return as_array(self.resolve(name), axis)
 
     def trains(self, name: str) -> list[SlicedArray]:
         """The datasets of a group, MATLAB cells, or one vector."""
         found = self.resolve(name)
-        if isinstance(found, h5py.Group):
-            return [self.array(f"{name}/{key}") for key in sorted(found, key=natural_order)]
-        if h5py.check_ref_dtype(found.dtype) is not None:
-            return [as_array(self.file[reference], 0) for reference in found[()].T.reshape(-1)]
+        with damage_told(name):
+            if isinstance(found, h5py.Group):
+                return [self.array(f"{name}/{key}") for key in sorted(found, key=natural_order)]
+            if h5py.check_ref_dtype(found.dtype) is not None:
+                return [as_array(self.file[reference], 0) for reference in found[()].T.reshape(-1)]
         return [as_array(found, 0)]
 
     def clock(self, name: str) -> Clock | None:
@@ -141,10 +141,8 @@ class Hdf5Recording:
                 steps = link.path.strip("/").split("/") + steps
                 group = self.file["/"] if link.path.startswith("/") else group
                 continue
-            try:
+            with damage_told(name):  # the link is there; what it leads to may not be
                 group = group[step]
-            except (OSError, RuntimeError, KeyError) as error:  # the link is there, what it leads to is not
-                raise _damaged(name, error) from error
         return group
 
 
@@ -152,26 +150,33 @@ def _link(group: Any, step: str) -> Any:
     """The link of a name in a group; None where there is none."""
     if not isinstance(group, h5py.Group):
         return None
-    try:
+    with damage_told(step):
         return group.get(step, getlink=True)
-    except (OSError, RuntimeError) as error:
-        raise _damaged(step, error) from error
 
 
-def _damaged(name: str, error: BaseException) -> SessionError:
-    message = f"{name!r} cannot be read, the file is damaged: {clean(error)}"
-    return SessionError(message, reason="unreadable_file")
-
-
-def as_array(dataset: Any, axis: int) -> Hdf5Array:
-    """A dataset as a sliced array, if its values lie in the file itself."""
+@contextmanager
+def damage_told(name: str) -> Iterator[None]:
+    """What h5py raises of a damaged file, as an error of the session."""
     try:
-        return _as_array(dataset, axis)
-    except (OSError, RuntimeError, TypeError) as error:  # a type that no longer is one
-        raise _damaged(str(dataset.name), error) from error
+        yield
+    except (*DAMAGE, KeyError) as error:
+        message = f"{name!r} cannot be read, the file is damaged: {clean(error)}"
+        raise SessionError(message, reason="unreadable_file") from error
+
+
+def as_array(found: Any, axis: int) -> Hdf5Array:
+    """A dataset as a sliced array, if it is one and its values lie in the file itself."""
+    with damage_told(str(found.name)):
+        return _as_array(found, axis)
 
 
 def _as_array(dataset: Any, axis: int) -> Hdf5Array:
+    if not isinstance(dataset, h5py.Dataset):
+        held = (
+            f"a group; name one of {', '.join(list(dataset)[:24])}" if isinstance(dataset, h5py.Group) else "no array"
+        )
+        message = f"{dataset.name!r} is {held}"
+        raise SessionError(message, reason="wrong_type")
     if dataset.external or dataset.is_virtual:
         message = f"{dataset.name!r} keeps its values in other files; copy the data into the session"
         raise SessionError(message, reason="external_link")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Local file header of a zip archive: 30 bytes, the last two fields are the lengths of what follows.
 LOCAL_HEADER = 30
+# What zipfile raises of a damaged archive: of absurd versions (NotImplementedError, a RuntimeError) and names too.
+ARCHIVE_DAMAGE = (OSError, zipfile.BadZipFile, RuntimeError, ValueError, struct.error)
 
 
 class MappedArray:
@@ -105,7 +107,7 @@ class NpzRecording:
         self._path = path
         try:
             self._archive = zipfile.ZipFile(path)
-        except (OSError, zipfile.BadZipFile) as error:
+        except ARCHIVE_DAMAGE as error:
             message = f"not a readable .npz archive: {clean(error)}"
             raise SessionError(message, reason="unreadable_file") from error
         self._entries = {
@@ -126,7 +128,7 @@ class NpzRecording:
             with self._archive.open(entry) as stream:
                 header = Header(stream, name)
                 offset = stream.tell()
-        except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        except ARCHIVE_DAMAGE as error:
             message = f"{name}: cannot be read, the archive is damaged: {clean(error)}"
             raise SessionError(message, reason="unreadable_file") from error
         axis = header.checked_axis(name, axis)

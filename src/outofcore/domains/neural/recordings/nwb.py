@@ -6,6 +6,7 @@ fluorescence and other optical physiology. ``units`` holds spike times by neuron
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import Any
 
@@ -16,8 +17,11 @@ import numpy.typing as npt
 from outofcore.domains.neural.clocks import Clock, ListedClock, RegularClock
 from outofcore.domains.neural.params import TimeUnit
 from outofcore.domains.neural.recordings.arrays import Part, SlicedArray
-from outofcore.domains.neural.recordings.hdf5 import Hdf5Array, Hdf5Recording, as_array
+from outofcore.domains.neural.recordings.hdf5 import DAMAGE, Hdf5Array, Hdf5Recording, as_array, damage_told
 from outofcore.domains.neural.recordings.recording import SessionError
+
+# Units of a table; an index of more than so many is none.
+MOST_NEURONS = 1 << 20
 
 
 class ScaledArray:
@@ -66,7 +70,7 @@ class NwbRecording(Hdf5Recording):
             if series or column:
                 found.append(name)
 
-        with suppress(RuntimeError, KeyError):  # of a damaged file, what there is
+        with suppress(*DAMAGE, KeyError):  # of a damaged file, what there is
             self.file.visititems(visit)
         return found
 
@@ -75,51 +79,100 @@ class NwbRecording(Hdf5Recording):
         found = self.resolve(name)
         if isinstance(found, h5py.Dataset):
             return as_array(found, axis)
-        if "start_time" in found and "stop_time" in found:
-            columns = (self.resolve(f"{name}/{column}") for column in ("start_time", "stop_time"))
-            return Intervals(*(as_array(column, 0) for column in columns))
-        if "external_file" in found:
-            message = f"{name!r} keeps its frames in {len(found['external_file'])} other files, which are not read"
+        if has(found, "start_time") and has(found, "stop_time"):
+            return Intervals(self._part(name, "start_time"), self._part(name, "stop_time"))
+        if has(found, "external_file"):
+            count = math.prod(self._part(name, "external_file").shape)
+            message = f"{name!r} keeps its frames in {count} other files, which are not read"
             raise SessionError(message, reason="external_link")
-        if "data" not in found:
+        if not has(found, "data"):
             message = f"{name!r} is no series: it has no data; name one of {', '.join(self.names()[:24])}"
             raise SessionError(message, reason="wrong_type")
+        array = self._part(name, "data", axis)
         data = self.resolve(f"{name}/data")
-        array = as_array(data, axis)
-        factor = np.float64(data.attrs.get("conversion", 1.0))
-        offset = float(data.attrs.get("offset", 0.0))
-        if "channel_conversion" in found:
+        factor, offset = np.array(number(data, "conversion", 1.0)), number(data, "offset", 0.0)
+        if has(found, "channel_conversion"):
             if axis:
                 message = f"{name!r} converts by channel along its second axis: source.time_axis must be 0"
                 raise SessionError(message, reason="wrong_shape")
-            factor = factor * found["channel_conversion"][()]
+            factor = factor * self._values(name, "channel_conversion", array.shape[1:2] or (1,))
         if np.all(factor == 1) and offset == 0:
             return array
-        return ScaledArray(array, np.asarray(factor), offset)
+        return ScaledArray(array, factor, offset)
 
     def trains(self, name: str) -> list[SlicedArray]:
         """Spike times of the units, or vectors as plain HDF5 keeps them."""
         found = self.resolve(name)
-        if not (isinstance(found, h5py.Group) and "spike_times_index" in found):
+        if not has(found, "spike_times_index"):
             return super().trains(name)
-        times = as_array(self.resolve(f"{name}/spike_times"), 0)
-        ends = np.asarray(self.resolve(f"{name}/spike_times_index")[()], np.int64)
+        times = self._part(name, "spike_times")
+        ends = self._values(name, "spike_times_index", None)
+        if ends.dtype.kind == "f":
+            message = f"{name}/spike_times_index: expected whole numbers, got {ends.dtype}"
+            raise SessionError(message, reason="wrong_type")
+        ends = ends.astype(np.int64)
         starts = np.concatenate([[0], ends[:-1]])
+        if (starts > ends).any() or ends.max(initial=0) > times.shape[0]:
+            message = f"{name}/spike_times_index: expected ends that ascend to at most {times.shape[0]}"
+            raise SessionError(message, reason="unequal_length")
         return [Part(times, int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
 
     def clock(self, name: str) -> Clock | None:
         """The clock of a series: its timestamps, or its start and rate; always seconds."""
         found = self.resolve(name)
-        if not isinstance(found, h5py.Group) or "data" not in found:
+        if not has(found, "data"):
             return None
-        key = "timestamps" if "timestamps" in found else "starting_time"
-        if key not in found:
+        key = "timestamps" if has(found, "timestamps") else "starting_time"
+        if not has(found, key):
             return None
-        start = self.resolve(f"{name}/{key}")
-        unit = start.attrs.get("unit", "seconds")
-        if unit != "seconds":
+        times = self._part(name, key)
+        place = self.resolve(f"{name}/{key}")
+        with damage_told(f"{name}/{key}"):
+            unit = place.attrs.get("unit", "seconds")
+        if not isinstance(unit, str) or unit != "seconds":
             message = f"{name}/{key}: expected the unit that NWB prescribes, 'seconds', got {unit!r}"
             raise SessionError(message, reason="time_unit")
         if key == "timestamps":
-            return ListedClock(as_array(start, 0), "s")
-        return RegularClock(float(start[()]), float(start.attrs["rate"]), self.array(name).shape[0])
+            if len(times.shape) != 1:
+                message = f"{name}/{key}: expected a time for each sample, got shape {times.shape}"
+                raise SessionError(message, reason="wrong_shape")
+            return ListedClock(times, "s")
+        start, rate = float(self._values(name, key, ())), number(place, "rate", None)
+        if not (math.isfinite(start) and math.isfinite(rate) and rate > 0):
+            message = f"{name}/{key}: expected a start in seconds and a rate above 0, got {start:g} and {rate:g}"
+            raise SessionError(message, reason="no_time")
+        return RegularClock(start, rate, self.array(name).shape[0])
+
+    def _part(self, name: str, key: str, axis: int = 0) -> Hdf5Array:
+        """A dataset of a series or a table; it is there, but may lead nowhere."""
+        try:
+            return as_array(self.resolve(f"{name}/{key}"), axis)
+        except KeyError as error:
+            message = f"{name}/{key} leads to nothing"
+            raise SessionError(message, reason="unreadable_file") from error
+
+    def _values(self, name: str, key: str, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
+        """All values of a small dataset of that shape; None for a vector of at most MOST_NEURONS."""
+        array = self._part(name, key)
+        fits = len(array.shape) == 1 and array.shape[0] <= MOST_NEURONS if shape is None else array.shape == shape
+        if not fits or array.dtype.kind not in "iuf":
+            message = f"{name}/{key}: expected numbers of shape {shape or '(units,)'}, got {array.dtype} {array.shape}"
+            raise SessionError(message, reason="wrong_shape")
+        with damage_told(f"{name}/{key}"):
+            return np.asarray(self.resolve(f"{name}/{key}")[()])
+
+
+def has(found: Any, key: str) -> bool:
+    """Whether a group has something of that name."""
+    with damage_told(key):
+        return isinstance(found, h5py.Group) and found.get(key, getlink=True) is not None
+
+
+def number(place: Any, key: str, default: float | None) -> float:
+    """An attribute that must be one number; ``default`` where it is not there, None where it must be."""
+    with damage_told(f"{place.name}, attribute {key}"):
+        value = place.attrs.get(key, default)
+    if not np.isscalar(value) or isinstance(value, (str, bytes)):
+        message = f"{place.name}: attribute {key!r}: expected a number, got {value!r:.40}"
+        raise SessionError(message, reason="wrong_type")
+    return float(value)  # type: ignore[arg-type]
