@@ -212,7 +212,7 @@ def main() -> None:
         "Go, from SGF",
         table(figures, slow, fast, median(ratios)),
         facts=(
-            f"{figures['found']:,} games in {figures['bytes_raw'] / 1e6:,.0f} MB of SGF",
+            f"{figures['found']:,} games in {figures['bytes_raw'] / 1e6:,.0f} MB of files",
             f"{figures['accepted']:,} accepted with {figures['positions']:,} positions",
             f"{figures['audited']:,} games audited",
             f"{figures['bytes_per_position']} bytes a position in the store, medians of {options.rounds} rounds",

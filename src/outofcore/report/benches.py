@@ -51,6 +51,7 @@ def one_table(results: Sequence[Result], name: str) -> Table:
         column: _distinct(row["against"] for _, row in rows if _column(row) == column and row["against"])
         for column in columns
     }
+    columns.sort(key=lambda column: not against[column])  # what is compared comes first
     header = [""] * words
     for column in columns:
         header.append(column)
@@ -111,7 +112,7 @@ def _column(row: Result) -> str:
 
 
 def _compared(row: Result, *, several: bool) -> str:
-    if not row or row["ratio"] is None:
+    if not row or row["ratio"] is None or (several and row["ratio"] == 1):
         return ""
     return f"{figure(row['ratio'])} times {row['against']}" if several else figure(row["ratio"])
 

@@ -100,8 +100,8 @@ def fit(
     for split, loader in (("train", train), ("val", val)):
         if len(loader) == 0:
             message = (
-                f"the {split} split gives no batch: no sequence of it is as long as a sample; ask for shorter samples in "
-                f"{name}.tensors, convert more, or give it a larger share in {name}.splits"
+                f"the {split} split gives no batch: it has no sequence, or none as long as a sample; convert more, or "
+                f"into more sequences, ask for shorter samples in {name}.tensors, or change {name}.splits"
             )
             raise ParamsError(message)
     steps = section.epochs * len(train)

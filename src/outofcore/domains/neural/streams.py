@@ -232,6 +232,9 @@ def _track(
     elif "*" not in name:
         clock = recording.clock(name)
     if clock is None and source.bin_width is not None:
-        message = f"names.{field} is needed: with source.bin_width set, {name!r} must have a clock; where an entry is a bin, set source.bin_width to null"
+        message = (
+            f"names.{field} is needed: with source.bin_width set, {name!r} must have a clock; where an entry is a bin, "
+            "set source.bin_width to null"
+        )
         raise SessionError(message, reason="missing_field")
     return Track(array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.count))
