@@ -83,7 +83,8 @@ def _sshd(folder: Path) -> Iterator[tuple[int, Path]]:
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
-    server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stderr=(folder / "log").open("w"))
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stderr=log)
     try:
         _listening(port, server)
         yield port, folder / "user"
