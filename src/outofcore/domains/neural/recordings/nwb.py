@@ -111,7 +111,7 @@ class NwbRecording(Hdf5Recording):
             message = f"{name}/spike_times_index: expected whole numbers, got {ends.dtype}"
             raise SessionError(message, reason="wrong_type")
         ends = ends.astype(np.int64)
-        starts = np.concatenate([[0], ends[:-1]])
+        starts = np.concatenate([[0], ends[:-1]])[: len(ends)]
         if (starts > ends).any() or ends.max(initial=0) > times.shape[0]:
             message = f"{name}/spike_times_index: expected ends that ascend to at most {times.shape[0]}"
             raise SessionError(message, reason="unequal_length")
