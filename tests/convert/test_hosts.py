@@ -24,9 +24,10 @@ from tests.convert.hosts import HERE, Host, open_hosts
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.timeout(1800)]
 
-# Of text, so that a conversion takes some seconds; what it costs to notice a silent connection.
+# Of text, so that a conversion takes some seconds.
 MEGABYTES = 24
-SILENCE = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "6s", "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s"}
+# After how long a silent connection counts as lost; Dask's own default is 30 seconds.
+SILENCE = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "10s"}
 
 
 @pytest.fixture(scope="module")

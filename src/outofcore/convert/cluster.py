@@ -14,6 +14,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module, metadata
@@ -236,11 +237,7 @@ def _told(distributed: Any, where: str) -> Iterator[None]:
     except distributed.KilledWorker as error:
         message = f"{where}: {error.allowed_failures + 1} workers died over the same unit ({error}); {_AGAIN}"
         raise ClusterError(message) from error
-    except (
-        concurrent.futures.CancelledError,
-        import_module("distributed.comm").CommClosedError,
-        TimeoutError,
-    ) as error:
+    except (CancelledError, TimeoutError, import_module("distributed.comm").CommClosedError) as error:
         message = f"{where}: the connection to the scheduler is lost; {_AGAIN}"
         raise ClusterError(message) from error
 
