@@ -113,7 +113,7 @@ class Numbered:
         self.path = path
         self.rows = 0
 
-    def append(self, rows: KeptRows) -> None:
+    def append(self, rows: KeptRows) -> None:  # noqa: D102 - as every table has it
         self.rows += len(rows)
 
 
@@ -158,9 +158,8 @@ def measure_conversion(name: str, raw: Path) -> dict[str, float]:
             for number, paths in pieces.items():
                 write_shard(Path(folder) / f"{part or 'all'}.{number}", encoder.forms["t"], number, paths)
 
-    facts = [
-        pickle.dumps((unit, replace(result, rows={}, kept=0))) for unit, result in zip(units, results, strict=True)
-    ]
+    told = [replace(result, rows={}, kept=0) for result in results]
+    facts = [pickle.dumps(pair) for pair in zip(units, told, strict=True)]
 
     def drive(folder: str) -> None:
         """What the driver of a cluster does: it takes in what a worker tells of a unit, and numbers rows."""
@@ -168,8 +167,8 @@ def measure_conversion(name: str, raw: Path) -> dict[str, float]:
             schemas = domain.schemas(section, files)
             writer = StoreWriter(Path(folder) / "work", schemas, section.store.layout(), SPLITS, encoders, Numbered)
             assembler = Assembler(writer, section.splits, drop_duplicates=True)
-            for told in facts:
-                assembler.add(*pickle.loads(told))
+            for each in facts:
+                assembler.add(*pickle.loads(each))
 
     with tempfile.TemporaryDirectory() as folder:
         stored, writing = timed(lambda: assemble(folder))
@@ -186,7 +185,7 @@ def measure_conversion(name: str, raw: Path) -> dict[str, float]:
         "machine_rows_a_second": rows / writing,
         "worker_rows_a_second": rows / (parsing + encoding),
         "driver_rows_a_second": rows / driving,
-        "unit_and_facts_bytes": float(np.mean([len(told) for told in facts])),
+        "unit_and_facts_bytes": float(np.mean([*map(len, facts)])),
         "unit_and_result_bytes": float(np.mean([len(pickle.dumps(pair)) for pair in zip(units, results, strict=True)])),
     }
 
