@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.convert.cluster import PACKAGES, compare, open_cluster, versions
+from outofcore.convert.cluster import PACKAGES, SHARED, ask_room, compare, open_cluster, versions
 from outofcore.convert.estimate import Estimate
 from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion, Outcome, convert
@@ -164,6 +164,24 @@ def test_a_worker_of_another_version_is_refused() -> None:
     other = {**versions(), PACKAGES[0]: "0.0"}
     with pytest.raises(ClusterError, match=r"worker tcp://a:1 has outofcore [\d.]+, the driver 0.0"):
         compare("tcp://a:1", other, [])
+
+
+def test_a_worker_is_asked_for_memory_disk_and_the_shared_folder(tmp_path: Path) -> None:
+    (tmp_path / SHARED).write_text("token")
+
+    def ask(memory: int | None = None, folder: Path = tmp_path, token: str = "token", threads: int = 1) -> None:
+        ask_room("tcp://a:1", memory, threads, str(tmp_path), folder, token)
+
+    ask()
+    ask(memory=2**30)
+    with pytest.raises(ClusterError, match=r"worker tcp://a:1 may hold 200 MB, with 1 threads it needs 403 MB"):
+        ask(memory=200_000_000)
+    with pytest.raises(ClusterError, match=r"may spill .* TB: make room, or start it with another --local-directory"):
+        ask(threads=10**9)
+    with pytest.raises(ClusterError, match=r"worker tcp://a:1 in .* cannot write to .*nowhere: No such file"):
+        ask(folder=tmp_path / "nowhere")
+    with pytest.raises(ClusterError, match=r"sees another .* than the driver: start workers in the project's folder"):
+        ask(token="another")
 
 
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

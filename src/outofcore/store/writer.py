@@ -140,7 +140,7 @@ class StoreWriter:
             stale.unlink()
         self._write_groups(attributes)
         listed: Files = {}
-        table = TableWriter(self.work, "sources", SOURCES, self._flat, self._encoders)
+        table = TableWriter(self.work, "sources", SOURCES, self._flat, self._encoders, self._upload)
         table.append(sources)
         for each in [*self._tables(), table]:
             each.close()
@@ -151,7 +151,7 @@ class StoreWriter:
             listed[name] = describe(self.work, name)
         seal = Seal(listed)
         if self._upload:
-            self._upload.take(self.work, [name for name in listed if (self.work / name).exists()])
+            self._upload.take(self.work, [name for name in listed if name.endswith("zarr.json")])
             self._upload.finish(seal)
             shutil.rmtree(self.work)
         else:
