@@ -17,6 +17,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ import psutil
 from outofcore.convert.assemble import Assembler
 from outofcore.convert.executors import open_executor
 from outofcore.convert.seen import SeenKeys
+from outofcore.convert.shards import Encoder
 from outofcore.convert.splits import SPLITS
 from outofcore.domains.registry import get_domain
 from outofcore.loading.order import Cut, EpochOrder, Order
@@ -34,7 +36,10 @@ from outofcore.loading.sampling.plain import Plain, cut_samples
 from outofcore.loading.windows import Window, Windows
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
+from outofcore.raw.rows import KeptRows
 from outofcore.sizes import format_bytes
+from outofcore.store.form import TableForm
+from outofcore.store.pieces import write_shard
 from outofcore.store.seal import Seal, read_seal
 from outofcore.store.writer import StoreWriter
 from record import Row, save
@@ -45,9 +50,11 @@ CONSTANTS = {
     "decoded_bytes_a_row": "decoded bytes a row",
     "store_bytes_a_row": "store bytes a row",
     "rows_a_sequence": "rows a sequence",
-    "worker_rows_a_second": "rows a second, one worker",
-    "driver_rows_a_second": "rows a second, driver (keys, splits, encoding, writing)",
-    "unit_and_result_bytes": "bytes of a unit and its result",
+    "machine_rows_a_second": "rows a second, one machine's writer (keys, splits, encoding, digests)",
+    "worker_rows_a_second": "rows a second, one worker (parsing, pieces, shards, digests)",
+    "driver_rows_a_second": "rows a second, driver of a cluster (keys, splits, numbers, sequences)",
+    "unit_and_facts_bytes": "bytes of a unit and what the driver is told of it",
+    "unit_and_result_bytes": "bytes of a unit and its rows, on a worker",
 }
 OF_THE_MACHINE = {
     "sha256_bytes_a_second": "SHA-256, bytes a second",
@@ -70,7 +77,7 @@ PLANNED = {
     "seal_bytes": "seal",
     "open_seconds": "opening, apart from the list",
     "hashing_days_one_core": "hashing, one core",
-    "parsing_days": "parsing",
+    "worker_days": "the workers' own work",
     "driver_days": "the driver's own work",
     "scheduler_days": "scheduler",
     "driver_bytes_in_flight": "driver, units in flight",
@@ -79,6 +86,8 @@ PLANNED = {
 }
 DOMAINS = ("chess", "text", "neural")
 DAY = 86400.0
+# To parse a unit, to tell of it, and to put its rows into pieces; shards are few beside units.
+CALLS_A_UNIT = 3
 # Bytes that the loader keeps for each chunk while it streams: place of each field's chunk in its shard (offset and
 # length) and its address, and per chunk slot, holders, and two flags.
 PER_CHUNK, PER_CHUNK_AND_FIELD = 18, 24
@@ -95,6 +104,17 @@ def timed(work: Callable[[], Result]) -> tuple[Result, float]:
 
 def median(work: Callable[[], object], times: int = 5) -> float:
     return float(np.median([timed(work)[1] for _ in range(times)]))
+
+
+class Numbered:
+    """A table of rows that a worker keeps: the driver counts them."""
+
+    def __init__(self, _root: Path, path: str, *_: Any) -> None:
+        self.path = path
+        self.rows = 0
+
+    def append(self, rows: KeptRows) -> None:  # noqa: D102 - as every table has it
+        self.rows += len(rows)
 
 
 def measure_conversion(name: str, raw: Path) -> dict[str, float]:
@@ -121,16 +141,51 @@ def measure_conversion(name: str, raw: Path) -> dict[str, float]:
             seal = writer.commit(Path(folder) / "store", {}, {**zero, **names})
             return sum(size for size, _ in seal.files.values())
 
+    def encode(folder: str) -> None:
+        """What a worker does after it has parsed: pieces, and shards of them."""
+        layout = section.store.layout()
+        for part, schema in domain.schemas(section, files).items():
+            encoder = Encoder(Path(folder), {"t": TableForm(schema.rows, layout)})
+            pieces: dict[int, list[Path]] = {}
+            first = 0
+            for result in results:
+                if result.part == part and result.rows:
+                    count = len(next(iter(result.rows.values())))
+                    ((_, made),) = encoder(result, [("t", first, np.array([[0, count]]))])
+                    for piece in made:
+                        pieces.setdefault(piece.first // layout.shard_rows, []).append(Path(folder) / piece.name)
+                    first += count
+            for number, paths in pieces.items():
+                write_shard(Path(folder) / f"{part or 'all'}.{number}", encoder.forms["t"], number, paths)
+
+    told = [replace(result, rows={}, kept=0) for result in results]
+    facts = [pickle.dumps(pair) for pair in zip(units, told, strict=True)]
+
+    def drive(folder: str) -> None:
+        """What the driver of a cluster does: it takes in what a worker tells of a unit, and numbers rows."""
+        with ThreadPoolExecutor(1) as encoders:
+            schemas = domain.schemas(section, files)
+            writer = StoreWriter(Path(folder) / "work", schemas, section.store.layout(), SPLITS, encoders, Numbered)
+            assembler = Assembler(writer, section.splits, drop_duplicates=True)
+            for each in facts:
+                assembler.add(*pickle.loads(each))
+
     with tempfile.TemporaryDirectory() as folder:
         stored, writing = timed(lambda: assemble(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        _, encoding = timed(lambda: encode(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        _, driving = timed(lambda: drive(folder))
     return {
         "raw_bytes_a_unit": raw_bytes / len(units),
         "rows_a_sequence": rows / sequences,
         "raw_bytes_a_row": raw_bytes / rows,
         "decoded_bytes_a_row": sum(array.nbytes for result in results for array in result.rows.values()) / rows,
         "store_bytes_a_row": stored / rows,
-        "worker_rows_a_second": rows / parsing,
-        "driver_rows_a_second": rows / writing,
+        "machine_rows_a_second": rows / writing,
+        "worker_rows_a_second": rows / (parsing + encoding),
+        "driver_rows_a_second": rows / driving,
+        "unit_and_facts_bytes": float(np.mean([*map(len, facts)])),
         "unit_and_result_bytes": float(np.mean([len(pickle.dumps(pair)) for pair in zip(units, results, strict=True)])),
     }
 
@@ -246,13 +301,13 @@ def plan(known: dict[str, float], machine: dict[str, float], **of: float) -> dic
         "seal_bytes": round(files * machine["seal_bytes_a_file"]),
         "open_seconds": round(files * (machine["seal_read_seconds_a_file"] + machine["stat_seconds"]), 1),
         "hashing_days_one_core": round((raw + stored) * digests / DAY, 2),
-        "parsing_days": round(rows / known["worker_rows_a_second"] / workers / DAY, 2),
+        "worker_days": round(rows / known["worker_rows_a_second"] / workers / DAY, 2),
         "driver_days": round(rows / known["driver_rows_a_second"] / DAY, 2),
-        "scheduler_days": round(units / machine["calls_a_second"] / DAY, 2),
-        "driver_bytes_in_flight": round((2 * workers + 2) * known["unit_and_result_bytes"]),
+        "scheduler_days": round(CALLS_A_UNIT * units / machine["calls_a_second"] / DAY, 2),
+        "driver_bytes_in_flight": round((2 * workers + 2) * known["unit_and_facts_bytes"]),
         "driver_bytes_of_keys": round(rows / known["rows_a_sequence"] * machine["key_bytes_peak"]),
         "driver_network_bytes_a_second": round(
-            known["driver_rows_a_second"] * (known["raw_bytes_a_row"] + known["decoded_bytes_a_row"])
+            known["driver_rows_a_second"] / rows * units * known["unit_and_facts_bytes"]
         ),
     }
 
@@ -312,7 +367,7 @@ def main() -> None:
         "1.5e13 tokens in chunks of 1,048,576": simulate(15 * 10**12, 2**20, Window(length=2048, stride=2048), 1),
     }
     found = {"constants": constants, "plans": plans, "order": order}
-    facts = ("constants of this run, multiplied", "parsing by 128 workers")
+    facts = ("constants of this run, multiplied", "128 workers")
     save(arguments.out, "scale", "what nobody here can hold", table(found), facts=facts, details=found)
 
 

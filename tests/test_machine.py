@@ -37,6 +37,8 @@ def test_jobs_side_by_side_share_what_is_measured(tmp_path: Path, monkeypatch: p
     found = load_machine(tmp_path, {"OUTOFCORE_JOBS": "4"})
     assert (found.workers, found.memory) == (2, 2**31)
     assert found.origins["workers"] == "measured: 8 by affinity, for one of 4 jobs"
+    assert found.disk_margin == pytest.approx(4 * 1.2 - 1)
+    assert load_machine(tmp_path, {"OUTOFCORE_JOBS": "4", "OUTOFCORE_DISK_MARGIN": "0.5"}).disk_margin == 0.5
     assert load_machine(tmp_path, {"OUTOFCORE_JOBS": "4", "OUTOFCORE_WORKERS": "3"}).workers == 3
     assert load_machine(tmp_path, {"OUTOFCORE_JOBS": "99"}).workers == 1
 

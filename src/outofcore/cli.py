@@ -1,4 +1,4 @@
-"""``outofcore info | show | verify | plan | committed``: look at stores, at disks, and at what DVC keeps.
+"""``outofcore info | show | verify | plan | convert | committed``: look at stores, at disks, and at what DVC keeps.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at; 2 a mistake in the call or the settings; 130
 stopped by Ctrl-C.
@@ -141,6 +141,30 @@ def plan(
         _print_json(show.plan_facts(found, machine)) if as_json else show.plan(_console(), found, machine)
         if not found.fits:
             raise typer.Exit(EXIT_WRONG)
+
+
+@app.command(short_help="Convert into an object storage.")
+def convert(
+    domain: Annotated[str, typer.Argument(help="A domain of params.yaml.")],
+    address: Annotated[str, typer.Argument(help="Where the store goes: s3://bucket/stores/chess.zarr.")],
+    *,
+    params: Annotated[Path, typer.Option(help="The params file.")] = Path("params.yaml"),
+) -> None:
+    """Convert raw input into a store in an object storage, of which no copy stays here; prints its figures as JSON.
+
+    'dvc repro' converts into the project. The bytes are the same, and so is what decides them: params.yaml.
+
+    \b
+    Examples:
+      outofcore convert chess s3://bucket/stores/chess.zarr
+      OUTOFCORE_ENGINE=dask outofcore convert text s3://bucket/stores/text.zarr
+    """  # noqa: D301
+    with one_line_errors():
+        from outofcore.machine import load_machine
+        from outofcore.params import load_params
+        from outofcore.uploading import convert_to
+
+        _print_json(convert_to(domain, address, load_params(params), load_machine()))
 
 
 @app.command(short_help="Check DVC's cache after a run.")

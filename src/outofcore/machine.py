@@ -44,7 +44,7 @@ class Machine:
         Address of that cluster's scheduler, ``tcp://host:8786``; "" for a cluster on this machine, started for the run.
     jobs
         Jobs that run side by side on this machine, such as those of ``dvc queue start --jobs 4``: each takes its share
-        of the cores and the memory that are measured.
+        of the cores and the memory that are measured, and begins only where there is disk space for all of them.
     memory
         Bytes that conversion and loading may hold.
     residency
@@ -130,6 +130,10 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
     if "memory" not in values:
         budget, how = _share_of(usable_memory())
         values["memory"], origins["memory"] = budget // jobs, f"{how}{among}"
+    if jobs > 1 and "disk_margin" not in values:
+        # Free space cannot be divided beforehand: each asks for what all of them may write.
+        values["disk_margin"] = (1 + Machine.disk_margin) * jobs - 1
+        origins["disk_margin"] = f"room for {jobs} jobs, and {Machine.disk_margin:.0%} more"
     return Machine(**values, origins=origins)
 
 

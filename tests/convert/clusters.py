@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.convert.hosts import HERE, Host
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class Cluster:
     """Processes of a cluster; ``address`` is its scheduler's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: Host = HERE) -> None:
         self._file = folder / "scheduler.json"
-        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        self.scheduler = self._start("scheduler", "--port", "0", "--no-dashboard", host=host)
         self.workers: list[subprocess.Popen[bytes]] = []
         self.address = ""
 
@@ -30,22 +32,27 @@ class Cluster:
             time.sleep(0.05)
         self.address = json.loads(self._file.read_text())["address"]
 
-    def add_worker(self, folder: Path = CHECKOUT) -> None:
-        options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
-        self.workers.append(self._start("worker", *options, folder=folder))
+    def add_worker(self, *options: str, folder: Path = CHECKOUT, host: Host = HERE) -> None:
+        options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", *options)
+        self.workers.append(self._start("worker", *options, folder=folder, host=host))
 
     def close(self) -> None:
         for process in (*self.workers, self.scheduler):
             process.kill()
             process.wait()
 
-    def _start(self, kind: str, *options: str, folder: Path = CHECKOUT) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--scheduler-file", str(self._file), *options]
-        path = os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)])
-        settings = {"PYTHONPATH": path, "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s", "NUMBA_NUM_THREADS": "1"}
+    def _start(self, kind: str, *options: str, folder: Path = CHECKOUT, host: Host = HERE) -> subprocess.Popen[bytes]:
+        command = [*host.prefix(), sys.executable, "-m", f"distributed.cli.dask_{kind}", "--host", host.address]
+        command += ["--scheduler-file", str(self._file), *options]
+        settings = {"DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s", "NUMBA_NUM_THREADS": "1"}
         return subprocess.Popen(
-            command, cwd=folder, env={**os.environ, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, cwd=folder, env=environment(**settings), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """The environment of a process that uses this checkout."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)]), **settings}
 
 
 @contextmanager

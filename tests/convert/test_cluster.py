@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.convert.cluster import PACKAGES, compare, open_cluster, versions
+from outofcore.convert.cluster import PACKAGES, SHARED, ask_room, compare, open_cluster, versions
 from outofcore.convert.estimate import Estimate
 from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion, Outcome, convert
@@ -44,12 +44,14 @@ def raw(tmp_path: Path) -> Path:
     return tmp_path / "raw"
 
 
-def run(domain: Any, section: Any, raw: Path, out: Path, address: str = "", watch: Any = lambda _: None) -> Outcome:
+def run(
+    domain: Any, section: Any, raw: Path, out: Path, address: str = "", watch: Any = lambda _: None, **kwargs: Any
+) -> Outcome:
     files = find_files(raw, section.match, domain.suffixes, section=domain.name)
     conversion = Conversion(domain, section, files, out / "a.zarr", out / "rejects.csv")
     engine = "dask" if address else "threads"
     executor = open_executor(engine, 2, address=address, files=files)
-    return convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch)
+    return convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch, **kwargs)
 
 
 @pytest.mark.parametrize("name", list(DOMAINS))
@@ -87,20 +89,48 @@ def test_a_worker_that_dies_costs_no_byte(cluster: Cluster, raw: Path, tmp_path:
     assert found.seal.digest == expected.seal.digest
 
 
-def test_a_scheduler_that_dies_is_one_line_and_the_next_run_goes_on(raw: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("then", ["threads", "cluster"])
+def test_a_scheduler_that_dies_is_one_line_and_the_next_run_goes_on(
+    cluster: Cluster, raw: Path, tmp_path: Path, then: str
+) -> None:
     expected = run(Lines(), LinesSection(), raw, tmp_path / "expected")
-    with open_processes(tmp_path / "cluster", workers=1) as cluster:
-        left = iter(range(9))
+    with open_processes(tmp_path / "cluster", workers=1) as dying:
+        left = iter(range(19))
 
         def watch(_: int) -> None:
-            if next(left, None) == 8:
-                cluster.scheduler.kill()
+            if next(left, None) == 18:
+                dying.scheduler.kill()
 
         with pytest.raises(ClusterError, match="the connection to the scheduler is lost; run 'dvc repro' again"):
-            run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address, watch)
-    found = run(Lines(), LinesSection(), raw, tmp_path / "found")
+            run(Lines(), LinesSection(), raw, tmp_path / "found", dying.address, watch, checkpoint_seconds=0)
+    found = run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address if then == "cluster" else "")
     assert found.seal.digest == expected.seal.digest
-    assert found.resumed_units >= 9
+    assert found.resumed_units >= 18
+    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["a.zarr", "rejects.csv"]
+
+
+class StoppedError(Exception):
+    """Stands for a kill."""
+
+
+def test_what_one_machine_has_begun_a_cluster_ends(cluster: Cluster, raw: Path, tmp_path: Path) -> None:
+    expected = run(Lines(), LinesSection(), raw, tmp_path / "expected")
+    for stop in (20, 33):
+        left = iter(range(stop + 1))
+
+        def watch(_: int, stop: int = stop, left: Iterator[int] = left) -> None:
+            if next(left, None) == stop:
+                raise StoppedError
+
+        out = tmp_path / str(stop)
+        with pytest.raises(StoppedError):
+            run(Lines(), LinesSection(), raw, out, watch=watch)
+        left = iter(range(5))
+        with pytest.raises(StoppedError):
+            run(Lines(), LinesSection(), raw, out, cluster.address, lambda _, left=left: watch(0, 4, left))
+        found = run(Lines(), LinesSection(), raw, out, cluster.address)
+        assert found.seal.digest == expected.seal.digest
+        assert found.resumed_units == stop + 1 + 5
 
 
 def test_a_cluster_whose_workers_are_all_gone_is_one_line(
@@ -134,6 +164,24 @@ def test_a_worker_of_another_version_is_refused() -> None:
     other = {**versions(), PACKAGES[0]: "0.0"}
     with pytest.raises(ClusterError, match=r"worker tcp://a:1 has outofcore [\d.]+, the driver 0.0"):
         compare("tcp://a:1", other, [])
+
+
+def test_a_worker_is_asked_for_memory_disk_and_the_shared_folder(tmp_path: Path) -> None:
+    (tmp_path / SHARED).write_text("token")
+
+    def ask(memory: int | None = None, folder: Path = tmp_path, token: str = "token", threads: int = 1) -> None:
+        ask_room("tcp://a:1", memory, threads, str(tmp_path), folder, token)
+
+    ask()
+    ask(memory=2**30)
+    with pytest.raises(ClusterError, match=r"worker tcp://a:1 may hold 200 MB, with 1 threads it needs 403 MB"):
+        ask(memory=200_000_000)
+    with pytest.raises(ClusterError, match=r"may spill .* TB: make room, or start it with another --local-directory"):
+        ask(threads=10**9)
+    with pytest.raises(ClusterError, match=r"worker tcp://a:1 in .* cannot write to .*nowhere: No such file"):
+        ask(folder=tmp_path / "nowhere")
+    with pytest.raises(ClusterError, match=r"sees another .* than the driver: start workers in the project's folder"):
+        ask(token="another")
 
 
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,13 @@ def remove(endpoint: str, url: str, name: str) -> None:
     obstore.delete(_bucket(endpoint), f"{url.removeprefix('s3://stores/')}/{name}")
 
 
+def content(endpoint: str, url: str) -> dict[str, bytes]:
+    """All objects of a store by their names in it."""
+    bucket, folder = _bucket(endpoint), url.removeprefix("s3://stores/")
+    names = [each["path"] for page in obstore.list(bucket, folder) for each in page]
+    return {name.removeprefix(f"{folder}/"): bytes(obstore.get(bucket, name).bytes()) for name in names}
+
+
 def _bucket(endpoint: str) -> S3Store:
     keys = {key.lower().removeprefix("aws_"): value for key, value in KEYS.items()}
     return S3Store("stores", endpoint=endpoint, client_options={"allow_http": True}, **keys)
@@ -94,6 +101,7 @@ def serve_badly(endpoint: str) -> Iterator[tuple[str, Troubles]]:
         def handle_any(self) -> None:
             trouble = troubles.next(self.command)
             if trouble == "503":
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 self.send_response(503)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -102,7 +110,8 @@ def serve_badly(endpoint: str) -> Iterator[tuple[str, Troubles]]:
                 time.sleep(3)
             connection = http.client.HTTPConnection(host, timeout=60)
             headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
-            connection.request(self.command, self.path, headers=headers)
+            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            connection.request(self.command, self.path, body=sent, headers=headers)
             answer = connection.getresponse()
             body = answer.read()
             connection.close()
@@ -116,7 +125,7 @@ def serve_badly(endpoint: str) -> Iterator[tuple[str, Troubles]]:
             if trouble == "cut":
                 self.close_connection = True
 
-        do_GET = do_HEAD = handle_any  # noqa: N815
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815
 
         def log_message(self, *_: object) -> None:
             pass

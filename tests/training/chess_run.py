@@ -59,7 +59,7 @@ class KilledIn(ChessTask):
         return super().loss(batch)
 
 
-def train_chess(folder: Path, out: Path, *, killed_in: int = -1) -> dict[str, Any]:
+def train_chess(folder: Path | str, out: Path, *, killed_in: int = -1) -> dict[str, Any]:
     """Train to the end, or on to the end, or to the kill."""
     torch.set_num_threads(1)
     store = open_store(folder)

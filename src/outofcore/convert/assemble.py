@@ -15,6 +15,7 @@ from outofcore.convert.seen import SeenKeys
 from outofcore.convert.splits import SPLITS, assign
 from outofcore.domains.sections import SplitSection
 from outofcore.errors import AuditError
+from outofcore.raw.rows import rows_of, spans_of
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
 from outofcore.store.writer import StoreWriter
@@ -122,34 +123,27 @@ class Assembler:
         self._append(result, body, ends, np.where(new, split, -1)[: last - first])
         if last < count:
             row = int(ends[last - 1]) if last else 0
-            self._begin(result, row, SPLITS[split[-1]] if new[-1] else None)
+            self._begin(result, row, int(ends[-1]), SPLITS[split[-1]] if new[-1] else None)
         return int(new.sum())
 
     def _append(
         self, result: UnitResult, body: slice, ends: npt.NDArray[np.int64], split: npt.NDArray[np.int8]
     ) -> None:
         """Append whole sequences; ``split`` is -1 for one that is dropped."""
-        lengths = result.sequences["length"][body]
-        if not len(lengths):
-            return
-        rows = slice(int(ends[body.start - 1]) if body.start else 0, int(ends[body.stop - 1]))
+        ends = ends[body]
+        starts = ends - result.sequences["length"][body]
         for number, name in enumerate(SPLITS):
             chosen = split == number
-            if chosen.all():
-                part = {key: field[rows] for key, field in result.rows.items()}
-            elif chosen.any():
-                picked = np.flatnonzero(np.repeat(chosen, lengths))  # np.take is some times faster than a mask
-                part = {key: np.take(field[rows], picked, axis=0) for key, field in result.rows.items()}
-            else:
-                continue
-            columns = {key: column[body][chosen] for key, column in result.sequences.items()}
-            self._writer.append(result.part, name, part, columns)
+            if chosen.any():
+                rows = rows_of(result, spans_of(starts[chosen], ends[chosen]))
+                columns = {key: column[body][chosen] for key, column in result.sequences.items()}
+                self._writer.append(result.part, name, rows, columns)
 
-    def _begin(self, result: UnitResult, row: int, split: str | None) -> None:
+    def _begin(self, result: UnitResult, row: int, end: int, split: str | None) -> None:
         """Take the rows of a last sequence that goes on in the next unit."""
         self._open = {"split": split}
         if split is not None:
-            rows = {key: field[row:] for key, field in result.rows.items()}
+            rows = rows_of(result, np.array([[row, end]]))
             self._open |= {
                 "part": result.part,
                 "start": self._writer.append_rows(result.part, split, rows),
@@ -167,7 +161,7 @@ class Assembler:
             message = "a unit continues a sequence that no unit before has begun"
             raise AssertionError(message)
         if self._open["split"] is not None:
-            rows = {key: field[:row] for key, field in result.rows.items()}
+            rows = rows_of(result, np.array([[0, row]]))
             self._writer.append_rows(self._open["part"], self._open["split"], rows)
             self._open["length"] += row
             if finished:

@@ -14,17 +14,19 @@ from typing import Any
 
 from outofcore.convert.assemble import REJECT_COLUMNS, Assembler
 from outofcore.convert.audit import Auditors
-from outofcore.convert.cluster import width
+from outofcore.convert.cluster import ClusterExecutor, width
 from outofcore.convert.described import attributes, counted, sources
 from outofcore.convert.estimate import Estimate
 from outofcore.convert.executors import in_order
 from outofcore.convert.journal import Journal, identity
 from outofcore.convert.progress import ConversionProgress
+from outofcore.convert.shards import KeepingExecutor, WorkerShards
 from outofcore.convert.splits import SPLITS
 from outofcore.domains.domain import Domain
-from outofcore.errors import RawInputError
+from outofcore.errors import DamagedStore, RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.store.seal import Seal
+from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
 
 # A kill costs at most this much work; a checkpoint takes some tenths of a second.
@@ -45,6 +47,8 @@ class Conversion:
         Final place of the store.
     rejects
         Final place of the table of rejects (CSV).
+    upload
+        Where the store goes instead; ``store`` then only says where work in progress stands.
     """
 
     domain: Domain
@@ -52,6 +56,7 @@ class Conversion:
     files: Sequence[RawFile]
     store: Path
     rejects: Path
+    upload: Upload | None = None
 
     def work(self, scratch: Path | None) -> Path:
         """The work folder: in ``scratch``, or beside the store on the same filesystem."""
@@ -122,7 +127,14 @@ def convert(
     drop = getattr(section.filters, "duplicates", "keep") == "drop"
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="encode") as encoders, executor as pool:
         state = journal.resume()
-        writer = StoreWriter(journal.store, domain.schemas(section, files), section.store.layout(), SPLITS, encoders)
+        schemas, layout = domain.schemas(section, files), section.store.layout()
+        table, converters, upload = None, pool, conversion.upload
+        if upload:
+            upload.unseal()
+        if isinstance(pool, ClusterExecutor):
+            table = WorkerShards(pool, journal.folder / "pieces", upload).table
+            converters = KeepingExecutor(pool)
+        writer = StoreWriter(journal.store, schemas, layout, SPLITS, encoders, table, upload)
         assembler = Assembler(writer, section.splits, drop_duplicates=drop)
         done = 0
         if state is None:
@@ -133,7 +145,11 @@ def convert(
             assembler.restore(state["assembler"], state["keys"])
         loop = _Loop(conversion, journal, writer, assembler, watch, checkpoint_seconds)
         try:
-            loop.run(pool, ahead=2 * width(pool, workers) + 2, done=done)
+            loop.run(converters, ahead=2 * width(pool, workers) + 2, done=done)
+        except DamagedStore:  # what an earlier run has left here, or at the address
+            writer.abandon()
+            journal.clear()
+            raise
         except BaseException:
             with suppress(OSError):  # a full disk may have no room even for this
                 loop.save()
@@ -145,6 +161,10 @@ def convert(
             raise RawInputError(_nothing(conversion, assembler))
         try:
             seal, figures = _commit(conversion, forecast, journal, writer, assembler, encoders)
+        except DamagedStore:
+            writer.abandon()
+            journal.clear()
+            raise
         except BaseException:
             writer.abandon()
             raise
@@ -226,6 +246,7 @@ class _Loop:
         }
         self._journal.save(state, self._assembler.unsaved_keys())
         self._assembler.saved()
+        self._writer.saved()
 
 
 def _commit(

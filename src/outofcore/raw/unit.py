@@ -96,6 +96,8 @@ class UnitResult:
         Records that the oracle has read already.
     differences
         A description of each record about which engine and oracle disagree.
+    kept
+        What stands for the rows where they stay with the worker that made them; ``rows`` is empty then.
     """
 
     found: int
@@ -111,3 +113,4 @@ class UnitResult:
     audits: tuple[Audit, ...] = ()
     audited: int = 0
     differences: tuple[str, ...] = ()
+    kept: Any = None

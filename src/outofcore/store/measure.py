@@ -71,7 +71,7 @@ class MeasuredStore(StoreWriter):
         scale
             How many times the rows that were appended the store would hold, in every table but ``sources``.
         """
-        tables = self.tables()
+        tables = [table for table in self.tables() if isinstance(table, TableWriter)]  # none is written elsewhere
         listed = self.sources_table(sources)
         for table in [*tables, listed]:
             table.close()

@@ -102,8 +102,8 @@ class RemoteFiles:
         self._listed = dict(listed or {})
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._obstore = _imported(root)
-        self._store = _connect(root)
+        self._obstore = imported(root)
+        self._store = connect(root)
         self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="requests")
 
     def __getstate__(self) -> tuple[str, Mapping[str, tuple[int, str]]]:
@@ -230,17 +230,20 @@ def coalesced(ranges: Ranges) -> list[tuple[int, int]]:
     return runs
 
 
-def what_failed(root: str, name: str, error: Exception) -> str:
-    """One line on a request that was refused or failed for good."""
+def what_failed(root: str, name: str, error: Exception, verb: str = "read") -> str:
+    """One line on a request that was refused or failed for good; ``verb`` says what was to be done with the object."""
     kind, text = type(error).__name__, " ".join(str(error).split("Debug source")[0].split())
     if kind in {"PermissionDeniedError", "UnauthenticatedError"} or "403" in text or "credential" in text.lower():
         return f"{root}: no access to {name}: {_WHO} ({text[:200]})"
+    if "NoSuchBucket" in text or "bucket does not exist" in text:
+        return f"{root}: there is no such bucket; make it, or name another"
     return (
-        f"{root}: {name} could not be read after {RETRIES} retries ({text[:300]}); run again when the storage answers"
+        f"{root}: {name} could not be {verb} after {RETRIES} retries ({text[:300]}); run again when the storage answers"
     )
 
 
-def _imported(root: str) -> Any:
+def imported(root: str) -> Any:
+    """The client; a StoreError where it is not installed."""
     try:
         return import_module("obstore")
     except ImportError as error:
@@ -248,7 +251,8 @@ def _imported(root: str) -> Any:
         raise StoreError(message) from error
 
 
-def _connect(root: str) -> Any:
+def connect(root: str) -> Any:
+    """The client's connections to a folder; a StoreError where the environment does not say who asks."""
     if not any(os.environ.get(name) for name in IDENTITIES):
         message = f"{root}: nothing in the environment says who you are: {_WHO}"
         raise StoreError(message)

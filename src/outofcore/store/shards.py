@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -73,6 +73,29 @@ ShardMaker = Callable[[Path, int, list[int] | None], Shard]
 """Begins a shard: its path, chunks of a full one, and encoded lengths of the chunks that it has already."""
 
 
+def unfinished(path: Path, chunks: int, lengths: Sequence[int]) -> Iterator[bytes]:
+    """Encoded chunks that a stopped process has left of a shard, no bytes for one of nothing but the fill value.
+
+    Parameters
+    ----------
+    path
+        Where the finished shard would stand.
+    chunks
+        Chunks of a full shard.
+    lengths
+        Their encoded lengths.
+    """
+    partial = _partial(path)
+    with (partial if partial.exists() else path).open("rb") as stream:  # it may have been finished in the meantime
+        stream.seek(index_bytes(chunks))
+        for length in lengths:
+            yield stream.read(length)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
 class ShardFile:
     """One shard being written, under a name of its own until it is whole.
 
@@ -90,7 +113,7 @@ class ShardFile:
         self.path = path
         self.chunks = chunks
         self.lengths = list(lengths or [])
-        self._partial = path.with_name(path.name + ".partial")
+        self._partial = _partial(path)
         self._partial.parent.mkdir(parents=True, exist_ok=True)
         self._end = index_bytes(chunks) + sum(self.lengths)
         written = any(self.lengths)

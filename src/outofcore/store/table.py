@@ -6,21 +6,56 @@ import base64
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import zarr
 from zarr.abc.store import Store
-from zarr.codecs.sharding import ShardingCodecIndexLocation
-from zarr.core.array import ShardsConfigParam
 
-from outofcore.store.codecs import ChunkCodec
+from outofcore.store.form import TableForm, dtype_of, encode_chunk, filler
+from outofcore.store.pieces import read_piece
 from outofcore.store.schema import Columns, Field, Layout
 from outofcore.store.shards import Shard, ShardFile, ShardMaker, shard_name
+from outofcore.store.upload import Upload
 
 Files = dict[str, tuple[int, str]]
 """Size and SHA-256 by path relative to the store."""
+
+
+class Table(Protocol):
+    """A table being written, here by :class:`TableWriter`, or elsewhere."""
+
+    path: str
+    rows: int
+    files: Files
+
+    def append(self, columns: Any, /) -> None:
+        """Add rows, or what stands for them."""
+        ...
+
+    def close(self) -> None:
+        """Write the rest and finish the last shard."""
+        ...
+
+    def write_metadata(self, store: Store) -> None:
+        """Write each array's ``zarr.json``, now that the number of rows is known."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a later process needs to go on from here."""
+        ...
+
+    def saved(self) -> None:
+        """Take note that the last snapshot is on the disk."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a :meth:`snapshot`."""
+        ...
+
+    def abandon(self) -> None:
+        """Leave the work as it is."""
+        ...
 
 
 class TableWriter:
@@ -40,6 +75,8 @@ class TableWriter:
         Where chunks are encoded; encoding releases the interpreter lock.
     shard
         What takes the chunks of a shard.
+    upload
+        Where whole shards go; None where they stay.
 
     Attributes
     ----------
@@ -59,6 +96,7 @@ class TableWriter:
         layout: Layout,
         encoders: Executor,
         shard: ShardMaker = ShardFile,
+        upload: Upload | None = None,
     ) -> None:
         self.path = path
         self.fields = fields
@@ -68,11 +106,14 @@ class TableWriter:
         self._root = root
         self._shard = shard
         self._encoders = encoders
-        self._codecs = {field.name: ChunkCodec(layout.codec, layout.level, field.dtype) for field in fields}
+        self._form = TableForm(fields, layout)
+        self._codecs = self._form.codecs()
         self._waiting: dict[str, list[npt.NDArray[Any]]] = {field.name: [] for field in fields}
         self._waiting_rows = 0
         self._shards: dict[str, Shard] = {}
         self._shard_number = 0
+        self._upload = upload
+        self._uploaded: list[Path] = []
 
     @property
     def bytes_waiting(self) -> int:
@@ -101,31 +142,14 @@ class TableWriter:
         rest = self._waiting_rows
         if rest:
             for field in self.fields:
-                missing = self.layout.chunk_rows - rest
-                filler = np.full((missing, *field.shape), field.fill, dtype=_dtype(field))
-                self._waiting[field.name].append(filler)
+                self._waiting[field.name].append(filler(field, self.layout.chunk_rows - rest))
             self._waiting_rows = self.layout.chunk_rows
             self._write_chunks(1)
         self._finish_shards()
 
     def write_metadata(self, store: Store) -> None:
         """Write each array's ``zarr.json``, now that the number of rows is known."""
-        for field in self.fields:
-            zarr.create_array(
-                store=store,
-                name=f"{self.path}/{field.name}",
-                shape=(self.rows, *field.shape),
-                dtype=str if field.dtype == "string" else np.dtype(field.dtype).newbyteorder("<"),
-                chunks=(self.layout.chunk_rows, *field.shape),
-                shards=ShardsConfigParam(
-                    shape=(self.layout.shard_rows, *field.shape), index_location=ShardingCodecIndexLocation.start
-                ),
-                compressors=self._codecs[field.name].zarr_codecs(),
-                filters=None,
-                fill_value=field.fill if field.dtype != "string" else "",
-                chunk_key_encoding={"name": "default", "separator": "."},
-                attributes=dict(sorted({"doc": field.doc, **field.attributes}.items())),
-            )
+        self._form.write_metadata(store, self.path, self.rows)
 
     def snapshot(self) -> dict[str, Any]:
         """What a later process needs to go on from here; the unfinished shards are brought to the disk."""
@@ -134,7 +158,7 @@ class TableWriter:
         waiting: dict[str, Any] = {}
         for field in self.fields:
             parts = self._waiting[field.name]
-            rest = np.concatenate(parts) if parts else np.empty((0, *field.shape), dtype=_dtype(field))
+            rest = np.concatenate(parts) if parts else np.empty((0, *field.shape), dtype=dtype_of(field))
             if field.dtype == "string":
                 waiting[field.name] = rest.tolist()
             else:
@@ -147,18 +171,26 @@ class TableWriter:
             "files": dict(self.files),
         }
 
+    def saved(self) -> None:
+        """Remove shards that were put elsewhere, and are counted as whole by the state on the disk."""
+        for path in self._uploaded:
+            path.unlink()
+        self._uploaded = []
+
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a :meth:`snapshot`."""
-        self.rows = state["rows"]
+        """Go on from a :meth:`snapshot`, or from that of a table whose shards were written elsewhere, from pieces."""
         self._shard_number = state["shard"]
         self.files = {name: (size, digest) for name, (size, digest) in state["files"].items()}
+        if "pieces" in state:
+            self.rows = state["shard"] * self.layout.shard_rows
+            for _, _, name in state["pieces"]:
+                for rows in read_piece(Path(state["folder"]) / name, self._form):
+                    self.append(rows)
+            self.rows = state["rows"]
+            return
+        self.rows = state["rows"]
         for field in self.fields:
-            kept = state["waiting"][field.name]
-            if field.dtype == "string":
-                array = np.array(kept, dtype=_dtype(field))
-            else:
-                flat = np.frombuffer(base64.b64decode(kept), dtype=field.dtype)
-                array = flat.reshape(-1, *field.shape)
+            array = restored(field, state["waiting"][field.name])
             self._waiting[field.name] = [array]
             self._waiting_rows = len(array)
             if field.name in state["lengths"]:
@@ -187,10 +219,10 @@ class TableWriter:
             self._finish_shards()
 
     def _encode(self, arrays: list[npt.NDArray[Any]]) -> list[bytes]:
-        """One chunk of every field; no bytes where it holds the fill value only."""
+        """One chunk of every field."""
         return [
-            b"" if np.all(chunk == field.fill) else self._codecs[field.name].encode(chunk)
-            for field, chunk in zip(self.fields, arrays, strict=True)
+            encode_chunk(field, codec, chunk)
+            for field, codec, chunk in zip(self.fields, self._codecs, arrays, strict=True)
         ]
 
     def _open_shard(self, field: Field, lengths: list[int] | None) -> Shard:
@@ -199,10 +231,15 @@ class TableWriter:
         return self._shard(self._root / self.path / field.name / name, chunks, lengths)
 
     def _finish_shards(self) -> None:
+        whole: Files = {}
         for shard in self._shards.values():
             finished = shard.finish()
             if finished:
-                self.files[shard.path.relative_to(self._root).as_posix()] = finished
+                whole[shard.path.relative_to(self._root).as_posix()] = finished
+        if self._upload:
+            self._upload.take(self._root, whole)
+            self._uploaded += [self._root / name for name in whole]
+        self.files.update(whole)
         self._shard_number += bool(self._shards)
         self._shards = {}
 
@@ -229,5 +266,8 @@ def cut_chunks(parts: list[npt.NDArray[Any]], size: int, chunks: int) -> list[np
     return cut
 
 
-def _dtype(field: Field) -> Any:
-    return object if field.dtype == "string" else np.dtype(field.dtype)
+def restored(field: Field, kept: Any) -> npt.NDArray[Any]:
+    """Rows that wait for the rest of their chunk, from a snapshot."""
+    if field.dtype == "string":
+        return np.array(kept, dtype=dtype_of(field))
+    return np.frombuffer(base64.b64decode(kept), dtype=field.dtype).reshape(-1, *field.shape)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from zarr.abc.store import Store
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import SEAL, Seal, describe
 from outofcore.store.shards import ShardFile, ShardMaker
-from outofcore.store.table import Files, TableWriter
+from outofcore.store.table import Files, Table, TableWriter
+from outofcore.store.upload import Upload
 
 SOURCES = (
     Field(name="name", dtype="string", doc="path relative to the raw input"),
@@ -48,6 +50,10 @@ class StoreWriter:
         Where chunks are encoded.
     shard
         What takes the chunks of a shard.
+    table
+        Makes the tables of rows, which take what is appended, whatever stands for rows; None for those that write here.
+    upload
+        Where whole shards go; None where they stay.
 
     Attributes
     ----------
@@ -63,32 +69,35 @@ class StoreWriter:
         splits: tuple[str, ...],
         encoders: Executor,
         shard: ShardMaker = ShardFile,
+        table: Callable[[Path, str, tuple[Field, ...], Layout, Executor], Table] | None = None,
+        upload: Upload | None = None,
     ) -> None:
         self.work = work
         self._schemas = dict(schemas)
         self.parts = tuple(schemas)
         self._splits = splits
         self._encoders = encoders
-        self._shard = shard
+        self._upload = upload
+        self._write = partial(TableWriter, shard=shard, upload=upload)
         self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
-        self._rows: dict[tuple[str, str], TableWriter] = {}
+        self._rows: dict[tuple[str, str], Table] = {}
         self._sequences: dict[tuple[str, str], TableWriter] = {}
         for part, schema in self._schemas.items():
             for split in splits:
                 path = f"{part}/{split}" if part else split
-                self._rows[part, split] = TableWriter(work, path, schema.rows, layout, encoders, shard)
-                self._sequences[part, split] = TableWriter(
-                    work, f"{path}/sequences", (START, LENGTH, *schema.sequences), self._flat, encoders, shard
+                self._rows[part, split] = (table or self._write)(work, path, schema.rows, layout, encoders)
+                self._sequences[part, split] = self._write(
+                    work, f"{path}/sequences", (START, LENGTH, *schema.sequences), self._flat, encoders
                 )
 
-    def append(self, part: str, split: str, rows: Columns, sequences: Columns) -> None:
+    def append(self, part: str, split: str, rows: Any, sequences: Columns) -> None:
         """Add sequences with all their rows; ``sequences`` holds ``length`` and its columns, ``start`` is computed."""
         lengths = sequences["length"].astype(np.int64)
         first = self.append_rows(part, split, rows)
         start = first + np.cumsum(lengths) - lengths
         self.append_sequences(part, split, {**sequences, "start": start, "length": lengths})
 
-    def append_rows(self, part: str, split: str, rows: Columns) -> int:
+    def append_rows(self, part: str, split: str, rows: Any) -> int:
         """Add rows of a sequence that :meth:`append_sequences` will name; returns the number of the first of them."""
         first = self._rows[part, split].rows
         self._rows[part, split].append(rows)
@@ -111,6 +120,11 @@ class StoreWriter:
         """State of every table, for :meth:`restore` in a later process."""
         return {table.path: table.snapshot() for table in self.tables()}
 
+    def saved(self) -> None:
+        """Remove what only a snapshot before the last one needs: that one is on the disk."""
+        for table in self.tables():
+            table.saved()
+
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot."""
         for table in self.tables():
@@ -127,7 +141,7 @@ class StoreWriter:
         Parameters
         ----------
         final
-            Where the store stands afterwards; what stood there is replaced.
+            Where the store stands afterwards, if it is not uploaded; what stood there is replaced.
         attributes
             What the root group says of the store; JSON values, nothing that a clock or a machine decides.
         sources
@@ -146,17 +160,22 @@ class StoreWriter:
             name = path.relative_to(self.work).as_posix()
             listed[name] = describe(self.work, name)
         seal = Seal(listed)
-        (self.work / SEAL).write_text(seal.text())
-        _move(self.work, final)
+        if self._upload:
+            self._upload.take(self.work, [name for name in listed if name.endswith("zarr.json")])
+            self._upload.finish(seal)
+            shutil.rmtree(self.work)
+        else:
+            (self.work / SEAL).write_text(seal.text())
+            _move(self.work, final)
         return seal
 
-    def tables(self) -> list[TableWriter]:
+    def tables(self) -> list[Table]:
         """Rows and sequences of every part and split."""
         return [*self._rows.values(), *self._sequences.values()]
 
     def sources_table(self, sources: Columns) -> TableWriter:
         """The table of raw files, with its rows."""
-        table = TableWriter(self.work, "sources", SOURCES, self._flat, self._encoders, self._shard)
+        table = self._write(self.work, "sources", SOURCES, self._flat, self._encoders)
         table.append(sources)
         return table
 

@@ -1,0 +1,171 @@
+"""What a cluster costs: a conversion on workers of Dask beside the same one on threads, and what the driver holds.
+
+    python bench/cluster.py players.pgn.zst --megabytes 40 --rounds 3
+
+Driver, scheduler and workers are processes of this machine, joined by loopback; with more workers than cores they share
+them. The driver's memory is measured for half of the input and for all of it: it must not grow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, convert
+from outofcore.domains.registry import get_domain
+from outofcore.params import load_params
+from outofcore.raw.files import find_files
+from record import Row, save
+
+THREADS = 2
+WORKERS = (1, 2, 3)
+
+
+def drive(raw: Path, address: str) -> dict[str, Any]:
+    """Convert, in this process and on the cluster at the address, or in threads."""
+    section, domain = load_params().section("chess"), get_domain("chess")
+    files = find_files(raw, section.match, domain.suffixes, section="chess")
+    with tempfile.TemporaryDirectory(dir=raw.parent) as folder:
+        conversion = Conversion(domain, section, files, Path(folder) / "a.zarr", Path(folder) / "a.csv")
+        executor = open_executor("dask" if address else "threads", THREADS, address=address, files=files)
+        started = time.perf_counter()
+        outcome = convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=THREADS, watch=lambda _: None)
+        seconds = time.perf_counter() - started
+    return {
+        "digest": outcome.seal.digest,
+        "rows": sum(outcome.figures["rows"].values()),
+        "seconds": seconds,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def in_its_own_process(raw: Path, address: str) -> dict[str, Any]:
+    command = [sys.executable, __file__, str(raw), "--drive", address or "threads"]
+    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment())
+    result: dict[str, Any] = json.loads(found.stdout)
+    return result
+
+
+@contextmanager
+def cluster(folder: Path, workers: int) -> Iterator[str]:
+    """A scheduler and workers as processes; gives the scheduler's address."""
+    told = folder / f"scheduler{workers}.json"
+    common = ["--scheduler-file", str(told), "--host", "127.0.0.1", "--no-dashboard"]
+    commands = [["scheduler", "--port", "0"]] + [["worker", "--nthreads", "1", "--no-nanny"]] * workers
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *common, *options],
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for kind, *options in commands
+    ]
+    try:
+        while not told.exists() or not told.read_text().endswith("}"):
+            time.sleep(0.05)
+        yield json.loads(told.read_text())["address"]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "NUMBA_NUM_THREADS": "1"}
+
+
+def cut_input(source: Path, folder: Path, size: int) -> dict[str, Path]:
+    """Folders with the first half of so many bytes of games, and with all of them."""
+    with source.open("rb") as stream:
+        reader = zstandard.ZstdDecompressor().stream_reader(stream) if source.suffix == ".zst" else stream
+        text = io.BufferedReader(reader).read(size)  # type: ignore[type-var]
+    cut = {"half": text.rindex(b"\n[Event ", 0, len(text) // 2) + 1, "all": text.rindex(b"\n[Event ") + 1}
+    for name, end in cut.items():
+        (folder / name).mkdir()
+        (folder / name / "games.pgn").write_bytes(text[:end])
+    return {name: folder / name for name in cut}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("raw", type=Path, help="a PGN file, plain or .zst")
+    parser.add_argument("--megabytes", type=float, default=40, help="how much of its text")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--drive", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
+    arguments = parser.parse_args()
+    if arguments.drive:
+        found = drive(arguments.raw, "" if arguments.drive == "threads" else arguments.drive)
+        sys.stdout.write(json.dumps(found))
+        return
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = cut_input(arguments.raw, Path(folder), int(arguments.megabytes * 1e6))
+        for number in range(-1, arguments.rounds):
+            for workers in (0, *WORKERS):
+                name = f"a cluster of {workers}" if workers else f"{THREADS} threads"
+                place = Path(folder) / f"{number}.{workers}"
+                place.mkdir()
+                with cluster(place, workers) if workers else nothing() as address:
+                    if workers:
+                        in_its_own_process(inputs["half"], address)  # workers compile, and read their libraries
+                    for size, raw in inputs.items():
+                        result = in_its_own_process(raw, address)
+                        if number >= 0:
+                            runs.setdefault(name, {}).setdefault(size, []).append(result)
+    report(runs, arguments.out)
+
+
+@contextmanager
+def nothing() -> Iterator[str]:
+    yield ""
+
+
+def report(runs: dict[str, dict[str, list[dict[str, Any]]]], out: Path) -> None:
+    digests = {size: {run["digest"] for sizes in runs.values() for run in sizes[size]} for size in ("half", "all")}
+    assert all(len(found) == 1 for found in digests.values()), "stores differ"
+    speed = {
+        name: float(np.median([run["rows"] / run["seconds"] for run in sizes["all"]])) for name, sizes in runs.items()
+    }
+    held = {
+        name: {size: float(np.median([run["peak_bytes"] for run in found])) / 1e6 for size, found in sizes.items()}
+        for name, sizes in runs.items()
+    }
+    base = f"{THREADS} threads"
+    rows = []
+    for name, value in speed.items():
+        of = {"ratio": round(value / speed[base], 3), "against": base} if name != base else {}
+        rows.append(Row(label=name, value=round(value), unit="positions/s", table="cluster", **of))
+        for size, megabytes in held[name].items():
+            rows.append(Row(label=name, value=round(megabytes), unit="MB in the driver", of=size, table="cluster"))
+    save(
+        out,
+        "cluster",
+        "conversion on a cluster of this machine",
+        rows,
+        facts=("equal digests", f"{runs[base]['all'][0]['rows']:,} positions, and half as many"),
+        details=runs,
+        versions={"distributed": version("distributed")},
+    )
+
+
+if __name__ == "__main__":
+    main()

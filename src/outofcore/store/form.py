@@ -1,0 +1,80 @@
+"""What a table is on the disk: its fields, how a chunk of them is encoded, and the metadata that says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.abc.store import Store
+from zarr.codecs.sharding import ShardingCodecIndexLocation
+from zarr.core.array import ShardsConfigParam
+
+from outofcore.store.codecs import ChunkCodec
+from outofcore.store.schema import Field, Layout
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """Fields and layout of a table.
+
+    Attributes
+    ----------
+    fields
+        Its arrays.
+    layout
+        Codec, rows of a chunk and of a shard.
+    """
+
+    fields: tuple[Field, ...]
+    layout: Layout
+
+    def codecs(self) -> list[ChunkCodec]:
+        """The codec of each field."""
+        return [ChunkCodec(self.layout.codec, self.layout.level, field.dtype) for field in self.fields]
+
+    def write_metadata(self, store: Store, path: str, rows: int) -> None:
+        """Write the ``zarr.json`` of each array, for a table of so many rows.
+
+        Parameters
+        ----------
+        store
+            Where to: the store's folder.
+        path
+            The table's group in it.
+        rows
+            How long the table is.
+        """
+        for field, codec in zip(self.fields, self.codecs(), strict=True):
+            zarr.create_array(
+                store=store,
+                name=f"{path}/{field.name}",
+                shape=(rows, *field.shape),
+                dtype=str if field.dtype == "string" else np.dtype(field.dtype).newbyteorder("<"),
+                chunks=(self.layout.chunk_rows, *field.shape),
+                shards=ShardsConfigParam(
+                    shape=(self.layout.shard_rows, *field.shape), index_location=ShardingCodecIndexLocation.start
+                ),
+                compressors=codec.zarr_codecs(),
+                filters=None,
+                fill_value=field.fill if field.dtype != "string" else "",
+                chunk_key_encoding={"name": "default", "separator": "."},
+                attributes=dict(sorted({"doc": field.doc, **field.attributes}.items())),
+            )
+
+
+def encode_chunk(field: Field, codec: ChunkCodec, chunk: npt.NDArray[Any]) -> bytes:
+    """The bytes of a whole chunk; none where it holds the fill value only."""
+    return b"" if np.all(chunk == field.fill) else codec.encode(chunk)
+
+
+def filler(field: Field, rows: int) -> npt.NDArray[Any]:
+    """Rows that were never written, as they stand at the end of the last chunk."""
+    return np.full((rows, *field.shape), field.fill, dtype=dtype_of(field))
+
+
+def dtype_of(field: Field) -> Any:
+    """The numpy dtype of a field's rows in memory."""
+    return object if field.dtype == "string" else np.dtype(field.dtype)

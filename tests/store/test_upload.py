@@ -1,0 +1,153 @@
+"""A store converted to an object storage is the store of this machine, or there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.convert.estimate import Estimate
+from outofcore.convert.executors import open_executor
+from outofcore.convert.run import Conversion, Outcome, convert
+from outofcore.errors import DamagedStore, StoreError
+from outofcore.raw.files import find_files
+from outofcore.store.reader import open_store
+from outofcore.store.remote import IDENTITIES
+from outofcore.store.upload import Upload
+from tests.convert.clusters import open_processes
+from tests.convert.lines import Lines, LinesSection, write_lines
+from tests.store.object_storage import KEYS, content, remove, serve, serve_badly
+
+pytest.importorskip("obstore", reason="the extra 's3' is not installed")
+pytestmark = pytest.mark.xdist_group("object storage")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with serve() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def endpoint(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name in IDENTITIES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server}.items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    write_lines(tmp_path / "raw", np.random.default_rng(5), lines=150)
+    return tmp_path / "raw"
+
+
+def run(raw: Path, out: Path, url: str = "", watch: Any = lambda _: None, address: str = "", **kwargs: Any) -> Outcome:
+    section = LinesSection()
+    files = find_files(raw, section.match, (".txt",), section="lines")
+    upload = Upload(url) if url else None
+    if upload:
+        upload.begin()
+    conversion = Conversion(Lines(), section, files, out / "a.zarr", out / "rejects.csv", upload)
+    executor = open_executor("dask" if address else "threads", 2, address=address, files=files)
+    return convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch, **kwargs)
+
+
+def test_the_objects_are_the_files_of_the_local_store(endpoint: str, raw: Path, tmp_path: Path) -> None:
+    here = run(raw, tmp_path / "here")
+    there = run(raw, tmp_path / "there", "s3://stores/same.zarr")
+    assert there.seal.digest == here.seal.digest
+    local = tmp_path / "here/a.zarr"
+    files = {path.relative_to(local).as_posix(): path.read_bytes() for path in local.rglob("*") if path.is_file()}
+    assert content(endpoint, "s3://stores/same.zarr") == files
+    assert open_store("s3://stores/same.zarr").digest == here.seal.digest
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["rejects.csv"]
+
+
+@pytest.mark.long
+def test_workers_of_a_cluster_put_their_shards_by_themselves(endpoint: str, raw: Path, tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+    here = run(raw, tmp_path / "here")
+    with open_processes(tmp_path / "cluster", workers=2) as cluster:
+        there = run(raw, tmp_path / "there", "s3://stores/workers.zarr", address=cluster.address)
+    assert there.seal.digest == here.seal.digest == open_store("s3://stores/workers.zarr").digest
+    assert set(content(endpoint, "s3://stores/workers.zarr")) == {*here.seal.files, "seal.json"}
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["rejects.csv"]
+
+
+def test_a_stopped_conversion_is_no_store_holds_few_shards_here_and_goes_on(
+    endpoint: str, raw: Path, tmp_path: Path
+) -> None:
+    url = "s3://stores/stopped.zarr"
+    here = run(raw, tmp_path / "here")
+    run(raw, tmp_path / "there", url)  # what stood there before
+    section = raw / "a.txt"
+    section.write_text(section.read_text() + "1 2 3 4\n")
+    here = run(raw, tmp_path / "here")
+    left = iter(range(20))
+
+    def watch(_: int) -> None:
+        whole = [path for path in (tmp_path / "there").rglob("number/c.*") if path.suffix != ".partial"]
+        assert len(whole) <= 3
+        if next(left, None) == 19:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(raw, tmp_path / "there", url, watch, checkpoint_seconds=0)
+    with pytest.raises(StoreError, match="there is no sealed store at this address"):
+        open_store(url)
+    there = run(raw, tmp_path / "there", url)
+    assert there.resumed_units == 20
+    assert open_store(url).digest == there.seal.digest == here.seal.digest
+    assert set(content(endpoint, url)) == {*here.seal.files, "seal.json"}
+
+
+def test_a_shard_that_somebody_removed_is_noticed_before_the_seal(endpoint: str, raw: Path, tmp_path: Path) -> None:
+    url, shard = "s3://stores/removed.zarr", "train/number/c.0"
+    left = [shard]
+
+    def watch(_: int) -> None:
+        if left and shard in content(endpoint, url):
+            remove(endpoint, url, left.pop())
+
+    with pytest.raises(DamagedStore, match=r"train/number/c\.0 is missing; .*convert again"):
+        run(raw, tmp_path / "there", url, watch)
+    with pytest.raises(StoreError, match="there is no sealed store"):
+        open_store(url)
+    run(raw, tmp_path / "there", url)
+    assert json.loads(content(endpoint, url)["seal.json"])["digest"] == open_store(url).digest
+
+
+@pytest.mark.parametrize("trouble", ["503", "cut"])
+def test_a_request_that_fails_is_repeated(
+    endpoint: str, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    with serve_badly(endpoint) as (bad, troubles):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
+        troubles.pending += ["", trouble, "", trouble]
+        there = run(raw, tmp_path / "there", f"s3://stores/{trouble}.zarr")
+        assert troubles.done[trouble] == 2
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    assert open_store(f"s3://stores/{trouble}.zarr").digest == there.seal.digest
+
+
+def test_what_is_missing_is_one_line_before_anything_is_read(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StoreError, match=r"^s3://nowhere/a\.zarr: there is no such bucket; make it, or name another$"):
+        Upload("s3://nowhere/a.zarr").begin()
+    monkeypatch.setattr("outofcore.store.remote.RETRIES", 1)
+    with serve_badly(endpoint) as (bad, troubles):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
+        troubles.always = "503"
+        with pytest.raises(
+            StoreError, match=r"unfinished could not be written after 1 retries .*; run again when"
+        ) as told:
+            Upload("s3://stores/a.zarr").begin()
+        assert "\n" not in str(told.value)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(StoreError, match=r"nothing in the environment says who you are: set AWS_ACCESS_KEY_ID and"):
+        Upload("s3://stores/a.zarr").begin()
