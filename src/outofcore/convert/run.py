@@ -134,7 +134,7 @@ def convert(
         if isinstance(pool, ClusterExecutor):
             table = WorkerShards(pool, journal.folder / "pieces", upload).table
             converters = KeepingExecutor(pool)
-        writer = StoreWriter(journal.store, schemas, layout, SPLITS, encoders, table, upload)
+        writer = StoreWriter(journal.store, schemas, layout, SPLITS, encoders, table=table, upload=upload)
         assembler = Assembler(writer, section.splits, drop_duplicates=drop)
         done = 0
         if state is None:
