@@ -165,7 +165,8 @@ def measure_conversion(name: str, raw: Path) -> dict[str, float]:
         """What the driver of a cluster does: it takes in what a worker tells of a unit, and numbers rows."""
         with ThreadPoolExecutor(1) as encoders:
             schemas = domain.schemas(section, files)
-            writer = StoreWriter(Path(folder) / "work", schemas, section.store.layout(), SPLITS, encoders, table=Numbered)
+            layout = section.store.layout()
+            writer = StoreWriter(Path(folder) / "work", schemas, layout, SPLITS, encoders, table=Numbered)
             assembler = Assembler(writer, section.splits, drop_duplicates=True)
             for each in facts:
                 assembler.add(*pickle.loads(each))
