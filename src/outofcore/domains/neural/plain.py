@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -24,6 +25,16 @@ from outofcore.raw.files import decompressed, natural_order
 BLOCK = 1 << 20
 READ_ERRORS = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What the readers of the formats raise where a file is damaged."""
+
+
+def _loaded(path: Path, name: str) -> npt.NDArray[Any]:
+    """An array of an .npz; of damage that seems to announce objects, numpy tells by a ValueError."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return np.asarray(archive[name])
+    except ValueError as error:
+        message = f"{path}, {name}: {error}"
+        raise OSError(message) from error
 
 
 class PlainSession:
@@ -76,9 +87,8 @@ class PlainSession:
     def trains(self, name: str, labels: str | None) -> list[Iterator[npt.NDArray[Any]]]:
         """Spike times of each neuron, block by block."""
         if labels is not None:
-            known = sorted(
-                {int(label) for block in self._blocks(labels) for label in np.unique(block) if 0 <= label < np.inf}
-            )
+            found = {label for block in self._blocks(labels) for label in np.unique(block).tolist()}
+            known = sorted(int(label) for label in found if 0 <= label < 2**62 and label == int(label))
             return [self._labelled(name, labels, label) for label in known]
         if self._session.kind in ("hdf5", "nwb") and "*" not in name:
             found = self._handle[name]
@@ -140,8 +150,7 @@ class PlainSession:
         if kind == "npz":
             shape, dtype, offset, entry, fortran = self._member(name)
             if axis or fortran:
-                with np.load(self._session.root, allow_pickle=False) as archive:
-                    return np.asarray(np.take(archive[name], number, axis))
+                return np.asarray(np.take(_loaded(self._session.root, name), number, axis))
             size = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
             with zipfile.ZipFile(self._session.root) as archive, archive.open(entry) as stream:
                 stream.seek(offset + number * size)
@@ -160,8 +169,7 @@ class PlainSession:
             for start in range(0, len(flat), BLOCK):
                 yield np.asarray(flat[start : start + BLOCK]).reshape(-1)
         elif kind == "npz":
-            with np.load(self._session.root, allow_pickle=False) as archive:
-                yield np.asarray(archive[name]).reshape(-1)
+            yield _loaded(self._session.root, name).reshape(-1)
         elif kind == "zarr":
             yield np.asarray(self._handle[name][:]).reshape(-1)
         else:

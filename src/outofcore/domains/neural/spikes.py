@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from outofcore.domains.neural.clocks import (
 )
 from outofcore.domains.neural.params import SourceSection, TimeUnit
 from outofcore.domains.neural.recordings.arrays import Flat, Part, SlicedArray
-from outofcore.domains.neural.recordings.entries import identify, readable
+from outofcore.domains.neural.recordings.entries import identify, readable, whole_numbers
 from outofcore.domains.neural.recordings.recording import Recording, SessionError, find_vector, matching, missing
 
 Ranges = npt.NDArray[np.int64]
@@ -123,7 +123,7 @@ class LabelledSpikes:
             return np.zeros((len(edges) - 1, self.neurons), np.int64)
         times = readable_times(self._clock, start, stop)
         owners, read = readable(self._owners, start, stop)
-        numbers = identify(owners)
+        numbers = _neurons(owners)
         owner = np.minimum(np.searchsorted(self._known, numbers), self.neurons - 1)
         counted = read & (times != INVALID) & (self._known[owner] == numbers)
         return histogram_by(times[counted], owner[counted], self.neurons, edges)
@@ -184,7 +184,7 @@ def _labels(owners: SlicedArray) -> Labels:
     bounds: dict[int, list[int]] = {}
     for start in range(0, owners.shape[0], BLOCK):
         values, read = readable(owners, start, min(start + BLOCK, owners.shape[0]))
-        numbers = identify(values)
+        numbers = _neurons(values)
         ordered &= bool(read.all() and numbers[0] >= last and (numbers[1:] >= numbers[:-1]).all())
         last = int(numbers[-1])
         found, first, count = np.unique(numbers[read], return_index=True, return_counts=True)
@@ -199,3 +199,8 @@ def _labels(owners: SlicedArray) -> Labels:
     if not ordered or len(known) == 1:
         return Labels(known, None)
     return Labels(known, np.array([bounds[label] for label in known.tolist()], np.int64))
+
+
+def _neurons(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Which neuron fired; -1, none, where a label is no whole number."""
+    return whole_numbers(labels) if labels.dtype.kind == "f" else identify(labels)

@@ -44,11 +44,22 @@ def identify(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     if values.dtype.kind in "iu":
         return values.astype(np.int64)
     if values.dtype.kind == "f":
-        known = np.isfinite(values)
-        whole = known & (values == np.floor(values)) & (np.abs(values) < 2.0**62)
-        if bool((whole == known).all()):
-            return np.where(known, np.where(known, values, 0).astype(np.int64), -1)
-    words, place = np.unique(values.astype(str), return_inverse=True)
-    numbers = [int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 1 for word in words]
-    named = np.array([-1 if word in ("nan", "") else number for word, number in zip(words, numbers, strict=True)])
-    return named[place].astype(np.int64).reshape(values.shape)
+        numbers = whole_numbers(values)
+        odd = np.isfinite(values) & (numbers == -1) & (values != -1)
+        numbers[odd] = _hashes(values[odd].astype(str))
+        return numbers
+    return _hashes(values.astype(str))
+
+
+def whole_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Floating-point numbers as whole ones; -1 for those that are none, or beyond 2**62."""
+    wide = values.astype(np.float64)  # a narrow type has no 2**62
+    whole = np.isfinite(wide) & (wide == np.floor(wide)) & (np.abs(wide) < 2.0**62)
+    return np.where(whole, np.where(whole, wide, 0).astype(np.int64), -1)
+
+
+def _hashes(words: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    known, place = np.unique(words, return_inverse=True)
+    numbers = [int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 1 for word in known]
+    named = [-1 if word in ("nan", "") else number for word, number in zip(known, numbers, strict=True)]
+    return np.array(named, np.int64)[place].reshape(words.shape)
