@@ -20,6 +20,8 @@ from tests.pipeline.conftest import ROOT, Project, copy_project
 OWN = {"games": "chess", "sgf": "go", "texts": "text", "recordings": "neural"}
 """What the reader has, by folder, and of which domain it is."""
 PAGES = [path for path in sorted(ROOT.glob("docs/*.md")) if "```console" in path.read_text()]
+SHORT = ("Chess", "adding-a-domain")
+"""What is gone through in every run of the tests; the rest takes many minutes."""
 BLOCK = re.compile(r"```(console|python)\n(.*?)```", re.DOTALL)
 
 
@@ -47,7 +49,10 @@ def prepare(folder: Path) -> Project:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("name", "text"), [pytest.param(*each, id=each[0]) for each in chapters()])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [pytest.param(name, text, id=name, marks=() if name in SHORT else pytest.mark.long) for name, text in chapters()],
+)
 def test_commands_do_what_the_page_says(name: str, text: str, tmp_path: Path) -> None:
     del name
     project = prepare(tmp_path)

@@ -78,7 +78,7 @@ def test_an_experiment_reruns_what_depends_on_its_param(project: Project) -> Non
 
 def test_the_number_of_workers_changes_no_byte(project: Project, tmp_path: Path) -> None:
     expected = stage_outputs(project.read("dvc.lock"), "convert@chess")
-    for workers, engine in (("1", "threads"), ("5", "threads"), ("2", "processes")):
+    for workers, engine in (("5", "threads"), ("1", "processes")):
         other = copy_project(tmp_path / f"{engine}{workers}")
         other.dvc("repro", "convert@chess", OUTOFCORE_WORKERS=workers, OUTOFCORE_ENGINE=engine)
         assert stage_outputs(other.read("dvc.lock"), "convert@chess") == expected

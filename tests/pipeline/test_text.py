@@ -99,7 +99,7 @@ def test_another_tokenizer_reruns_what_depends_on_it(project: Project) -> None:
     assert "text.tokenizer.given: expected a tokenizer.json at" in project.dvc("repro", "train@text", code=255)
 
 
-@pytest.mark.parametrize("mode", ["store", "stream"])
+@pytest.mark.parametrize("mode", [pytest.param("store", marks=pytest.mark.long), "stream"])
 def test_a_training_that_is_stopped_goes_on_with_the_next_batch(project: Project, mode: str) -> None:
     project.dvc("exp", "run", "-S", f"text.mode={mode}", "-S", "text.train.max_steps=40", "train@text")
     whole = weights(project)
