@@ -49,10 +49,10 @@ peers/installed: bench/peers.txt
 	peers/bin/pip install --quiet --requirement bench/peers.txt
 	touch $@
 
-# Versions come from requirements.lock; platform parts that it does not name (torch's own libraries) come with torch.
+# Modules are compiled when they are first imported: most never are. Versions come from requirements.lock; platform parts that it does not name (torch's own libraries) come with torch.
 $(VENV)/installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable ".[dev]"
+	$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable ".[dev]"
 	touch $@
 
 clean:
