@@ -49,7 +49,8 @@ peers/installed: bench/peers.txt
 	peers/bin/pip install --quiet --requirement bench/peers.txt
 	touch $@
 
-# Modules are compiled when they are first imported: most never are. Versions come from requirements.lock; platform parts that it does not name (torch's own libraries) come with torch.
+# Versions come from requirements.lock; platform parts that it does not name (torch's own libraries) come with torch.
+# Modules are compiled when they are first imported: most never are.
 $(VENV)/installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable ".[dev]"
