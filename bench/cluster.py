@@ -9,7 +9,6 @@ them. The driver's memory is measured for half of the input and for all of it: i
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import resource
@@ -24,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zstandard
 
 from outofcore.convert.estimate import Estimate
 from outofcore.convert.executors import open_executor
 from outofcore.convert.run import Conversion, convert
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
-from outofcore.raw.files import find_files
+from outofcore.raw.files import decompressed, find_files
 from record import Row, save
 
 THREADS = 2
@@ -95,8 +93,7 @@ def environment() -> dict[str, str]:
 def cut_input(source: Path, folder: Path, size: int) -> dict[str, Path]:
     """Folders with the first half of so many bytes of games, and with all of them."""
     with source.open("rb") as stream:
-        reader = zstandard.ZstdDecompressor().stream_reader(stream) if source.suffix == ".zst" else stream
-        text = io.BufferedReader(reader).read(size)  # type: ignore[type-var]
+        text = decompressed(stream, source.name).read(size)
     cut = {"half": text.rindex(b"\n[Event ", 0, len(text) // 2) + 1, "all": text.rindex(b"\n[Event ") + 1}
     for name, end in cut.items():
         (folder / name).mkdir()

@@ -24,40 +24,25 @@ import numpy as np
 import rust_pgn_reader_python_binding as rust
 import yaml
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from converting import convert_files
 from outofcore.domains.chess.pgn.starts import game_starts
 from outofcore.domains.registry import get_domain
 from outofcore.raw.files import RawFile, find_files
 from outofcore.raw.unit import Unit
 from outofcore.store.reader import open_store
-from outofcore.training.memory import MemoryWatch
 from record import Row, save
 
 PIECES = [(kind, colour) for colour in (chess.WHITE, chess.BLACK) for kind in chess.PIECE_TYPES]
 
 
 def whole(files: list[RawFile], section: Any, workers: int, folder: Path) -> dict[str, Any]:
-    domain = get_domain("chess")
-    conversion = Conversion(domain, section, files, folder / "chess.zarr", folder / "rejects.csv")
-    started = time.perf_counter()
-    with MemoryWatch(interval=0.25) as memory:
-        outcome = convert(
-            conversion,
-            Estimate(0, 0, 0, 0),
-            executor=open_executor("threads", workers),
-            workers=workers,
-            watch=lambda _: None,
-        )
-    seconds = time.perf_counter() - started
-    positions = sum(outcome.figures["rows"].values())
+    made = convert_files(get_domain("chess"), section, files, folder / "chess.zarr", workers)
     return {
-        **{key: outcome.figures[key] for key in ("found", "accepted", "rejected", "audited", "bytes_per_row")},
-        "positions": positions,
-        "seconds": round(seconds, 2),
-        "positions_per_second": round(positions / seconds),
-        "peak_memory_mb": round(memory.peak_bytes / 1e6),
+        **{key: made.figures[key] for key in ("found", "accepted", "rejected", "audited", "bytes_per_row")},
+        "positions": made.rows,
+        "seconds": round(made.seconds, 2),
+        "positions_per_second": round(made.rows / made.seconds),
+        "peak_memory_mb": round(made.memory.peak_bytes / 1e6),
     }
 
 

@@ -26,14 +26,11 @@ import numpy.typing as npt
 import yaml
 from sgfmill import boards, sgf, sgf_moves
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from converting import convert_files
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.raw.files import RawFile, find_files
 from outofcore.raw.unit import Unit
-from outofcore.training.memory import MemoryWatch
 from record import Row, save
 
 OURS = "outofcore: files to a sealed store"
@@ -43,26 +40,15 @@ _CODES = {None: 0, "b": 1, "w": 2}
 def whole(files: Sequence[RawFile], section: GoSection, workers: int) -> dict[str, Any]:
     """Files to a sealed store, thrown away afterwards."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        conversion = Conversion(DOMAIN, section, files, Path(folder) / "go.zarr", Path(folder) / "rejects.csv")
-        started = time.perf_counter()
-        with MemoryWatch(interval=0.25) as memory:
-            outcome = convert(
-                conversion,
-                Estimate(0, 0, 0, 0),
-                executor=open_executor("threads", workers),
-                workers=workers,
-                watch=lambda _: None,
-            )
-        seconds = time.perf_counter() - started
+        made = convert_files(DOMAIN, section, files, Path(folder) / "go.zarr", workers)
     names = ("found", "accepted", "rejected", "audited", "audit_differences", "bytes_raw", "bytes_store")
-    positions = sum(outcome.figures["rows"].values())
     return {
-        **{name: outcome.figures[name] for name in names},
-        "positions": positions,
-        "bytes_per_position": round(outcome.figures["bytes_store"] / positions, 2),
-        "seconds": seconds,
-        "positions_per_second": positions / seconds,
-        "peak_memory_bytes": memory.peak_bytes,
+        **{name: made.figures[name] for name in names},
+        "positions": made.rows,
+        "bytes_per_position": round(made.figures["bytes_store"] / made.rows, 2),
+        "seconds": made.seconds,
+        "positions_per_second": made.rows / made.seconds,
+        "peak_memory_bytes": made.memory.peak_bytes,
     }
 
 

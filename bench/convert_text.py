@@ -22,14 +22,11 @@ import gigatoken
 import numpy as np
 import tokenizers
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from converting import convert_files
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.documents.sampling import texts
 from outofcore.domains.text.params import TextSection
 from outofcore.raw.files import find_files
-from outofcore.training.memory import MemoryWatch
 from record import Row, save
 
 FILE_BYTES = 10_000_000
@@ -57,22 +54,12 @@ def make_text(source: Path, folder: Path, size: int) -> None:
 
 def whole(section: TextSection, workers: int, folder: Path) -> dict[str, Any]:
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="text")
-    conversion = Conversion(DOMAIN, section, files, folder / "text.zarr", folder / "rejects.csv")
-    started = time.perf_counter()
-    with MemoryWatch(interval=0.25) as memory:
-        outcome = convert(
-            conversion,
-            Estimate(0, 0, 0, 0),
-            executor=open_executor("threads", workers),
-            workers=workers,
-            watch=lambda _: None,
-        )
-    seconds = time.perf_counter() - started
+    made = convert_files(DOMAIN, section, files, folder / "text.zarr", workers)
     return {
-        **{key: outcome.figures[key] for key in ("found", "rejected", "audited", "bytes", "tokens", "bytes_per_row")},
-        "seconds": round(seconds, 2),
-        "megabytes_per_second": round(outcome.figures["bytes"] / seconds / 1e6, 1),
-        "peak_memory_mb": round(memory.peak_bytes / 1e6),
+        **{key: made.figures[key] for key in ("found", "rejected", "audited", "bytes", "tokens", "bytes_per_row")},
+        "seconds": round(made.seconds, 2),
+        "megabytes_per_second": round(made.figures["bytes"] / made.seconds / 1e6, 1),
+        "peak_memory_mb": round(made.memory.peak_bytes / 1e6),
     }
 
 

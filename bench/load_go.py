@@ -34,9 +34,7 @@ import torch
 import yaml
 from sgfmill import boards, sgf, sgf_moves
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from converting import convert_files
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.learn.players import entries, find_players, read_games
 from outofcore.domains.go.params import GoSection
@@ -81,8 +79,7 @@ def make_store(raw: Path, folder: Path, chunk_rows: int | None) -> tuple[Store, 
     params["store"] |= {"chunk_rows": chunk_rows} if chunk_rows else {}
     section = GoSection.model_validate(params)
     files = find_files(raw, "**/*", DOMAIN.suffixes, section="go")
-    conversion = Conversion(DOMAIN, section, files, folder / "go.zarr", folder / "rejects.csv")
-    convert(conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 2), workers=2, watch=lambda _: None)
+    convert_files(DOMAIN, section, files, folder / "go.zarr")
     return open_store(folder / "go.zarr"), section
 
 

@@ -30,11 +30,9 @@ from typing import Any
 import psutil
 import torch
 
+from converting import convert_files
 from neural_sessions import BATCH, HEIGHT, LAGS, WIDTH, make_sessions, section_of
 from neural_ways import Case, Pages, Worker, in_a_process, open_batches
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.raw.files import find_files
@@ -56,25 +54,16 @@ SPARE = 4 << 30
 def convert_sessions(section: NeuralSection, store: Path) -> dict[str, Any]:
     """Convert, and say how long it took and how much memory."""
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
-    conversion = Conversion(DOMAIN, section, files, store, store.with_suffix(".csv"))
-    started = time.perf_counter()
-    with MemoryWatch(interval=0.1) as memory:
-        outcome = convert(
-            conversion,
-            Estimate(0, 0, 0, 0),
-            executor=open_executor("threads", 2),
-            workers=2,
-            watch=lambda _: None,
-        )
+    made = convert_files(DOMAIN, section, files, store)
     return {
         "codec": section.store.codec,
         "stimulus_dtype": section.source.stimulus_dtype,
-        "seconds": round(time.perf_counter() - started, 1),
-        "store_bytes": outcome.figures["bytes_store"],
-        "rows": sum(outcome.figures["rows"].values()),
-        "peak_rss_bytes": memory.peak_rss_bytes,
-        "audited": outcome.figures["audited"],
-        "audit_differences": outcome.figures["audit_differences"],
+        "seconds": round(made.seconds, 1),
+        "store_bytes": made.figures["bytes_store"],
+        "rows": made.rows,
+        "peak_rss_bytes": made.memory.peak_rss_bytes,
+        "audited": made.figures["audited"],
+        "audit_differences": made.figures["audit_differences"],
     }
 
 

@@ -34,6 +34,7 @@ from convert_text import make_text, whole
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tensors import make_reading
 from outofcore.loading.loader import loader
+from outofcore.loading.residency.choose import Kind
 from outofcore.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from record import Row, memory_row, save
@@ -41,7 +42,7 @@ from record import Row, memory_row, save
 LENGTH, BATCH = 512, 64
 CODECS = ("none", "lz4", "zstd")
 MEMMAP = "memmap"
-WAYS: dict[str, tuple[str, str]] = {
+WAYS: dict[str, tuple[str, Kind]] = {
     **{f"{codec}, streamed": (codec, "streamed") for codec in CODECS},
     "none, mapped": ("none", "mapped"),
     "zstd, in memory": ("zstd", "ram"),
@@ -70,7 +71,7 @@ def stored_batches(folder: Path, way: str, memory: str) -> Iterator[dict[str, to
         phase=True,
         tensors=make_reading(store.attributes, section),
         memory="100 GB" if residency == "ram" else memory,
-        residency=residency,  # type: ignore[arg-type]
+        residency=residency,
     )
     while True:
         yield from batches

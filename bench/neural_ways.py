@@ -20,6 +20,7 @@ from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.tensors import prepare
 from outofcore.loading.loader import loader
+from outofcore.loading.residency.choose import Kind
 from outofcore.store.reader import open_store
 
 SELECTED_BYTES = 1 << 29
@@ -78,7 +79,7 @@ class Case:
     kind: str
     section: NeuralSection
     store: Path
-    residency: str = "streamed"
+    residency: Kind = "streamed"
     memory: int = 768 << 20
     split: str = "train"
     cast: bool = False
@@ -142,7 +143,7 @@ def open_batches(case: Case) -> tuple[Callable[[], Iterator[Any]], Callable[[], 
         window={"length": case.section.tensors.window, "mode": "never"},
         part=store.parts,
         pool_blocks=POOL_BLOCKS,
-        residency=case.residency,  # type: ignore[arg-type]
+        residency=case.residency,
         memory=case.memory,
         threads=case.threads,
     )

@@ -20,10 +20,8 @@ from pathlib import Path
 
 import yaml
 
+from converting import convert_files
 from inputs import learn_tokenizer, make_chess, make_go, make_text, sample
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
 from outofcore.domains.registry import get_domain
 from outofcore.raw.files import find_files
 from table import all_of, read_results
@@ -101,10 +99,9 @@ class Inputs:
         domain = get_domain("chess")
         section = domain.section.model_validate(yaml.safe_load(Path("params.yaml").read_text())["chess"])
         files = find_files(self.chess, "**/*", domain.suffixes, section="chess")
-        conversion = Conversion(domain, section, files, self._folder / "chess.zarr", self._folder / "chess.csv")
-        executor = open_executor("threads", 2)
-        convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=lambda _: None)
-        return conversion.store
+        store = self._folder / "chess.zarr"
+        convert_files(domain, section, files, store)
+        return store
 
 
 def main() -> None:

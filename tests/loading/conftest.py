@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from outofcore.loading.epochs import Loader
+from outofcore.loading.windows import Window
 from outofcore.store.schema import CodecName, Columns, Field, Layout, Schema
 from outofcore.store.writer import StoreWriter
 
@@ -28,7 +31,24 @@ SCHEMA = Schema(
     ),
 )
 
+ROWS = 3000
+WINDOWS = {
+    "rows": None,
+    "pack": Window(length=10, stride=7),
+    "never": Window(length=33, stride=4, mode="never"),
+    "reach": Window(length=70, mode="reach"),
+}
+
 MakeStore = Callable[..., Path]
+
+
+def flat(lists: Iterable[list[int]]) -> list[int]:
+    return list(chain.from_iterable(lists))
+
+
+def identities(batches: Loader) -> list[int]:
+    """Last row of each sample of an epoch, in order."""
+    return [int(row) for batch in batches for row in batch["id"].reshape(len(batch["id"]), -1)[:, -1]]
 
 
 def rows_of(number: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.generic]]:

@@ -70,3 +70,21 @@ def make_store(tmp_path: Path, encoders: ThreadPoolExecutor) -> Callable[..., Pa
         return tmp_path / name
 
     return make
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Where an S3 server answers; the test is skipped without the extra ``s3``."""
+    from tests.store.object_storage import serve
+
+    with serve() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def endpoint(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The server, which ``s3://`` means in this test."""
+    from tests.store.object_storage import point_to
+
+    point_to(server, monkeypatch)
+    return server

@@ -13,10 +13,22 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import obstore
-from obstore.store import S3Store
+import pytest
+
+from outofcore.store.remote import IDENTITIES
+
+obstore = pytest.importorskip("obstore", reason="the extra 's3' is not installed")
+S3Store = pytest.importorskip("obstore.store").S3Store
 
 KEYS = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+
+
+def point_to(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``s3://`` mean this endpoint, with its keys and no others."""
+    for name in IDENTITIES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint}.items():
+        monkeypatch.setenv(name, value)
 
 
 @contextmanager

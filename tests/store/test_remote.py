@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,29 +18,13 @@ from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from outofcore.store.files import Ranges
 from outofcore.store.reader import Store, open_store
-from outofcore.store.remote import GAP_BYTES, IDENTITIES, REQUEST_BYTES, RemoteFiles, coalesced, url_of
+from outofcore.store.remote import GAP_BYTES, REQUEST_BYTES, RemoteFiles, coalesced, url_of
 from outofcore.store.schema import Layout
-from tests.store.object_storage import KEYS, remove, serve, serve_badly, upload
+from tests.store.object_storage import remove, serve_badly, upload
 
-pytest.importorskip("obstore", reason="the extra 's3' is not installed")
 pytestmark = pytest.mark.xdist_group("object storage")
 
 GAMES = [[40, 300, 77] for _ in range(12)]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with serve() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def endpoint(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name in IDENTITIES:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server}.items():
-        monkeypatch.setenv(name, value)
-    return server
 
 
 @pytest.fixture(params=["zstd", "none", "lz4"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,12 @@ from outofcore.convert.run import Conversion, Outcome, convert
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
-from outofcore.store.remote import IDENTITIES
 from outofcore.store.upload import Upload
 from tests.convert.clusters import open_processes
 from tests.convert.lines import Lines, LinesSection, write_lines
-from tests.store.object_storage import KEYS, content, remove, serve, serve_badly
+from tests.store.object_storage import content, remove, serve_badly
 
-pytest.importorskip("obstore", reason="the extra 's3' is not installed")
 pytestmark = pytest.mark.xdist_group("object storage")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with serve() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def endpoint(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name in IDENTITIES:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server}.items():
-        monkeypatch.setenv(name, value)
-    return server
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from outofcore.domains.chess.schema import SCHEMA
 from outofcore.domains.chess.tensors import ChessReading, TensorSection
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch
-from outofcore.store.reader import open_store
+from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Layout, Schema
 from outofcore.store.writer import StoreWriter
 from outofcore.training.fit import fit
@@ -61,30 +61,38 @@ class KilledIn(ChessTask):
 
 def train_chess(folder: Path | str, out: Path, *, killed_in: int = -1) -> dict[str, Any]:
     """Train to the end, or on to the end, or to the kill."""
-    torch.set_num_threads(1)
     store = open_store(folder)
     torch.manual_seed(SETTINGS.seed)
     task = KilledIn(TENSORS, "test", measure_baseline(store, TENSORS))
     task.step = killed_in
-    train, val = open_loaders(
+    return train(store, task, TENSORS, out, memory=2**27, micro_batch=50)
+
+
+def train(
+    store: Store, task: ChessTask, tensors: TensorSection, out: Path, *, memory: int, micro_batch: int
+) -> dict[str, Any]:
+    """Train on one thread, streamed, with a checkpoint after every step."""
+    torch.set_num_threads(1)
+    training, validation = open_loaders(
         store,
         task,
-        ChessReading(TENSORS),
+        ChessReading(tensors),
         SETTINGS,
-        memory=2**27,
+        memory=memory,
         residency="streamed",
         device=torch.device("cpu"),
     )
     return fit(
         task,
-        train,
-        val,
+        training,
+        validation,
         SETTINGS,
         name="chess",
         out=out,
         identity={"store": store.digest},
         device="cpu",
-        micro_batch=50,
+        micro_batch=micro_batch,
+        threads=1,
         checkpoint_seconds=0,
     )
 

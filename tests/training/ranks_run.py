@@ -14,16 +14,13 @@ from typing import Any
 import torch
 
 from outofcore.domains.chess.model import ChessTask, measure_baseline
-from outofcore.domains.chess.tensors import ChessReading, TensorSection
-from outofcore.domains.sections import TrainSection
+from outofcore.domains.chess.tensors import TensorSection
 from outofcore.domains.task import Batch
 from outofcore.store.reader import open_store
-from outofcore.training.fit import fit
-from outofcore.training.loaders import open_loaders
 from outofcore.training.ranks import this_rank
+from tests.training.chess_run import SETTINGS, train
 
 TENSORS = TensorSection(planes=18)
-SETTINGS = TrainSection(epochs=2, batch_size=100, learning_rate=3e-3, pool_blocks=4)
 
 
 class Noting(ChessTask):
@@ -49,37 +46,15 @@ class Noting(ChessTask):
         return super().micro_batches(batch, size)
 
 
-def train(folder: Path, out: Path, killed_in: int = -1) -> dict[str, Any]:
+def train_ranks(folder: Path, out: Path, killed_in: int = -1) -> dict[str, Any]:
     """Train to the end, or on to the end, or to the kill."""
-    torch.set_num_threads(1)
     store, ranks = open_store(folder), this_rank()
     torch.manual_seed(SETTINGS.seed)
     task = Noting(TENSORS, "test", measure_baseline(store, TENSORS))
     out.mkdir(parents=True, exist_ok=True)
     task.notes, task.killed_in = out / f"samples.{ranks.world}.{ranks.rank}", killed_in
-    train, val = open_loaders(
-        store,
-        task,
-        ChessReading(TENSORS),
-        SETTINGS,
-        memory=2**28,
-        residency="streamed",
-        device=torch.device("cpu"),
-    )
-    return fit(
-        task,
-        train,
-        val,
-        SETTINGS,
-        name="chess",
-        out=out,
-        identity={"store": store.digest},
-        device="cpu",
-        micro_batch=30,
-        threads=1,
-        checkpoint_seconds=0,
-    )
+    return train(store, task, TENSORS, out, memory=2**28, micro_batch=30)
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    train_ranks(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

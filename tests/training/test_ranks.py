@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.chess_run import write_store
-from tests.training.ranks_run import train
+from tests.training.ranks_run import train_ranks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 STEPS = 20
@@ -50,7 +50,7 @@ def curve(out: Path) -> list[float]:
 
 def test_two_ranks_that_die_go_on_as_four_and_end_as_one(store: Path, tmp_path: Path) -> None:
     alone, several = tmp_path / "alone", tmp_path / "several"
-    figures = train(store, alone)
+    figures = train_ranks(store, alone)
     assert figures["steps"] == STEPS
 
     killed = torchrun(2, store, several, KILLED_IN)

@@ -7,21 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.store.remote import IDENTITIES
-from tests.store.object_storage import KEYS, serve, serve_badly, upload
+from tests.store.object_storage import point_to, serve, serve_badly, upload
 from tests.training.chess_run import train_chess, write_store
 
-pytest.importorskip("obstore", reason="the extra 's3' is not installed")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with serve() as endpoint:
-        for name in IDENTITIES:
-            monkeypatch.delenv(name, raising=False)
-        for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint}.items():
-            monkeypatch.setenv(name, value)
+        point_to(endpoint, monkeypatch)
         yield endpoint
 
 

@@ -97,11 +97,6 @@ class Windows:
         """Memory of the table of sequences."""
         return self._starts.nbytes + self._ends.nbytes + self._room.nbytes
 
-    @property
-    def first_row(self) -> int:
-        """The lowest row that a sample's first row may be; negative where windows reach back."""
-        return 1 - self.length if self.window and self.window.mode == "reach" else 0
-
     def first_rows(self, samples: Ints, phase: int = 0) -> Ints:
         """First row of each sample; negative where a window reaches back before the split's first row.
 

@@ -115,11 +115,6 @@ class TableWriter:
         self._upload = upload
         self._uploaded: list[Path] = []
 
-    @property
-    def bytes_waiting(self) -> int:
-        """Decoded bytes held until their chunk is full; text is not counted."""
-        return self._waiting_rows * sum(field.row_bytes for field in self.fields)
-
     def append(self, columns: Columns) -> None:
         """Add rows; ``columns`` holds every field, all of one length."""
         count = len(columns[self.fields[0].name])

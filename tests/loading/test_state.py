@@ -1,0 +1,177 @@
+"""Ranks share each batch, and an epoch goes on from any of them on any number of ranks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from outofcore.errors import StateError
+from outofcore.loading.epochs import Loader
+from outofcore.loading.loader import loader
+from outofcore.loading.windows import Window
+from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities
+
+
+@pytest.mark.parametrize("last", ["keep", "drop", "pad"])
+@pytest.mark.parametrize("size", [16, 64, 992, 5008])
+def test_ranks_share_each_global_batch(make_store: MakeStore, last: Any, size: int) -> None:
+    def epoch(world: int) -> list[list[int]]:
+        ranks = [
+            loader(
+                make_store(),
+                batch_size=size,
+                memory="8MiB",
+                pool_blocks=4,
+                rank=rank,
+                world_size=world,
+                last=last,
+            )
+            for rank in range(world)
+        ]
+        own = [[batch["id"].tolist() for batch in each] for each in ranks]
+        assert len({len(batches) for batches in own}) == 1
+        assert all(len(each) == len(batches) for each, batches in zip(ranks, own, strict=True))
+        return [sorted(flat(batches)) for batches in zip(*own, strict=True)]
+
+    one = epoch(1)
+    seen = sorted(flat(one))
+    if last == "keep":
+        assert seen == list(range(ROWS))
+    elif last == "drop":
+        assert {len(batch) for batch in one} <= {size}
+        assert len(set(seen)) == len(seen) == ROWS // size * size
+    else:
+        assert {len(batch) for batch in one} == {size}
+        assert set(seen) == set(range(ROWS))
+    for world in (2, 16):
+        several = epoch(world)
+        if last == "keep":
+            assert sorted(flat(several)) == list(range(ROWS))
+            assert several[:-1] == one[: len(several) - 1]
+        elif last == "drop":
+            assert several == one
+        else:
+            assert {len(batch) for batch in several} == {size}
+            assert set(flat(several)) == set(range(ROWS))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_goes_on_on_any_number_of_ranks(make_store: MakeStore, seed: int) -> None:
+    """Stopped after any number of batches on some ranks, twice, and gone on with on others."""
+    rng = np.random.default_rng(seed)
+    kind = list(WINDOWS)[seed % 4]
+
+    def ranks(world: int) -> list[Loader]:
+        return [
+            loader(
+                make_store(),
+                batch_size=48,
+                seed=5,
+                memory="8MiB",
+                window=WINDOWS[kind],
+                phase=kind == "pack",
+                pool_blocks=4,
+                fields=("id",),
+                rank=rank,
+                world_size=world,
+            )
+            for rank in range(world)
+        ]
+
+    def together(parts: list[Iterator[dict[str, torch.Tensor]]]) -> Iterator[list[int]]:
+        for batches in zip(*parts, strict=True):
+            yield sorted(int(row) for batch in batches for row in batch["id"].reshape(len(batch["id"]), -1)[:, -1])
+
+    whole = ranks(1)[0]
+    expected = [*together([iter(whole)]), *together([iter(whole)])]
+    got: list[list[int]] = []
+    state: dict[str, Any] | None = None
+    while len(got) < len(expected):
+        world = int(rng.choice([1, 2, 4, 8, 16]))
+        living = ranks(world)
+        for each in living:
+            if state:
+                each.load_state_dict(pickle.loads(pickle.dumps(state)))
+        iterators = [iter(each) for each in living]
+        steps = together(iterators)
+        for _ in range(int(rng.integers(1, len(whole)))):
+            batch = next(steps, None)
+            if batch is None:
+                break
+            got.append(batch)
+        states = [each.state_dict() for each in living]
+        assert all(each == states[0] for each in states)
+        state = states[int(rng.integers(world))]
+        for each in living:
+            each.close()
+    # The last batch of an epoch may take in a remainder that is too small for all ranks.
+    assert sorted(flat(got))[: ROWS // 10] == sorted(flat(expected))[: ROWS // 10]
+    count = len(whole)
+    assert got[: count - 1] == expected[: count - 1]
+    assert sorted(flat(got)) == sorted(flat(expected))
+
+
+def test_state_counts_what_was_received_and_is_small(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    assert batches.state_dict()["received"] == 0
+    iterator = iter(batches)
+    rest = [next(iterator)["id"].tolist() for _ in range(3)]
+    state = batches.state_dict()
+    assert (state["epoch"], state["received"]) == (0, 300)
+    assert len(pickle.dumps(state)) < 700
+    rest = [batch["id"].tolist() for batch in iterator]
+    other = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",), residency="streamed")
+    for _ in range(2):  # once more, as after a second interruption
+        other.load_state_dict(state)
+        assert [batch["id"].tolist() for batch in other] == rest
+    assert len(other) == 30
+
+
+def test_state_at_the_end_goes_on_with_the_next_epoch(make_store: MakeStore) -> None:
+    for last in ("keep", "drop"):
+        batches = loader(make_store(), batch_size=800, memory="8MiB", fields=("id",), last=last)
+        list(batches)
+        state = batches.state_dict()
+        second = identities(batches)
+        other = loader(make_store(), batch_size=800, memory="8MiB", fields=("id",), last=last)
+        other.load_state_dict(state)
+        assert identities(other) == second
+        assert other.epoch == 1
+
+
+def test_an_iteration_that_was_left_counts_as_an_epoch(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    reference = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    reference.set_epoch(1)
+    next(iter(batches))
+    assert identities(batches) == identities(reference)
+    batches.set_epoch(1)
+    assert len(identities(batches)) == ROWS
+    assert batches.epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": 1}, "seed"),
+        ({"split": "val"}, "split"),
+        ({"pool_blocks": 5}, "pool_blocks"),
+        ({"shuffle": False}, "shuffle"),
+        ({"window": Window(length=2)}, "window"),
+        ({"store": "other"}, "store"),
+    ],
+)
+def test_a_state_of_something_else_is_refused(make_store: MakeStore, change: dict[str, Any], named: str) -> None:
+    state = loader(make_store(), memory="8MiB").state_dict()
+    options: dict[str, Any] = {"store": make_store(), "memory": "8MiB", **change}
+    if "store" in change:
+        options["store"] = make_store([3000])
+    with pytest.raises(StateError, match=named):
+        loader(**options).load_state_dict(state)
+    with pytest.raises(StateError, match="without"):
+        loader(make_store(), memory="8MiB").load_state_dict({"epoch": 3})
