@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where sessions and stores stand for the while")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
-    parser.add_argument("--memory", default="1536MiB", help="the budget of the training run")
+    parser.add_argument("--memory", default="1700MiB", help="the budget of the training run")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="load_neural_", dir=options.folder))

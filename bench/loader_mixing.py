@@ -3,8 +3,8 @@
     python bench/loader_mixing.py
 
 Two million rows of ten classes, sorted by class, the worst order there is. A small network is trained for an epoch with
-block shuffling, with full shuffling, and without any, from the same start, with three seeds. Also printed: how far
-the labels of a batch are from those of the whole (total variation distance).
+block shuffling, with more or smaller blocks in memory, with full shuffling, and without any, from the same start, with
+three seeds. Also printed: how far the labels of a batch are from those of the whole (total variation distance).
 """
 
 from __future__ import annotations
@@ -25,6 +25,15 @@ from outofcore.store.schema import Columns, Field
 from record import Row, save
 
 CLASSES, FEATURES, BATCH, SEQUENCE = 10, 16, 1024, 80
+FULL = "every sample (full)"
+WAYS: dict[str, tuple[int, dict[str, Any]]] = {
+    "64 blocks of 4,096 rows (the default)": (4096, {"memory": "64MiB"}),
+    "256 blocks of 1,024 rows": (1024, {"memory": "64MiB", "pool_blocks": 256}),
+    "256 blocks of 4,096 rows": (4096, {"memory": "256MiB", "pool_blocks": 256}),
+    FULL: (4096, {"memory": "1GiB", "shuffle": "full", "residency": "ram"}),
+    "none": (4096, {"memory": "64MiB", "shuffle": False}),
+}
+"""Rows of a chunk of the store, and how it is read."""
 FIELDS = (
     Field(name="features", dtype="float32", shape=(FEATURES,), doc="a point"),
     Field(name="label", dtype="uint8", doc="its class"),
@@ -46,15 +55,13 @@ class Content:
         return {"features": self.centres[label] + 2 * noise.astype(np.float32), "label": label.astype(np.uint8)}
 
 
-def train(store: Path, shuffle: Any, seed: int) -> dict[str, float]:
+def train(store: Path, options: dict[str, Any], seed: int) -> dict[str, float]:
     """An epoch; the loss on the validation split, and how well batches were mixed."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, CLASSES))
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     distances = []
-    residency: Any = "ram" if shuffle == "full" else "streamed"
-    memory = "1GiB" if shuffle == "full" else "64MiB"
-    for batch in loader(store, "train", BATCH, shuffle=shuffle, seed=seed, memory=memory, residency=residency):
+    for batch in loader(store, "train", BATCH, seed=seed, **{"residency": "streamed"} | options):
         label = batch["label"].long()
         loss = nn.functional.cross_entropy(model(batch["features"]), label)
         optimizer.zero_grad()
@@ -79,25 +86,25 @@ def main() -> None:
     given = arguments.parse_args()
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        store = Path(folder) / "sorted.zarr"
         rows = {"train": given.rows, "val": given.rows // 20}
-        make_store(store, FIELDS, rows, Content(given.rows), SEQUENCE)
-        for shuffle in ("blocks", "full", False):
-            found = [train(store, shuffle, seed) for seed in range(given.seeds)]
-            figures[str(shuffle)] = {name: round(mean(each[name] for each in found), 5) for name in found[0]}
+        for chunk in {chunk for chunk, _ in WAYS.values()}:
+            make_store(Path(folder) / f"{chunk}.zarr", FIELDS, rows, Content(given.rows), SEQUENCE, chunk_rows=chunk)
+        for name, (chunk, options) in WAYS.items():
+            found = [train(Path(folder) / f"{chunk}.zarr", options, seed) for seed in range(given.seeds)]
+            figures[name] = {key: round(mean(each[key] for each in found), 5) for key in found[0]}
     for each in figures.values():
-        each["loss_of_full"] = round(each["loss"] / figures["full"]["loss"], 4)
-    labels = {"blocks": "blocks (the default)", "full": "every sample", "False": "none"}
-    rows = []
-    for name, each in figures.items():
-        loss, distance = f"{each['loss']:.4f}", f"{each['label_distance']:.4f}"
-        rows.append(Row(label=labels[name], value=loss, of="validation loss", table="mixing"))
-        rows.append(
-            Row(label=labels[name], value=f"{each['loss_of_full']:.4f}", of="of that by every sample", table="mixing")
+        each["loss_of_full"] = round(each["loss"] / figures[FULL]["loss"], 4)
+    table = [
+        Row(label=name, value=f"{each[key]:.4f}", of=of, table="mixing")
+        for name, each in figures.items()
+        for key, of in (
+            ("loss", "validation loss"),
+            ("loss_of_full", "of that by every sample"),
+            ("label_distance", "label distance"),
         )
-        rows.append(Row(label=labels[name], value=distance, of="label distance", table="mixing"))
+    ]
     facts = (f"{given.rows:,} rows of {CLASSES} classes, sorted by class", f"means over {given.seeds} seeds")
-    save(given.out, "loader_mixing", "how well shuffling blocks teaches", rows, facts=facts, details=figures)
+    save(given.out, "loader_mixing", "how well shuffling blocks teaches", table, facts=facts, details=figures)
 
 
 if __name__ == "__main__":

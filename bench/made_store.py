@@ -23,10 +23,11 @@ def make_store(
     content: Callable[[str, int, int], Columns],
     sequence: int,
     codec: CodecName = "zstd",
+    chunk_rows: int = CHUNK_ROWS,
 ) -> None:
     """Write splits of so many rows, which ``content(split, start, stop)`` gives, in sequences of equal length."""
     with ThreadPoolExecutor(2) as encoders:
-        layout = Layout(codec=codec, chunk_rows=CHUNK_ROWS, shard_rows=SHARD_ROWS)
+        layout = Layout(codec=codec, chunk_rows=chunk_rows, shard_rows=SHARD_ROWS)
         schema = Schema(rows=fields, sequences=())
         writer = StoreWriter(path.with_suffix(".work"), {"": schema}, layout, tuple(rows), encoders)
         for split, count in rows.items():

@@ -292,9 +292,9 @@ def test_a_mistake_in_the_machines_settings_is_one_line(monkeypatch: pytest.Monk
 
 def test_committed_tells_what_the_cache_holds(tmp_path: Path) -> None:
     root = project(tmp_path / "p", "[cache]\n    type = hardlink,symlink\n", files=2)
-    assert "no lock file states an output yet" in call("committed", root).stdout
+    assert "no lock file states an output yet" in call("committed", "--folder", root).stdout
     assert dvc(root, "repro", "-q").returncode == 0
-    assert line_with(call("committed", root).stdout, "out.zarr") == [
+    assert line_with(call("committed", "--folder", root).stdout, "out.zarr") == [
         "out.zarr",
         "write",
         "2.10",
@@ -304,15 +304,15 @@ def test_committed_tells_what_the_cache_holds(tmp_path: Path) -> None:
     ]
     for listing in (root / ".dvc" / "cache" / "files" / "md5").glob("*/*.dir"):
         listing.unlink()
-    text = call("committed", root, code=1).stdout
+    text = call("committed", "--folder", root, code=1).stdout
     assert line_with(text, "out.zarr  ")[-1] == "no"
     assert "lacks its list of files" in text
-    (output,) = json.loads(call("committed", root, "--json", code=1).stdout)["outputs"]
+    (output,) = json.loads(call("committed", "--folder", root, "--json", code=1).stdout)["outputs"]
     assert (output["bytes"], output["files"]) == (2 * MIB, 2)
 
 
 def test_outside_of_dvc_is_a_mistake(tmp_path: Path) -> None:
-    assert "found no .dvc folder" in call("committed", tmp_path, code=2).stderr
+    assert "found no .dvc folder" in call("committed", "--folder", tmp_path, code=2).stderr
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "plan", "committed"])

@@ -169,8 +169,9 @@ def convert(
 
 @app.command(short_help="Check DVC's cache after a run.")
 def committed(
-    folder: Annotated[Path, typer.Argument(help="Any folder of a DVC project.")] = Path(),
+    stages: Annotated[list[str] | None, typer.Argument(help="Only these stages; none: all.")] = None,
     *,
+    folder: Annotated[Path, typer.Option(help="Any folder of a DVC project.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Check that DVC's cache holds what dvc.lock states; exit code 1 if not. DVC itself does not tell.
@@ -178,10 +179,11 @@ def committed(
     \b
     Examples:
       dvc repro && outofcore committed
+      dvc repro convert@chess && outofcore committed convert@chess
       outofcore committed && dvc push
     """  # noqa: D301
     with one_line_errors():
-        found = check_committed(folder)
+        found = check_committed(folder, stages or ())
         _print_json(asdict(found)) if as_json else show.committed(_console(), found)
         if found.problems:
             raise typer.Exit(EXIT_WRONG)

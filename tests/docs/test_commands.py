@@ -1,7 +1,8 @@
 """Every command in the documents that stands in a ``console`` block, in order, in a copy of the project.
 
 A page is gone through from top to bottom, a section of ``getting-started.md`` at a time; a command that fails, fails
-the test. The home folder holds what a reader would have: games, recordings and texts of their own. Training is short.
+the test. By default the chapter on chess and the one on a domain of your own; ``pytest -m long`` goes through all. The
+home folder holds what a reader would have: games, recordings and texts of their own. Training is short.
 """
 
 from __future__ import annotations

@@ -236,7 +236,16 @@ def test_says_what_it_chose_and_how_it_mixes_once(make_store: MakeStore, caplog:
     list(batches)
     assert len(caplog.messages) == 2
     assert "train: residency ram" in caplog.messages[0]
-    assert "a batch of 100 mixes 47 blocks" in caplog.messages[1] or "mixes" in caplog.messages[1]
+    assert "a batch of 100 mixes 43 blocks (at random 42)" in caplog.messages[1]
+
+
+@pytest.mark.parametrize(("pool_blocks", "warned"), [(4, True), (64, False)])
+def test_a_store_that_is_sorted_by_label_is_told(
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture, pool_blocks: int, warned: bool
+) -> None:
+    caplog.set_level(logging.INFO, "outofcore")
+    list(loader(make_store(), batch_size=100, memory="8MiB", pool_blocks=pool_blocks, label="label"))
+    assert ("the store is sorted by label; take more pool_blocks" in caplog.messages[1]) == warned
 
 
 @pytest.mark.parametrize(

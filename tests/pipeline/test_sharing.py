@@ -66,6 +66,7 @@ def test_what_one_machine_made_no_other_makes_again(way: str, author: Project, t
         told = partly.run("outofcore", "committed", code=1)
         assert f"{NEURAL} of convert@neural: the cache" in told
         assert f"{GO} of" not in told
+        partly.run("outofcore", "committed", "convert@go")
 
 
 def test_one_cache_for_all_who_work_on_a_machine(author: Project, tmp_path: Path) -> None:

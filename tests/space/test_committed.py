@@ -155,6 +155,10 @@ def test_files_that_were_added_count_as_well(done: Path) -> None:
     assert cache is not None
     shutil.rmtree(cache.objects)
     assert len(committed(done).problems) == 2
+    (problem,) = committed(done, ["write"]).problems
+    assert problem.startswith("out.zarr of write")
+    with pytest.raises(ParamsError, match="no lock file states an output of train; stated are write, "):
+        committed(done, ["train"])
 
 
 @pytest.mark.root

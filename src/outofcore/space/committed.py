@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,18 +65,20 @@ class Committed:
     unfinished: tuple[int, int]
 
 
-def committed(folder: str | Path = ".") -> Committed:
+def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed:
     """Compare what ``dvc.lock`` and ``.dvc`` files state with what the cache holds: every object, and the sizes' sum.
 
     Parameters
     ----------
     folder
         Any folder of the project.
+    stages
+        Only what these state, by their names in ``dvc.lock``; none: all.
 
     Raises
     ------
     ParamsError
-        If it lies in no DVC project.
+        If it lies in no DVC project, or no lock file knows a stage.
     """
     cache = find_cache(folder)
     if cache is None:
@@ -93,6 +96,13 @@ def committed(folder: str | Path = ".") -> Committed:
                 f"{name} is not whole ({reason}), as after a disk that ran full; 'git checkout {name}' brings the last "
                 "committed one back; then make room and run 'dvc repro'"
             )
+    if stages:
+        unknown = sorted(set(stages) - {each.stage for each in outputs})
+        if unknown and not problems:
+            known = ", ".join(dict.fromkeys(each.stage for each in outputs)) or "no stage yet"
+            message = f"no lock file states an output of {', '.join(unknown)}; stated are {known}"
+            raise ParamsError(message)
+        outputs = [each for each in outputs if each.stage in stages]
     problems += [f"{each.path} of {each.stage}: {each.problem}; {CURE}" for each in outputs if each.problem]
     unfinished = _unfinished(cache)
     if unfinished[0] and problems:
