@@ -31,6 +31,7 @@ RESULTS = HERE / "results"
 QUICK = {
     "convert_chess": "{chess} --games 500",
     "convert_go": "{go} --games 100 --rounds 2",
+    "cluster": "{chess} --megabytes 2 --rounds 1",
     "convert_text": "{text} --tokenizer {tokenizer} --megabytes 100",
     "loader": "{store} --rounds 3 --seconds 1",
     "loader_flat": "--rows 1e6 4e6 16e6 --rounds 3 --seconds 1",
@@ -45,6 +46,7 @@ QUICK = {
 FULL = {
     "convert_chess": "{chess}",
     "convert_go": "{go}",
+    "cluster": "{chess}",
     "convert_text": "{text} --tokenizer {tokenizer} --megabytes 4200",
     "loader": "{store}",
     "loader_flat": "",

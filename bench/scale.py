@@ -13,16 +13,14 @@ import hashlib
 import os
 import pickle
 import tempfile
-import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import psutil
 
 from outofcore.convert.assemble import Assembler
 from outofcore.convert.executors import open_executor
@@ -30,10 +28,6 @@ from outofcore.convert.seen import SeenKeys
 from outofcore.convert.shards import Encoder
 from outofcore.convert.splits import SPLITS
 from outofcore.domains.registry import get_domain
-from outofcore.loading.order import Cut, EpochOrder, Order
-from outofcore.loading.permutation import scatter
-from outofcore.loading.sampling.plain import Plain, cut_samples
-from outofcore.loading.windows import Window, Windows
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
 from outofcore.raw.rows import KeptRows
@@ -43,8 +37,8 @@ from outofcore.store.pieces import write_shard
 from outofcore.store.seal import Seal, read_seal
 from outofcore.store.writer import StoreWriter
 from record import Row, save
+from scale_order import simulate_orders, timed
 
-Result = TypeVar("Result")
 CONSTANTS = {
     "raw_bytes_a_row": "raw bytes a row",
     "decoded_bytes_a_row": "decoded bytes a row",
@@ -88,18 +82,6 @@ DOMAINS = ("chess", "text", "neural")
 DAY = 86400.0
 # To parse a unit, to tell of it, and to put its rows into pieces; shards are few beside units.
 CALLS_A_UNIT = 3
-# Bytes that the loader keeps for each chunk while it streams: place of each field's chunk in its shard (offset and
-# length) and its address, and per chunk slot, holders, and two flags.
-PER_CHUNK, PER_CHUNK_AND_FIELD = 18, 24
-# Peak of the order as it is held, for each block, from the runs below; what does not fit is not run.
-BYTES_A_BLOCK = 24
-# The proof of the budget counts the chunks of each block, for each shift that an epoch may have; beyond this, minutes.
-MOST_PROVED = 2_000_000
-
-
-def timed(work: Callable[[], Result]) -> tuple[Result, float]:
-    since = time.perf_counter()
-    return work(), time.perf_counter() - since
 
 
 def median(work: Callable[[], object], times: int = 5) -> float:
@@ -236,56 +218,6 @@ def measure_scheduler(calls: int = 1000) -> dict[str, float]:
     return {"calls_a_second": calls / seconds}
 
 
-class Keyed(EpochOrder):
-    """The same cut, but the order of blocks is computed where it is needed and never held."""
-
-    def pool_blocks(self, pool: int) -> Any:  # noqa: D102 - as in the class above it
-        begin, end = self._first_block(pool), min(self._first_block(pool + 1), self.full_blocks)
-        numbers = scatter(np.arange(begin, end, dtype=np.int64), self.full_blocks, self.seed, self.number, 1)
-        return self.shift + self.cut.block * numbers, np.full(end - begin, self.cut.block, np.int64)
-
-
-def first_and_resumed(kind: type[EpochOrder], cut: Cut) -> dict[str, Any]:
-    """Time to the first pool of an epoch and of a resumed one, and memory, of one way to order blocks."""
-    shift = Order(cut, 0).epoch(1).shift
-    tracemalloc.start()
-    first, first_seconds = timed(lambda: kind(cut, 0, 1, shift).samples(0))
-    resumed = kind(cut, 0, 1, shift)
-    _, resume_seconds = timed(lambda: resumed.samples(resumed.pool_of(cut.samples // 10 * 7)))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return {
-        "first_pool_seconds": round(first_seconds, 4),
-        "resume_seconds": round(resume_seconds, 4),
-        "peak_bytes": peak,
-        "samples_of_a_pool": len(first),
-    }
-
-
-def simulate(rows: int, chunk_rows: int, window: Window | None, fields: int) -> dict[str, Any]:
-    """The order of a split of so many rows: what is held, and the time to the first pool."""
-    windows = Windows(rows, window)
-    cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=64, block_rows=None)
-    chunks, blocks = -(-rows // chunk_rows), cut.samples // cut.block
-    tables = chunks * (PER_CHUNK + fields * PER_CHUNK_AND_FIELD)
-    found: dict[str, Any] = {"rows": rows, "samples": windows.samples, "chunks": chunks, "blocks": blocks}
-    found |= {"tables_bytes": tables, "keyed": first_and_resumed(Keyed, cut)}
-    if blocks * BYTES_A_BLOCK > psutil.virtual_memory().available / 2:
-        return {
-            **found,
-            "held": f"not run: about {blocks * BYTES_A_BLOCK / 1e9:.0f} GB, more than half of what is free",
-        }
-    found["held"] = first_and_resumed(EpochOrder, cut)
-    if blocks * len(cut.shifts) > MOST_PROVED:
-        return found
-    sampler = Plain(windows, cut, 0, chunk_rows)
-    tracemalloc.start()
-    _, seconds = timed(lambda: sampler.pool_chunks(1))
-    found["proof_of_the_budget"] = {"seconds": round(seconds, 3), "peak_bytes": tracemalloc.get_traced_memory()[1]}
-    tracemalloc.stop()
-    return found
-
-
 def plan(known: dict[str, float], machine: dict[str, float], **of: float) -> dict[str, Any]:
     """What a conversion takes: ``known`` is of its domain, ``machine`` of any, ``of`` is what is asked."""
     rows, raw, workers = of["rows"], of["raw_bytes"], of["workers"]
@@ -358,16 +290,7 @@ def main() -> None:
             parts=sessions,
         ),
     }
-    simulate(10**7, 4096, None, 6)  # compiled before it is timed
-    order = {
-        "5e9 positions": simulate(5 * 10**9, 4096, None, 6),
-        "5e10 positions": simulate(5 * 10**10, 4096, None, 6),
-        "5e11 positions": simulate(5 * 10**11, 4096, None, 6),
-        "5e11 positions in chunks of 65,536": simulate(5 * 10**11, 65536, None, 6),
-        "1.5e13 tokens": simulate(15 * 10**12, 65536, Window(length=2048, stride=2048), 1),
-        "1.5e13 tokens in chunks of 1,048,576": simulate(15 * 10**12, 2**20, Window(length=2048, stride=2048), 1),
-    }
-    found = {"constants": constants, "plans": plans, "order": order}
+    found = {"constants": constants, "plans": plans, "order": simulate_orders()}
     facts = ("constants of this run, multiplied", "128 workers")
     save(arguments.out, "scale", "what nobody here can hold", table(found), facts=facts, details=found)
 
