@@ -89,6 +89,10 @@ def test_a_game_from_end_to_end():
         ("1. e4 e5 2. Zz9 Nc6 1-0", "unreadable_move", "Zz9"),
         ("1. e4 -- 2. d4 1-0", "null_move", "ply 2"),
         ("1. e4 0000 2. d4 1-0", "null_move", "0000"),
+        ("1. e4 e5 2. Nf3\u00a0Nc6 1-0", "unreadable_move", "Nf3\u00a0Nc6"),
+        ("1. e4 e5 2. Nf3\x1cNc6 1-0", "unreadable_move", "Nf3\x1cNc6"),
+        ("1. e4 d5 2. $exd5 Nc6 1-0", "unreadable_move", "$exd5"),
+        ("1. e4 d5 2. xd5 Nc6 1-0", "illegal_move", "xd5"),
         ("1. e4 e5 *", "no_result", ""),
         ('[Event "a"]\n\n1. e4 e5', "unterminated", "cut off"),
         ('[Result "1-0"]\n\n1. e4 e5 0-1', "result_conflict", "1-0"),
@@ -167,6 +171,28 @@ def test_bytes_that_are_no_utf8_harm_no_game():
         assert result.sequences["time_control"].tolist() == ["\u00bd"]
     assert reasons(convert("1. \u2658f3 d5 1-0".encode())) == ["unreadable_move"]
     assert reasons(convert("1. \u00e9 d5 1-0".encode("latin-1"))) == ["unreadable_move"]
+
+
+def test_words_that_only_some_readers_divide_move_no_row_of_the_next_game():
+    games = "1. d4 d5 1-0\n\n1. e4 e5 2. Nf3\u00a0Nc6 1-0\n\n1. c4 c5 1-0\n\n"
+    for codec in ("latin-1", "utf-8"):
+        result = convert(games.encode(codec))
+        assert moves_of(result) == ["d2d4", "d7d5", "c2c4", "c7c5"]
+        assert reasons(result) == ["unreadable_move"]
+
+
+@pytest.mark.parametrize(
+    ("note", "field", "value"),
+    [
+        ("[%clk\x000:08:55]", "clock", -1),
+        ("[%clk\t0:08:55]", "clock", 53500),
+        (f"[%clk {'9' * 5000}:00:00]", "clock", 2**31 - 1),
+        (f"[%clk 0:{'9' * 5000}:00]", "clock", 2**31 - 1),
+        (f"[%eval #-{'9' * 5000}]", "mate", -127),
+    ],
+)
+def test_notes_at_their_limits(note, field, value):
+    assert convert(f"1. e4 {{{note}}} e5 1-0").rows[field][0] == value
 
 
 def test_a_unit_without_text_says_what_was_not_read():

@@ -47,10 +47,11 @@ def parse(games: Games, chosen: npt.NDArray[np.int64], facts: Facts) -> Parsed:
     """Play through the chosen games."""
     if not len(chosen):
         return Parsed(np.zeros(0, np.bool_), None)
-    parsed = reader.parse_games(pa.chunked_array([_texts(games, chosen, facts)]), num_threads=1)
+    foreign = _foreign(games)[chosen]
+    parsed = reader.parse_games(pa.chunked_array([_texts(games, chosen, facts, foreign)]), num_threads=1)
     (chunk,) = parsed.chunks
     moves = np.diff(chunk.move_offsets.astype(np.int64))
-    return Parsed(chunk.valid & (moves == games.plies[chosen]), chunk)
+    return Parsed(chunk.valid & ~foreign & (moves == games.plies[chosen]), chunk)
 
 
 def fill_rows(
@@ -98,11 +99,35 @@ def fill_rows(
     )
 
 
-def _texts(games: Games, chosen: npt.NDArray[np.int64], facts: Facts) -> pa.Array:
-    """The games' tokens as Arrow strings, with tags before them where the start position is not the usual one."""
+def _foreign(games: Games) -> npt.NDArray[np.bool_]:
+    """(n,) bool: a token is written as no move is, and readers differ about it; the oracle decides.
+
+    The engine takes some bytes beyond ASCII for spaces, python-chess others; the engine passes over a ``$`` and plays a
+    capture that names no capturer (``xd5``).
+    """
+    text = games.text
+    strange = np.subtract(text, ord(" "), dtype=np.uint8) >= 0x80 - ord(" ")
+    strange |= text == ord("$")
+    captures = np.flatnonzero(text == ord("x"))
+    first = np.isin(captures, games.text_offsets[:-1]) | (text[captures - 1] == ord(" "))
+    found = np.zeros(len(games), np.bool_)
+    for places in (np.flatnonzero(strange), captures[first]):
+        found[np.searchsorted(games.text_offsets, places, "right") - 1] = True
+    return found
+
+
+def _texts(games: Games, chosen: npt.NDArray[np.int64], facts: Facts, foreign: npt.NDArray[np.bool_]) -> pa.Array:
+    """The games' tokens as Arrow strings, with tags before them where the start position is not the usual one.
+
+    A foreign game gives another one, since its bytes may be no UTF-8, and since the engine leaves out an empty string.
+    """
     special = (games.tags[chosen, _FEN, 0] >= 0) | (facts.variant[chosen] == CHESS960)
-    if np.any(special) or np.any(games.text >= 0x80):
-        return pa.array([start_tags(games, facts, int(game)) + " ".join(games.tokens(int(game))) for game in chosen])
+    if np.any(special) or np.any(foreign):
+        texts = [
+            "e4" if strange else start_tags(games, facts, game) + " ".join(games.tokens(game))
+            for game, strange in zip(chosen.tolist(), foreign.tolist(), strict=True)
+        ]
+        return pa.array(texts, pa.string())
     every = pa.StringArray.from_buffers(len(games), pa.py_buffer(games.text_offsets), pa.py_buffer(games.text))
     return every if len(chosen) == len(games) else every.take(pa.array(chosen))
 

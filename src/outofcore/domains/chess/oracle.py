@@ -212,11 +212,11 @@ def _notes(comment: str) -> tuple[int, int, int]:
     """Clock, evaluation and mate of a comment, by python-chess's expressions."""
     clock, evaluation, mate = NO_CLOCK, NO_EVALUATION, NO_MATE
     if match := chess.pgn.CLOCK_REGEX.search(comment):
-        seconds = int(match["hours"]) * 3600 + int(match["minutes"]) * 60 + Decimal(match["seconds"])
-        clock = min(int((seconds * 100).to_integral_value(ROUND_DOWN)), LARGEST_CLOCK)
+        seconds = Decimal(match["hours"]) * 3600 + Decimal(match["minutes"]) * 60 + Decimal(match["seconds"])
+        clock = int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
     if match := chess.pgn.EVAL_REGEX.search(comment):
         if match["mate"]:
-            mate = max(-LARGEST_MATE, min(int(match["mate"]), LARGEST_MATE))
+            mate = int(max(Decimal(-LARGEST_MATE), min(Decimal(match["mate"]), Decimal(LARGEST_MATE))))
         else:
             centipawns = int(Decimal(match["cp"]) * 100)
             evaluation = max(-LARGEST_EVALUATION, min(centipawns, LARGEST_EVALUATION))

@@ -100,9 +100,9 @@ class Games:
         return decoded(self.data[self.bodies[game] : self.starts[game + 1]].tobytes())
 
     def tokens(self, game: int) -> list[str]:
-        """Moves of a game as they are written."""
+        """Moves of a game as they are written; only a space divides them, not what else may count as one in Unicode."""
         text = self.text[self.text_offsets[game] : self.text_offsets[game + 1]]
-        return decoded(text.tobytes()).split()
+        return decoded(text.tobytes()).split(" ")[:-1]
 
 
 def decoded(text: bytes) -> str:

@@ -75,6 +75,13 @@ def nag_end(data: Bytes, i: int) -> int:
 
 
 @njit(nogil=True, cache=True)
+def is_glued(data: Bytes, i: int) -> bool:
+    """Whether the ``$`` at ``i`` begins no glyph but a word (``$exd5``), which is no move."""
+    j = i + 1
+    return j < data.size and KIND[data[j]] == TOKEN and not ord("0") <= data[j] <= ord("9")
+
+
+@njit(nogil=True, cache=True)
 def is_byte_order_mark(data: Bytes, i: int) -> bool:
     """Whether the UTF-8 byte-order mark stands at ``i``."""
     return i + 2 < data.size and (

@@ -16,6 +16,7 @@ from outofcore.domains.chess.pgn.lexis import (
     Bytes,
     has_letter,
     is_byte_order_mark,
+    is_glued,
     is_quoted_event,
     line_end,
     nag_end,
@@ -145,12 +146,12 @@ def read_text(
             elif c == ord(")"):
                 depth -= depth > 0
                 i += 1
-            elif c == ord("$"):
-                i = nag_end(data, i)
             elif c == ord("}"):
                 i += 1
+            elif c == ord("$") and not is_glued(data, i):
+                i = nag_end(data, i)
             else:
-                begin, i = i, token_end(data, i)
+                begin, i = i, token_end(data, i + (c == ord("$")))
                 if depth > 0:
                     continue
                 moved = moved or has_letter(data, begin, i)

@@ -19,6 +19,8 @@ LARGEST_CLOCK = 2**31 - 1
 LARGEST_EVALUATION = 32767
 LARGEST_MATE = 127
 MOST_DIGITS = 10
+NO_SPACES = (0x00, 0x1A)
+"""Bytes that count as blanks between moves, but not in a note."""
 
 
 @njit(nogil=True, cache=True)
@@ -111,7 +113,7 @@ def read_note(
     while i + name_length < end and ord("a") <= data[i + name_length] <= ord("z"):
         name_length += 1
     value = i + name_length + 1
-    if value >= end or not (KIND[data[value - 1]] == BLANK or KIND[data[value - 1]] == LINE_END):
+    if value >= end or data[value - 1] in NO_SPACES or KIND[data[value - 1]] not in (BLANK, LINE_END):
         return
     if name_length == 3 and data[i] == ord("c") and data[i + 1] == ord("l") and data[i + 2] == ord("k"):
         if clock[0] == NO_CLOCK:
