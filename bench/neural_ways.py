@@ -80,7 +80,7 @@ class Case:
     section: NeuralSection
     store: Path
     residency: Kind = "streamed"
-    memory: int = 768 << 20
+    memory: int = 1 << 30
     split: str = "train"
     cast: bool = False
     threads: int = 2

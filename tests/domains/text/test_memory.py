@@ -54,8 +54,8 @@ def test_the_parts_of_a_model_of_a_million_parameters():
     streamed = training_memory(section(**keys), 4096, residency="streamed", **billion)
     raw = training_memory(section(**keys), 4096, residency="raw", **billion)
     assert loaded.data > 2 * 10**9
-    assert streamed.data < 100 * 10**6
-    assert raw.data < 150 * 10**6
+    assert streamed.data < 140 * 10**6
+    assert raw.data < 300 * 10**6
     assert 3.5e6 < loaded.model == loaded.gradients <= 4e6
     assert loaded.optimizer == 2 * loaded.model
     assert loaded.total == sum((loaded.data, loaded.model, loaded.gradients, loaded.optimizer, loaded.activations))

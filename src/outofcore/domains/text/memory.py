@@ -29,7 +29,7 @@ class TrainingMemory:
     Attributes
     ----------
     data
-        What the loader, or the stream, holds.
+        What the loaders, or the streams, of the training and the validation split hold.
     model, gradients, optimizer
         Parameters, their gradients, and the optimizer's states.
     activations
@@ -63,7 +63,7 @@ def training_memory(
         ``loaded``: the whole training split lies in memory. ``streamed``: pools of it are read from the store. ``raw``:
         it is tokenized on the fly.
     tokens
-        Tokens of the training split.
+        Tokens of the training split; those of the validation split follow from ``section.splits``.
     micro_batch
         Windows that pass through the model at a time; 0 for the whole batch.
     threads
@@ -72,20 +72,27 @@ def training_memory(
     train, tensors = section.train, section.tensors
     size = model_size(section, vocabulary)
     windows = min(micro_batch or train.batch_size, train.batch_size)
-    item = 2 if vocabulary <= 2**16 else 4
-    batches = 3 * train.batch_size * (tensors.seq_len + 1) * 8
-    held = {
-        "loaded": tokens * item,
-        "streamed": min(tokens, _POOLS * train.pool_blocks * _BLOCK_CHUNKS * section.store.chunk_rows) * item,
-        "raw": stream_bytes(section, item, train.batch_size, threads),
-    }
+    held = _held_bytes(section, residency, tokens, vocabulary, threads)
+    to_train = 1 - section.splits.val - section.splits.test
+    if section.splits.val and to_train:
+        held += _held_bytes(section, residency, round(tokens * section.splits.val / to_train), vocabulary, threads)
     return TrainingMemory(
-        data=held[residency] + batches,
+        data=held,
         model=4 * size.parameters,
         gradients=4 * size.parameters,
         optimizer=_optimizer_bytes(size, train),
         activations=kept_bytes(size, train, tensors, windows) + _passing_bytes(size, windows * tensors.seq_len),
     )
+
+
+def _held_bytes(section: TextSection, residency: Residency, tokens: int, vocabulary: int, threads: int) -> int:
+    """What the loader or the stream of a split of so many tokens holds."""
+    train, store = section.train, section.store
+    item = 2 if vocabulary <= 2**16 else 4
+    if residency == "raw":
+        return stream_bytes(section, item, train.batch_size, threads)
+    most = _POOLS * train.pool_blocks * _BLOCK_CHUNKS * store.chunk_rows if residency == "streamed" else tokens
+    return min(tokens, most) * item + 3 * train.batch_size * (section.tensors.seq_len + 1) * 8
 
 
 def kept_bytes(size: Size, train: TextTrainSection, tensors: TensorSection, windows: int) -> int:
