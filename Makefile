@@ -3,7 +3,7 @@
 # make tour    from a raw file to a trained model in five minutes, saying what is done and why
 # make report  draw reports/index.html from what has run
 # make api     render the docstrings: build/api/index.html
-# make bench   measure everything on made-up input, about ten minutes: bench/results/table.md
+# make bench   measure everything on made-up input: bench/results/table.md
 # make bench-loader   measure the loader beside other libraries, installed in an environment of their own
 VENV := .venv
 PYTHON := $(firstword $(shell command -v python3.11 python3))

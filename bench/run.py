@@ -1,4 +1,4 @@
-"""All benches, one after another: on made-up input in about ten minutes, or on yours.
+"""All benches, one after another: on made-up input, or on yours.
 
     python bench/run.py
     python bench/run.py --chess players.pgn.zst --go players.tar.zst --text novels.tar.zst --full
