@@ -11,7 +11,7 @@ mapped files are given apart, the system takes them back when it needs them).
 
 ``old way``: all sessions as uint8 tensors in a list, ``torch.utils.data.DataLoader``, a window at a time, cast to
 float32 in ``__getitem__``. ``index_select``: the least that any loader could do, rows of one tensor in memory gathered
-into a batch that is already there, with as many threads.
+into a batch that is already there, with as many threads; and into a new batch each time, as a loader has to.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from outofcore.training.memory import MemoryWatch
 from record import Row, memory_row, save
 
 RAM = "ram, bfloat16"
-SELECT = "index_select, 2 threads"
+SELECT = "index_select, 2 threads, the same batch again"
+SELECT_NEW = "index_select, 2 threads, a new batch"
 LARGEST_EPOCH = 2.0
 """Gigabytes up to which the bytes of an epoch of the train split are counted, beyond that of the val split."""
 SPARE = 4 << 30
@@ -169,6 +170,7 @@ def cases(raw: Path, stores: dict[str, Path]) -> list[tuple[Case, int]]:
     ]
     beside = [
         replace(streamed, name=SELECT, kind="select", memory=1 << 29),
+        replace(streamed, name=SELECT_NEW, kind="select new", memory=1 << 30),
         old,
         replace(old, name="old way, no worker process", threads=0),
     ]
@@ -186,6 +188,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     parser.add_argument("--memory", default="1700MiB", help="the budget of the training run")
+    parser.add_argument("--name", default="load_neural", help="of the file of results")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="load_neural_", dir=options.folder))
@@ -193,7 +196,7 @@ def main() -> None:
         result = run(options, folder)
     finally:
         shutil.rmtree(folder)
-    save(options.out, "load_neural", "neural: lag windows", table(result), facts=facts(result), details=result)
+    save(options.out, options.name, "neural: lag windows", table(result), facts=facts(result), details=result)
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
@@ -25,6 +26,8 @@ from outofcore.store.reader import open_store
 
 SELECTED_BYTES = 1 << 29
 """Frames that ``index_select`` gathers from, at most."""
+IN_FLIGHT = 5
+"""Batches that a loader of two threads has in memory at a time."""
 READY_BATCHES = 8
 """Batches of a loader that may have been made ready while others had their turn: they pass before the clock starts."""
 
@@ -60,7 +63,7 @@ class Case:
     name
         What it is called in the table.
     kind
-        ``loader``, ``old`` or ``select``.
+        ``loader``, ``old``, ``select`` (into the same batch every time) or ``select new`` (into a new one).
     section
         Params of the conversion whose store it reads.
     store
@@ -88,7 +91,7 @@ class Case:
     @property
     def ready(self) -> int:
         """Batches that may be ready before anybody asks: of the old way, two a worker process."""
-        return {"loader": READY_BATCHES, "old": 2 * self.threads, "select": 0}[self.kind]
+        return {"loader": READY_BATCHES, "old": 2 * self.threads}.get(self.kind, 0)
 
 
 class Sessions(torch.utils.data.Dataset):  # type: ignore[type-arg]
@@ -132,7 +135,7 @@ def open_batches(case: Case) -> tuple[Callable[[], Iterator[Any]], Callable[[], 
         sessions = Sessions(case.store)
         old = torch.utils.data.DataLoader(sessions, batch_sampler=sessions.batches(), num_workers=case.threads)
         return lambda: iter(old), dict
-    if case.kind == "select":
+    if case.kind.startswith("select"):
         return select_batches(case), dict
     store = open_store(case.store)
     batches = loader(
@@ -151,19 +154,21 @@ def open_batches(case: Case) -> tuple[Callable[[], Iterator[Any]], Callable[[], 
 
 
 def select_batches(case: Case) -> Callable[[], Iterator[Any]]:
-    """Windows gathered by torch from frames in memory into a batch that is there already."""
+    """Windows gathered by torch from frames in memory, into one batch again and again, or as many as a loader holds."""
     store = open_store(case.store)
     stim = store.rows("train", store.parts[0])["stim"]
     frames = torch.from_numpy(stim.read(0, min(len(stim), SELECTED_BYTES // stim.row_bytes))).flatten(1)
-    out = torch.empty(BATCH * LAGS, frames.shape[1], dtype=torch.uint8)
+    out = torch.empty(BATCH * LAGS, frames.shape[1], dtype=torch.uint8) if case.kind == "select" else None
     generator = np.random.default_rng(0)
+    held: deque[torch.Tensor] = deque(maxlen=IN_FLIGHT)
 
     def batches() -> Iterator[Any]:
         while True:
             first = torch.from_numpy(generator.integers(0, len(frames) - LAGS, BATCH))
             rows = (first[:, None] + torch.arange(LAGS)).flatten()
-            torch.index_select(frames, 0, rows, out=out)
-            yield {"stim": out.view(BATCH, LAGS, HEIGHT, WIDTH)}
+            made = torch.index_select(frames, 0, rows, out=out)
+            held.append(made)
+            yield {"stim": made.view(BATCH, LAGS, HEIGHT, WIDTH)}
 
     return batches
 
@@ -171,7 +176,7 @@ def select_batches(case: Case) -> Callable[[], Iterator[Any]]:
 def serve(case: Case, wire: Connection) -> None:
     """Open, then read for as long as asked, again and again."""
     Path("/proc/self/oom_score_adj").write_text("1000")
-    torch.set_num_threads(case.threads if case.kind == "select" else 1)
+    torch.set_num_threads(case.threads if case.kind.startswith("select") else 1)
     wire.send("imported")
     wire.recv()
     start, counted = open_batches(case)
