@@ -311,17 +311,11 @@ def table(found: dict[str, dict[str, Any]]) -> list[Row]:
         rows += [
             Row(value=simulated["blocks"], of="blocks", **of),
             Row(value=format_bytes(simulated["tables_bytes"]), of="tables by chunk", **of),
+            Row(value=simulated["proof_seconds"], of="proof of the budget", unit="s", **of),
+            Row(value=simulated["first_pool_seconds"], of="first pool", unit="s", **of),
+            Row(value=simulated["resume_seconds"], of="going on", unit="s", **of),
+            Row(value=format_bytes(simulated["peak_bytes"]), of="order in memory", **of),
         ]
-        for kind in ("held", "keyed"):
-            way = simulated[kind]
-            if isinstance(way, str):
-                rows.append(Row(value="not run: too large", of=f"{kind}: first pool", unit="s", **of))
-                continue
-            rows += [
-                Row(value=way["first_pool_seconds"], of=f"{kind}: first pool", unit="s", **of),
-                Row(value=way["resume_seconds"], of=f"{kind}: going on", unit="s", **of),
-                Row(value=format_bytes(way["peak_bytes"]), of=f"{kind}: memory", **of),
-            ]
     return rows
 
 
