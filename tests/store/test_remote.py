@@ -98,6 +98,21 @@ def test_a_request_that_fails_is_repeated(
         assert troubles.done[trouble] == 3
 
 
+@pytest.mark.parametrize("trouble", ["503", "cut"])
+def test_opening_is_repeated_as_well(
+    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    local = make_store()
+    url = upload(local, endpoint, local.parent.name)
+    with serve_badly(endpoint) as (bad, troubles):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
+        for healthy in range(5):  # the trouble comes to another request of the opening each time
+            troubles.pending += [""] * healthy + [trouble] * 2
+            assert open_store(url).digest == open_store(local).digest
+            troubles.pending.clear()
+        assert troubles.done[trouble] >= 8
+
+
 def test_a_server_that_stalls_is_asked_again_and_then_it_is_one_line(
     make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

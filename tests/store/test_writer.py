@@ -91,6 +91,19 @@ def test_a_writer_goes_on_from_a_snapshot_with_the_same_bytes(tmp_path: Path, en
         assert write(tmp_path / f"w{stop}", tmp_path / f"b{stop}.zarr", stop) == expected
 
 
+def test_nothing_is_left_of_metadata_whose_writing_was_stopped(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
+    writer = StoreWriter(tmp_path / "w", {"": SCHEMA}, Layout(chunk_rows=64, shard_rows=64), ("train",), encoders)
+    writer.append("", "train", *batch([4, 70], np.random.default_rng(0)))
+    for stale in ("zarr.json", "train/zarr.0a1b.partial", "train/move/zarr.0a1b.partial"):
+        (tmp_path / "w" / stale).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "w" / stale).write_text("{")
+    sources = {name: np.array(["x"], object) for name in ("name", "digest")}
+    sources |= {name: np.array([1]) for name in ("bytes", "found", "accepted", "rejected")}
+    seal = writer.commit(tmp_path / "a.zarr", {"domain": "chess", "parts": [""], "splits": ["train"]}, sources)
+    found = {path.relative_to(tmp_path / "a.zarr").as_posix() for path in (tmp_path / "a.zarr").rglob("*.*")}
+    assert {name for name in found if (tmp_path / "a.zarr" / name).is_file()} == {*seal.files, "seal.json"}
+
+
 def test_a_column_of_the_wrong_kind_is_named(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
     writer = StoreWriter(tmp_path / "w", {"": SCHEMA}, Layout(chunk_rows=64, shard_rows=64), ("train",), encoders)
     rows, sequences = batch([4], np.random.default_rng(0))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ GAP_BYTES = 32 << 10
 REQUEST_BYTES = 4 << 20
 IN_FLIGHT = 32
 RETRIES = 6
+FIRST_PAUSE = 0.1
 REQUEST_SECONDS = 30
 RETRY_SECONDS = 120
 # Any of these says who the reader is.
@@ -137,7 +139,7 @@ class RemoteFiles:
         """
         self._listed = dict(files)
         with self._told("the list of objects"):
-            found = {each["path"]: each["size"] for page in self._obstore.list(self._store) for each in page}
+            found = listed(self._obstore, self._store)
         self._count(1 + len(found) // 1000, 0)
         for name, (size, _) in files.items():
             if found.get(name) != size:
@@ -214,6 +216,20 @@ class RemoteFiles:
             yield
         except self._obstore.exceptions.BaseError as error:
             raise StoreError(what_failed(self.root, name, error)) from error
+
+
+def listed(client: Any, connection: Any) -> dict[str, int]:
+    """Sizes of all objects, by name; the client does not repeat a list whose answer was cut off, so it is done here."""
+    for seconds in (FIRST_PAUSE * 2**retry for retry in range(RETRIES)):
+        try:
+            return _listed(client, connection)
+        except client.exceptions.GenericError:
+            time.sleep(seconds)
+    return _listed(client, connection)
+
+
+def _listed(client: Any, connection: Any) -> dict[str, int]:
+    return {each["path"]: each["size"] for page in client.list(connection) for each in page}
 
 
 def coalesced(ranges: Ranges) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from outofcore.errors import StoreError
-from outofcore.store.remote import RETRIES, RemoteFiles, connect, imported, what_failed
+from outofcore.store.remote import RETRIES, RemoteFiles, connect, imported, listed, what_failed
 from outofcore.store.seal import SEAL, Seal
 
 # Files side by side, and parts of each: what they hold in memory is these times PART_BYTES.
@@ -79,7 +79,7 @@ class Upload:
         """
         RemoteFiles(self.root).compare(seal.files)
         with self._told("what an earlier store has left"):
-            found = [each["path"] for page in self._obstore.list(self._store) for each in page]
+            found = listed(self._obstore, self._store)
         self._delete([name for name in found if name not in seal.files])
         self.put(SEAL, seal.text().encode())
 

@@ -147,7 +147,7 @@ class StoreWriter:
         sources
             The columns of ``sources/``, one row a raw file.
         """
-        for stale in self.work.rglob("zarr.json"):  # of a commit that was stopped before its seal
+        for stale in self.work.rglob("zarr.*"):  # of a commit that was stopped: whole ones, and zarr's own .partial
             stale.unlink()
         store = zarr.storage.LocalStore(self.work)
         self.write_groups(store, attributes)
