@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.timeout(1800)]
 
 # Of text, so that a conversion takes some seconds.
 MEGABYTES = 24
-# After how long a silent connection counts as lost; Dask's own default is 30 seconds.
-SILENCE = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "10s"}
+# After how long a silent connection counts as lost; Dask takes no less than 13 seconds, its own default is 30.
+SILENCE = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "15s"}
 
 
 @pytest.fixture(scope="module")

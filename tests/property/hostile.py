@@ -336,5 +336,6 @@ def fresh(folder: Path) -> Path:
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))  # this machine is not to suffer
     warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", "invalid escape sequence", DeprecationWarning)  # of sgfmill, when it is compiled
     found = run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]) if len(sys.argv) > 4 else 0)
     sys.stdout.write(json.dumps(found) + "\n")
