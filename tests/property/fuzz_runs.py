@@ -31,9 +31,7 @@ def feed(kind: str, first: int, count: int) -> dict[str, Any]:
         batch = min(BATCH, first + count - seed)
         found, last = _process(kind, seed, batch)
         if found is None and last < seed:
-            message = (
-                f"{kind}: a process ended before its first file; see 'python -m tests.property.hostile'"
-            )
+            message = f"{kind}: a process ended before its first file; see 'python -m tests.property.hostile'"
             raise RuntimeError(message)
         if found is None:
             wrong.append({"seed": last, "what": "the process has ended, or stood still"})
