@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from outofcore.store.files import Ranges
 from outofcore.store.reader import Store, open_store
 from outofcore.store.remote import GAP_BYTES, REQUEST_BYTES, RemoteFiles, coalesced, url_of
 from outofcore.store.schema import Layout
-from tests.store.object_storage import remove, serve_badly, upload
+from tests.store.object_storage import Troubles, remove, serve_badly, upload
 
 pytestmark = pytest.mark.xdist_group("object storage")
 
@@ -30,6 +30,18 @@ GAMES = [[40, 300, 77] for _ in range(12)]
 @pytest.fixture(params=["zstd", "none", "lz4"])
 def local(request: pytest.FixtureRequest, make_store: Callable[..., Path]) -> Path:
     return make_store(batches=GAMES, layout=Layout(codec=request.param, chunk_rows=64, shard_rows=512))
+
+
+@pytest.fixture
+def troubled(
+    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Path, str, Troubles]]:
+    """A store on disk, its address behind a server that can be made to fail, and that server's troubles."""
+    local = make_store()
+    url = upload(local, endpoint, local.parent.name)
+    with serve_badly(endpoint) as (bad, troubles):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
+        yield local, url, troubles
 
 
 def files_of(store: Store) -> RemoteFiles:
@@ -83,53 +95,38 @@ def test_mapping_is_refused(make_store: Callable[..., Path], endpoint: str) -> N
 
 
 @pytest.mark.parametrize("trouble", ["503", "cut"])
-def test_a_request_that_fails_is_repeated(
-    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch, trouble: str
-) -> None:
-    local = make_store()
-    url = upload(local, endpoint, local.parent.name)
-    with serve_badly(endpoint) as (bad, troubles):
-        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
-        store = open_store(url)
-        troubles.pending += [trouble] * 3
-        np.testing.assert_array_equal(
-            store.rows("train")["move"].read(), open_store(local).rows("train")["move"].read()
-        )
-        assert troubles.done[trouble] == 3
+def test_a_request_that_fails_is_repeated(troubled: tuple[Path, str, Troubles], trouble: str) -> None:
+    local, url, troubles = troubled
+    store = open_store(url)
+    troubles.pending += [trouble] * 3
+    np.testing.assert_array_equal(store.rows("train")["move"].read(), open_store(local).rows("train")["move"].read())
+    assert troubles.done[trouble] == 3
 
 
 @pytest.mark.parametrize("trouble", ["503", "cut"])
-def test_opening_is_repeated_as_well(
-    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch, trouble: str
-) -> None:
-    local = make_store()
-    url = upload(local, endpoint, local.parent.name)
-    with serve_badly(endpoint) as (bad, troubles):
-        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
-        for healthy in range(5):  # the trouble comes to another request of the opening each time
-            troubles.pending += [""] * healthy + [trouble] * 2
-            assert open_store(url).digest == open_store(local).digest
-            troubles.pending.clear()
-        assert troubles.done[trouble] >= 8
+def test_opening_is_repeated_as_well(troubled: tuple[Path, str, Troubles], trouble: str) -> None:
+    local, url, troubles = troubled
+    for healthy in range(5):  # the trouble comes to another request of the opening each time
+        troubles.pending += [""] * healthy + [trouble] * 2
+        assert open_store(url).digest == open_store(local).digest
+        troubles.pending.clear()
+    assert troubles.done[trouble] >= 8
 
 
 def test_a_server_that_stalls_is_asked_again_and_then_it_is_one_line(
-    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch
+    troubled: tuple[Path, str, Troubles], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local = make_store()
-    url = upload(local, endpoint, local.parent.name)
+    _, url, troubles = troubled
     monkeypatch.setattr("outofcore.store.remote.REQUEST_SECONDS", 1)
     monkeypatch.setattr("outofcore.store.remote.RETRIES", 1)
-    with serve_badly(endpoint) as (bad, troubles):
-        monkeypatch.setenv("AWS_ENDPOINT_URL", bad)
-        store = open_store(url)
-        for trouble in ("stall", "503"):
-            troubles.always = trouble
-            with pytest.raises(
-                StoreError, match=r"^s3://stores/\S+: train/move/c\.0 could not be read after 1 retries"
-            ) as told:
-                store.rows("train")["move"].read()
-            assert "\n" not in str(told.value)
+    store = open_store(url)
+    for trouble in ("stall", "503"):
+        troubles.always = trouble
+        with pytest.raises(
+            StoreError, match=r"^s3://stores/\S+: train/move/c\.0 could not be read after 1 retries"
+        ) as told:
+            store.rows("train")["move"].read()
+        assert "\n" not in str(told.value)
 
 
 def test_what_is_missing_or_forbidden_is_one_line(

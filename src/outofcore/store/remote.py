@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from outofcore.store.seal import ADVICE, SEAL
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+Answer = TypeVar("Answer")
 # A gap that is read to save a request: of a round trip of 20 ms, shared with 31 others, it is about half at 100 MB/s.
 GAP_BYTES = 32 << 10
 # A longer run of ranges is read in several requests, side by side.
@@ -218,18 +219,19 @@ class RemoteFiles:
             raise StoreError(what_failed(self.root, name, error)) from error
 
 
-def listed(client: Any, connection: Any) -> dict[str, int]:
-    """Sizes of all objects, by name; the client does not repeat a list whose answer was cut off, so it is done here."""
-    for seconds in (FIRST_PAUSE * 2**retry for retry in range(RETRIES)):
+def repeated(client: Any, request: Callable[[], Answer]) -> Answer:
+    """The answer to a request that the client does not repeat by itself when it fails."""
+    for retry in range(RETRIES):
         try:
-            return _listed(client, connection)
+            return request()
         except client.exceptions.GenericError:
-            time.sleep(seconds)
-    return _listed(client, connection)
+            time.sleep(FIRST_PAUSE * 2**retry)
+    return request()
 
 
-def _listed(client: Any, connection: Any) -> dict[str, int]:
-    return {each["path"]: each["size"] for page in client.list(connection) for each in page}
+def listed(client: Any, connection: Any) -> dict[str, int]:
+    """Sizes of all objects, by name."""
+    return repeated(client, lambda: {each["path"]: each["size"] for page in client.list(connection) for each in page})
 
 
 def coalesced(ranges: Ranges) -> list[tuple[int, int]]:

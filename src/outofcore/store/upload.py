@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from outofcore.errors import StoreError
-from outofcore.store.remote import RETRIES, RemoteFiles, connect, imported, listed, what_failed
+from outofcore.store.remote import RemoteFiles, connect, imported, listed, repeated, what_failed
 from outofcore.store.seal import SEAL, Seal
 
 # Files side by side, and parts of each: what they hold in memory is these times PART_BYTES.
@@ -89,14 +89,9 @@ class Upload:
             self._obstore.put(self._store, name, content, chunk_size=PART_BYTES, max_concurrency=PARTS)
 
     def _delete(self, names: list[str]) -> None:
-        if not names:
-            return
-        for _ in range(RETRIES):  # the client repeats every other request by itself, but not this one
-            with suppress(self._obstore.exceptions.BaseError):
-                self._obstore.delete(self._store, names)
-                return
-        with self._told(names[0]):
-            self._obstore.delete(self._store, names)
+        if names:
+            with self._told(names[0]):
+                repeated(self._obstore, lambda: self._obstore.delete(self._store, names))
 
     @cached_property
     def _obstore(self) -> Any:

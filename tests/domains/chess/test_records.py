@@ -187,6 +187,7 @@ def test_words_that_only_some_readers_divide_move_no_row_of_the_next_game():
         ("[%clk\x000:08:55]", "clock", -1),
         ("[%clk\t0:08:55]", "clock", 53500),
         (f"[%clk {'9' * 5000}:00:00]", "clock", 2**31 - 1),
+        (f"[%clk {'9' * 1_100_000}:00:00]", "clock", 2**31 - 1),
         (f"[%clk 0:{'9' * 5000}:00]", "clock", 2**31 - 1),
         (f"[%eval #-{'9' * 5000}]", "mate", -127),
     ],

@@ -109,10 +109,9 @@ def _foreign(games: Games) -> npt.NDArray[np.bool_]:
     strange = np.subtract(text, ord(" "), dtype=np.uint8) >= 0x80 - ord(" ")
     strange |= text == ord("$")
     captures = np.flatnonzero(text == ord("x"))
-    first = np.isin(captures, games.text_offsets[:-1]) | (text[captures - 1] == ord(" "))
+    strange[captures[text[captures - 1] == ord(" ")]] = True  # a space ends each token, the last of a game too
     found = np.zeros(len(games), np.bool_)
-    for places in (np.flatnonzero(strange), captures[first]):
-        found[np.searchsorted(games.text_offsets, places, "right") - 1] = True
+    found[np.searchsorted(games.text_offsets, np.flatnonzero(strange), "right") - 1] = True
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from decimal import ROUND_DOWN, Decimal
+from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from typing import Any
 
 import chess
@@ -212,8 +212,9 @@ def _notes(comment: str) -> tuple[int, int, int]:
     """Clock, evaluation and mate of a comment, by python-chess's expressions."""
     clock, evaluation, mate = NO_CLOCK, NO_EVALUATION, NO_MATE
     if match := chess.pgn.CLOCK_REGEX.search(comment):
-        seconds = Decimal(match["hours"]) * 3600 + Decimal(match["minutes"]) * 60 + Decimal(match["seconds"])
-        clock = int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
+        with localcontext(Context(traps=[])):  # a million digits are infinite
+            seconds = Decimal(match["hours"]) * 3600 + Decimal(match["minutes"]) * 60 + Decimal(match["seconds"])
+            clock = int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
     if match := chess.pgn.EVAL_REGEX.search(comment):
         if match["mate"]:
             mate = int(max(Decimal(-LARGEST_MATE), min(Decimal(match["mate"]), Decimal(LARGEST_MATE))))
