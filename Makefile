@@ -42,7 +42,7 @@ bench: $(VENV)/installed
 	python bench/run.py
 
 bench-loader: $(VENV)/installed peers/installed
-	python bench/run.py --only loader --peers peers/bin/python
+	python bench/run.py --only loader loader_text loader_frames --peers peers/bin/python
 
 peers/installed: bench/peers.txt
 	$(PYTHON) -m venv peers

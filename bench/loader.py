@@ -105,7 +105,7 @@ def summary(engine: Engine, unit: float) -> dict[str, Any]:
     }
 
 
-def table(figures: dict[str, dict[str, Any]]) -> list[Row]:
+def table(figures: dict[str, dict[str, Any]], kind: str = "chess") -> list[Row]:
     """The figures, gathering from memory as the unit."""
     rows = []
     for name, each in figures.items():
@@ -116,7 +116,7 @@ def table(figures: dict[str, dict[str, Any]]) -> list[Row]:
         rows.append(Row(label=name, value=speed, unit="samples/s", ratio=each["of_gather"], against="`gather`"))
         rows.append(Row(label=name, value=held, unit="MB held"))
         if name in BUDGETS:
-            rows.append(memory_row(f"chess: {name.split()[0]}", held * 1e6, parse_bytes(BUDGETS[name])))
+            rows.append(memory_row(f"{kind}: {name.split()[0]}", held * 1e6, parse_bytes(BUDGETS[name])))
     return rows
 
 
@@ -154,7 +154,7 @@ def main() -> None:
         if given.peers:
             rows = min(given.peer_rows, len(store.rows("train")))
             script = [str(given.peers), str(here / "loader_peers.py")]
-            peers = [Engine(peer, [*script, peer, str(arrays), str(work / peer), str(rows)]) for peer in PEERS]
+            peers = [Engine(peer, [*script, peer, "chess", str(arrays), str(work / peer), str(rows)]) for peer in PEERS]
         own = [Engine(way, [sys.executable, str(here / "loader_engines.py"), way, *places]) for way in given.ways]
         engines = [*own, *peers]
         try:

@@ -114,18 +114,13 @@ def engine(name: str, store: Path, plain: Path, arrays: Path) -> Epoch:
     return ways[name]()
 
 
+def compile_all() -> None:
+    """Have the reading compiled, before time or memory is looked at."""
+    shapes = {"boards": ((12,), np.uint64), "state": ((4,), np.uint8), "move": ((), np.uint16)}
+    shapes |= {"result": ((), np.int8), "ply": ((), np.uint16)}
+    READING({name: np.zeros((1, *shape), dtype) for name, (shape, dtype) in shapes.items()}, np.zeros(1, np.uint64))
+
+
 if __name__ == "__main__":
-    READING(
-        {
-            name: np.zeros((1, *shape), dtype)
-            for name, shape, dtype in (
-                ("boards", (12,), np.uint64),
-                ("state", (4,), np.uint8),
-                ("move", (), np.uint16),
-                ("result", (), np.int8),
-                ("ply", (), np.uint16),
-            )
-        },
-        np.zeros(1, np.uint64),
-    )  # compiled before memory is looked at
+    compile_all()
     serve(lambda: engine(sys.argv[1], *map(Path, sys.argv[2:5])))

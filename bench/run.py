@@ -34,12 +34,15 @@ QUICK = {
     "cluster": "{chess} --megabytes 2 --rounds 1",
     "convert_text": "{text} --tokenizer {tokenizer} --megabytes 100",
     "loader": "{store} --rounds 3 --seconds 1",
+    "loader_text": "text --rows 50000 --rounds 3 --seconds 1",
+    "loader_frames": "frames --rows 50000 --rounds 3 --seconds 1",
     "loader_flat": "--rows 1e6 4e6 16e6 --rounds 3 --seconds 1",
     "loader_limits": "{store} --rounds 2 --batches 500",
     "loader_mixing": "--rows 500000 --seeds 1",
     "load_go": "{go} --rounds 2 --batches 50 --style-rounds 1",
     "load_text": "{text} --tokenizer {tokenizer} --megabytes 100 --turns 3 --seconds 1",
     "load_neural": "--gigabytes 0.2 --turns 3 --seconds 1",
+    "load_remote": "{chess} --rounds 1",
     "train_text": "{text} --tokenizer {tokenizer} --megabytes 30",
     "scale": "--chess {chess} --text {text} --neural {neural}",
 }
@@ -49,15 +52,20 @@ FULL = {
     "cluster": "{chess}",
     "convert_text": "{text} --tokenizer {tokenizer} --megabytes 4200",
     "loader": "{store}",
+    "loader_text": "text",
+    "loader_frames": "frames",
     "loader_flat": "",
     "loader_limits": "{store}",
     "loader_mixing": "",
     "load_go": "{go}",
     "load_text": "{text} --tokenizer {tokenizer} --megabytes 1000",
     "load_neural": "--gigabytes 12",
+    "load_remote": "{chess}",
     "train_text": "{text} --tokenizer {tokenizer} --megabytes 1000",
     "scale": "--chess {chess} --text {text} --neural {neural}",
 }
+SCRIPTS = {"loader_text": "loader_wide", "loader_frames": "loader_wide"}
+BESIDE_PEERS = ("loader", *SCRIPTS)
 
 
 class Inputs:
@@ -120,10 +128,10 @@ def main() -> None:
         for name in given.only:
             words = (FULL if given.full else QUICK)[name].split()
             arguments = [str(inputs[word[1:-1]]) if word.startswith("{") else word for word in words]
-            if name == "loader" and given.peers:
+            if name in BESIDE_PEERS and given.peers:
                 arguments += ["--peers", str(given.peers)]
             tell(f"{name} {' '.join(words)}")
-            command = [sys.executable, str(HERE / f"{name}.py"), *arguments, "--out", str(RESULTS)]
+            command = [sys.executable, str(HERE / f"{SCRIPTS.get(name, name)}.py"), *arguments, "--out", str(RESULTS)]
             if subprocess.run(command, check=False).returncode:
                 failed.append(name)
     results = read_results(RESULTS)

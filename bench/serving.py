@@ -23,9 +23,9 @@ _ANONYMOUS = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 _WARM_SECONDS = 2.0
 
 
-def anonymous_bytes() -> int:
-    """Anonymous memory of this process and its children; what they share is counted once."""
-    family, found = [os.getpid()], 0
+def anonymous_bytes(process: int | None = None) -> int:
+    """Anonymous memory of a process, this one by default, and its children; what they share is counted once."""
+    family, found = [process or os.getpid()], 0
     for pid in family:
         try:
             family += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
@@ -36,7 +36,7 @@ def anonymous_bytes() -> int:
     return found
 
 
-class _Watch:
+class Watch:
     """The most memory while it runs, looked at four times a second. Looking takes time: never while speed counts."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ def serve(prepare: Callable[[], Callable[[], Iterator[int]]]) -> None:
     """
     epoch = prepare()
     before = anonymous_bytes()
-    watch = _Watch()
+    watch = Watch()
     batches = _endless(epoch)
     with watch:
         _take(batches, _WARM_SECONDS)
