@@ -4,8 +4,8 @@
     python bench/loader_wide.py frames --peers peers/bin/python     (see bench/peers.txt)
 
 As ``bench/loader.py`` has it for positions, on made-up input. ``text``: windows of 513 tokens of one long sequence,
-drawn so that few words are frequent and most are rare; batches of 64, as ``int64``. ``frames``: pictures of 36 x 64
-bytes seen by a moving eye, with 16 responses; batches of 256, as they are.
+drawn so that few words are frequent and most are rare, with zstd; batches of 64, as ``int64``. ``frames``: pictures of
+36 x 64 bytes of made recordings, with 16 responses each, with lz4; batches of 256, as they are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from loader import PEERS, measure, summary, table, versions_of
 from loader_peers import sizes
 from loader_sets import CELLS, HEIGHT, LENGTH, SETS, WIDTH, Batch, RowSet
 from made_store import make_store
-from neural_sessions import natural_texture
+from neural_sessions import TRIAL, gabor_noise, natural_texture, show_trial
 from outofcore.loading.loader import loader
 from outofcore.store.schema import Field
 from record import save
@@ -57,17 +57,16 @@ def make_text(folder: Path, windows: int) -> None:
 
 
 def make_frames(folder: Path, rows: int) -> None:
-    """Frames of a natural texture under an eye that drifts, with a camera's noise, and responses that are noise."""
+    """Frames of the trials of made recordings, and responses that are noise; lz4, as recordings have by default."""
     generator = np.random.default_rng(0)
-    texture = natural_texture(generator)
-    places = np.cumsum(generator.normal(scale=1.5, size=(rows, 2)), axis=0).round().astype(int) % texture.shape[:2]
+    texture, gabors = natural_texture(generator), gabor_noise(generator)
     columns = {
         "frame": np.lib.format.open_memmap(folder / "frame.npy", "w+", np.uint8, (rows, HEIGHT, WIDTH)),
         "response": generator.normal(size=(rows, CELLS)).astype(np.float32),
     }
-    for start in range(0, rows, 4096):
-        seen = texture[tuple(places[start : start + 4096].T)]
-        columns["frame"][start : start + 4096] = seen ^ generator.integers(4, size=seen.shape, dtype=np.uint8)
+    for trial, start in enumerate(range(0, rows, TRIAL)):
+        shown = show_trial(trial % 3, texture, gabors, generator)
+        columns["frame"][start : start + TRIAL] = shown[: rows - start]
     np.save(folder / "response.npy", columns["response"])
     fields = (
         Field(name="frame", dtype="uint8", shape=(HEIGHT, WIDTH), doc="a picture"),
@@ -78,8 +77,9 @@ def make_frames(folder: Path, rows: int) -> None:
         fields,
         {"train": rows},
         lambda _, start, stop: {name: column[start:stop] for name, column in columns.items()},
-        600,
-        chunk_rows=256,
+        TRIAL,
+        codec="lz4",
+        chunk_rows=128,
     )
 
 
@@ -193,7 +193,7 @@ def main() -> None:
         f"shuffled batches of wide rows: {given.kind}",
         table(figures, given.kind),
         facts=(
-            f"{given.rows:,} rows of {kind.row.itemsize:,} bytes, {stored / 1e6:,.0f} MB as a store with zstd",
+            f"{given.rows:,} rows of {kind.row.itemsize:,} bytes, {stored / 1e6:,.0f} MB as a store",
             f"batches of {kind.batch}, a budget of {MEMORY['streamed']}",
             f"medians of {given.rounds} rounds",
         ),

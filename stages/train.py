@@ -15,6 +15,7 @@ from outofcore.loading.residency.choose import Kind
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.plan import STATES, weights_of
+from outofcore.report.words import told
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.forecast import training_needs
 from outofcore.space.guard import KEPT_CHECKPOINT, Guard
@@ -47,7 +48,7 @@ def main(name: str) -> None:
         )
     identity = {"store": store.digest, "params": section.model_dump(mode="json")}
     with guard.writing(model):
-        fit(
+        figures = fit(
             task,
             train,
             val,
@@ -59,6 +60,7 @@ def main(name: str) -> None:
             micro_batch=machine.micro_batch,
             threads=machine.workers,
         )
+    print(*told(figures), f"metrics/{name}/train.json has all figures; 'make report' draws them", sep="\n")
     if streamed:
         read = json.dumps(train.tally.figures(), indent=2)
         (Path("metrics") / name / "stream_run.json").write_text(read + "\n")

@@ -207,6 +207,17 @@ def test_plan_states_needs_free_and_verdict(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["params.yaml", "raw"]
 
 
+def test_plan_tells_what_the_conversion_would_reject(folder: Path) -> None:
+    for file in (folder / "raw").iterdir():
+        file.write_text("no number\n\n")
+    text = call("plan", code=1).stdout
+    assert "lines: none of the sample's records is accepted: no_number 2, empty 2" in text
+    (domain,) = json.loads(call("plan", "--json", code=1).stdout)["domains"]
+    assert domain["estimate"]["rejected"] == {"no_number": 2, "empty": 2}
+    (folder / "raw" / "c.txt").write_text("1 2 3\n")
+    assert "lines: rejected of the sample: no_number 2, empty 2" in call("plan").stdout
+
+
 def test_plan_tells_where_settings_come_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "machine.yaml").write_text("workers: 1\n")
     monkeypatch.setenv("OUTOFCORE_DISK_MARGIN", "0.5")

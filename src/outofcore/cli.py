@@ -139,7 +139,7 @@ def plan(
                 planned.append(plan_domain(get_domain(name), section, machine, cache))
         found = plan_run(planned, machine, experiments)
         _print_json(show.plan_facts(found, machine)) if as_json else show.plan(_console(), found, machine)
-        if not found.fits:
+        if not found.fits or found.empty:
             raise typer.Exit(EXIT_WRONG)
 
 

@@ -84,6 +84,11 @@ class Plan:
     demands: tuple[Demand, ...]
 
     @property
+    def empty(self) -> tuple[DomainPlan, ...]:
+        """Domains whose sample has records, of which none is accepted: their conversion would be refused."""
+        return tuple(each for each in self.domains if each.estimate.rejected and not each.estimate.rows)
+
+    @property
     def fits(self) -> bool:
         """Whether everything fits."""
         return all(demand.fits for demand in self.demands)

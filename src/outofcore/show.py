@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from outofcore.look import Look
     from outofcore.machine import Machine
     from outofcore.plan import Plan
+    from outofcore.space.forecast import Demand
     from outofcore.store.reader import Store
 
 MOST_SOURCES = 12
@@ -171,6 +173,11 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
         kept = f"kept by DVC as {domain.commit}" if domain.commit else "no DVC project here"
         console.print(f"{domain.domain}: {kept}", style="dim")
     for domain in found.domains:
+        if counts := ", ".join(f"{reason} {count:,}" for reason, count in domain.estimate.rejected.items()):
+            nothing = domain in found.empty
+            told = "none of the sample's records is accepted" if nothing else "rejected of the sample"
+            console.print(f"{domain.domain}: {told}: {counts}", style="bold red" if nothing else "dim")
+    for domain in found.domains:
         for table in domain.tables:
             _plan_table(console, table)
     _table(
@@ -184,7 +191,7 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
                 format_bytes(each.reserve),
                 format_bytes(each.free),
                 "fits" if each.fits else "REFUSED",
-                ", ".join(f"{need.purpose} {format_bytes(need.bytes)}" for need in each.needs),
+                ", ".join(f"{purpose} {format_bytes(size)}" for purpose, size in _purposes(each).items()),
             )
             for each in found.demands
         ],
@@ -195,6 +202,14 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
             for way in ways_out(each, found.domains[0].domain):
                 console.print(f"  - {way}")
     _table(console, ("machine", "value", "from"), machine.described())
+
+
+def _purposes(demand: Demand) -> Counter[str]:
+    """What is asked of a filesystem, by purpose, over all domains."""
+    asked: Counter[str] = Counter()
+    for need in demand.needs:
+        asked[need.purpose] += need.bytes
+    return asked
 
 
 def plan_facts(found: Plan, machine: Machine) -> dict[str, Any]:
@@ -228,7 +243,9 @@ def plan_facts(found: Plan, machine: Machine) -> dict[str, Any]:
             }
             for each in found.demands
         ],
-        "machine": [{"name": name, "value": value, "from": origin} for name, value, origin in machine.described()],
+        "machine": [
+            {"name": name, "value": getattr(machine, name), "from": origin} for name, _, origin in machine.described()
+        ],
     }
 
 

@@ -161,13 +161,20 @@ def test_a_difference_between_engine_and_oracle_seals_nothing(tmp_path: Path) ->
     assert not (tmp_path / "lines.zarr").exists()
 
 
-@pytest.mark.parametrize(("content", "told"), [("", "they are empty"), ("x\ny\n\n", "no_number 2, empty 1")])
-def test_an_input_without_any_record_seals_nothing(tmp_path: Path, content: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "told", "first"),
+    [("", "they are empty", "; all"), ("x\ny\n\n", "no_number 2, empty 1", "; the first: a.txt, .*'x'.*; all")],
+)
+def test_an_input_without_any_record_seals_nothing_and_lists_all(
+    tmp_path: Path, content: str, told: str, first: str
+) -> None:
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "a.txt").write_text(content)
-    with pytest.raises(RawInputError, match=rf"none of the \d records in 1 files was accepted \({told}\)"):
+    expected = rf"none of the \d records in 1 files was accepted \({told}\), so there is no store{first} are listed in"
+    with pytest.raises(RawInputError, match=expected):
         run(tmp_path / "raw", tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["raw"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["raw", "rejects.csv"]
+    assert len((tmp_path / "rejects.csv").read_text().splitlines()) == 1 + len(content.splitlines())
 
 
 def test_the_estimate_is_near_what_is_then_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,10 @@ def test_its_words_can_be_read() -> None:
     assert {"raw & more", "1 byte", "bytes"} <= {line.strip() for line in text.split("\n")}
 
 
+def test_words_of_any_script_stay_words() -> None:
+    assert "，的" in "".join(parsed(bars("a", "tokens", "times", ("，的",), (3,))).itertext())
+
+
 def test_large_figures_on_an_axis_have_their_thousands_apart() -> None:
     text = {line.strip() for line in parsed(bars("a", "Elo", "players", ("1500",), (80_000,))).itertext()}
     assert {"20,000", "80,000", "0", "1500"} <= text

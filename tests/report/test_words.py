@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outofcore.report.words import baseline_of, figure_name, number, results, seconds
+from outofcore.report.words import baseline_of, figure_name, number, results, seconds, told
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,15 @@ def test_results_hold_every_figure_once() -> None:
         ("Loss", "1.5", "4.5"),
         ("Word, frequencies alone", "2", ""),
     ]
+
+
+def test_what_a_run_has_reached_is_told_beside_what_does_better() -> None:
+    figures = {"top1": 0.2, "top1_most_frequent": 0.02, "squared_error": 0.03, "squared_error_mean_response": 0.01}
+    assert told({**figures, "neurons": 4}) == [
+        "Top 1: 0.2 (always the commonest: 0.02)",
+        "Squared error: 0.03 (always the mean response, which does better: 0.01)",
+    ]
+    assert not any("better" in line for line in told({"loss": 1.0, "loss_frequencies": 2.0}))
 
 
 def test_keys_become_words() -> None:

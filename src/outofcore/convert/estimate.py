@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,12 +42,15 @@ class Estimate:
         Size of the raw input.
     sampled_bytes
         How much of the raw input was converted for it.
+    rejected
+        Records of the sample that were rejected, by reason.
     """
 
     store_bytes: int
     rows: int
     raw_bytes: int
     sampled_bytes: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
 
 
 def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: Executor, ahead: int = 4) -> Estimate:
@@ -87,7 +90,8 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
         root = attributes(domain, section, schemas, counted(assembler, store))
         # Digests are read with the files; what counts here is that they are as long, and as hard to compress.
         listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
-        return Estimate(store.size(root, listed, scale), int(rows), raw_bytes, int(raw_bytes * share))
+        size, sampled = store.size(root, listed, scale), int(raw_bytes * share)
+        return Estimate(size, int(rows), raw_bytes, sampled, dict(assembler.rejected.most_common()))
 
 
 class _Pairs:

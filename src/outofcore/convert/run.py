@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -157,6 +158,7 @@ def convert(
             raise
         if not assembler.accepted:
             writer.abandon()
+            _keep_rejects(conversion, journal)
             journal.clear()
             raise RawInputError(_nothing(conversion, assembler))
         try:
@@ -262,8 +264,7 @@ def _commit(
     root = attributes(domain, section, domain.schemas(section, files), facts)
     digests = encoders.map(RawFile.digest, files)
     seal = writer.commit(conversion.store, root, sources(files, assembler, digests))
-    conversion.rejects.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(journal.rejects, conversion.rejects)  # perhaps to another filesystem
+    _keep_rejects(conversion, journal)
     journal.clear()
     rows = sum(facts["rows"].values())
     stored = sum(size for size, _ in seal.files.values())
@@ -281,11 +282,19 @@ def _commit(
     return seal, figures
 
 
+def _keep_rejects(conversion: Conversion, journal: Journal) -> None:
+    conversion.rejects.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(journal.rejects, conversion.rejects)  # perhaps to another filesystem
+
+
 def _nothing(conversion: Conversion, assembler: Assembler) -> str:
-    """What to tell of an input out of which no record is stored."""
+    """What to tell of an input out of which no record is stored, but listed as rejected."""
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in assembler.rejected.most_common(5))
+    with conversion.rejects.open(encoding="utf-8", newline="") as lines:
+        listed = next(csv.DictReader(lines), None)
+    first = " ".join(f"; the first: {listed['file']}, {listed['detail']}".split()) if listed else ""
     return (
         f"{conversion.domain.name}.raw: none of the {assembler.found:,} records in {len(conversion.files):,} files was "
-        f"accepted ({reasons or 'they are empty'}), so there is no store; "
-        f"look at {conversion.domain.name}.raw and {conversion.domain.name}.filters"
+        f"accepted ({reasons or 'they are empty'}), so there is no store{first}; all are listed in "
+        f"{conversion.rejects}; look at raw, source and filters of {conversion.domain.name} in params.yaml"
     )

@@ -40,12 +40,19 @@ def results(figures: Mapping[str, Any]) -> list[Result]:
     for key in figures:
         name, of = baseline_of(key, figures)
         if of:
-            compared[name] = (number(figures[key]), of)
+            lower_is_better = not {"loss", "error"}.isdisjoint(name.split("_"))
+            worse = figures[name] > figures[key] if lower_is_better else figures[name] < figures[key]
+            compared[name] = (number(figures[key]), f"{of}, which does better" if worse else of)
     return [
         Result(title_of(key), number(figures[key]), *compared.get(key, ("", "")))
         for key in figures
         if baseline_of(key, figures)[0] == key
     ]
+
+
+def told(figures: Mapping[str, Any]) -> list[str]:
+    """The figures of a training run that have a baseline, a line each."""
+    return [f"{each.name}: {each.value} ({each.of}: {each.baseline})" for each in results(figures) if each.of]
 
 
 def baseline_of(key: str, keys: Iterable[str]) -> tuple[str, str]:

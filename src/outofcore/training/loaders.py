@@ -7,10 +7,12 @@ import torch
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Task
+from outofcore.errors import BudgetError
 from outofcore.loading.epochs import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.residency.choose import Kind
 from outofcore.loading.windows import Window
+from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
 from outofcore.training.ranks import meet
 
@@ -70,4 +72,11 @@ def open_loaders(
             **(options if shuffle else plain),
         )
 
-    return open_split("train", training, shuffle=True), open_split("val", validation, shuffle=False)
+    try:
+        return open_split("train", training, shuffle=True), open_split("val", validation, shuffle=False)
+    except BudgetError as error:
+        message = (
+            f"{error}; this is half of {format_bytes(share)}: training and validation share what 'memory' in "
+            "machine.yaml, or OUTOFCORE_MEMORY, allows"
+        )
+        raise BudgetError(message) from error

@@ -78,6 +78,28 @@ def test_an_untrained_model_predicts_the_means():
     torch.testing.assert_close(rate, torch.tensor(SESSIONS[0].mean).expand(40, 3), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("preset", ["test", "small"])
+@pytest.mark.parametrize("side", [8, 96])
+def test_steps_are_small_whatever_the_size_of_frames_and_the_unit_of_responses(preset, side):
+    torch.manual_seed(0)
+    wide = SessionShape("w", (side, side), 2, 0, (4000.0, 0.01), (1000.0, 0.002))
+    task = NeuralTask((wide,), section(preset, lags=1, train={"loss": "squared"}))
+    made = {
+        "stim": torch.full((16, 1, side, side), 255, dtype=torch.uint8),
+        "robs": torch.tensor(wide.mean).expand(16, 2) + torch.tensor(wide.spread),
+        "dfs": torch.ones(16, 2, dtype=torch.uint8),
+    }
+    optimizer = torch.optim.AdamW(task.parameters(), lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        task.loss(made)[0].backward()
+        optimizer.step()
+    with torch.no_grad():
+        rate, _ = task.predict(made)
+    away = (rate - torch.tensor(wide.mean)) / torch.tensor(wide.spread)
+    assert away.abs().max() < 4
+
+
 def test_figures_do_not_depend_on_how_validation_was_cut():
     torch.manual_seed(1)
     repeated = (np.array([0, 1, 3]), np.array([2]))

@@ -32,6 +32,12 @@ REASONS = (
 )
 """Why a bin does not count; the first that applies. 0: it counts."""
 
+WAYS_OUT = {
+    "stimulus_range": ": more than source.stimulus_dtype can hold; float32 holds all",
+    "response_range": ": more than source.response_dtype can hold; float32 holds all",
+}
+"""What to do about a reason that is one of the settings rather than of the recording."""
+
 Ranges = Mapping[str, npt.NDArray[np.int64]]
 """What must be read for a range of bins, by stream: first entry and end; for spikes (vectors, 2)."""
 

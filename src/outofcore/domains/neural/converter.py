@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.bins import REASONS, BinReader, Slice
+from outofcore.domains.neural.bins import REASONS, WAYS_OUT, BinReader, Slice
 from outofcore.domains.neural.oracle import disagreements
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.runs import NO_PREDECESSOR, Runs, find_runs
@@ -124,7 +124,11 @@ def _rejects(piece: Piece, runs: Runs) -> list[Reject]:
     told[0] &= not runs.continued
     labels = piece.trials[runs.trial[told], 2].tolist()
     return [
-        Reject(reason=REASONS[state], offset=start, detail=f"{_named(label)}, from bin {start} of the session on")
+        Reject(
+            reason=REASONS[state],
+            offset=start,
+            detail=f"{_named(label)}, from bin {start} of the session on{WAYS_OUT.get(REASONS[state], '')}",
+        )
         for start, state, label in zip(runs.start[told].tolist(), runs.state[told].tolist(), labels, strict=True)
     ]
 

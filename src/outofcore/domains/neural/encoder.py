@@ -50,6 +50,11 @@ PRESETS: dict[str, tuple[tuple[int, int], ...]] = {
 """Channels and kernel of each layer of the core; none: each neuron is a linear filter with a nonlinearity."""
 
 
+# Adam moves each weight by about the learning rate, however many there are, and large frames would be overshot from the
+# first step on: so filters count by the root of their size. The factor makes a learning rate of 0.01 suit them.
+STRIDE = 10.0
+
+
 class Core(nn.Module):
     """Convolutions that all sessions share; the lags are the channels of the first.
 
@@ -81,13 +86,13 @@ class FactorizedReadout(nn.Module):
 
     def __init__(self, session: SessionShape, channels: int) -> None:
         super().__init__()
-        pixels = session.frame[-2] * session.frame[-1]
-        self.place = nn.Parameter(torch.full((session.neurons, pixels), 1 / pixels) + torch.randn(1, pixels) * 1e-3)
+        self.pixels = session.frame[-2] * session.frame[-1]
+        self.place = nn.Parameter(1 + torch.randn(1, self.pixels).repeat(session.neurons, 1) * 0.1)
         self.mixture = nn.Parameter(torch.randn(session.neurons, channels) / math.sqrt(channels))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(batch, channels, height, width) to (batch, neurons)."""
-        at_place = features.flatten(2) @ self.place.T
+        """(batch, channels, height, width) to (batch, neurons): the mean over pixels, weighted by place."""
+        at_place = features.flatten(2) @ (self.place.T / self.pixels)
         return (at_place * self.mixture.T).sum(1)
 
 
@@ -101,7 +106,7 @@ class LinearReadout(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(batch, channels, height, width) to (batch, neurons)."""
-        return functional.linear(features.flatten(1), self.filters)
+        return functional.linear(features.flatten(1), self.filters) * (STRIDE / math.sqrt(self.filters.shape[1]))
 
 
 class Encoder(nn.Module):
@@ -133,6 +138,9 @@ class Encoder(nn.Module):
             for session in sessions
         )
         self.biases = nn.ParameterList(nn.Parameter(self._start(session)) for session in sessions)
+        for number, session in enumerate(sessions):
+            self.register_buffer(f"mean_{number}", torch.tensor(session.mean), persistent=False)
+            self.register_buffer(f"spread_{number}", torch.tensor(session.spread), persistent=False)
 
     def forward(self, stim: Tensor, session: int, behavior: Tensor | None = None) -> Tensor:
         """Expected responses.
@@ -157,7 +165,12 @@ class Encoder(nn.Module):
         drive = self.readouts[session](self.core(frames)).float() + self.biases[session]
         if behavior is not None and self.sessions[session].behaviors:
             drive = drive + self.behaviors[session](behavior).float()
-        return functional.softplus(drive) + LEAST_RATE if self.positive else drive
+        if self.positive:
+            return functional.softplus(drive) + LEAST_RATE
+        # In the neuron's own unit: a trace may be in percent or in thousands.
+        mean, spread = self.get_buffer(f"mean_{session}"), self.get_buffer(f"spread_{session}")
+        response: Tensor = mean + spread * drive
+        return response
 
     def filters(self) -> dict[str, Tensor]:
         """Pictures of what the model looks for.
@@ -180,5 +193,5 @@ class Encoder(nn.Module):
         """Biases with which a model without filters predicts the means."""
         mean = torch.tensor(session.mean, dtype=torch.float32)
         if not self.positive:
-            return mean
+            return torch.zeros_like(mean)
         return torch.log(torch.expm1(mean.clamp(min=1e-3)))
