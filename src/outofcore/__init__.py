@@ -2,10 +2,10 @@
 
 Raw PGN, SGF, text and neural recordings become sealed Zarr stores; training reads them lazily within a stated budget:
 
-    from outofcore import loader, open_store
+    from outofcore import loader, open_store, reading
 
     store = open_store("data/stores/chess.zarr")
-    for batch in loader(store, split="train", batch_size=1024, shuffle=True, seed=0, memory="256MiB"):
+    for batch in loader(store, "train", 1024, shuffle=True, seed=0, memory="256MiB", tensors=reading(store)):
         ...
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from outofcore.errors import OutOfCoreError
 from outofcore.store.reader import open_store
 
-__all__ = ["OutOfCoreError", "ZarrDataset", "loader", "open_store"]
+__all__ = ["OutOfCoreError", "ZarrDataset", "loader", "open_store", "reading"]
 
 
 def __getattr__(name: str) -> object:
@@ -23,6 +23,10 @@ def __getattr__(name: str) -> object:
         from outofcore.loading.loader import loader
 
         return loader
+    if name == "reading":
+        from outofcore.tensors import reading
+
+        return reading
     if name == "ZarrDataset":
         from outofcore.loading.dataset import ZarrDataset
 
