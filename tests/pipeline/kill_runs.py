@@ -182,6 +182,9 @@ class Forked:
         code = 1
         try:
             os.setsid()
+            signal.signal(
+                signal.SIGINT, signal.default_int_handler
+            )  # a shell ignores it for what runs in the background
             os.chdir(place.folder)
             os.environ.update(place.environment())
             with self._output.open("w") as output:
