@@ -182,9 +182,7 @@ class Forked:
         code = 1
         try:
             os.setsid()
-            signal.signal(
-                signal.SIGINT, signal.default_int_handler
-            )  # a shell ignores it for what runs in the background
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
             os.chdir(place.folder)
             os.environ.update(place.environment())
             with self._output.open("w") as output:
