@@ -53,6 +53,12 @@ def test_a_sample_that_nobody_reads_is_left_out(tmp_path: Path) -> None:
     assert [step.name for step in found["text"]] == ["sample@text"]
 
 
+def test_an_input_that_two_stages_of_a_lane_read_is_shown_once(tmp_path: Path) -> None:
+    stages = {"tokenizer": (["raw"], ["tokenizer.json"]), "convert@text": (["raw", "tokenizer.json"], ["store"])}
+    lane = lanes(write_lock(tmp_path / "dvc.lock", stages), "report")["text"]
+    assert [[item.path for item in step.inputs] for step in lane] == [["raw"], []]
+
+
 def test_a_stage_that_several_domains_read_from_stands_apart(tmp_path: Path) -> None:
     lock = write_lock(
         tmp_path / "dvc.lock",

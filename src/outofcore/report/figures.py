@@ -113,7 +113,8 @@ def curve_charts(run: DomainRun) -> Iterator[Chart]:
                 steps, values = columns[split, key]["step"], columns[split, key][key]
                 series.append(Line(what or split, steps, values, baseline=bool(what)))
         flat = all(len(set(line.y)) == 1 for line in series)
-        if not series or (flat and len(series) == 1):
+        points = max((len(line.x) for line in series), default=0)
+        if points < 2 or (flat and len(series) == 1):  # a single point stands in the table of results
             continue
         last = ", ".join(f"{line.name} ends at {number(line.y[-1])}" for line in series)
         yield Chart(
@@ -138,6 +139,8 @@ def table_charts(run: DomainRun) -> Iterator[Chart]:
             continue
         series = list(_series(rows, words[0] if words else None, x, ys))
         first = [line.x[0] for line in series]
+        scaled = (x, ys[0]) == ("predicted", "recorded")
+        unit = ", standard deviations from the mean" if scaled else ""
         apart = bool(words) and set(first) == {0.0} and all(b - a == 1 for a, b in _steps(series))
         yield Chart(
             title=title_of(stem),
@@ -145,10 +148,10 @@ def table_charts(run: DomainRun) -> Iterator[Chart]:
             f"from {number(min(columns[x]))} to {number(max(columns[x]))}",
             svg=lines(
                 f"{run.name}-table-{stem}",
-                figure_name(x),
+                f"{figure_name(x)}{unit}",
                 figure_name(ys[0]) if len(ys) == 1 else "",
                 series,
-                diagonal=(x, ys[0]) == ("predicted", "recorded"),
+                diagonal=scaled,
                 points=apart,
             ),
             header=tuple(figure_name(name) for name in rows[0]),

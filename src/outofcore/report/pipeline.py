@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +70,21 @@ def lanes(lock: Path, own: str) -> dict[str, list[Step]]:
     for name in sorted(stages, key=lambda name: (depths[name], name)):
         found.setdefault(_domain(name, stages, writers), []).append(name)
     return {
-        domain: [
-            _step(name, stages[name], writers) for name in names if name in read or depths[name] == depths[names[-1]]
-        ]
+        domain: _lane(
+            [_step(name, stages[name], writers) for name in names if name in read or depths[name] == depths[names[-1]]]
+        )
         for domain, names in sorted(found.items())
     }
+
+
+def _lane(steps: Sequence[Step]) -> list[Step]:
+    """Steps one after the other; an input that several read stands before the first of them."""
+    shown: set[Item] = set()
+    lane = []
+    for step in steps:
+        lane.append(replace(step, inputs=tuple(item for item in step.inputs if item not in shown)))
+        shown.update(step.inputs)
+    return lane
 
 
 def _before(name: str, stages: Mapping[str, Any], writers: Mapping[str, str]) -> set[str]:
