@@ -44,7 +44,7 @@ QUICK = {
     "load_neural": "--gigabytes 0.2 --turns 3 --seconds 1",
     "load_remote": "{chess} --rounds 1",
     "train_text": "{text} --tokenizer {tokenizer} --megabytes 30",
-    "scale": "--chess {chess} --text {text} --neural {neural}",
+    "scale": "--chess {chess} --text {text} --tokenizer {tokenizer} --neural {neural}",
 }
 FULL = {
     "convert_chess": "{chess}",
@@ -62,7 +62,7 @@ FULL = {
     "load_neural": "--gigabytes 12",
     "load_remote": "{chess}",
     "train_text": "{text} --tokenizer {tokenizer} --megabytes 1000",
-    "scale": "--chess {chess} --text {text} --neural {neural}",
+    "scale": "--chess {chess} --text {text} --tokenizer {tokenizer} --neural {neural}",
 }
 SCRIPTS = {"loader_text": "loader_wide", "loader_frames": "loader_wide"}
 BESIDE_PEERS = ("loader", *SCRIPTS)

@@ -99,10 +99,14 @@ class Numbered:
         self.rows += len(rows)
 
 
-def measure_conversion(name: str, raw: Path) -> dict[str, float]:
+def measure_conversion(name: str, raw: Path, tokenizer: Path | None) -> dict[str, float]:
     """What a unit of a domain is, and how fast a worker and the driver are."""
     domain = get_domain(name)
     section = load_params().section(name).model_copy(update={"raw": str(raw)})
+    if name == "text" and tokenizer:
+        section = section.model_copy(
+            update={"tokenizer": section.tokenizer.model_copy(update={"path": str(tokenizer)})}
+        )
     files = find_files(section.raw, section.match, domain.suffixes, section=name)
     units, convert = list(domain.units(files, section)), domain.converter(section)
     convert(units[0])  # compiled before it is timed
@@ -249,9 +253,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in DOMAINS:
         parser.add_argument(f"--{name}", type=Path, required=True, help=f"raw {name} to measure on")
+    parser.add_argument("--tokenizer", type=Path, help="of the text; the one that params.yaml names by default")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     arguments = parser.parse_args()
-    known = {name: measure_conversion(name, getattr(arguments, name)) for name in DOMAINS}
+    known = {name: measure_conversion(name, getattr(arguments, name), arguments.tokenizer) for name in DOMAINS}
     machine = {**measure_hashing(), **measure_seal(), **measure_keys(), **measure_scheduler()}
     constants = {
         of: {name: float(f"{value:.4g}") for name, value in figures.items()}
