@@ -45,7 +45,9 @@ def make_go(folder: Path, samples: int, cuts: int) -> Path:
     for number, sample in enumerate(_samples("go", folder, samples)):
         for file in sorted(sample.iterdir()):
             with (made / f"{number}_{file.name}").open("wb") as out:
-                for game in file.read_bytes().splitlines():
+                for line in file.read_bytes().splitlines():
+                    # The players of another sample are others.
+                    game = re.sub(rb"P([BW])\[", rb"P\1[%d " % number, line)
                     ends = [node.end() for node in _NODE.finditer(game)]
                     if len(ends) > SHORTEST:
                         places = generator.integers(SHORTEST, len(ends), cuts)

@@ -43,7 +43,7 @@ QUICK = {
     "load_text": "{text} --tokenizer {tokenizer} --megabytes 100 --turns 3 --seconds 1",
     "load_neural": "--gigabytes 0.2 --turns 3 --seconds 1",
     "load_remote": "{chess} --rounds 1",
-    "train_text": "{text} --tokenizer {tokenizer} --megabytes 30",
+    "train_text": "{text} --tokenizer {tokenizer} --megabytes 100",
     "scale": "--chess {chess} --text {text} --tokenizer {tokenizer} --neural {neural}",
 }
 FULL = {

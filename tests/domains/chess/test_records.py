@@ -89,6 +89,8 @@ def test_a_game_from_end_to_end():
         ("1. e4 e5 2. Zz9 Nc6 1-0", "unreadable_move", "Zz9"),
         ("1. e4 -- 2. d4 1-0", "null_move", "ply 2"),
         ("1. e4 0000 2. d4 1-0", "null_move", "0000"),
+        ("1. e4 1900000000. e5 1-0", "null_move", "0000"),
+        ("1. e4 1900000000.e5 1-0", "null_move", "0000"),
         ("1. e4 e5 2. Nf3\u00a0Nc6 1-0", "unreadable_move", "Nf3\u00a0Nc6"),
         ("1. e4 e5 2. Nf3\x1cNc6 1-0", "unreadable_move", "Nf3\x1cNc6"),
         ("1. e4 d5 2. $exd5 Nc6 1-0", "unreadable_move", "$exd5"),

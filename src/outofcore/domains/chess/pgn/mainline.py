@@ -46,13 +46,18 @@ def _tag_number(data: Bytes, i: int, j: int, names: Bytes) -> int:
 
 @njit(nogil=True, cache=True)
 def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
-    """The move in a token: without its number (``12.Nf3``), leading dots and glyphs (``Nf3!?``); maybe nothing."""
-    k = i
+    """The move in a token: without its number (``12.Nf3``), leading dots and glyphs (``Nf3!?``); maybe nothing.
+
+    Four zeros are a null move, also inside a number: python-chess takes them for one.
+    """
+    k, zeros = i, 0
     while k < j and ord("0") <= data[k] <= ord("9"):
+        zeros = zeros + 1 if data[k] == ord("0") else 0
         k += 1
+        if zeros == 4:
+            return k - 4, k
     if k == j:
-        null_move = j - i == 4 and data[i] == ord("0") and data[i + 1] == ord("0")
-        return (i, j) if null_move else (j, j)
+        return j, j
     if data[k] == ord("."):
         i = k
         while i < j and data[i] == ord("."):
