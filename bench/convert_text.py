@@ -30,6 +30,8 @@ from outofcore.raw.files import find_files
 from record import Row, save
 
 FILE_BYTES = 10_000_000
+FILES = 40
+"""As many at least, for a file is a document and every split wants some."""
 REFERENCE_TEXTS, REFERENCE_BYTES = 16, 500_000
 ENGINE_BYTES = 100_000_000
 
@@ -43,11 +45,12 @@ def make_text(source: Path, folder: Path, size: int) -> None:
     generator = np.random.default_rng(0)
     folder.mkdir()
     written = number = 0
+    piece = min(FILE_BYTES, size // FILES)
     rest = b""
     while written < size:
         rest += b"".join(paragraphs[place] for place in generator.permutation(len(paragraphs)))
-        while len(rest) >= FILE_BYTES and written < size:
-            cut = rest.rindex(b"\n\n", 0, FILE_BYTES) + 2
+        while len(rest) >= piece and written < size:
+            cut = rest.rindex(b"\n\n", 0, piece) + 2
             (folder / f"{number}.txt").write_bytes(rest[:cut])
             rest, written, number = rest[cut:], written + cut, number + 1
 

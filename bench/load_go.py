@@ -207,7 +207,10 @@ def _boards(moves: list[Play], places: set[int]) -> list[np.ndarray[Any, Any]]:
         if place in places:
             shown.append(np.array([[_CODES[stone] for stone in row] for row in board.board], np.uint8))
         if move is not None:
-            board.play(*move, colour)
+            try:
+                board.play(*move, colour)
+            except ValueError:  # a stone on a stone: such a game is no game
+                break
     return shown
 
 
