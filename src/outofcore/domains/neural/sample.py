@@ -62,7 +62,7 @@ DESIGNS = (
 
 
 def _write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """As ``np.savez_compressed``, whose bytes depend on the release of Python: some write larger headers than others."""
+    """As ``np.savez_compressed``, whose headers differ between releases of Python."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             content = io.BytesIO()
