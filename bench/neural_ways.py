@@ -94,7 +94,7 @@ class Case:
         return {"loader": READY_BATCHES, "old": 2 * self.threads}.get(self.kind, 0)
 
 
-class Sessions(torch.utils.data.Dataset):  # type: ignore[type-arg]
+class Sessions(torch.utils.data.Dataset):
     """The old way: a list of sessions in memory, a window at a time."""
 
     def __init__(self, store: Path) -> None:
@@ -150,7 +150,7 @@ def open_batches(case: Case) -> tuple[Callable[[], Iterator[Any]], Callable[[], 
         memory=case.memory,
         threads=case.threads,
     )
-    return lambda: iter(batches), lambda: asdict(batches.stats)  # type: ignore[arg-type]
+    return lambda: iter(batches), lambda: asdict(batches.stats)
 
 
 def select_batches(case: Case) -> Callable[[], Iterator[Any]]:

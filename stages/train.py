@@ -25,6 +25,7 @@ from outofcore.streaming import is_streamed, open_streams, place_of
 from outofcore.training.device import choose_device
 from outofcore.training.fit import fit
 from outofcore.training.loaders import open_loaders
+from outofcore.training.ranks import meet
 
 
 def main(name: str) -> None:
@@ -60,7 +61,8 @@ def main(name: str) -> None:
             micro_batch=machine.micro_batch,
             threads=machine.workers,
         )
-    print(*told(figures), f"metrics/{name}/train.json has all figures; 'make report' draws them", sep="\n")
+    if not meet(device).rank:
+        print(*told(figures), f"metrics/{name}/train.json has all figures; 'make report' draws them", sep="\n")
     if streamed:
         read = json.dumps(train.tally.figures(), indent=2)
         (Path("metrics") / name / "stream_run.json").write_text(read + "\n")

@@ -46,7 +46,9 @@ def test_what_a_run_has_reached_is_told_beside_what_does_better() -> None:
         "Top 1: 0.2 (always the commonest: 0.02)",
         "Squared error: 0.03 (always the mean response, which does better: 0.01)",
     ]
-    assert not any("better" in line for line in told({"loss": 1.0, "loss_frequencies": 2.0}))
+    for name in ("loss", "policy_loss", "perplexity", "bits_per_byte"):
+        assert not any("better" in line for line in told({name: 1.0, f"{name}_frequencies": 2.0}))
+        assert all("better" in line for line in told({name: 2.0, f"{name}_frequencies": 1.0}))
 
 
 def test_keys_become_words() -> None:

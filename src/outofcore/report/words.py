@@ -15,6 +15,9 @@ BASELINES = {
 }
 """What a figure's name ends with that is a baseline, and what that baseline is."""
 
+LOWER_IS_BETTER = {"loss", "error", "perplexity", "byte"}
+"""Words in the names of figures that are the better the lower they are; others the higher."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -40,7 +43,7 @@ def results(figures: Mapping[str, Any]) -> list[Result]:
     for key in figures:
         name, of = baseline_of(key, figures)
         if of:
-            lower_is_better = not {"loss", "error"}.isdisjoint(name.split("_"))
+            lower_is_better = not LOWER_IS_BETTER.isdisjoint(name.split("_"))
             worse = figures[name] > figures[key] if lower_is_better else figures[name] < figures[key]
             compared[name] = (number(figures[key]), f"{of}, which does better" if worse else of)
     return [
