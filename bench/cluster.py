@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, convert
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.raw.files import decompressed, find_files

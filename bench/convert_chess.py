@@ -4,7 +4,7 @@
 
 All three are measured in one run on the same machine; what is compiled is so before. ``reference`` is what one would
 write with python-chess: read a game, replay it, pack twelve bitboards a position; it converts every n-th game of those
-that the filters accept. ``engine`` is the Rust reader alone on the accepted games, its output thrown away.
+that the filters accept. ``engine`` is the Rust reader alone on the accepted games, output discarded.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def table(ours: dict[str, Any], slow: dict[str, Any], fast: dict[str, Any]) -> l
     labels = {
         "outofcore: files to a sealed store": ours,
         "python-chess: read, replay, pack twelve bitboards": slow,
-        "the Rust reader alone, its output thrown away": fast,
+        "the Rust reader alone, output discarded": fast,
     }
     unit = slow["positions_per_second"]
     rows = []
@@ -119,7 +119,7 @@ def table(ours: dict[str, Any], slow: dict[str, Any], fast: dict[str, Any]) -> l
         rows.append(Row(label=label, value=speed, unit="positions/s", table="conversion", **against))
     label = next(iter(labels))
     rows.append(Row(label=label, value=ours["seconds"], unit="seconds", table="conversion"))
-    rows.append(Row(label=label, value=ours["peak_memory_mb"], unit="MB at most", table="conversion"))
+    rows.append(Row(label=label, value=ours["peak_memory_mb"], unit="peak MB", table="conversion"))
     return rows
 
 
@@ -153,7 +153,7 @@ def main() -> None:
         facts=(
             f"{ours['found']:,} games in {size / 1e6:,.0f} MB of PGN",
             f"{ours['accepted']:,} accepted with {ours['positions']:,} positions, {ours['audited']:,} games audited",
-            f"{ours['bytes_per_row']:.3g} bytes a position in the store",
+            f"{ours['bytes_per_row']:.3g} bytes per position in the store",
         ),
         details={"workers": options.workers, "outofcore": ours, "reference": slow, "engine": fast},
         versions={"python-chess": version("chess")},

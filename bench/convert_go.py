@@ -5,7 +5,7 @@
 ``outofcore`` is the whole way from files to a sealed store, audits by sgfmill included. ``reference`` is what one would
 write with sgfmill: parse a game, play it, turn the board into an array before every move; it converts games drawn at
 random from those of the same input. Both are measured in turn, in one run, ``--rounds`` times; figures are medians.
-``converter`` is our parsing and playing alone, its output thrown away. The first round of all, which compiles, does not
+``converter`` is our parsing and playing alone, output discarded. The first round of all, which compiles, does not
 count. ``--first`` cuts the input to so many games.
 """
 
@@ -160,7 +160,7 @@ def table(ours: dict[str, Any], theirs: dict[str, Any], bare: dict[str, Any], ti
         )
     ]
     rows.append(Row(label=OURS, value=ours["seconds"], unit="seconds", table="conversion"))
-    rows.append(Row(label=OURS, value=ours["peak_memory_bytes"] / 1e6, unit="MB at most", table="conversion"))
+    rows.append(Row(label=OURS, value=ours["peak_memory_bytes"] / 1e6, unit="peak MB", table="conversion"))
     return rows
 
 
@@ -201,7 +201,7 @@ def main() -> None:
             f"{figures['found']:,} games in {figures['bytes_raw'] / 1e6:,.0f} MB of files",
             f"{figures['accepted']:,} accepted with {figures['positions']:,} positions",
             f"{figures['audited']:,} games audited",
-            f"{figures['bytes_per_position']} bytes a position in the store, medians of {options.rounds} rounds",
+            f"{figures['bytes_per_position']} bytes per position in the store, medians of {options.rounds} rounds",
         ),
         details={"workers": options.workers, "outofcore": figures, "reference": slow, "converter": fast},
         versions={"sgfmill": version("sgfmill")},

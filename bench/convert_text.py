@@ -5,7 +5,7 @@
 All three are measured in one run on the same machine. The text is made from the documents of the given file, their
 paragraphs permuted anew for every repetition, as plain files of 10 MB. ``reference`` is what one would write with
 ``tokenizers``: ``encode_batch`` on texts of half a megabyte, in all its threads, the ids put into an array; it does the
-first 8 MB. ``engine`` is gigatoken alone, one instance a thread, documents in memory, its output thrown away.
+first 8 MB. ``engine`` is gigatoken alone, one instance a thread, documents in memory, output discarded.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def main() -> None:
         table(figures),
         facts=(
             f"{figures['whole']['bytes'] / 1e6:,.0f} MB of text, {figures['whole']['tokens']:,} tokens",
-            f"{figures['whole']['bytes_per_row']:.3g} bytes a token in the store, codec {options.codec}",
+            f"{figures['whole']['bytes_per_row']:.3g} bytes per token in the store, codec {options.codec}",
         ),
         details={"workers": options.workers, **figures},
         versions={library: version(library) for library in ("tokenizers", "gigatoken")},
@@ -135,7 +135,7 @@ def table(figures: dict[str, dict[str, Any]]) -> list[Row]:
     labels = {
         "outofcore: files to a sealed store": "whole",
         "tokenizers: encode_batch in all threads, ids to an array": "reference",
-        "gigatoken alone, its output thrown away": "engine",
+        "gigatoken alone, output discarded": "engine",
     }
     unit = figures["reference"]["megabytes_per_second"]
     rows = []
@@ -145,7 +145,7 @@ def table(figures: dict[str, dict[str, Any]]) -> list[Row]:
         rows.append(Row(label=label, value=speed, unit="MB of text/s", table="conversion", **against))
     label, whole_ = next(iter(labels)), figures["whole"]
     rows.append(Row(label=label, value=whole_["seconds"], unit="seconds", table="conversion"))
-    rows.append(Row(label=label, value=whole_["peak_memory_mb"], unit="MB at most", table="conversion"))
+    rows.append(Row(label=label, value=whole_["peak_memory_mb"], unit="peak MB", table="conversion"))
     return rows
 
 

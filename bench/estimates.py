@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from converting import convert_files
-from outofcore.convert.estimate import estimate
-from outofcore.convert.executors import open_executor
+from outofcore.conversion.estimate import estimate
+from outofcore.conversion.executors import open_executor
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
@@ -142,7 +142,7 @@ def main() -> None:
         ratio, against = estimated / sizes["store_bytes"], "what was written"
         rows += [
             Row(label=name, value=sizes["raw_bytes"] / 1e6, unit="MB raw", table="estimates"),
-            Row(label=name, value=sizes["looked_at_bytes"] / 1e6, unit="MB looked at", table="estimates"),
+            Row(label=name, value=sizes["looked_at_bytes"] / 1e6, unit="MB sampled", table="estimates"),
             Row(label=name, value=sizes["store_bytes"] / 1e6, unit="MB written", table="estimates"),
             Row(
                 label=name, value=estimated / 1e6, unit="MB estimated", ratio=ratio, against=against, table="estimates"

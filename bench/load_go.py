@@ -280,14 +280,14 @@ def table(result: dict[str, Any]) -> list[Row]:
         rows.append(Row(label=f"{name}, gathered from memory", value=gathered_, unit="positions/s"))
     own = result["style"]["style"]["samples_per_second"]
     for name, found in result["style"].items():
-        label = STYLE.get(name, "parsed by sgfmill, as few kept as 50 of 200")
+        label = STYLE.get(name, "parsed by sgfmill, a quarter of the players kept")
         speed = found["samples_per_second"]
         rows.append(
             Row(label=label, value=speed, unit="positions/s", ratio=own / speed, against="slower", table="style")
         )
         rows.append(Row(label=label, value=found["memory_bytes"] / 1e6, unit="MB held", table="style"))
         again = f"{100 * found['reloaded']:.0f} %" if "reloaded" in found else "none"
-        rows.append(Row(label=label, value=again, of="players parsed anew", table="style"))
+        rows.append(Row(label=label, value=again, of="players parsed again", table="style"))
     return [
         *rows,
         memory_row("Go: batches of players", result["style"]["style"]["memory_bytes"], parse_bytes(result["memory"])),

@@ -263,7 +263,7 @@ def table(result: dict[str, Any]) -> list[Row]:
         rows += [
             Row(value=speed, unit="windows/s", ratio=speed / old if old else None, against="the old way", **of),
             Row(value=way["gigabytes_per_second"], unit="GB/s", **of),
-            Row(value=way["gigabytes_per_core_second"], unit="GB a core second", **of),
+            Row(value=way["gigabytes_per_core_second"], unit="GB per core second", **of),
             Row(value=way["own_bytes"] / 1e6, unit="MB held", **of),
             Row(value=way["file_bytes"] / 1e6, unit="MB of mapped pages", **of),
         ]
@@ -275,7 +275,7 @@ def table(result: dict[str, Any]) -> list[Row]:
         rows += [
             Row(value=each["seconds"], unit="seconds", **of),
             Row(value=each["store_bytes"] / 1e6, unit="MB of store", **of),
-            Row(value=each["peak_rss_bytes"] / 1e6, unit="MB at most", **of),
+            Row(value=each["peak_rss_bytes"] / 1e6, unit="peak MB", **of),
         ]
     return rows
 

@@ -1,4 +1,4 @@
-"""What it costs to keep a store in an object storage: converting to it, and training from it with no copy here.
+"""What it costs to keep a store in object storage: converting to it, and training from it with no copy here.
 
     python bench/load_remote.py players.pgn.zst
 
@@ -134,11 +134,11 @@ def main() -> None:
         folder = Path(temporary)
         places = {
             "a disk": str(folder / "a disk/data/stores/chess.zarr"),
-            "an object storage": "s3://stores/chess.zarr",
+            "object storage": "s3://stores/chess.zarr",
         }
         commands: dict[str, list[str | Path]] = {
             "a disk": [sys.executable, Path("stages/convert.py").resolve(), "chess"],
-            "an object storage": [
+            "object storage": [
                 Path(sys.executable).with_name("outofcore"),
                 "convert",
                 "chess",
@@ -171,7 +171,7 @@ def report(made: dict[str, dict[str, Any]], epochs: dict[str, list[dict[str, Any
         ratio = each["seconds"] / made["a disk"]["seconds"]
         rows.append(Row(label=label, value=each["seconds"], unit="s", ratio=ratio, against="a disk", table="remote"))
         rows.append(Row(label=label, value=each["memory"] / 1e6, unit="MB of memory", table="remote"))
-        rows.append(Row(label=label, value=each["disk"] / 1e6, unit="MB on the disk here", table="remote"))
+        rows.append(Row(label=label, value=each["disk"] / 1e6, unit="MB on the local disk", table="remote"))
     for name, each in medians.items():
         label = f"an epoch from {name}"
         speed = each["samples_per_second"]
@@ -179,7 +179,9 @@ def report(made: dict[str, dict[str, Any]], epochs: dict[str, list[dict[str, Any
         rows.append(Row(label=label, value=speed, unit="samples/s", ratio=ratio, against="a disk", table="remote"))
         rows.append(Row(label=label, value=each["growth_bytes"] / 1e6, unit="MB of memory", table="remote"))
         rows.append(memory_row(f"chess, from {name}", each["growth_bytes"], parse_bytes(MEMORY)))
-        rows.append(Row(label=label, value=1000 * each["first_batch_seconds"], unit="ms to a batch", table="remote"))
+        rows.append(
+            Row(label=label, value=1000 * each["first_batch_seconds"], unit="ms to the first batch", table="remote")
+        )
     received, delivered = there["bytes_received"], there["bytes_delivered"]
     requests = there["requests"]
     traffic = f"{received / 1e6:,.1f} MB received for {delivered / 1e6:,.1f} MB of chunks"
@@ -191,7 +193,7 @@ def report(made: dict[str, dict[str, Any]], epochs: dict[str, list[dict[str, Any
     save(
         out,
         "load_remote",
-        "A store in an object storage",
+        "A store in object storage",
         rows,
         facts=facts,
         details={"convert": made, "epochs": epochs, "stored_bytes": stored},

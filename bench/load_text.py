@@ -184,7 +184,7 @@ def table(result: dict[str, Any]) -> list[Row]:
         against: dict[str, Any] = {"against": "the mapped file"}
         rows += [
             Row(label=way, value=speed, unit="windows/s", ratio=speed / habit["windows_per_second"], **against),
-            Row(label=way, value=work, unit="us of a core a window"),
+            Row(label=way, value=work, unit="core us per window"),
             Row(label=way, value=found["memory_mb"], unit="MB held"),
             Row(label=way, value=found["mapped_pages_mb"], unit="MB of mapped pages"),
         ]
@@ -226,7 +226,7 @@ def main() -> None:
         table(result),
         facts=(
             f"{result['tokens']:,} tokens, batches of {BATCH} windows of {LENGTH}",
-            f"bytes a token in the store: {stored}",
+            f"bytes per token in the store: {stored}",
             f"medians of {options.turns} turns",
         ),
         details=result,

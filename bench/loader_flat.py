@@ -95,7 +95,7 @@ def main() -> None:
         "samples_per_second": "samples/s",
         "growth_mb": "MB held",
         "first_batch_ms": "ms to the first batch",
-        "resumed_ms": "ms to go on in mid-epoch",
+        "resumed_ms": "ms to resume in mid-epoch",
     }
     rows = [
         Row(label=f"{name} rows", value=each[key], unit=unit)

@@ -25,7 +25,7 @@ from outofcore.store.schema import Columns, Field
 from record import Row, save
 
 CLASSES, FEATURES, BATCH, SEQUENCE = 10, 16, 1024, 80
-FULL = "every sample (full)"
+FULL = "all samples (full)"
 WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "64 blocks of 4,096 rows (the default)": (4096, {"memory": "64MiB"}),
     "256 blocks of 1,024 rows": (1024, {"memory": "64MiB", "pool_blocks": 256}),
@@ -99,7 +99,7 @@ def main() -> None:
         for name, each in figures.items()
         for key, of in (
             ("loss", "validation loss"),
-            ("loss_of_full", "of that by every sample"),
+            ("loss_of_full", "relative to full shuffling"),
             ("label_distance", "label distance"),
         )
     ]

@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.convert.assemble import Assembler
-from outofcore.convert.executors import open_executor
-from outofcore.convert.seen import SeenKeys
-from outofcore.convert.shards import Encoder
-from outofcore.convert.splits import SPLITS
+from outofcore.conversion.assemble import Assembler
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.seen import SeenKeys
+from outofcore.conversion.shards import Encoder
+from outofcore.conversion.splits import SPLITS
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
@@ -40,25 +40,25 @@ from record import Row, save
 from scale_order import simulate_orders, timed
 
 CONSTANTS = {
-    "raw_bytes_a_row": "raw bytes a row",
-    "decoded_bytes_a_row": "decoded bytes a row",
-    "store_bytes_a_row": "store bytes a row",
-    "rows_a_sequence": "rows a sequence",
-    "machine_rows_a_second": "rows a second, one machine's writer (keys, splits, encoding, digests)",
-    "worker_rows_a_second": "rows a second, one worker (parsing, pieces, shards, digests)",
-    "driver_rows_a_second": "rows a second, driver of a cluster (keys, splits, numbers, sequences)",
-    "unit_and_facts_bytes": "bytes of a unit and what the driver is told of it",
+    "raw_bytes_a_row": "raw bytes per row",
+    "decoded_bytes_a_row": "decoded bytes per row",
+    "store_bytes_a_row": "store bytes per row",
+    "rows_a_sequence": "rows per sequence",
+    "machine_rows_a_second": "rows per second, one machine's writer (keys, splits, encoding, digests)",
+    "worker_rows_a_second": "rows per second, one worker (parsing, pieces, shards, digests)",
+    "driver_rows_a_second": "rows per second, driver of a cluster (keys, splits, numbers, sequences)",
+    "unit_and_facts_bytes": "bytes of a unit and its report to the driver",
     "unit_and_result_bytes": "bytes of a unit and its rows, on a worker",
 }
 OF_THE_MACHINE = {
-    "sha256_bytes_a_second": "SHA-256, bytes a second",
-    "md5_bytes_a_second": "MD5, bytes a second",
-    "keys_a_second": "keys of duplicates a second",
-    "key_bytes_peak": "bytes a key, at the peak",
-    "seal_bytes_a_file": "bytes a file in the seal",
-    "seal_read_seconds_a_file": "seconds a file to read the seal",
-    "stat_seconds": "seconds a file to look at it",
-    "calls_a_second": "calls a second through a Dask scheduler",
+    "sha256_bytes_a_second": "SHA-256, bytes per second",
+    "md5_bytes_a_second": "MD5, bytes per second",
+    "keys_a_second": "duplicate keys per second",
+    "key_bytes_peak": "bytes per key, at the peak",
+    "seal_bytes_a_file": "bytes per file in the seal",
+    "seal_read_seconds_a_file": "seconds per file to read the seal",
+    "stat_seconds": "seconds per file to stat it",
+    "calls_a_second": "calls per second through a Dask scheduler",
 }
 PLANNED = {
     "raw_bytes": "raw (given)",
@@ -67,7 +67,7 @@ PLANNED = {
     "store_bytes": "store",
     "shard_rows": "`shard_rows` (given)",
     "files": "files in DVC",
-    "mean_file_bytes": "a file",
+    "mean_file_bytes": "size of a file",
     "seal_bytes": "seal",
     "open_seconds": "opening, apart from the list",
     "hashing_days_one_core": "hashing, one core",
@@ -75,8 +75,8 @@ PLANNED = {
     "driver_days": "the driver's own work",
     "scheduler_days": "scheduler",
     "driver_bytes_in_flight": "driver, units in flight",
-    "driver_bytes_of_keys": "driver, keys of duplicates",
-    "driver_network_bytes_a_second": "driver, network a second",
+    "driver_bytes_of_keys": "driver, duplicate keys",
+    "driver_network_bytes_a_second": "driver, network per second",
 }
 DOMAINS = ("chess", "text", "neural")
 DAY = 86400.0
@@ -284,7 +284,7 @@ def main() -> None:
             shard_rows=2**30,
             parts=1,
         ),
-        "1,000 neural sessions of an hour at 60 bins a second": plan(
+        "1,000 neural sessions of an hour at 60 bins per second": plan(
             known["neural"],
             machine,
             rows=sessions * 3600 * 60,
@@ -316,9 +316,9 @@ def table(found: dict[str, dict[str, Any]]) -> list[Row]:
         rows += [
             Row(value=simulated["blocks"], of="blocks", **of),
             Row(value=format_bytes(simulated["tables_bytes"]), of="tables by chunk", **of),
-            Row(value=simulated["proof_seconds"], of="proof of the budget", unit="s", **of),
+            Row(value=simulated["proof_seconds"], of="budget check", unit="s", **of),
             Row(value=simulated["first_pool_seconds"], of="first pool", unit="s", **of),
-            Row(value=simulated["resume_seconds"], of="going on", unit="s", **of),
+            Row(value=simulated["resume_seconds"], of="resuming", unit="s", **of),
             Row(value=format_bytes(simulated["peak_bytes"]), of="order in memory", **of),
         ]
     return rows

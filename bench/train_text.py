@@ -154,7 +154,7 @@ def table(result: dict[str, Any]) -> list[Row]:
         of: dict[str, Any] = {"label": name, "table": "training"}
         rows += [
             Row(value=predicted / 1e6, unit="MB predicted", **of),
-            Row(value=measured / 1e6, unit="MB at most", ratio=measured / predicted, against="the prediction", **of),
+            Row(value=measured / 1e6, unit="peak MB", ratio=measured / predicted, against="the prediction", **of),
             Row(value=f"{found['losses'][-1]:.4f}", of="loss of the last step", **of),
         ]
     return rows

@@ -9,13 +9,12 @@ from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.documents.hub import open_raw
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.params import load_params
+from outofcore.replacing import replace_text
 
 
 def main() -> None:
     section = load_params().section(DOMAIN.name)
-    path = Path(section.tokenizer.path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(make_tokenizer(section, open_raw(section)), encoding="utf-8", newline="\n")
+    replace_text(Path(section.tokenizer.path), make_tokenizer(section, open_raw(section)))
 
 
 if __name__ == "__main__":

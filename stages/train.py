@@ -61,8 +61,9 @@ def main(name: str) -> None:
             micro_batch=machine.micro_batch,
             threads=machine.workers,
         )
-    if not meet(device).rank:
-        print(*told(figures), f"metrics/{name}/train.json has all figures; 'make report' draws them", sep="\n")
+    if meet(device).rank:
+        return
+    print(*told(figures), f"metrics/{name}/train.json has all figures; 'make report' draws them", sep="\n")
     if streamed:
         read = json.dumps(train.tally.figures(), indent=2)
         (Path("metrics") / name / "stream_run.json").write_text(read + "\n")

@@ -20,3 +20,13 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real input at {folder}; set OUTOFCORE_REAL_DATA to a folder that holds it")
     return folder
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project's folder with the samples of all domains; tests that use it share it, in the group "report"."""
+    from tests.samples import write_project  # what it imports takes seconds
+
+    folder = tmp_path_factory.mktemp("project")
+    write_project(folder)
+    return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -19,9 +20,9 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 from outofcore.cli import app
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, convert
 from outofcore.domains.domain import Section
 from outofcore.domains.registry import DOMAINS
 from outofcore.domains.sections import TrainSection
@@ -29,8 +30,11 @@ from outofcore.raw.files import find_files
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 from outofcore.store.verify import verify
-from tests.convert.lines import Lines, LinesSection, write_lines
+from tests.conversion.lines import Lines, LinesSection, write_lines
 from tests.space.conftest import MIB, Disk, disk, dvc, no_settings_of_the_user, project
+from tests.store.forging import forge_seal
+
+ROOT = Path(__file__).parents[1]
 
 __all__ = ["disk", "no_settings_of_the_user"]  # fixtures
 
@@ -218,6 +222,37 @@ def test_plan_tells_what_the_conversion_would_reject(folder: Path) -> None:
     assert "lines: rejected of the sample: no_number 2, empty 2" in call("plan").stdout
 
 
+def test_what_is_left_out_is_named_in_the_plan_and_in_the_metrics(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    (folder / "raw" / "linked").symlink_to(folder)
+    (folder / "raw" / "more.txt.lz4").write_bytes(b"x")
+    text = call("plan").stdout
+    assert "lines: left out of the raw input:\n  linked: a link to a folder, " in text
+    assert "\n  more.txt.lz4: compressed as nothing here can decompress it; " in text
+    (planned,) = json.loads(call("plan", "--json").stdout)["domains"]
+    assert list(planned["left_out"]) == ["linked", "more.txt.lz4"]
+    runpy.run_path(str(ROOT / "stages" / "convert.py"))["main"]("lines")
+    figures = json.loads((folder / "metrics/lines/convert.json").read_text())
+    assert figures["left_out"] == planned["left_out"]
+    assert "left out of raw: 2, the first linked (a link to a folder, " in capsys.readouterr().err
+
+
+def test_no_name_or_text_of_a_file_commands_the_terminal(
+    folder: Path, lines: DrawnLines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = "\x1b]0;owned\x07\x1b[2J.txt"
+    (folder / "raw" / "a.txt").rename(folder / "raw" / hostile)
+    (folder / "raw" / f"{hostile}.lz4").write_bytes(b"x")
+    files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
+    conversion = Conversion(lines, LinesSection(), files, Path("x.zarr"), Path("x.csv"))
+    execution = {"executor": open_executor("threads", 1), "workers": 1, "watch": lambda _: None}
+    convert(conversion, Estimate(0, 0, 0, 0), **execution)
+    monkeypatch.setattr(DrawnLines, "draw", lambda *_: hostile)
+    for told in (call("info", "x.zarr"), call("show", "x.zarr"), call("plan"), call("info", f"{hostile}.zarr", code=2)):
+        assert r"\x1b]0;owned\x07\x1b[2J.txt" in told.output
+        assert "\x1b" not in told.output
+        assert "\x07" not in told.output
+
+
 def test_plan_tells_where_settings_come_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "machine.yaml").write_text("workers: 1\n")
     monkeypatch.setenv("OUTOFCORE_DISK_MARGIN", "0.5")
@@ -377,8 +412,10 @@ def reads(process: subprocess.Popen[str], file: Path) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files of another process are seen on Linux alone")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_is_one_line(started: Callable[..., subprocess.Popen[str]], store: Path, number: signal.Signals) -> None:
-    shard = next(store.rglob("number/c.*")).resolve()
+    listed = next(store.rglob("number/c.*"))
+    name, shard = listed.relative_to(store).as_posix(), listed.resolve()
     os.truncate(shard, 2**40)  # a hole that takes hours to read
+    forge_seal(store, lambda files: files.update({name: (2**40, files[name][1])}))
     process = started("verify", store)
     while not reads(process, shard):
         assert process.poll() is None

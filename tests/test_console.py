@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 
 import pytest
 
-from outofcore.console import one_line_errors
+from outofcore.console import one_line_errors, visible
 from outofcore.errors import StoreError
 
 BODY = """
 import os, signal
-from outofcore.console import one_line_errors
+from outofcore.console import one_line_errors, visible
 with one_line_errors():
     os.kill(os.getpid(), signal.{signal})
     signal.pause()
@@ -39,3 +41,36 @@ def test_a_signal_ends_it_in_one_line(name: str) -> None:
     )
     assert ended.returncode == 130
     assert ended.stderr == "stopped; what is whole is kept, the same command goes on from there\n"
+
+
+CONTROLS = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\x00"
+
+
+def test_controls_are_spelt_out() -> None:
+    told = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\x00"
+    assert visible(CONTROLS) == told
+    assert visible("Łódź 象棋 ♔\ta\nb") == "Łódź 象棋 ♔\ta\nb"
+    assert visible("\udcff") == r"\udcff"
+
+
+def test_an_error_is_one_line_without_controls(capsys: pytest.CaptureFixture[str]) -> None:
+    message = f"no file {CONTROLS}\nsecond line"
+    with pytest.raises(SystemExit), one_line_errors():
+        raise StoreError(message)
+    told = capsys.readouterr().err
+    assert told.startswith(r"error: no file \x1b]0;owned\x07")
+    assert told.count("\n") == 1
+    assert visible(told) == told
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.EFBIG, errno.EROFS])
+def test_what_the_system_refuses_is_one_line_with_the_path(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, one_line_errors():
+        raise OSError(number, os.strerror(number), "/data/games.pgn")
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith(f"error: /data/games.pgn: {os.strerror(number)}; see what")
+
+
+def test_a_reader_that_has_had_enough_is_no_error() -> None:
+    with pytest.raises(BrokenPipeError), one_line_errors():
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")

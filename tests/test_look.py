@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from outofcore.look import looks
 from outofcore.store.reader import open_store
+from outofcore.store.schema import Field, Layout, Schema
+from outofcore.store.writer import StoreWriter
 from tests.test_cli import call, folder, lines, store
 
 __all__ = ["folder", "lines", "store"]  # fixtures
@@ -58,3 +62,26 @@ def test_the_shell_completes_commands_and_options() -> None:
         environment["COMP_CWORD"] = str(len(words.split()) - 1)
         told = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
         assert told.split() == [expected]
+
+
+def test_a_store_with_one_row_and_no_columns_is_shown(tmp_path: Path) -> None:
+    path = write_one_row(tmp_path / "one.zarr")
+    assert call("show", path).stdout == "number 0 of train: number 0 of line 0\nlength 1, start 0\n\n"
+    assert call("show", path, "--split", "val").stdout == "no number here\n"
+    assert "there is no row 1" in call("show", path, "--row", 1, code=2).stderr
+    assert "1 found = 1 accepted + 0 rejected" in call("info", path).stdout
+
+
+def write_one_row(folder: Path) -> Path:
+    schema = Schema(rows=(Field(name="number", dtype="int32", doc="a number"),), sequences=())
+    splits = ("train", "val")
+    with ThreadPoolExecutor(1) as encoders:
+        writer = StoreWriter(folder.with_suffix(".work"), {"": schema}, Layout(), splits, encoders)
+        writer.append("", "train", {"number": np.ones(1, np.int32)}, {"length": np.ones(1, np.int64)})
+        counted = {"found": 1, "accepted": 1, "rejected": {}, "params": {}}
+        sums = {name: {"train": 1, "val": 0} for name in ("rows", "sequences")}
+        names = {"domain": "numbers", "row": "number", "sequence": "line", "parts": [""], "splits": list(splits)}
+        ones = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
+        texts = {name: np.array(["x"], object) for name in ("name", "digest")}
+        writer.commit(folder, {**counted, **sums, **names}, {**ones, **texts})
+    return folder

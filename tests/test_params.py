@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
 from outofcore.params import load_params
 
-GOOD: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "params.yaml").read_text())
+TEXT = (Path(__file__).parents[1] / "params.yaml").read_text()
+GOOD: dict[str, Any] = yaml.safe_load(TEXT)
 
 
 def load(tmp_path: Path, content: Any) -> Any:
@@ -52,12 +56,151 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("chess.store.codec", False, r"chess\.store\.codec: .*got False \(YAML reads on, off, yes and no"),
         ("chess.store.chunk_rows", 100, r"chess\.store: .*multiple of chunk_rows"),
         ("chess.splits.val", 0.9, r"chess\.splits\.val: .*0\.5.*got 0\.9"),
+        ("chess.train.learning_rate", float("inf"), r"chess\.train\.learning_rate: .*finite"),
+        ("chess.train.learning_rate", float("nan"), r"chess\.train\.learning_rate: .*finite"),
+        ("chess.train.learning_rate", 1e9, r"chess\.train\.learning_rate: .*less than or equal"),
+        ("chess.train.learning_rate", "fast", r"chess\.train\.learning_rate: .*number"),
+        ("chess.train.weight_decay", float("inf"), r"chess\.train\.weight_decay: .*finite"),
+        ("chess.train.batch_size", True, r"chess\.train\.batch_size: .*integer.*got True"),
+        ("chess.train.batch_size", 32.0, r"chess\.train\.batch_size: .*integer"),
+        ("chess.train.batch_size", "32", r"chess\.train\.batch_size: .*integer"),
+        ("chess.train.batch_size", 2**40, r"chess\.train\.batch_size: .*less than or equal"),
+        ("chess.train.epochs", 2**70, r"chess\.train\.epochs: "),
+        ("chess.train.val_examples", 0, r"chess\.train\.val_examples: .*greater than or equal to 1"),
+        ("chess.tensors.mirror", 1, r"chess\.tensors\.mirror: .*boolean"),
+        ("chess.splits.val", True, r"chess\.splits\.val: .*number"),
         ("chees", {}, r"unknown key 'chees'; did you mean 'chess'\?"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_key(tmp_path: Path, path: str, value: Any, expected: str) -> None:
     with pytest.raises(ParamsError, match=expected):
         load(tmp_path, changed(path, value)).section("chess")
+
+
+@pytest.mark.parametrize("domain", sorted(GOOD))
+@pytest.mark.parametrize("pattern", ["", "/**/*", "../*", "a/../../b", "**.pgn", "a**/b", "x" * 5000, "a\0b"])
+def test_a_pattern_is_inside_of_the_folder(tmp_path: Path, domain: str, pattern: str) -> None:
+    with pytest.raises(ParamsError, match=rf"{domain}\.match: "):
+        load(tmp_path, changed(f"{domain}.match", pattern)).section(domain)
+
+
+@pytest.mark.parametrize("domain", sorted(GOOD))
+@pytest.mark.parametrize("raw", ["", "x" * 5000, "a\0b", None, 5])
+def test_raw_is_a_path(tmp_path: Path, domain: str, raw: Any) -> None:
+    with pytest.raises(ParamsError, match=rf"{domain}\.raw: "):
+        load(tmp_path, changed(f"{domain}.raw", raw)).section(domain)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("neural.source.frame_shape", [0, -1]),
+        ("neural.source.frame_shape", []),
+        ("neural.source.frame_shape", [2**40]),
+        ("neural.source.trial_bins", 2**40),
+        ("text.tokenizer.vocab_size", 2**40),
+        ("chess.source.longest_game", 2**40),
+        ("go.source.longest_game", 2**40),
+        *((f"{domain}.store.chunk_rows", 2**40) for domain in GOOD),
+        *((f"{domain}.splits.seed", 2**70) for domain in GOOD),
+    ],
+)
+def test_a_size_that_no_machine_has_is_refused(tmp_path: Path, path: str, value: Any) -> None:
+    with pytest.raises(ParamsError, match=path.replace(".", r"\.")):
+        load(tmp_path, changed(path, value)).section(path.partition(".")[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (f"{domain}.train.{key}", value)
+        for domain in sorted(GOOD)
+        for key, value in (("batch_size", True), ("learning_rate", float("inf")), ("seed", 2**64), ("pool_blocks", 1.0))
+    ]
+    + [
+        ("text.tensors.seq_len", 2**40),
+        ("text.tensors.stride", 2**40),
+        ("text.train.parameters", 1e6),
+        ("text.stream.shuffle_windows", 2**40),
+        ("neural.tensors.lags", 2**40),
+        ("go.train.players_per_batch", 2**40),
+        ("go.train.games_per_player", True),
+    ],
+)
+def test_settings_of_training_are_bounded_in_every_domain(tmp_path: Path, path: str, value: Any) -> None:
+    with pytest.raises(ParamsError, match=path.replace(".", r"\.")):
+        load(tmp_path, changed(path, value)).section(path.partition(".")[0])
+
+
+def commented() -> list[tuple[str, str]]:
+    """The keys of params.yaml that have a comment, with it."""
+    lines = TEXT.splitlines()
+    found = []
+
+    def walk(node: Any, above: str) -> None:
+        for key, value in node.value:
+            line = lines[key.start_mark.line]
+            if "# " in line[key.start_mark.column :] and line.strip().startswith(key.value):
+                found.append((f"{above}{key.value}", line.partition("# ")[2]))
+            if isinstance(value, yaml.MappingNode):
+                walk(value, f"{above}{key.value}.")
+
+    walk(yaml.compose(TEXT), "")
+    return found
+
+
+def field(path: str) -> Any:
+    domain, *steps = path.split(".")
+    kind: Any = get_domain(domain).section
+    for step in steps[:-1]:
+        kind = kind.model_fields[step].annotation
+    return kind.model_fields[steps[-1]]
+
+
+def offered(comment: str) -> list[Any]:
+    """The values that a comment offers: ``a | b: what it is; null: what that is``."""
+    first, *_ = comment.split(";")
+    words = [part.split()[0].rstrip(",:") for part in first.split(" | ")] if " | " in first else []
+    words += re.findall(r"(?:^|; )(null|-?\d+):", comment)
+    return [yaml.safe_load(word) for word in words]
+
+
+@pytest.mark.parametrize(("path", "comment"), [each for each in commented() if offered(each[1])])
+def test_every_value_that_the_comments_offer_is_accepted(path: str, comment: str) -> None:
+    known = field(path)
+    accepts = TypeAdapter(known.rebuild_annotation())
+    for value in offered(comment):
+        assert accepts.validate_python(value) == value
+    if " | " in comment:
+        assert set(offered(comment)) == set(get_args(known.annotation))
+
+
+def test_the_comments_offer_values_in_every_domain() -> None:
+    assert {path.partition(".")[0] for path, comment in commented() if offered(comment)} == set(GOOD)
+    assert offered("reject the game | stop there | keep; a stone on a stone") == ["reject", "stop", "keep"]
+    assert offered("seconds; null: the clock of the frames") == [None]
+
+
+@pytest.mark.parametrize("name", list(GOOD["neural"]["source"]["names"]))
+def test_all_names_but_the_stimulus_may_be_null(name: str) -> None:
+    accepts = TypeAdapter(field(f"neural.source.names.{name}").rebuild_annotation())
+    if name == "stimulus":
+        with pytest.raises(ValidationError):
+            accepts.validate_python(None)
+    else:
+        assert accepts.validate_python(None) is None
+
+
+def test_the_boards_that_the_comment_offers_are_accepted(tmp_path: Path) -> None:
+    for size, good in ((6, False), (7, True), (25, True), (26, False)):
+        with nullcontext() if good else pytest.raises(ParamsError, match=r"go\.filters\.sizes"):
+            load(tmp_path, changed("go.filters.sizes", [size])).section("go")
+
+
+@pytest.mark.parametrize("written", ["1e-3", "1E-3", "0.001", "1.0e-3"])
+def test_a_number_may_be_written_without_a_point(tmp_path: Path, written: str) -> None:
+    params = load(tmp_path, f"chess: {{raw: games, train: {{learning_rate: {written}}}}}")
+    assert params.section("chess").train.learning_rate == 0.001
 
 
 def test_a_missing_section_or_file_is_told(tmp_path: Path) -> None:

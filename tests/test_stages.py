@@ -2,17 +2,64 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
+import yaml
+
+from outofcore.training.ranks import Ranks
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("stage", ["convert", "sample", "tokenizer"])
+@pytest.mark.parametrize("stage", ["check", "convert", "sample", "tokenizer"])
 def test_only_training_waits_for_torch(stage: str) -> None:
     code = f"import runpy, sys; runpy.run_path({str(ROOT / 'stages' / f'{stage}.py')!r}); print('torch' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"
+
+
+def test_no_stage_removes_what_it_made_before_the_settings_are_checked() -> None:
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    found = {name: stage.get("do", stage) for name, stage in stages.items()}
+    checked = set(found["check"]["outs"]) | {"data/checked/text"}
+    safe = {"check"}
+    for name in ("tokenizer", "convert"):
+        assert checked & set(found[name]["deps"]), name
+        safe.add(name)
+    assert found["convert"]["outs"][0] in found["train"]["deps"]  # and so comes after the check
+    assert {name for name, stage in found.items() if "params" in stage} == safe | {"train"}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_first_rank_alone_writes_what_a_stream_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
+    train = runpy.run_path(str(ROOT / "stages" / "train.py"))["main"]
+    anything, nothing = MagicMock(), MagicMock(return_value=None)
+    anything.tally.figures.return_value = {"found": 5}
+    known = dict.fromkeys(("told", "find_cache", "training_needs", "weights_of"), nothing)
+    for name in ("load_params", "load_machine", "get_domain", "open_store", "Guard", "fit", "STATES", "choose_device"):
+        known[name] = MagicMock()
+    known |= {
+        "place_of": MagicMock(),
+        "told": MagicMock(return_value=[]),
+        "weights_of": MagicMock(return_value=1),
+        "is_streamed": MagicMock(return_value=True),
+        "open_streams": MagicMock(return_value=(anything, anything)),
+        "meet": MagicMock(return_value=Ranks(rank, 2)),
+    }
+    for name, value in known.items():
+        monkeypatch.setitem(train.__globals__, name, value)
+    known["open_store"].return_value.digest = "x"
+    known["load_params"].return_value.section.return_value.model_dump.return_value = {}
+    known["load_params"].return_value.section.return_value.train.seed = 0
+    known["STATES"].__getitem__.return_value = 1
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "metrics/text").mkdir(parents=True)
+    train("text")
+    assert [path.name for path in (tmp_path / "metrics/text").iterdir()] == (["stream_run.json"] if rank == 0 else [])

@@ -1,35 +1,55 @@
 """Train on data larger than memory.
 
-Raw PGN, SGF, text and neural recordings become sealed Zarr stores; training reads them lazily within a stated budget:
+Raw PGN, SGF, text and neural recordings become sealed Zarr stores; training reads them lazily within a memory budget:
 
-    from outofcore import loader, open_store, reading
+    import outofcore
 
-    store = open_store("data/stores/chess.zarr")
-    for batch in loader(store, "train", 1024, shuffle=True, seed=0, memory="256MiB", tensors=reading(store)):
+    outofcore.convert("chess", "games/", "chess.zarr")
+    for batch in outofcore.loader("chess.zarr", "train", 1024, memory="256MiB"):
         ...
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from outofcore import compilation as _compilation  # noqa: F401 - first: decides where machine code is cached
 from outofcore.errors import OutOfCoreError
 from outofcore.store.reader import open_store
 
-__all__ = ["OutOfCoreError", "ZarrDataset", "loader", "open_store", "reading"]
+if TYPE_CHECKING:
+    from outofcore.arrays import write_store
+    from outofcore.loading.dataset import ZarrDataset
+    from outofcore.loading.loader import loader
+    from outofcore.pipeline import convert
+    from outofcore.tensors import reading
+
+__version__ = version("outofcore")
+
+__all__ = ["OutOfCoreError", "ZarrDataset", "convert", "loader", "open_store", "reading", "write_store"]
+
+# Imported on first use: conversion and the command line do not need torch.
+_LAZY = {
+    "ZarrDataset": "outofcore.loading.dataset",
+    "convert": "outofcore.pipeline",
+    "loader": "outofcore.loading.loader",
+    "reading": "outofcore.tensors",
+    "write_store": "outofcore.arrays",
+}
 
 
-def __getattr__(name: str) -> object:
-    """Import the loader with torch when it is asked for: conversion and the command line do not need it."""
-    if name == "loader":
-        from outofcore.loading.loader import loader
+if not TYPE_CHECKING:  # so that a type checker knows which names there are
 
-        return loader
-    if name == "reading":
-        from outofcore.tensors import reading
+    def __getattr__(name: str) -> object:
+        if name not in _LAZY:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        value = getattr(import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
 
-        return reading
-    if name == "ZarrDataset":
-        from outofcore.loading.dataset import ZarrDataset
 
-        return ZarrDataset
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

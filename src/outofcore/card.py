@@ -1,4 +1,4 @@
-"""A store's card: what is in it, in figures that a person asks for first."""
+"""A store's card: its contents in key numbers."""
 
 from __future__ import annotations
 
@@ -11,84 +11,44 @@ from typing import Any
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.store.reader import Array, Store
 
-# Enough for a sample of any domain; a chunk or two of each field is decoded.
+# Enough for a sample of any domain; one or two chunks per field are decoded.
 SAMPLE_ROWS = 256
 
 
 @dataclass(frozen=True)
 class FieldCard:
-    """A field, over all parts and splits.
+    """A field, over all parts and splits."""
 
-    Attributes
-    ----------
-    name
-        ``boards``, or ``sequences/elo`` for a column of the sequences.
-    dtype, shape
-        Of one row; the shape is "differs" where parts do.
-    raw_bytes
-        Decoded bytes; None for text, whose rows differ.
-    stored_bytes
-        Bytes on disk.
-    codec
-        ``none``, ``lz4`` or ``zstd``.
-    doc
-        What it is.
-    """
-
-    name: str
+    name: str  # ``boards``, or ``sequences/elo`` for a column of the sequences
     dtype: str
-    shape: str
-    raw_bytes: int | None
-    stored_bytes: int
+    shape: str  # of one row; "differs" if parts do
+    raw_bytes: int | None  # decoded; None for text, whose rows vary
+    stored_bytes: int  # on disk
     codec: str
     doc: str
 
 
 @dataclass(frozen=True)
 class Card:
-    """What ``outofcore info`` tells of a store.
-
-    Attributes
-    ----------
-    path, domain, digest
-        Which store it is; equal digests, equal bytes.
-    row, sequence
-        What they are called.
-    parts
-        Names of its parts; one "" where there is one.
-    found, accepted, rejected
-        Records of the raw input; rejects by reason.
-    rows, sequences
-        Counts by split.
-    bytes, files
-        What the seal lists.
-    fields
-        Every field.
-    params
-        The settings that its bytes depend on.
-    sources
-        One row a raw file: name, digest, bytes, found, accepted, rejected.
-    sample
-        The first row of the first split that has any, drawn by its domain; "" for an empty store.
-    """
+    """The content of ``outofcore info``."""
 
     path: str
     domain: str
-    digest: str
-    row: str
-    sequence: str
-    parts: tuple[str, ...]
-    found: int
+    digest: str  # equal digests, equal bytes
+    row: str  # its name
+    sequence: str  # its name
+    parts: tuple[str, ...]  # names; one "" for a single part
+    found: int  # records of the raw input
     accepted: int
-    rejected: dict[str, int]
-    rows: dict[str, int]
-    sequences: dict[str, int]
-    bytes: int
-    files: int
+    rejected: dict[str, int]  # by reason
+    rows: dict[str, int]  # by split
+    sequences: dict[str, int]  # by split
+    bytes: int  # listed in the seal
+    files: int  # listed in the seal
     fields: tuple[FieldCard, ...]
-    params: dict[str, Any]
-    sources: tuple[dict[str, Any], ...]
-    sample: str
+    params: dict[str, Any]  # the settings that its bytes depend on
+    sources: tuple[dict[str, Any], ...]  # per raw file: name, digest, bytes, found, accepted, rejected
+    sample: str  # the first row, drawn by its domain; "" for an empty store
 
 
 def card_of(store: Store) -> Card:
@@ -123,7 +83,7 @@ def card_of(store: Store) -> Card:
 
 
 def flat_params(params: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Keys with dots and values as params.yaml has them."""
+    """Dotted keys, and values as in params.yaml."""
     for name, value in params.items():
         if isinstance(value, dict) and value:
             yield from flat_params(value, f"{above}{name}.")
@@ -164,7 +124,7 @@ def _field(store: Store, name: str, arrays: list[Array]) -> FieldCard:
 
 
 def _sample(store: Store) -> str:
-    if store.domain not in DOMAINS:  # of a later version, or a domain of the user's own
+    if store.domain not in DOMAINS:  # of a later version, or a user's own domain
         return ""
     for part in store.parts:
         for split in store.splits:

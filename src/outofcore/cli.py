@@ -1,7 +1,7 @@
 """``outofcore info | show | verify | plan | convert | committed``: look at stores, at disks, and at what DVC keeps.
 
-Exit codes: 0 all is well; 1 something is wrong with what was looked at; 2 a mistake in the call or the settings; 130
-stopped by Ctrl-C.
+Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
+mistake in the call or the settings; 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
-from outofcore import show
-from outofcore.console import one_line_errors
+from outofcore import __version__, show
+from outofcore.console import one_line_errors, visible
 from outofcore.errors import ParamsError
 from outofcore.space.committed import committed as check_committed
 from outofcore.space.dvc_cache import find_cache
@@ -30,6 +31,24 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"outofcore {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 
 
@@ -143,28 +162,41 @@ def plan(
             raise typer.Exit(EXIT_WRONG)
 
 
-@app.command(short_help="Convert into an object storage.")
-def convert(
-    domain: Annotated[str, typer.Argument(help="A domain of params.yaml.")],
-    address: Annotated[str, typer.Argument(help="Where the store goes: s3://bucket/stores/chess.zarr.")],
+@app.command("convert", short_help="Convert raw files into a store.")
+def convert_files(
+    domain: Annotated[str, typer.Argument(help="chess, go, text or neural.")],
+    first: Annotated[str, typer.Argument(metavar="[RAW]", help="Raw file or folder; that of params.yaml by default.")],
+    second: Annotated[str | None, typer.Argument(metavar="STORE", help="Folder or s3:// address of the store.")] = None,
     *,
-    params: Annotated[Path, typer.Option(help="The params file.")] = Path("params.yaml"),
+    params: Annotated[Path | None, typer.Option(help="A params file; needed without RAW (params.yaml).")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("-S", "--set", help="A setting, such as filters.min_elo=2000; may be repeated.")
+    ] = None,
 ) -> None:
-    """Convert raw input into a store in an object storage, of which no copy stays here; prints its figures as JSON.
+    """Convert raw files into a sealed store, here or in an object storage; prints its figures as JSON.
 
-    'dvc repro' converts into the project. The bytes are the same, and so is what decides them: params.yaml.
+    Settings are the defaults of the domain, or those of a params file. In a DVC project, 'dvc repro' converts.
 
     \b
     Examples:
-      outofcore convert chess s3://bucket/stores/chess.zarr
-      OUTOFCORE_ENGINE=dask outofcore convert text s3://bucket/stores/text.zarr
+      outofcore convert chess games/ chess.zarr
+      outofcore convert chess games/ chess.zarr -S filters.min_elo=2000 -S store.codec=lz4
+      outofcore convert text s3://bucket/stores/text.zarr
     """  # noqa: D301
     with one_line_errors():
-        from outofcore.machine import load_machine
-        from outofcore.params import load_params
-        from outofcore.uploading import convert_to
+        from outofcore.params import given_settings, load_params
+        from outofcore.pipeline import convert
 
-        _print_json(convert_to(domain, address, load_params(params), load_machine()))
+        settings = given_settings(setting or [])
+        if "params" in settings:
+            message = "-S: params is no setting; begin with its section, such as filters.min_elo=2000"
+            raise ParamsError(message)
+        if second is None:
+            file = params or Path("params.yaml")
+            figures = convert(domain, load_params(file).section(domain).raw, first, params=file, **settings)
+        else:
+            figures = convert(domain, first, second, params=params, **settings)
+        _print_json(figures)
 
 
 @app.command(short_help="Check DVC's cache after a run.")
@@ -194,11 +226,19 @@ def main() -> None:
     app()
 
 
+class _Visible(Console):
+    """Prints no control character of a text, in tables neither."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Turn a string into what is printed."""
+        return super().render_str(visible(text), **options)
+
+
 def _console() -> Console:
     """Colours and the terminal's width on a terminal; elsewhere plain lines that are never broken."""
     if sys.stdout.isatty():
-        return Console(markup=False, highlight=False)
-    return Console(markup=False, highlight=False, no_color=True, width=10_000)
+        return _Visible(markup=False, highlight=False)
+    return _Visible(markup=False, highlight=False, no_color=True, width=10_000)
 
 
 def _print_json(value: Any) -> None:

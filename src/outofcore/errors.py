@@ -34,7 +34,7 @@ class StoreError(OutOfCoreError):
     """A store is absent, not sealed, or written in another format."""
 
 
-class DamagedStore(StoreError):  # noqa: N818 - reads as what it is: a damaged store
+class DamagedStore(StoreError):  # noqa: N818 - the name describes the store
     """Bytes of a sealed store are not the bytes that were sealed."""
 
 

@@ -1,4 +1,4 @@
-"""What this process may use of the machine: cores and memory, by affinity and control group."""
+"""Cores and memory available to this process, by affinity and control group."""
 
 from __future__ import annotations
 
@@ -15,27 +15,16 @@ _UNLIMITED = 1 << 62  # version 1 states "no limit" as a number near 2**63
 
 @dataclass(frozen=True)
 class Measured:
-    """A quantity and how it was found.
+    """A quantity and how it was found."""
 
-    Attributes
-    ----------
-    value
-        Cores, or bytes.
-    how
-        For a person: "4 cores by affinity, 1.5 by cgroup quota".
-    """
-
-    value: int
-    how: str
+    value: int  # cores, or bytes
+    how: str  # such as "4 cores by affinity, 1.5 by cgroup quota"
 
 
 def usable_cores(root: Path = Path("/")) -> Measured:
-    """Cores that this process may use: the smaller of its affinity and its control group's quota, at least one.
+    """Cores available to this process: the smaller of affinity and cgroup quota, at least one.
 
-    Parameters
-    ----------
-    root
-        Where ``proc`` and ``sys`` are found.
+    ``root`` contains ``proc`` and ``sys``.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [quota for folder in _groups("cpu", root) if (quota := _quota(folder)) is not None]
@@ -46,14 +35,9 @@ def usable_cores(root: Path = Path("/")) -> Measured:
 
 
 def usable_memory(root: Path = Path("/")) -> Measured:
-    """Bytes of memory that this process can still take: the smaller of what the machine and its control group have.
+    """Bytes of memory still available to this process: the smaller of the machine's and its cgroup's.
 
-    Page cache counts as free: the kernel gives it up.
-
-    Parameters
-    ----------
-    root
-        Where ``proc`` and ``sys`` are found.
+    Page cache counts as free, as the kernel reclaims it. ``root`` contains ``proc`` and ``sys``.
     """
     available = psutil.virtual_memory().available
     rooms = [room for folder in _groups("memory", root) if (room := _room(folder)) is not None]
@@ -63,7 +47,7 @@ def usable_memory(root: Path = Path("/")) -> Measured:
 
 
 def _groups(controller: str, root: Path) -> Iterator[Path]:
-    """Folders of this process's control groups of either version, from its own up to the outermost that is visible."""
+    """Folders of this process's control groups of either version, innermost first, as far as visible."""
     mounts = list(_mounts(controller, root))
     for version, path in _memberships(controller, root):
         for mount_version, mount_root, mount_point in mounts:
@@ -101,7 +85,7 @@ def _mounts(controller: str, root: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Cores that a group may use, or None without a limit."""
+    """Cores that a group may use; None for no limit."""
     for line in _lines(folder / "cpu.max"):
         limit, of = line.split()
         return None if limit == "max" else int(limit) / int(of)
@@ -110,7 +94,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def _room(folder: Path) -> int | None:
-    """Bytes between a group's use, page cache aside, and its limit; None without a limit."""
+    """Bytes between a group's use, without page cache, and its limit; None for no limit."""
     for limit_file, use_file, cache_key in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -130,7 +114,7 @@ def _number(path: Path) -> int | None:
 
 
 def _lines(path: Path) -> list[str]:
-    """Lines of a kernel file; none where there is no such file."""
+    """Lines of a kernel file; empty if it does not exist."""
     try:
         return path.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Rows of a store as a person can read them: where they stand, the sequence that they belong to, and a drawing."""
+"""Readable rows of a store: their place, their sequence, and a drawing."""
 
 from __future__ import annotations
 
@@ -11,55 +11,28 @@ from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import StoreError
 from outofcore.store.reader import Store
 
-# What a drawing may use: enough for a piece of text, a chunk or two of each field.
+# Rows for a drawing: enough for a piece of text, one or two chunks per field.
 DRAWN_ROWS = 256
 
 
 @dataclass(frozen=True)
 class Look:
-    """A row of a store.
-
-    Attributes
-    ----------
-    part, split, row
-        Where it stands.
-    number
-        The sequence that it belongs to.
-    place
-        Rows of that sequence before it.
-    sequence
-        The columns of that sequence.
-    drawing
-        The row as text, drawn by its domain; "" where that is not known.
-    """
+    """A row of a store."""
 
     part: str
     split: str
     row: int
-    number: int
-    place: int
-    sequence: dict[str, Any]
-    drawing: str
+    number: int  # of its sequence
+    place: int  # of the row in that sequence
+    sequence: dict[str, Any]  # the columns of that sequence
+    drawing: str  # the row as text, drawn by its domain; "" if unknown
 
 
 def looks(store: Store, split: str | None, part: str | None, row: int | None, count: int) -> list[Look]:
-    """Rows of a split, one after the other from ``row`` on, or spread over the split.
+    """At most ``count`` rows of a split, consecutive from ``row`` on, or spread over the split.
 
-    Parameters
-    ----------
-    store
-        What is looked at.
-    split, part
-        Where; None for the first that has rows.
-    row
-        The first row; None for rows from the middle of sequences that are spread over the split.
-    count
-        How many, at most.
-
-    Raises
-    ------
-    StoreError
-        If there is no such split, part or row.
+    ``split`` and ``part`` None choose the first that has rows; ``row`` None takes rows from the middle of sequences
+    spread over the split. Raises StoreError if there is no such split, part or row.
     """
     part, split = _where(store, split, part)
     table, sequences = store.rows(split, part), store.sequences(split, part)

@@ -1,7 +1,7 @@
-"""What this machine does: workers, memory, device, disk. No byte of a store and no order of samples depends on it.
+"""Settings of this machine: workers, memory, device, disk; they affect no byte of a store and no order of samples.
 
-A setting comes from the environment (``OUTOFCORE_WORKERS=2``), else from ``machine.yaml``, else it is measured or has
-a default. ``machine.yaml`` belongs to one machine: Git ignores it, and no stage depends on it.
+A setting comes from the environment (``OUTOFCORE_WORKERS=2``), else from ``machine.yaml``, else it is measured or has a
+default. ``machine.yaml`` belongs to one machine: Git ignores it, and no stage depends on it.
 """
 
 from __future__ import annotations
@@ -25,64 +25,37 @@ FILE: Final = "machine.yaml"
 PREFIX: Final = "OUTOFCORE_"
 ENGINES: Final = ("threads", "processes", "dask")
 RESIDENCIES: Final = ("auto", "ram", "mapped", "hybrid", "streamed", "device")
-# Room for the model, the interpreter and everybody else on the machine.
+# Room for the model, the interpreter and all other processes on the machine.
 MEMORY_SHARE: Final = 0.5
 GIB: Final = 2**30
+# What every decompressor should support (RFC 8878).
+LEAST_WINDOW: Final = 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The settings of this machine.
+    """The settings of this machine."""
 
-    Attributes
-    ----------
-    workers
-        Units converted at a time; by default one a core that this process may use.
-    engine
-        Where they are converted: ``threads``, ``processes``, or ``dask`` for the workers of a cluster.
-    dask
-        Address of that cluster's scheduler, ``tcp://host:8786``; "" for a cluster on this machine, started for the run.
-    jobs
-        Jobs that run side by side on this machine, such as those of ``dvc queue start --jobs 4``: each takes its share
-        of the cores and the memory that are measured, and begins only where there is disk space for all of them.
-    memory
-        Bytes that conversion and loading may hold.
-    residency
-        Where rows are while a model trains; ``auto`` chooses by the memory budget.
-    device
-        Where models are trained: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
-    micro_batch
-        Samples that pass through the model at a time; 0 for the whole batch. Gradients are summed up to the
-        effective batch, which is a param.
-    disk_margin
-        Share added to every forecast of disk space.
-    disk_reserve
-        Bytes that stay free on a filesystem, but never more than a twentieth of it.
-    scratch
-        Folder for work in progress; None for beside the store, where finishing is one rename.
-    origins
-        Where each setting came from, for a person.
-    """
-
-    workers: int = 1
-    engine: str = "threads"
-    dask: str = ""
-    jobs: int = 1
-    memory: int = GIB
-    residency: str = "auto"
-    device: str = "auto"
-    micro_batch: int = 0
-    disk_margin: float = 0.2
-    disk_reserve: int = GIB
-    scratch: Path | None = None
-    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    workers: int = 1  # units converted at a time; by default the available cores
+    engine: str = "threads"  # threads, processes, or dask for the workers of a cluster
+    dask: str = ""  # the scheduler's address, tcp://host:8786; "" for a temporary local cluster
+    jobs: int = 1  # concurrent jobs on this machine; each takes its share of cores and memory
+    memory: int = GIB  # bytes that conversion and loading may hold
+    residency: str = "auto"  # of rows during training; auto chooses by the memory budget
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
+    micro_batch: int = 0  # samples per pass through the model; 0 for the whole batch
+    decompression: int = 128 << 20  # most window or dictionary bytes of a compressed raw file; others are refused
+    disk_margin: float = 0.2  # share added to every disk forecast
+    disk_reserve: int = GIB  # bytes that stay free per filesystem, at most a twentieth of it
+    scratch: Path | None = None  # folder for work in progress; None: next to the store, so that finishing is one rename
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # where each setting came from
 
     def described(self) -> list[tuple[str, str, str]]:
-        """Name, value and origin of every setting, for a person."""
+        """Name, value and origin of every setting, for display."""
         rows = []
         for name in SETTINGS:
             value = getattr(self, name)
-            shown = format_bytes(value) if name in {"memory", "disk_reserve"} else str(value)
+            shown = format_bytes(value) if name in {"memory", "decompression", "disk_reserve"} else str(value)
             if name == "scratch" and value is None:
                 shown = "beside the store"
             rows.append((name, shown, self.origins.get(name, "default")))
@@ -90,20 +63,10 @@ class Machine:
 
 
 def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None = None) -> Machine:
-    """Settings for work in a folder: environment over ``machine.yaml`` over what is measured.
+    """Settings for a project folder: environment over ``machine.yaml`` over measured values.
 
-    Parameters
-    ----------
-    folder
-        The project's folder. In a workspace that ``dvc exp run`` makes for an experiment, the file of the project that
-        the experiment belongs to is read.
-    environment
-        The environment's variables; ``os.environ`` where None.
-
-    Raises
-    ------
-    ParamsError
-        If a setting is unknown, or its value is none that is accepted.
+    In a workspace of ``dvc exp run``, the file of the original project is read. Raises ParamsError for an unknown
+    setting or an invalid value.
     """
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
@@ -131,14 +94,14 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
         budget, how = _share_of(usable_memory())
         values["memory"], origins["memory"] = budget // jobs, f"{how}{among}"
     if jobs > 1 and "disk_margin" not in values:
-        # Free space cannot be divided beforehand: each asks for what all of them may write.
+        # Free space cannot be divided in advance: each job requires what all of them may write.
         values["disk_margin"] = (1 + Machine.disk_margin) * jobs - 1
         origins["disk_margin"] = f"room for {jobs} jobs, and {Machine.disk_margin:.0%} more"
     return Machine(**values, origins=origins)
 
 
 def machine_file(folder: Path) -> Path | None:
-    """The ``machine.yaml`` that counts for a folder, or None."""
+    """The ``machine.yaml`` that applies to a folder, or None."""
     owners = [parent.parents[2] for parent in folder.resolve().parents if parent.parts[-3:] == (".dvc", "tmp", "exps")]
     return next((path for owner in (folder, *owners) if (path := owner / FILE).is_file()), None)
 
@@ -222,6 +185,13 @@ def _some_bytes(value: Any) -> int:
     return number
 
 
+def _window(value: Any) -> int:
+    number = parse_bytes(value)
+    if number < LEAST_WINDOW:
+        raise ValueError
+    return number
+
+
 def _address(value: Any) -> str:
     if not re.fullmatch(r"(\w+://\S+:\d+)?", str(value)):
         raise ValueError
@@ -243,6 +213,7 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "residency": _Setting(f"one of {', '.join(RESIDENCIES)}", _one_of(*RESIDENCIES)),
     "device": _Setting("one of auto, cpu, cuda, cuda:N, mps", _device),
     "micro_batch": _Setting("a whole number from 0 (0: the whole batch)", _count(0)),
+    "decompression": _Setting("at least 8MiB, such as 2GiB", _window),
     "disk_margin": _Setting("a share from 0 to 10, such as 0.2 for 20 %", _share),
     "disk_reserve": _Setting(EXPECTED_SIZE, parse_bytes),
     "scratch": _Setting("the path of a folder", _folder),

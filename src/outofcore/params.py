@@ -1,8 +1,10 @@
-"""params.yaml, typed: every key that changes bytes or results, and none that a machine decides."""
+"""params.yaml, typed: all keys that change bytes or results, none that depend on the machine."""
 
 from __future__ import annotations
 
 import difflib
+import reprlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +17,7 @@ from outofcore.errors import ParamsError
 
 
 class Params:
-    """The content of a params file, checked section by section when asked for.
-
-    Parameters
-    ----------
-    content
-        The parsed file.
-    path
-        Where it lies, for messages.
-
-    Attributes
-    ----------
-    domains
-        Names of the domains that have a section.
-    """
+    """The content of a params file; each section is checked when accessed."""
 
     def __init__(self, content: dict[str, Any], path: Path) -> None:
         self._content = content
@@ -40,13 +29,7 @@ class Params:
         self.domains: tuple[str, ...] = tuple(content)
 
     def section(self, domain: str) -> Any:
-        """The typed section of a domain.
-
-        Raises
-        ------
-        ParamsError
-            If the section is missing, or a key of it is unknown, missing or out of range; each is named.
-        """
+        """The typed section of a domain; raises ParamsError naming unknown, missing and invalid keys."""
         kind = get_domain(domain).section
         if domain not in self._content:
             message = f"{self._path}: expected a section {domain!r}, found none"
@@ -58,15 +41,14 @@ class Params:
             message = f"{self._path}: {'; '.join(problems)}"
             raise ParamsError(message) from error
 
+    def content(self, domain: str) -> dict[str, Any]:
+        """The keys of a section as they were given, after they were checked."""
+        self.section(domain)
+        return dict(self._content[domain])
+
 
 def load_params(path: str | Path = "params.yaml") -> Params:
-    """Read a params file.
-
-    Raises
-    ------
-    ParamsError
-        If there is none, or it is no YAML mapping, or it has an unknown section.
-    """
+    """Read a params file; raises ParamsError if it is missing, invalid, or has an unknown section."""
     file = Path(path)
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -82,6 +64,35 @@ def load_params(path: str | Path = "params.yaml") -> Params:
     return Params(content, file)
 
 
+def given_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Settings of the command line, ``filters.min_elo=2000``, as nested mappings; values are YAML.
+
+    Raises
+    ------
+    ParamsError
+        If one of them is no assignment.
+    """
+    settings: dict[str, Any] = {}
+    for each in words:
+        keys, sign, value = each.partition("=")
+        if not sign or not all(keys.split(".")):
+            message = f"-S: expected a setting such as filters.min_elo=2000, got {each!r}"
+            raise ParamsError(message)
+        *path, last = keys.split(".")
+        place = settings
+        for key in path:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                message = f"-S: {keys} is inside of a setting that has a value already"
+                raise ParamsError(message)
+        try:
+            place[last] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            message = f"-S: {keys}: not YAML: {value!r}"
+            raise ParamsError(message) from error
+    return settings
+
+
 def _describe(domain: str, kind: type[Section], problem: dict[str, Any]) -> str:
     place = [str(step) for step in problem["loc"]]
     key = ".".join([domain, *place])
@@ -90,11 +101,11 @@ def _describe(domain: str, kind: type[Section], problem: dict[str, Any]) -> str:
     if problem["type"] == "missing":
         return f"missing key {key}"
     hint = " (YAML reads on, off, yes and no as booleans; quote them)" if isinstance(problem["input"], bool) else ""
-    return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}, got {problem['input']!r}{hint}"
+    return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}, got {reprlib.repr(problem['input'])}{hint}"
 
 
 def _known(kind: type[BaseModel], path: list[str]) -> list[str]:
-    """Names of the keys that stand at a path of a section."""
+    """Names of the keys at a path of a section."""
     for step in path:
         inner = kind.model_fields[step].annotation if step in kind.model_fields else None
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):

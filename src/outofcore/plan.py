@@ -1,23 +1,23 @@
-"""What a run of the pipeline would write, where, and whether it fits; nothing is written to find out."""
+"""What a pipeline run would write, where, and whether it fits, without writing anything."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outofcore.convert.estimate import Estimate, estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion
+from outofcore.conversion.estimate import Estimate, estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook, Planning, PlanTable
 from outofcore.domains.streaming import Streaming
 from outofcore.domains.task import Task
 from outofcore.errors import StoreError
 from outofcore.machine import Machine
-from outofcore.raw.files import find_files
+from outofcore.raw.files import search
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.dvc_lock import stated_bytes
 from outofcore.space.filesystems import filesystem_of, folder_bytes
@@ -30,62 +30,36 @@ from outofcore.training.baseline import baseline_bytes
 MODELS = Path("models")
 METRICS = Path("metrics")
 PLOTS = Path("plots")
-# Moments that AdamW keeps, in units of the weights: two of 4 bytes, or of 1 byte.
+# AdamW's moments, relative to the weights: two of 4 bytes, or of 1 byte.
 STATES = {"adamw": 2.0, "adamw8bit": 0.5}
 
 
 @dataclass(frozen=True)
 class DomainPlan:
-    """What converting and training one domain would write.
-
-    Attributes
-    ----------
-    domain
-        Its name.
-    row
-        What a row is called.
-    files
-        Raw files.
-    estimate
-        The forecast of its store.
-    weights
-        Bytes of its model's weights; None as long as there is no store that says how large it must be.
-    commit
-        What DVC would do with the store; None outside of DVC.
-    needs
-        What would be written.
-    tables
-        What the domain itself has to add.
-    """
+    """What converting and training one domain would write."""
 
     domain: str
-    row: str
-    files: int
+    row: str  # name of a row
+    files: int  # raw files
     estimate: Estimate
-    weights: int | None
-    commit: Commit | None
+    weights: int | None  # bytes of its model's weights; None until a store determines the model's size
+    commit: Commit | None  # DVC's handling of the store; None without DVC
     needs: tuple[Need, ...]
-    tables: tuple[PlanTable, ...] = ()
+    tables: tuple[PlanTable, ...] = ()  # added by the domain
+    # files in the raw folder that will not be read: reason by name
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would write.
-
-    Attributes
-    ----------
-    domains
-        Each domain by itself.
-    demands
-        What each filesystem is asked for by all of them together.
-    """
+    """What a run would write."""
 
     domains: tuple[DomainPlan, ...]
-    demands: tuple[Demand, ...]
+    demands: tuple[Demand, ...]  # of all domains together, by filesystem
 
     @property
     def empty(self) -> tuple[DomainPlan, ...]:
-        """Domains whose sample has records, of which none is accepted: their conversion would be refused."""
+        """Domains whose sampled records are all rejected: their conversion would fail."""
         return tuple(each for each in self.domains if each.estimate.rejected and not each.estimate.rows)
 
     @property
@@ -95,27 +69,23 @@ class Plan:
 
 
 def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache | None) -> DomainPlan:
-    """Estimate the store of a domain from a sample of its input, and what DVC would make of it.
+    """Estimate a domain's store from a sample of its input, and DVC's commit of it.
 
-    Raises
-    ------
-    RawInputError
-        If there is no input.
-    SpaceError
-        If DVC could not commit the store at all.
+    Raises RawInputError without input, SpaceError if DVC could not commit the store at all.
     """
     store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
+    found = search(section.raw, section.match, domain.suffixes, section=domain.name)
     if isinstance(domain, Streaming) and domain.streamed(section):
         files = domain.raw_files(section)
         expected = Estimate(0, 0, sum(file.bytes for file in files), 0)
     else:
-        files = find_files(section.raw, section.match, domain.suffixes, section=domain.name)
-        with open_executor(machine.engine, machine.workers) as executor:
+        files = found.files
+        with open_executor(machine.engine, machine.workers, address=machine.dask, files=files) as executor:
             expected = estimate(domain, section, files, executor)
         work = Conversion(domain, section, files, store, store).work(machine.scratch)
-        # DVC removes a stage's outputs before it runs it; only a copy of its own takes room.
+        # DVC removes a stage's outputs before running it, so only its own copy takes space.
         replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" else 0
         needs = store_needs(store, expected.store_bytes, commit, work, replaced)
     weights = _weights(domain, section, store)
@@ -136,18 +106,18 @@ def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache 
             store_copies=_copies(store, commit),
         )
         tables = domain.plan(section, outlook)
-    return DomainPlan(domain.name, domain.row, len(files), expected, weights, commit, needs, tables)
+    return DomainPlan(domain.name, domain.row, len(files), expected, weights, commit, needs, tables, found.left_out)
 
 
 def _copies(store: Path, commit: Commit | None) -> int:
-    """How often a store stands on its disk at the most, from its conversion to the end of DVC's commit."""
+    """Most copies of a store on its disk, from its conversion to the end of DVC's commit."""
     if commit is None or filesystem_of(commit.cache.objects) != filesystem_of(store):
         return 1
     return 1 + commit.copies_made
 
 
 def _last_run(name: str) -> dict[str, Any]:
-    """What the last training of a domain left in its metrics."""
+    """Metrics of the domain's last training."""
     found: dict[str, Any] = {}
     for stem in ("train", "train_run"):
         path = METRICS / name / f"{stem}.json"
@@ -157,7 +127,7 @@ def _last_run(name: str) -> dict[str, Any]:
 
 
 def _weights(domain: Domain, section: Any, store: Path) -> int | None:
-    """Bytes of the weights of a domain's model, which the store that stands now decides together with the params."""
+    """Bytes of the weights of a domain's model, determined by the current store and the params."""
     try:
         opened = open_store(store)
     except StoreError:
@@ -173,14 +143,7 @@ def weights_of(task: Task) -> int:
 def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int = 0) -> Plan:
     """Sum what the domains need by filesystem.
 
-    Parameters
-    ----------
-    domains
-        The domains of one run.
-    machine
-        Margin and reserve.
-    experiments
-        Experiments that run at a time in workspaces of their own; 0 for one run in this workspace.
+    ``experiments`` run at a time in workspaces of their own; 0 for one run in this workspace.
     """
     needs = [need for each in domains for need in each.needs]
     commits = [each.commit for each in domains if each.commit]

@@ -1,12 +1,13 @@
-"""How the command line's answers look: aligned columns, coloured on a terminal, plain lines elsewhere."""
+"""Command-line output: aligned columns, coloured on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,10 @@ from outofcore.card import flat_params
 from outofcore.errors import OutOfCoreError
 from outofcore.sizes import format_bytes
 from outofcore.space.committed import Committed
+from outofcore.space.dvc_cache import REMOVE_OLD
 from outofcore.space.guard import ways_out
 from outofcore.space.recovery import recovery
+from outofcore.store.remote import shown
 from outofcore.store.seal import SEAL, read_seal
 from outofcore.store.verify import Verdict, verify
 
@@ -36,7 +39,7 @@ MOST_SOURCES = 12
 
 
 def card(console: Console, found: Card) -> None:
-    """A store's card."""
+    """Print a store's card."""
     raw = sum(field.raw_bytes or 0 for field in found.fields)
     rows = sum(found.rows.values())
     console.print(found.path, style="bold")
@@ -52,7 +55,9 @@ def card(console: Console, found: Card) -> None:
         ),
     ]
     if found.parts != ("",):
-        facts.append(("parts", ", ".join(found.parts)))
+        more = len(found.parts) - MOST_SOURCES
+        named = ", ".join(found.parts[:MOST_SOURCES]) + (f" and {more:,} more" if more > 0 else "")
+        facts.append(("parts", named))
     _table(console, (), facts)
     if found.rejected:
         _table(console, ("rejected because", "#"), [(reason, f"{n:,}") for reason, n in found.rejected.items()])
@@ -99,9 +104,11 @@ def card(console: Console, found: Card) -> None:
         console.print(found.sample)
 
 
-def rows(console: Console, store: Store, found: Iterable[Look]) -> None:
-    """Rows of a store, each below where it stands."""
+def rows(console: Console, store: Store, found: Sequence[Look]) -> None:
+    """Rows of a store, each below its place."""
     row, sequence = store.attributes["row"], store.attributes["sequence"]
+    if not found:
+        console.print(f"no {row} here")
     for each in found:
         where = f"{each.part}/{each.split}" if each.part else each.split
         title = f"{row} {each.row:,} of {where}: {row} {each.place:,} of {sequence} {each.number:,}"
@@ -117,15 +124,15 @@ def verifying(store: Path) -> Verdict:
     """Check a store in full, with a bar on a terminal."""
     try:
         total = sum(size for size, _ in read_seal((store / SEAL).read_text(), str(store)).files.values())
-    except (OSError, ValueError, OutOfCoreError):  # the check itself tells what is wrong
+    except (OSError, ValueError, OutOfCoreError):  # the check itself reports what is wrong
         total = None
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(f"verify {store}", total=total)
+        task = progress.add_task(f"verify {shown(store)}", total=total)
         return verify(store, lambda read: progress.advance(task, read))
 
 
 def verdicts(console: Console, found: Iterable[Verdict]) -> None:
-    """What the full check of stores found, a line for each thing that is wrong."""
+    """Results of the full check of stores, one line per problem."""
     for each in found:
         if each.problems:
             console.print(f"{each.store}: not whole", style="bold red")
@@ -140,7 +147,7 @@ def verdicts(console: Console, found: Iterable[Verdict]) -> None:
 
 
 def verdict_facts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
-    """Verdicts for programs, each with how to get back what is damaged."""
+    """Verdicts as JSON values, each with how to recover damaged files."""
     return [
         {
             **asdict(each),
@@ -178,6 +185,13 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
             told = "none of the sample's records is accepted" if nothing else "rejected of the sample"
             console.print(f"{domain.domain}: {told}: {counts}", style="bold red" if nothing else "dim")
     for domain in found.domains:
+        if domain.left_out:
+            console.print(f"{domain.domain}: left out of the raw input:", style="bold red")
+        for name, why in islice(domain.left_out.items(), MOST_SOURCES):
+            console.print(f"  {name}: {why}")
+        if (more := len(domain.left_out) - MOST_SOURCES) > 0:
+            console.print(f"  and {more:,} more; --json lists them all")
+    for domain in found.domains:
         for table in domain.tables:
             _plan_table(console, table)
     _table(
@@ -205,7 +219,7 @@ def plan(console: Console, found: Plan, machine: Machine) -> None:
 
 
 def _purposes(demand: Demand) -> Counter[str]:
-    """What is asked of a filesystem, by purpose, over all domains."""
+    """Requirements of a filesystem by purpose, over all domains."""
     asked: Counter[str] = Counter()
     for need in demand.needs:
         asked[need.purpose] += need.bytes
@@ -213,13 +227,14 @@ def _purposes(demand: Demand) -> Counter[str]:
 
 
 def plan_facts(found: Plan, machine: Machine) -> dict[str, Any]:
-    """A plan for programs."""
+    """A plan as JSON values."""
     return {
         "fits": found.fits,
         "domains": [
             {
                 "domain": each.domain,
                 "files": each.files,
+                "left_out": dict(each.left_out),
                 "estimate": asdict(each.estimate),
                 "weights": each.weights,
                 "in_workspace": each.commit.in_workspace if each.commit else None,
@@ -268,7 +283,7 @@ def _plan_table(console: Console, table: PlanTable) -> None:
 
 
 def committed(console: Console, found: Committed) -> None:
-    """Whether the cache holds what the lock files state."""
+    """Whether the cache holds everything in the lock files."""
     if found.outputs:
         _table(
             console,
@@ -291,13 +306,13 @@ def committed(console: Console, found: Committed) -> None:
     count, size = found.unfinished
     if count and not found.problems:
         console.print(
-            f"the cache holds {count} copies that were cut short ({format_bytes(size)}); 'dvc gc -w' removes them"
+            f"the cache holds {count} copies that were cut short ({format_bytes(size)}); {REMOVE_OLD} removes them"
         )
 
 
 @contextmanager
 def waiting() -> Iterator[Callable[[str], None]]:
-    """A line on a terminal that says what is being done; gives the function that changes it."""
+    """Show the current activity on a terminal; yields the function that changes it."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None
@@ -307,7 +322,7 @@ def waiting() -> Iterator[Callable[[str], None]]:
 
 
 def _table(console: Console, names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """Aligned columns; a name with ``#`` in front stands for numbers, set to the right."""
+    """Aligned columns; a name with a leading ``#`` is numeric and right-aligned."""
     table = Table(box=None, show_header=bool(names), pad_edge=False, header_style="bold")
     rows = list(rows)
     for name in names or ("",) * len(rows[0]):

@@ -1,4 +1,4 @@
-"""Numbers of bytes, as people write them and as programs count them."""
+"""Numbers of bytes, for people and programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse_bytes(text: str | int) -> int:
     Raises
     ------
     ValueError
-        If it is no size; the message says what is.
+        If it is not a size; the message lists valid forms.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def parse_bytes(text: str | int) -> int:
 
 
 def format_bytes(count: int) -> str:
-    """A size for a person, to three figures: ``1.52 GB``; powers of 1,000, as disks are sold.
+    """A readable size to three digits: ``1.52 GB``; powers of 1,000, as disks are sold.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Training straight from raw files: the catalogue that stands for a store, and the loaders.
+"""Training directly from raw files: the catalogue that replaces a store, and the loaders.
 
-A catalogue is a store without rows. It holds what such a training is a function of: the digests of the raw files, the
-settings, and what the domain says of its rows (the tokenizer of a text). So a training depends on it as on a store.
+A catalogue is a store without rows. It holds everything that determines such a training: digests of the raw files, the
+settings, and the domain's attributes (the tokenizer of a text). Training depends on it as on a store.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outofcore.convert.assemble import REJECT_COLUMNS
-from outofcore.convert.splits import SPLITS, assign
+from outofcore.conversion.assemble import REJECT_COLUMNS
+from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.domain import Domain
 from outofcore.domains.streaming import Streaming
 from outofcore.errors import RawInputError
 from outofcore.machine import Machine
 from outofcore.raw.files import RawFile
+from outofcore.replacing import replace_text
 from outofcore.store.reader import Store
 from outofcore.store.schema import Layout
 from outofcore.store.writer import StoreWriter
@@ -35,28 +36,14 @@ def is_streamed(domain: Domain, section: Any) -> bool:
 
 
 def place_of(domain: Domain, section: Any) -> Path:
-    """Where the store of a domain stands, or its catalogue."""
+    """Path of a domain's store or catalogue."""
     return (STREAMS if is_streamed(domain, section) else STORES) / f"{domain.name}.zarr"
 
 
 def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -> dict[str, Any]:
-    """List the raw files, with their digests, in place of a conversion; nothing of them is kept.
+    """List the raw files with their digests instead of converting them; returns ``convert.json``.
 
-    Parameters
-    ----------
-    domain
-        One that streams.
-    section
-        Its section of params.yaml.
-    rejects
-        Where the table of rejects stands; it has no row, since nothing is read yet.
-    threads
-        Files that are read at a time.
-
-    Returns
-    -------
-    dict
-        Content of ``metrics/<domain>/convert.json``.
+    ``rejects`` becomes an empty table; ``threads`` files are read at a time.
     """
     files = domain.raw_files(section)
     final = place_of(domain, section)
@@ -85,20 +72,16 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
         work = final.with_name(f"{final.name}.work")
         writer = StoreWriter(work, domain.schemas(section, files), Layout(), SPLITS, pool)
         seal = writer.commit(final, attributes, sources)
-    rejects.parent.mkdir(parents=True, exist_ok=True)
-    rejects.write_text(",".join(REJECT_COLUMNS) + "\n")
+    replace_text(rejects, ",".join(REJECT_COLUMNS) + "\n")
     return {"files": len(files), "bytes_raw": int(sources["bytes"].sum()), "digest": seal.digest}
 
 
 def open_streams(
     domain: Any, section: Any, catalogue: Store, machine: Machine, device: torch.device
 ) -> tuple[Any, Any]:
-    """The loaders of a training run, each in half of the memory.
+    """The loaders of a training run, each with half of the memory.
 
-    Raises
-    ------
-    RawInputError
-        If the raw files are not those of the catalogue, by name and size.
+    Raises RawInputError if the raw files differ from the catalogue in name or size.
     """
     files = domain.raw_files(section)
     listed = catalogue.sources.read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset
 
-from outofcore.errors import BudgetError, DamagedStore
+from outofcore.errors import BudgetError, DamagedStore, ParamsError
+from outofcore.loading.batch import RawReading
 from outofcore.loading.dataset import ZarrDataset
+from outofcore.loading.residency.arena import Arena
 from outofcore.loading.windows import Window
 from tests.loading.conftest import MakeStore, rows_of
 
@@ -93,6 +96,56 @@ def test_random_choices_follow_torchs_seed(make_store: MakeStore) -> None:
 def test_memory_for_less_than_a_sample(make_store: MakeStore) -> None:
     with pytest.raises(BudgetError, match="does not hold the 3 chunks of one sample; the least that works is 1"):
         ZarrDataset(make_store(), window=Window(length=70), memory=1000, fields=("id",))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"store": 5}, "store"),
+        ({"split": 5}, "split"),
+        ({"tensors": "planes"}, "tensors"),
+        ({"fields": "id"}, "fields"),
+        ({"window": {"length": 5, "mode": "x"}}, "window.mode"),
+        ({"window": {"size": 5}}, "window: expected keys among"),
+        ({"part": ("",)}, "part"),
+        ({"memory": "much"}, "memory"),
+        ({"fields": ("id",), "tensors": RawReading({"id": np.dtype(np.int64)})}, "not both"),
+    ],
+)
+def test_wrong_arguments_are_named(make_store: MakeStore, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ParamsError, match=named):
+        ZarrDataset(**{"store": make_store(), **options})
+
+
+@pytest.mark.parametrize("index", [1.5, "5", None, [1.0, 2.5], [True, False], np.zeros((2, 2), int)])
+def test_numbers_of_samples_are_whole(make_store: MakeStore, index: Any) -> None:
+    with pytest.raises(ParamsError, match="indices: expected"):
+        ZarrDataset(make_store(), fields=("id",))[index]
+
+
+def test_numbers_of_samples_come_in_many_forms(make_store: MakeStore) -> None:
+    data = ZarrDataset(make_store(), fields=("id",))
+    for index in ([5, 3], (5, 3), np.array([5, 3], np.uint8), torch.tensor([5, 3]), [torch.tensor(5), np.int8(3)]):
+        assert data[index]["id"].tolist() == [5, 3]
+    assert data[torch.tensor(5)]["id"] == 5  # type: ignore[index]
+    assert data[[]]["id"].tolist() == []
+
+
+def test_two_threads_may_begin_at_once(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = ZarrDataset(make_store(), fields=("id",))
+    found: list[int] = []
+    second = threading.Thread(target=lambda: found.append(int(data[7]["id"])))
+
+    def slow(*arguments: Any) -> Arena:
+        monkeypatch.undo()
+        second.start()
+        second.join(0.2)  # it must wait until the cache is made
+        return Arena(*arguments)
+
+    monkeypatch.setattr("outofcore.loading.dataset.Arena", slow)
+    assert data[5]["id"] == 5
+    second.join()
+    assert found == [7]
 
 
 def test_damage_is_an_error_every_time(make_store: MakeStore, tmp_path: Any) -> None:

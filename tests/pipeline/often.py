@@ -6,7 +6,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from outofcore.convert.run import convert
+from outofcore.conversion.run import convert
 from outofcore.training.fit import fit
 
 STAGES = Path(__file__).parents[2] / "stages"

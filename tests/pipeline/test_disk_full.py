@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, convert
 from outofcore.domains.sections import StoreSection
 from outofcore.errors import SpaceError
 from outofcore.raw.files import find_files
 from outofcore.space.committed import committed
 from outofcore.space.guard import Guard
 from outofcore.store.verify import verify
-from tests.convert.lines import Lines, LinesSection, write_lines
+from tests.conversion.lines import Lines, LinesSection, write_lines
 from tests.pipeline.workplace import make_workplace
 from tests.space.conftest import MIB, Disk, disk, dvc, no_settings_of_the_user, project, used
 

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.convert import audit
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, Outcome, convert
+from outofcore.conversion import audit
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, Outcome, convert
 from outofcore.errors import AuditError, ClusterError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.verify import verify
-from tests.convert.lines import Lines, LinesSection, write_lines
+from tests.conversion.lines import Lines, LinesSection, write_lines
 
 
 @dataclass(frozen=True)

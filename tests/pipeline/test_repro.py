@@ -107,3 +107,32 @@ def test_a_users_mistake_is_one_line(project: Project, tmp_path: Path, key: str,
     assert expected in told
     assert "Traceback" not in told
     assert len(told.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "options"), [("chess.filters.min_elos", ()), ("chess.train.learning_rates", ("--no-commit",))]
+)
+def test_a_misspelt_key_costs_nothing(project: Project, key: str, options: tuple[str, ...]) -> None:
+    whole = project.read("params.yaml")
+    before = {path: path.stat() for path in made(project)}
+    assert {path.parts[-2] for path in before} >= {"chess.zarr", "rejects", "chess"}
+    params = yaml.safe_load(whole)
+    *steps, last = key.split(".")
+    section = params
+    for step in steps:
+        section = section[step]
+    section[last] = 5
+    (project.folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+    try:
+        told = project.dvc("repro", *options, "train@chess", code=255)
+    finally:
+        (project.folder / "params.yaml").write_text(whole)
+    assert f"unknown key {key}; did you mean" in told
+    assert {path: path.stat() for path in made(project)} == before
+    assert "Running stage" not in project.dvc("repro", "train@chess")
+
+
+def made(project: Project) -> list[Path]:
+    """What the stages of chess have left."""
+    folders = ["data/stores/chess.zarr", "data/rejects", "models/chess", "plots/chess", "metrics/chess"]
+    return [path for folder in folders for path in (project.folder / folder).rglob("*") if path.is_file()]

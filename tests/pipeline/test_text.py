@@ -47,8 +47,9 @@ def project(trained: Project, tmp_path: Path) -> Project:
 
 
 def ran(told: str) -> set[str]:
-    """Names of the stages that DVC ran."""
-    return {line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage '")}
+    """Names of the stages that DVC ran, but for the checks of settings: any key reruns those, in no time."""
+    names = {line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage '")}
+    return {name for name in names if not name.startswith("check@")}
 
 
 def test_a_model_is_trained_straight_from_raw_text(project: Project) -> None:

@@ -25,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from outofcore.convert.assemble import Assembler
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from outofcore.conversion.assemble import Assembler
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, convert
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
@@ -208,7 +208,7 @@ def feed(domain: Domain, section: Any, raw: Path) -> Counter[str]:
     files = find_files(raw, section.match, domain.suffixes, section=domain.name)
     schemas = domain.schemas(section, files)
     converter = domain.converter(section)
-    drop = section.filters.duplicates == "drop"
+    drop = section.filters.duplicates != "keep"
     assembler = Assembler(Sink(schemas), section.splits, drop_duplicates=drop)  # type: ignore[arg-type]
     passed = 0
     for unit in domain.units(files, section):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import lzma
 import os
+import socket
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -15,8 +18,9 @@ import pytest
 import zstandard
 
 from outofcore.errors import RawInputError
+from outofcore.raw import files
 from outofcore.raw.damage import DamagedInput
-from outofcore.raw.files import RawFile, find_files
+from outofcore.raw.files import RawFile, find_files, natural_order, search
 
 TEXT = b'[Event "x"]\n\n1. e4 e5 1-0\n' * 1000
 PACK = {
@@ -24,6 +28,7 @@ PACK = {
     ".zst": zstandard.ZstdCompressor().compress,
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
+    ".xz": lzma.compress,
 }
 
 
@@ -50,13 +55,15 @@ def test_a_compressed_file_reads_as_the_plain_one(tmp_path: Path, suffix: str) -
 
 
 def test_frames_and_members_one_after_another_are_read_to_the_end(tmp_path: Path) -> None:
-    for suffix in (".zst", ".gz", ".bz2"):
+    for suffix in (".zst", ".gz", ".bz2", ".xz"):
         path = tmp_path / f"games.pgn{suffix}"
         path.write_bytes(PACK[suffix](TEXT) + PACK[suffix](b"more"))
         assert read_all(path) == {path.name: TEXT + b"more"}
 
 
-@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tgz", "a.tar.bz2", "a.tar.zst", "a.zip"])
+@pytest.mark.parametrize(
+    "name", ["a.tar", "a.tar.gz", "a.tgz", "a.tar.bz2", "a.tbz2", "a.tar.zst", "a.tar.xz", "a.zip"]
+)
 def test_archives_are_streamed_in_their_own_order(tmp_path: Path, name: str) -> None:
     members = {"z.pgn": TEXT, "d/10.pgn.zst": PACK[".zst"](b"ten"), "notes.txt": b"no", "d/2.pgn": b"two"}
     path = tmp_path / name
@@ -65,7 +72,7 @@ def test_archives_are_streamed_in_their_own_order(tmp_path: Path, name: str) -> 
             for member, content in members.items():
                 archive.writestr(member, content)
     else:
-        pack = PACK["." + name.rsplit(".", 1)[1]] if name.count(".") == 2 else PACK[".gz" if "tgz" in name else ""]
+        pack = PACK[{"tgz": ".gz", "tbz2": ".bz2", "tar": ""}.get(name.rsplit(".", 1)[1], "." + name.rsplit(".", 1)[1])]
         path.write_bytes(pack(tar_bytes(members)))
     expected = {f"{name}/z.pgn": TEXT, f"{name}/d/10.pgn.zst": b"ten", f"{name}/d/2.pgn": b"two"}
     found = read_all(path)
@@ -109,7 +116,7 @@ def test_nothing_to_read_names_the_key(tmp_path: Path) -> None:
         find_files(tmp_path, "**/*", (".pgn",), section="chess")
 
 
-@pytest.mark.parametrize("suffix", [".zst", ".gz", ".bz2"])
+@pytest.mark.parametrize("suffix", [".zst", ".gz", ".bz2", ".xz"])
 def test_a_file_that_was_cut_short_is_noticed_after_what_can_be_read(tmp_path: Path, suffix: str) -> None:
     noise = np.random.default_rng(0).bytes(300_000)
     path = tmp_path / f"games.pgn{suffix}"
@@ -134,3 +141,136 @@ def test_names_that_are_no_text_are_spelt_out(tmp_path: Path) -> None:
     (file,) = find_files(tmp_path, "**/*", (".pgn",), section="chess")
     assert file.name == "\\udcff.pgn"
     assert [member.stream.read() for member in file.members((".pgn",))] == [b"x"]
+
+
+def found(root: Path, match: str = "**/*") -> list[str]:
+    return [file.name for file in search(root, match, (".pgn",), section="chess").files]
+
+
+def write(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"x")
+
+
+def test_what_cannot_be_decompressed_is_named_and_not_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, "a.pgn", "b.pgn.lz4", "c.rar", "d/e.tar.Z", "notes.md", "notes.md.br")
+    left_out = search(tmp_path, "**/*", (".pgn",), section="chess").left_out
+    assert list(left_out) == ["b.pgn.lz4", "c.rar", "d/e.tar.Z"]
+    (tmp_path / "a.pgn").unlink()
+    with pytest.raises(RawInputError, match=r"left out: 3, the first b\.pgn\.lz4 \(compressed as nothing here"):
+        found(tmp_path)
+    with pytest.raises(RawInputError, match=r"b\.pgn\.lz4 is compressed as nothing here"):
+        found(tmp_path / "b.pgn.lz4")
+
+
+def test_what_cannot_be_decompressed_in_an_archive_is_told(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.pgn", TEXT)
+        archive.writestr("b.pgn.lz4", b"x")
+    (file,) = find_files(tmp_path, "**/*", (".pgn",), section="chess")
+    first, second = ((member.name, member.stream) for member in file.members((".pgn",)))
+    assert (first[0], second[0]) == ("a.zip/a.pgn", "a.zip/b.pgn.lz4")
+    with pytest.raises(DamagedInput, match="nothing here can decompress"):
+        second[1].read()
+
+
+def test_links_to_folders_are_followed_where_they_are_named(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "raw", tmp_path / "elsewhere"
+    write(root, "a.pgn")
+    write(elsewhere, "b.pgn", "deep/c.pgn")
+    (root / "linked").symlink_to(elsewhere)
+    (root / "round").symlink_to(root)
+    (root / "gone.pgn").symlink_to(tmp_path / "nowhere")
+    (root / "x.pgn").symlink_to(elsewhere / "b.pgn")
+    seen = search(root, "**/*", (".pgn",), section="chess")
+    assert [file.name for file in seen.files] == ["a.pgn", "x.pgn"]
+    assert {name: why.split(",")[0] for name, why in seen.left_out.items()} == {
+        "gone.pgn": "a link that leads nowhere",
+        "linked": "a link to a folder",
+        "round": "a link to a folder",
+    }
+    assert found(root, "linked/*") == ["linked/b.pgn"]
+    assert found(root, "linked/**/*") == ["linked/b.pgn", "linked/deep/c.pgn"]
+    assert found(root, "l*/*.pgn") == ["linked/b.pgn"]
+
+
+@pytest.mark.parametrize(
+    "match", ["**/*", "*", "*.pgn", "a/*", "a/**/*", "**/b/*", "**/a/**/b/*.pgn", "?/[b]/*", "a/b/1.pgn"]
+)
+def test_patterns_match_as_those_of_pathlib(tmp_path: Path, match: str) -> None:
+    write(tmp_path, "0.pgn", "a/1.pgn", "a/b/1.pgn", "a/b/c/2.pgn", "b/a/x/b/3.pgn", "b/4.pgn", ".hidden/5.pgn")
+    expected = {path.relative_to(tmp_path).as_posix() for path in tmp_path.glob(match) if path.is_file()}
+    assert expected
+    assert set(found(tmp_path, match)) == expected
+
+
+def test_a_pattern_that_ends_with_any_folders_means_their_files(tmp_path: Path) -> None:
+    write(tmp_path, "0.pgn", "a/1.pgn")
+    assert found(tmp_path, "**") == ["0.pgn", "a/1.pgn"]
+    assert found(tmp_path, "a/**") == ["a/1.pgn"]
+
+
+def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "a.pgn", "locked/b.pgn")
+    scandir = os.scandir
+
+    def refusing(folder: Path) -> object:
+        if folder.name == "locked":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)  # root may read everything
+    with pytest.raises(RawInputError, match=r"chess\.raw: cannot look at .*locked: Permission denied; make it"):
+        found(tmp_path)
+    assert found(tmp_path, "*.pgn") == ["a.pgn"]
+
+
+def test_a_path_that_is_too_long_is_one_line() -> None:
+    with pytest.raises(RawInputError, match=r"chess\.raw: cannot look at .*File name too long"):
+        found(Path("x" * 5000))
+
+
+def test_a_pipe_or_a_socket_in_the_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "a/a.pgn")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RawInputError, match=r"pipe is a pipe, a socket or a device: 'dvc repro' would wait"):
+        found(tmp_path)
+    with pytest.raises(RawInputError, match=r"expected a file or a folder, found a pipe, a socket or a device"):
+        found(tmp_path / "pipe")
+    (tmp_path / "pipe").unlink()
+    monkeypatch.chdir(tmp_path)  # the address of a socket is short
+    with socket.socket(socket.AF_UNIX) as open_socket:
+        open_socket.bind("x.pgn")
+        with pytest.raises(RawInputError, match=r"x\.pgn is a pipe, a socket or a device"):
+            found(tmp_path)
+        assert found(tmp_path, "a/*") == ["a/a.pgn"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a file of Linux whose first byte cannot be read")
+def test_an_error_of_the_disk_names_the_file() -> None:
+    for name in ("games.pgn", "games.pgn.zst", "games.pgn.xz", "games.tar", "games.7z"):
+        file = RawFile(name, Path("/proc/self/mem"), 1000)
+        with pytest.raises(OSError, match="Input/output error") as told:
+            [member.stream.read() for member in file.members((".pgn",))]
+        assert told.value.filename == "/proc/self/mem"
+
+
+def test_an_error_of_the_disk_is_no_damage_of_a_zip_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(files._NamedFile):
+        def readinto(self, _: object) -> int:
+            with self._named():
+                raise OSError(5, "Input/output error")
+
+    with zipfile.ZipFile(tmp_path / "games.zip", "w") as archive:
+        archive.writestr("a.pgn", TEXT)
+    monkeypatch.setattr(files, "_NamedFile", Broken)
+    with pytest.raises(OSError, match="Input/output error") as told:
+        read_all(tmp_path / "games.zip")
+    assert told.value.filename == str(tmp_path / "games.zip")
+
+
+def test_different_names_have_one_order() -> None:
+    names = ["1.sgf", "01.sgf", "2.sgf", "10.sgf", "a", "a1", "part01/x", "part1/x"]
+    assert len({natural_order(name) for name in names}) == len(names)
+    assert sorted(["10.sgf", "2.sgf"], key=natural_order) == ["2.sgf", "10.sgf"]

@@ -13,8 +13,8 @@ import pytest
 from outofcore.domains.registry import DOMAINS
 from outofcore.report.render import make_page
 from outofcore.store.reader import open_store
-from tests.report.conftest import write_json
 from tests.report.page import Page
+from tests.samples import write_json
 
 pytestmark = [pytest.mark.xdist_group("report"), pytest.mark.timeout(900)]
 MOST_BYTES = 5_000_000

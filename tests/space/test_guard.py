@@ -63,7 +63,7 @@ def test_a_disk_too_small_is_refused_before_the_first_byte(disk: Disk) -> None:
     assert "free are 1" in message
     assert "codec zstd or a higher level in chess.store, stricter chess.filters" in message
     assert "the project on another disk" in message
-    assert "'dvc gc -w'" in message
+    assert "'dvc gc --all-experiments' (" in message
 
 
 @pytest.mark.root

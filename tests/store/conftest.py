@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,18 +43,14 @@ def batch(lengths: list[int], rng: np.random.Generator) -> Batch:
     )
 
 
-@pytest.fixture
-def encoders() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as pool:
-        yield pool
-
-
-@pytest.fixture
-def make_store(tmp_path: Path, encoders: ThreadPoolExecutor) -> Callable[..., Path]:
-    def make(name: str = "a.zarr", *, batches: list[list[int]] | None = None, layout: Layout | None = None) -> Path:
-        rng = np.random.default_rng(0)
-        layout = layout or Layout(codec="zstd", chunk_rows=64, shard_rows=256)
-        writer = StoreWriter(tmp_path / f"{name}.work", {"": SCHEMA}, layout, ("train", "val"), encoders)
+def write_store(
+    path: Path, *, batches: list[list[int]] | None = None, layout: Layout | None = None, seed: int = 0
+) -> Path:
+    """A sealed store of games of these lengths, and one of seven rows in ``val``."""
+    rng = np.random.default_rng(seed)
+    layout = layout or Layout(codec="zstd", chunk_rows=64, shard_rows=256)
+    with ThreadPoolExecutor(2) as encoders:
+        writer = StoreWriter(path.with_name(f"{path.name}.work"), {"": SCHEMA}, layout, ("train", "val"), encoders)
         for lengths in batches or [[10, 300], [1, 63, 640], [5]]:
             writer.append("", "train", *batch(lengths, rng))
         writer.append("", "val", *batch([7], rng))
@@ -65,9 +62,33 @@ def make_store(tmp_path: Path, encoders: ThreadPoolExecutor) -> Callable[..., Pa
             "accepted": np.array([7]),
             "rejected": np.array([0]),
         }
-        attributes = {"domain": "chess", "parts": [""], "splits": ["train", "val"]}
-        writer.commit(tmp_path / name, attributes, sources)
-        return tmp_path / name
+        attributes = {
+            "domain": "moves",
+            "row": "position",
+            "sequence": "game",
+            "parts": [""],
+            "splits": ["train", "val"],
+            "found": 7,
+            "accepted": 7,
+            "rejected": {},
+            "rows": {"train": 1019, "val": 7},
+            "sequences": {"train": 6, "val": 1},
+            "params": {},
+        }
+        writer.commit(path, attributes, sources)
+    return path
+
+
+@pytest.fixture
+def encoders() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def make_store(tmp_path: Path) -> Callable[..., Path]:
+    def make(name: str = "a.zarr", **options: Any) -> Path:
+        return write_store(tmp_path / name, **options)
 
     return make
 

@@ -69,7 +69,9 @@ def test_a_damaged_chunk_names_store_field_and_shard(make_store: Callable[..., P
     content = bytearray(shard.read_bytes())
     content[-10] ^= 4
     shard.write_bytes(content)
-    with pytest.raises(DamagedStore, match=r"field train/boards, shard train/boards/c\.1\.0, chunk 7 .*dvc checkout"):
+    with pytest.raises(
+        DamagedStore, match=r"field train/boards, shard train/boards/c\.1\.0, chunk 7 .*outofcore verify"
+    ):
         open_store(path).rows("train").read()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,9 @@ from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from outofcore.store.files import Ranges
 from outofcore.store.reader import Store, open_store
-from outofcore.store.remote import GAP_BYTES, REQUEST_BYTES, RemoteFiles, coalesced, url_of
+from outofcore.store.remote import GAP_BYTES, REQUEST_BYTES, RemoteFiles, coalesced, url_of, what_failed
 from outofcore.store.schema import Layout
+from outofcore.store.verify import Verdict, verify
 from tests.store.object_storage import Troubles, remove, serve_badly, upload
 
 pytestmark = pytest.mark.xdist_group("object storage")
@@ -87,6 +89,16 @@ def test_a_dataset_reads_single_samples(local: Path, endpoint: str) -> None:
         assert all(torch.equal(near[number][name], far[number][name]) for name in near[number])
 
 
+def test_it_is_verified_like_the_store_on_disk(make_store: Callable[..., Path], endpoint: str) -> None:
+    local = make_store()
+    url = upload(local, endpoint, local.parent.name)
+    for address in (url, Path(url)):  # a Path has lost one of the slashes
+        assert verify(address) == Verdict(url, *astuple(verify(local))[1:])
+    remove(endpoint, url, "train/move/c.0")
+    assert verify(Path(url)).problems[0].startswith(f"{url}: train/move/c.0 is missing")
+    assert verify(Path("s3://nowhere/a.zarr")).problems[0].startswith("s3://nowhere/a.zarr: there is no sealed store")
+
+
 def test_mapping_is_refused(make_store: Callable[..., Path], endpoint: str) -> None:
     store = make_store(layout=Layout(codec="none", chunk_rows=64, shard_rows=256))
     far = upload(store, endpoint, store.parent.name)
@@ -141,7 +153,7 @@ def test_what_is_missing_or_forbidden_is_one_line(
     remove(endpoint, url, "train/move/c.0")
     with pytest.raises(DamagedStore, match=r"train/move/c\.0 has vanished"):
         store.rows("train")["move"].read()
-    with pytest.raises(DamagedStore, match=r"train/move/c\.0 is missing; get the store back"):
+    with pytest.raises(DamagedStore, match=r"train/move/c\.0 is missing; convert again"):
         open_store(url)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(StoreError, match=r"nothing in the environment says who you are: set AWS_ACCESS_KEY_ID and"):
@@ -178,6 +190,36 @@ def test_without_obstore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_addresses_are_told_from_paths(path: str, url: str | None) -> None:
     assert url_of(path) == url
     assert url_of(Path(path)) == url
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://KEY:SECRET@bucket/x",
+        "s3://KEY:SEC/RET@bucket/x",
+        "s3:/KEY:SECRET@bucket",
+        "s3://KEY:SECRET",
+        "s3://SECRET@b/x",
+    ],
+)
+def test_keys_in_an_address_are_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(
+        StoreError, match=r"^s3://\*\*\*.*; keys do not belong in an address: set AWS_ACCESS_KEY_ID"
+    ) as told:
+        open_store(address)
+    found = verify(Path(address))
+    for text in (str(told.value), found.store, *found.problems):
+        assert "KEY:" not in text
+        assert "RET@" not in text
+        assert "SEC/" not in text
+
+
+def test_keys_in_what_the_client_says_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalr/XUtn")
+    error = RuntimeError("GET http://user:word@host/x failed\nwith wJalr/XUtn")
+    message = what_failed("s3://bucket/a.zarr", "seal.json", error)
+    assert "GET http://***@host/x failed with ***" in message
+    assert "\n" not in message
 
 
 @given(st.lists(st.tuples(st.integers(0, 3 * GAP_BYTES), st.integers(1, 2 * GAP_BYTES)), min_size=1, max_size=40))

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, Outcome, convert
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, Outcome, convert
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
 from outofcore.store.upload import Upload
-from tests.convert.clusters import open_processes
-from tests.convert.lines import Lines, LinesSection, write_lines
+from tests.conversion.clusters import open_processes
+from tests.conversion.lines import Lines, LinesSection, write_lines
 from tests.store.object_storage import content, remove, serve_badly
 
 pytestmark = pytest.mark.xdist_group("object storage")

@@ -12,7 +12,7 @@ import zarr
 
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
-from outofcore.store.writer import StoreWriter
+from outofcore.store.writer import StoreWriter, _move
 from tests.store.conftest import SCHEMA, batch
 
 CODECS = ["none", "lz4", "zstd"]
@@ -111,3 +111,25 @@ def test_a_column_of_the_wrong_kind_is_named(tmp_path: Path, encoders: ThreadPoo
         writer.append("", "train", {**rows, "move": rows["move"].astype(np.int64)}, sequences)
     with pytest.raises(ValueError, match=r"train/boards: expected shape \(4, 3\), got \(4, 2\)"):
         writer.append("", "train", {**rows, "boards": rows["boards"][:, :2]}, sequences)
+
+
+def test_a_store_that_cannot_be_replaced_stays(
+    make_store: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, final = make_store("new.zarr", batches=[[5]]), make_store("old.zarr", batches=[[7]])
+    real = Path.rename
+
+    def stopped(path: Path, target: Path) -> Path:
+        if path.name.endswith(".arriving"):
+            raise KeyboardInterrupt
+        return real(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            _move(work, final)
+    assert len(open_store(final).rows("train")) == 7
+    (final.parent / "old.zarr.work.replaced").symlink_to(tmp_path)  # what a run that was killed may leave
+    _move(make_store("other.zarr", batches=[[9]]), final)
+    assert len(open_store(final).rows("train")) == 9
+    assert not list(final.parent.glob("old.zarr.work*"))

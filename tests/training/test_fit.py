@@ -233,6 +233,14 @@ def test_max_steps_ends_in_mid_epoch_with_a_validation(tmp_path):
     assert [line.split("\t")[0] for line in validations] == ["step", "7", "9"]
 
 
+def test_a_validation_may_see_some_samples_only(tmp_path):
+    _, whole = train(tmp_path / "whole")
+    _, some = train(tmp_path / "some", settings=section(val_examples=17))
+    val = loaders()[1]
+    assert some["weight"] == float(val.columns["weight"][:32].sum())  # whole batches of 16
+    assert whole["weight"] == float(val.columns["weight"].sum())
+
+
 def test_no_steps_give_the_figures_of_the_untrained_model(tmp_path):
     task, figures = train(tmp_path, settings=section(max_steps=0))
     assert figures["steps"] == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import sys
 
 import pytest
@@ -76,6 +77,23 @@ def test_eight_bit_states_go_through_a_checkpoint(tmp_path):
     assert torch.uint8 in {value.dtype for value in optimizer.state[again.weight].values() if torch.is_tensor(value)}
     step(again, optimizer)
     assert torch.equal(again.weight, model.weight)
+
+
+def test_the_package_reports_no_kernel_that_is_not_used(monkeypatch, tmp_path):
+    """Its warning comes while it is imported, and reaches the terminal where nobody has set up logging."""
+    (tmp_path / "bitsandbytes").mkdir()
+    (tmp_path / "bitsandbytes/__init__.py").write_text("")
+    code = "import logging, torch\nlogging.getLogger('bitsandbytes.backends.cpu.ops').warning('no kernel')\n"
+    (tmp_path / "bitsandbytes/optim.py").write_text(f"{code}AdamW8bit = torch.optim.AdamW\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "bitsandbytes"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+    monkeypatch.setattr(logging.Logger, "handle", lambda _, record: seen.append(record.getMessage()))
+    make_optimizer(nn.Linear(2, 2), "adamw8bit", learning_rate=1e-3, weight_decay=0.0)
+    for name in ("bitsandbytes", "bitsandbytes.optim"):
+        monkeypatch.delitem(sys.modules, name)
+    assert seen == []
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):

@@ -1,11 +1,12 @@
-"""The seam: what a domain must offer, and nothing more."""
+"""The interface that a domain implements."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.raw.files import RawFile
@@ -20,11 +21,31 @@ if TYPE_CHECKING:
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
 
+_WITHOUT_POINT = re.compile(r"[+-]?\d+[eE][+-]?\d+")
+
 
 class Section(BaseModel):
-    """Base of every typed section of params.yaml: unknown keys are errors, values never change."""
+    """Base of every typed section of params.yaml.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Unknown keys are errors, and so are values of another type: ``true`` is not a number, and numbers are finite.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_yaml_means(cls, values: Any) -> Any:
+        """Convert lists to tuples, and ``1e-3``, which YAML 1.1 reads as text, to a number."""
+        if not isinstance(values, dict):
+            return values
+        numbers = {name for name, field in cls.model_fields.items() if field.annotation in (float, float | None)}
+
+        def meant(name: str, value: Any) -> Any:
+            if name in numbers and isinstance(value, str) and _WITHOUT_POINT.fullmatch(value):
+                return float(value)
+            return tuple(value) if isinstance(value, list) else value
+
+        return {name: meant(name, value) for name, value in values.items()}
 
 
 class Domain(Protocol):
@@ -35,7 +56,7 @@ class Domain(Protocol):
     name
         One word: section in params.yaml, folder, stage, store, metrics.
     row, sequence
-        What a row and a sequence are called ("position", "game").
+        Names of a row and a sequence ("position", "game").
     suffixes
         File name endings that count in a folder, before a compression suffix ((".pgn",)).
     section
@@ -49,11 +70,11 @@ class Domain(Protocol):
     section: type[Section]
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:
-        """Parts of the store and their tables; ``{"": schema}`` where there is one part."""
+        """Parts of the store and their tables; ``{"": schema}`` for a single part."""
         ...
 
     def units(self, files: Sequence[RawFile], section: Any) -> Iterator[Unit]:
-        """Cut the raw files, in order, into units at record boundaries; streams, never holds a file."""
+        """Cut the raw files, in order, into units at record boundaries; must stream, never hold a whole file."""
         ...
 
     def converter(self, section: Any) -> Callable[[Unit], UnitResult]:
@@ -65,7 +86,7 @@ class Domain(Protocol):
         ...
 
     def task(self, store: Store, section: Any) -> Task:
-        """The model to train on a store, with its loss and figures."""
+        """The model to train on a store, with its loss and metrics."""
         ...
 
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
@@ -73,13 +94,13 @@ class Domain(Protocol):
         ...
 
     def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
-        """The first of the given rows as text that a person can read (a board, a piece of text).
+        """The first of the given rows as readable text (a board, a piece of text).
 
         Parameters
         ----------
         rows
             Some rows of a store.
         attributes
-            The store's, where there is one: what rows mean may depend on them (the tokenizer of a text).
+            Of the store, if any: rows may depend on them for their meaning (the tokenizer of a text).
         """
         ...

@@ -1,7 +1,7 @@
-"""What a domain may offer to be looked at: pictures of stored rows, distributions, and a plain layout to compare with.
+"""Optional interface of a domain for display: pictures of rows, distributions, and a plain layout to compare with.
 
-A domain that wants to be seen has a module ``gallery`` in its folder with the three functions of :class:`Gallery`; one
-without is shown by :meth:`Domain.draw`. Everything is a function of the store: the same store, the same pictures.
+A domain implements it as a module ``gallery`` with the three functions of :class:`Gallery`; otherwise
+:meth:`Domain.draw` is used. Everything is a function of the store.
 """
 
 from __future__ import annotations
@@ -24,87 +24,49 @@ MOST_BARS = 24
 
 @dataclass(frozen=True)
 class Picture:
-    """Stored rows, drawn.
+    """Stored rows, drawn."""
 
-    Attributes
-    ----------
-    title
-        What stands below it, a line.
-    alt
-        What a person who does not see it should know.
-    svg
-        A whole SVG document that refers to nothing outside of it.
-    """
-
-    title: str
-    alt: str
-    svg: str
+    title: str  # caption line
+    alt: str  # description for readers who cannot see it
+    svg: str  # a complete, self-contained SVG document
 
 
 @dataclass(frozen=True)
 class Passage:
-    """Stored rows as text cut into pieces.
+    """Stored rows as text cut into pieces."""
 
-    Attributes
-    ----------
-    title
-        What stands above it.
-    pieces
-        The text, a piece a row; pieces are set apart by colour.
-    """
-
-    title: str
-    pieces: tuple[str, ...]
+    title: str  # line above it
+    pieces: tuple[str, ...]  # the text, one piece per row; adjacent pieces differ in colour
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """How often what occurs.
+    """A histogram."""
 
-    Attributes
-    ----------
-    title
-        What is counted ("Elo of the players").
-    axis
-        What the labels are ("Elo", "plies").
-    of
-        What the counts are ("games").
-    labels, counts
-        A bar each.
-    """
-
-    title: str
-    axis: str
-    of: str
-    labels: tuple[str, ...]
+    title: str  # what is counted ("Elo of the players")
+    axis: str  # unit of the labels ("Elo", "plies")
+    of: str  # unit of the counts ("games")
+    labels: tuple[str, ...]  # one per bar
     counts: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class PlainLayout:
-    """What the rows take in the layout that one would choose without a store.
+    """Size of the rows in the layout one would choose without a store."""
 
-    Attributes
-    ----------
-    what
-        That layout, in words.
-    bytes
-        All rows of the store in it.
-    """
-
-    what: str
-    bytes: int
+    what: str  # description of that layout
+    bytes: int  # of all rows of the store
 
 
 class Gallery(Protocol):
     """The functions of a domain's module ``gallery``."""
 
     def pictures(self, store: Store) -> Sequence[Picture | Passage]:
-        """A few rows of the store, spread over it."""
+        """A few rows, spread over the store."""
         ...
 
     def distributions(self, store: Store) -> Sequence[Distribution]:
-        """What the sequences of the store are like."""
+        """Distributions over the sequences of the store."""
         ...
 
     def plain_layout(self, store: Store) -> PlainLayout:
@@ -119,13 +81,13 @@ def gallery_of(domain: str) -> Gallery | None:
 
 
 def column(store: Store, name: str, parts: Sequence[str] | None = None) -> npt.NDArray[np.generic]:
-    """A column of the sequences, over all splits of the given parts, or of all."""
+    """A column of the sequences, over all splits of the given parts (default: all)."""
     found = [store.sequences(split, part)[name].read() for part in parts or store.parts for split in store.splits]
     return np.concatenate(found)
 
 
 def spread(store: Store, count: int, part: str = "") -> Iterator[tuple[str, int, int, int]]:
-    """Sequences evenly spread over the first split that has any: split, number, first row, rows."""
+    """Evenly spaced sequences of the first non-empty split: split, number, first row, rows."""
     for split in store.splits:
         sequences = store.sequences(split, part)
         total = len(sequences)
@@ -138,7 +100,7 @@ def spread(store: Store, count: int, part: str = "") -> Iterator[tuple[str, int,
 
 
 def binned(title: str, axis: str, of: str, values: npt.NDArray[np.generic]) -> Distribution:
-    """Numbers in classes of a round width (1, 2 or 5 times a power of ten); a class is named by its lower edge."""
+    """Histogram with classes of a round width (1, 2 or 5 times a power of ten), labelled by their lower edge."""
     numbers = values.astype(np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
@@ -153,14 +115,14 @@ def binned(title: str, axis: str, of: str, values: npt.NDArray[np.generic]) -> D
 
 
 def counted(title: str, axis: str, of: str, values: npt.NDArray[np.generic], names: dict[int, str]) -> Distribution:
-    """Codes, by name, in the order of the codes; those that do not occur are left out."""
+    """Counts of codes by name, in the order of the codes, without zeros."""
     found, counts = np.unique(values, return_counts=True)
     labels = tuple(names.get(int(code), str(code)) for code in found)
     return Distribution(title, axis, of, labels, tuple(counts.tolist()))
 
 
 def _width(span: float, at_least: float) -> float:
-    """The smallest round width that needs no more than :data:`MOST_BARS` classes."""
+    """The smallest round width that needs at most :data:`MOST_BARS` classes."""
     if span <= 0:
         return at_least or 1.0
     power = 10.0 ** math.floor(math.log10(span / MOST_BARS))

@@ -1,4 +1,4 @@
-"""What a domain may add to ``outofcore plan``: tables of its own. A domain that has nothing to add leaves this out."""
+"""Optional interface of a domain that adds tables to ``outofcore plan``."""
 
 from __future__ import annotations
 
@@ -12,64 +12,33 @@ if TYPE_CHECKING:
     from outofcore.machine import Machine
 
 Kind = Literal["text", "count", "bytes"]
-"""How the values of a column are shown; ``count`` and ``bytes`` are whole numbers, None where there is none."""
+"""How the values of a column are shown; ``count`` and ``bytes`` are integers or None."""
 
 
 @dataclass(frozen=True)
 class PlanTable:
-    """A table of the plan.
+    """A table of the plan."""
 
-    Attributes
-    ----------
-    name
-        Its key for programs.
-    title
-        The line above it, for a person.
-    columns
-        Names of the columns, in order, and the kind of each.
-    rows
-        A value for each column.
-    notes
-        Lines below it.
-    """
-
-    name: str
-    title: str
-    columns: Mapping[str, Kind]
-    rows: Sequence[Mapping[str, Any]]
-    notes: tuple[str, ...] = ()
+    name: str  # its JSON key
+    title: str  # line above it
+    columns: Mapping[str, Kind]  # in order, with their kinds
+    rows: Sequence[Mapping[str, Any]]  # a value per column
+    notes: tuple[str, ...] = ()  # lines below it
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What the plan knows when it asks a domain.
-
-    Attributes
-    ----------
-    files
-        The raw input.
-    machine
-        Memory, workers, micro-batch, margin and reserve of the disk.
-    rows, store_bytes
-        The forecast of the store.
-    free_bytes
-        Free space where the store will stand, without the reserve that stays free.
-    store_copies
-        How often the store stands on that disk at the most, the copy counted that DVC makes while it commits.
-    process_bytes
-        Measures the memory of a training process before it has data or a model, given the optimizer's name.
-    last_run
-        ``metrics/<domain>/train.json`` and ``train_run.json`` of the last training in one; empty if there was none.
-    """
+    """What the plan knows when it calls a domain."""
 
     files: Sequence[RawFile]
-    machine: Machine
-    rows: int
-    store_bytes: int
-    free_bytes: int
-    process_bytes: Callable[[str], int]
+    machine: Machine  # memory, workers, micro-batch, disk margin and reserve
+    rows: int  # forecast
+    store_bytes: int  # forecast
+    free_bytes: int  # free space for the store, without the reserve
+    process_bytes: Callable[[str], int]  # measures a training process without data or model, given the optimizer's name
+    # merged train.json and train_run.json of the last training; empty if none
     last_run: Mapping[str, Any] = field(default_factory=dict)
-    store_copies: int = 1
+    store_copies: int = 1  # most copies of the store on that disk, including DVC's during a commit
 
 
 @runtime_checkable

@@ -1,9 +1,9 @@
-"""How stored rows become tensors: what loading asks of a domain."""
+"""How stored rows become tensors: the interface between loading and a domain."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ class Reading(Protocol):
     Attributes
     ----------
     fields
-        Row fields that it needs; no other is read.
+        Row fields to read.
     """
 
     @property
@@ -32,8 +32,8 @@ class Reading(Protocol):
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, torch.Tensor]:
         """Turn the rows of some samples into tensors, whose first axis is the sample.
 
-        A sample's tensors depend on its rows and its random word alone, not on what it is read together with: batches
-        are the same however many are made in one go, on any number of ranks.
+        A sample's tensors depend only on its rows and its random word, not on the other samples: batches
+        are the same for any number of samples per call and any number of ranks.
 
         Parameters
         ----------
@@ -42,4 +42,28 @@ class Reading(Protocol):
         draws
             (samples,) random words, the source of every random choice (augmentation).
         """
+        ...
+
+
+@runtime_checkable
+class Augmenting(Protocol):
+    """A reading with random augmentation (mirrors, symmetries), applied only to the split ``train``."""
+
+    def plain(self) -> Reading:
+        """The same reading without augmentation."""
+        ...
+
+
+def reading_for(split: str, reading: Reading) -> Reading:
+    """The reading of a split: augmented for ``train`` only."""
+    return reading.plain() if split != "train" and isinstance(reading, Augmenting) else reading
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """A reading that knows the window of rows per sample."""
+
+    @property
+    def window(self) -> Mapping[str, Any] | None:
+        """Arguments of :class:`outofcore.loading.windows.Window`; None if a sample is a row."""
         ...

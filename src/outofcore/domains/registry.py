@@ -1,4 +1,4 @@
-"""The domains that there are: a further one is a folder beside these and a line here."""
+"""The available domains; to add one, add a folder here and a line below."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ DOMAINS = {
 
 
 def get_domain(name: str) -> Domain:
-    """A domain by name, imported when it is asked for.
-
-    Raises
-    ------
-    ParamsError
-        If there is none of that name.
-    """
+    """A domain by name, imported on demand; raises ParamsError if unknown."""
     if name not in DOMAINS:
         message = f"no domain {name!r}; there are {', '.join(DOMAINS)}"
         raise ParamsError(message)

@@ -1,4 +1,4 @@
-"""Sections of params.yaml that every domain has in the same form."""
+"""Sections of params.yaml shared by all domains."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from pydantic import Field, model_validator
 from outofcore.domains.domain import Section
 from outofcore.store.schema import CodecName, Layout
 
+MOST = 2**31 - 1
+"""Largest count of anything in training; the same as in :mod:`outofcore.loading.arguments`, which needs torch."""
+
 
 class SplitSection(Section):
-    """Which share of the sequences goes where, by a hash of their content."""
+    """Share of the sequences in each split, by a hash of their content."""
 
     val: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for validation")
     test: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for the final test")
-    seed: int = Field(0, ge=0, description="another seed, another choice")
+    seed: int = Field(0, ge=0, lt=2**63, description="another seed, another choice")
 
 
 class StoreSection(Section):
-    """How the store is laid out; see docs on the store format."""
+    """Store layout; see the documentation of the store format."""
 
     codec: CodecName = "zstd"
     level: int = Field(1, ge=1, le=22, description="compression level; of no effect with codec none")
-    chunk_rows: int = Field(4096, ge=16, description="rows decoded at once")
-    shard_rows: int = Field(1_048_576, ge=16, description="rows of a file, a multiple of chunk_rows")
+    chunk_rows: int = Field(4096, ge=16, le=2**26, description="rows decoded at once")
+    shard_rows: int = Field(1_048_576, ge=16, le=2**40, description="rows of a file, a multiple of chunk_rows")
 
     @model_validator(mode="after")
     def _whole_chunks(self) -> StoreSection:
@@ -37,26 +40,29 @@ class StoreSection(Section):
         return self
 
     def layout(self) -> Layout:
-        """These settings as the store takes them."""
+        """These settings as a store layout."""
         return Layout(codec=self.codec, level=self.level, chunk_rows=self.chunk_rows, shard_rows=self.shard_rows)
 
 
 class AuditSection(Section):
-    """How many records the reference library reads beside the engine."""
+    """How many records the reference library checks."""
 
-    one_in: int = Field(256, ge=1, description="one record in so many, chosen by its content")
+    one_in: int = Field(256, ge=1, lt=2**63, description="one record in so many, chosen by its content")
 
 
 class TrainSection(Section):
-    """Training settings that change the result; those of the machine (device, micro-batch) stand elsewhere."""
+    """Training settings that change the result; those of the machine (device, micro-batch) are in machine.yaml."""
 
     preset: Literal["test", "small", "medium", "large"] = "test"
-    epochs: int = Field(1, ge=1)
-    max_steps: int = Field(-1, ge=-1, description="optimizer steps after which training ends; -1: no bound")
-    batch_size: int = Field(1024, ge=1, description="samples an optimizer step, over all ranks and micro-batches")
-    learning_rate: float = Field(1e-3, gt=0)
-    weight_decay: float = Field(0.01, ge=0)
+    epochs: int = Field(1, ge=1, le=MOST)
+    max_steps: int = Field(-1, ge=-1, le=MOST, description="optimizer steps after which training ends; -1: no bound")
+    batch_size: int = Field(1024, ge=1, le=MOST, description="samples an optimizer step, over all ranks and pieces")
+    learning_rate: float = Field(1e-3, gt=0, le=100)
+    weight_decay: float = Field(0.01, ge=0, le=100)
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
-    pool_blocks: int = Field(64, ge=1, description="blocks in memory at a time: how well batches mix")
-    seed: int = Field(0, ge=0)
+    pool_blocks: int = Field(64, ge=1, le=MOST, description="blocks in memory at a time: how well batches mix")
+    val_examples: int | None = Field(
+        None, ge=1, le=MOST, description="samples of a validation, whole batches from all over the split; null: all"
+    )
+    seed: int = Field(0, ge=0, le=MOST)

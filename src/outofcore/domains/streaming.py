@@ -1,4 +1,4 @@
-"""What a domain offers that can train straight from raw files, storing nothing; the others leave this out."""
+"""Optional interface of a domain that can train directly from raw files, without a store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 Choose = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.bool_]]
-"""Which records belong to a split, by their keys, shape (n, 16)."""
+"""Selects the records of a split by their keys, shape (n, 16)."""
 
 
 @runtime_checkable
@@ -22,15 +22,15 @@ class Streaming(Protocol):
     """A domain that can stream."""
 
     def streamed(self, section: Any) -> bool:
-        """Whether the section asks for it."""
+        """Whether the section asks for streaming."""
         ...
 
     def raw_files(self, section: Any) -> Sequence[RawFile]:
-        """What is streamed, in order."""
+        """The files to stream, in order."""
         ...
 
     def stream_settings(self, section: Any) -> dict[str, Any]:
-        """The settings that decide which samples there are and in which order; JSON values."""
+        """Settings that decide the samples and their order, as JSON values."""
         ...
 
     def stream(
@@ -45,23 +45,10 @@ class Streaming(Protocol):
         threads: int,
         device: torch.device,
     ) -> Any:
-        """A loader as training takes it: shuffled without end for ``train``, in order for ``val``.
+        """A loader for training: shuffled and endless for ``train``, in order for ``val``.
 
-        It has a ``tally`` of the records that it has read, with ``figures()``.
-
-        Parameters
-        ----------
-        files, section
-            The raw input and how it is read.
-        attributes
-            What a store of it would say of itself.
-        split, choose
-            Which records.
-        memory
-            Bytes that it may hold.
-        threads
-            Units converted at a time.
-        device
-            Where batches go.
+        Its ``tally`` counts the records read, with ``figures()``. ``attributes`` are those that a store of the input
+        would have; ``choose`` selects records of the split by key; ``memory`` is in bytes; ``threads`` units are
+        converted at a time.
         """
         ...

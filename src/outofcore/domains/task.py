@@ -1,4 +1,4 @@
-"""What a domain's model offers to training: a loss that adds up, figures that add up, a summary."""
+"""The interface of a domain's model for training: additive losses and metrics, and their summary."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from outofcore.domains.reading import Reading
 Batch = dict[str, Tensor]
 
 
-class Task(nn.Module, ABC):
-    """A model with its loss and its figures.
+def doubles(values: Tensor) -> Tensor:
+    """The same numbers as float64 for sums, on the CPU if they are on MPS, which lacks float64."""
+    return (values.cpu() if values.device.type == "mps" else values).double()
 
-    Losses and figures are sums with their counts, never means: they add up exactly over micro-batches, ranks and
+
+class Task(nn.Module, ABC):
+    """A model with its loss and its metrics.
+
+    Losses and metrics are sums with their counts, never means: they add up exactly over micro-batches, ranks and
     validation batches of unequal size.
     """
 
     @abstractmethod
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Sum of the loss over what counts in the batch, and that count (positions, tokens, spikes' bins)."""
+        """Sum of the loss over the items of the batch, and their number (positions, tokens, unmasked responses)."""
 
     @abstractmethod
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
@@ -31,18 +36,18 @@ class Task(nn.Module, ABC):
 
     @abstractmethod
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """The quality figures, each beside its baseline, from the sums over the whole validation split."""
+        """Quality metrics, each with its baseline, from the sums over the whole validation split."""
 
     def micro_batches(self, batch: Batch, size: int) -> Iterator[Batch]:
-        """Cut a batch into pieces whose losses add up to the loss of the whole.
+        """Cut a batch into micro-batches whose losses add up to that of the batch.
 
         By default along the first axis of every tensor. A task whose loss compares the samples of a batch with each
-        other must say here where a batch may be cut, or give it whole.
+        other must override this to choose the cuts, or to return it whole.
 
         Parameters
         ----------
         batch
-            What the loader gave.
+            From the loader.
         size
             Most samples that may pass through the model at a time; 0 for the whole batch.
         """
@@ -53,17 +58,13 @@ class Task(nn.Module, ABC):
         for start in range(0, count, size):
             yield {name: tensor[start : start + size] for name, tensor in batch.items()}
 
-    def readings(self, reading: Reading, device: torch.device) -> tuple[Reading, Reading]:
-        """The readings for training and for validation, of the one that the domain gives.
-
-        By default the same for both. A domain that augments gives the second without, and one that can widen its
-        tensors on an accelerator gives narrow ones for such a device.
-        """
+    def reading_for(self, device: torch.device, reading: Reading) -> Reading:
+        """The domain's reading or a variant for this device, such as packed tensors widened on an accelerator."""
         del device
-        return reading, reading
+        return reading
 
     def loader_options(self) -> dict[str, Any]:
-        """Further keyword arguments for the loaders of both splits (the window of a sample, the part of the store)."""
+        """Further keyword arguments for the loaders of both splits (sample window, store part)."""
         return {}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
@@ -72,14 +73,14 @@ class Task(nn.Module, ABC):
         return {}
 
     def pictures(self) -> dict[str, bytes]:
-        """What the trained model looks for, where that can be seen: file stem -> PNG, shown beside the tables."""
+        """Pictures of what the trained model has learnt, if any: file stem -> PNG, shown with the tables."""
         return {}
 
     def works(self) -> dict[str, str]:
-        """What the trained model makes, where that can be read: file stem -> text, kept beside the model."""
+        """Generated output of the trained model, if any: file stem -> text, stored with the model."""
         return {}
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters lie."""
+        """The device of the parameters."""
         return next(self.parameters()).device

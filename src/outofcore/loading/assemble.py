@@ -1,4 +1,4 @@
-"""From drafts to a loader: memory proved and shared out, residencies chosen, what a person should know."""
+"""From drafts to a loader: check and divide the memory, choose residencies, collect notes for the user."""
 
 from __future__ import annotations
 
@@ -28,13 +28,7 @@ def assemble(
     residency: Kind,
     device: torch.device | None,
 ) -> Loader:
-    """A loader that keeps the budget.
-
-    Raises
-    ------
-    BudgetError
-        If it cannot.
-    """
+    """A loader that stays within the budget; raises BudgetError if that is impossible."""
     needs = [each.needs for each in drafts]
     if len(drafts) > 1:
         prove(budget, needs, wish.pool_blocks)

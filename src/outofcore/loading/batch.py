@@ -1,4 +1,4 @@
-"""From gathered rows to what the consumer receives: a dict of tensors, on its device."""
+"""From gathered rows to a dict of tensors on the consumer's device."""
 
 from __future__ import annotations
 
@@ -20,22 +20,18 @@ Batch = dict[str, torch.Tensor]
 
 @runtime_checkable
 class DeviceReading(Protocol):
-    """A reading that can also do its work where rows already lie on a device."""
+    """A reading that can also work on rows that are already on a device."""
 
     def on_device(self, rows: Mapping[str, torch.Tensor], draws: Draws) -> Batch:
-        """Turn rows on a device into tensors there; unsigned words come as signed ones of the same bits."""
+        """Turn rows on a device into tensors there; unsigned words are signed ones of the same bits."""
         ...
 
 
 class RawReading:
-    """Stored fields as tensors: the reading of a loader that was given none.
+    """Stored fields as tensors, without a domain's reading.
 
     Unsigned words that torch cannot index are widened to the next signed type; uint64 keeps its bits as int64.
-
-    Parameters
-    ----------
-    dtypes
-        Stored dtype of each field.
+    ``dtypes`` are the stored ones.
     """
 
     def __init__(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
@@ -53,7 +49,7 @@ class RawReading:
         return batch
 
     def on_device(self, rows: Mapping[str, torch.Tensor], draws: Draws) -> Batch:
-        """The same from tensors in which unsigned words lie as signed ones."""
+        """The same from tensors with unsigned words as signed ones of the same bits."""
         del draws
         batch = dict(rows)
         for name, stored in self._unsigned.items():
@@ -65,19 +61,8 @@ class RawReading:
 class BatchMaker:
     """Makes batches, in several threads at once.
 
-    Parameters
-    ----------
-    residency
-        Where rows come from.
-    reading
-        How rows become tensors.
-    transfer
-        How tensors go to the consumer's device.
-    key
-        What random choices depend on, beside a sample's position.
-    part
-        Place in the store of the part that is read, where batches of several come together: a batch then says its
-        own as ``part``, int64 (batch,).
+    ``key`` determines random choices, together with a sample's position. ``part`` is the part's place in the store if
+    batches of several parts are mixed: a batch then contains it as ``part``, int64 (batch,).
     """
 
     def __init__(
@@ -105,16 +90,9 @@ class BatchMaker:
         return self._residency.allocate(count)
 
     def finish(self, room: Room, counts: Sequence[int], first: int, step: int) -> list[Batch]:
-        """Turn rows into tensors, and the tensors into batches.
+        """Turn rows into tensors, and the tensors into batches of ``counts`` samples each.
 
-        Parameters
-        ----------
-        room
-            The rows.
-        counts
-            Samples of each batch.
-        first, step
-            The samples are those of positions ``first``, ``first + step``, ...
+        The samples are at positions ``first``, ``first + step``, ...
         """
         total = sum(counts)
         draws = random_words(first, step, total, self._key)
@@ -127,7 +105,7 @@ class BatchMaker:
         if self._part is not None:
             where = next(iter(made.values())).device
             made = {**made, "part": torch.full((total,), self._part, device=where)}
-        if not any(room.holds(tensor.data_ptr()) for tensor in made.values()):  # else the room has become the batch
+        if not any(room.holds(tensor.data_ptr()) for tensor in made.values()):  # else it has become the batch
             with self._lock:
                 self._spare.setdefault(total, []).append(room)
         made = self._transfer.send(made)

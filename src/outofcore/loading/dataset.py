@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,14 @@ import torch
 from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from outofcore.domains.reading import Reading
-from outofcore.errors import BudgetError
+from outofcore.domains.reading import Reading, reading_for
+from outofcore.errors import BudgetError, ParamsError
+from outofcore.loading.arguments import integers, opened, word, words
 from outofcore.loading.batch import Batch, RawReading
 from outofcore.loading.budget import budget_bytes
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
+from outofcore.loading.ready import reading_of, window_of
 from outofcore.loading.residency.arena import Arena
 from outofcore.loading.sampling.base import touched
 from outofcore.loading.split import open_split
@@ -63,13 +65,9 @@ class ZarrDataset(Dataset[Batch]):
     store
         A store, or its folder.
     split, part
-        Which split of which part.
-    tensors
-        What makes tensors of rows; None for the stored fields as they are.
-    fields
-        Without ``tensors``, the fields to read; None for all.
-    window
-        Rows of a sample; None for single rows.
+        Which split of which part; a store with several parts asks for one.
+    tensors, fields, window
+        What a sample is, as in :func:`outofcore.loader`: by default the ready tensors of the store's domain.
     memory
         Bytes for decoded chunks, in each process.
 
@@ -84,50 +82,65 @@ class ZarrDataset(Dataset[Batch]):
         store: Store | str | Path,
         split: str = "train",
         *,
-        tensors: Reading | None = None,
+        tensors: Reading | Literal["stored"] | None = None,
         fields: tuple[str, ...] | None = None,
         window: Window | Mapping[str, Any] | None = None,
-        part: str = "",
+        part: str | None = None,
         memory: str | int = "64MiB",
     ) -> None:
-        root = store.root if isinstance(store, Store) else store
-        window = Window(**window) if isinstance(window, Mapping) else window
-        self._made_with = root, split, tensors, fields, window, part, memory
-        self._split = open_split(store, split, part, tensors.fields if tensors is not None else fields)
-        self._windows = self._split.windows(window, phase=False)
-        self._reading = tensors or RawReading({name: array.dtype for name, array in self._split.fields.items()})
+        names, budget, source = None if fields is None else words("fields", fields), budget_bytes(memory), opened(store)
+        if part is None and len(source.parts) > 1:
+            message = f"{source.root}: part: expected one of {', '.join(source.parts)}; ConcatDataset joins several"
+            raise ParamsError(message)
+        place = source.parts[0] if part is None else word("part", part)
+        made_of = reading_of(source, place, tensors, names)
+        windows = window_of(window, made_of)
+        self._made_with = source, split, tensors, names, windows, place, memory
+        self._split = open_split(source, word("split", split), place, made_of.fields if made_of is not None else names)
+        self._windows = self._split.windows(windows, phase=False)
+        self._reading = (
+            reading_for(split, made_of)
+            if made_of is not None
+            else RawReading({name: array.dtype for name, array in self._split.fields.items()})
+        )
         chunk = self._split.chunk_rows * self._split.row_bytes
-        self._slots = budget_bytes(memory) // max(chunk, 1)
+        self._slots = budget // max(chunk, 1)
         needed = min(
             (self._windows.length + self._split.chunk_rows - 2) // self._split.chunk_rows + 1,
             self._split.chunks,
         )
         if self._slots < needed:
             message = (
-                f"a memory budget of {format_bytes(budget_bytes(memory))} does not hold the {needed} chunks of one "
+                f"a memory budget of {format_bytes(budget)} does not hold the {needed} chunks of one "
                 f"sample; the least that works is {format_bytes(needed * chunk)}"
             )
             raise BudgetError(message)
-        self._process = 0
-        self._lock = threading.Lock()
-        self._arena: Arena | None = None
+        # One lock a process: one that another thread held during a fork stays locked in the child.
+        self._locks: dict[int, threading.Lock] = {}
+        self._arena: tuple[int, Arena] | None = None
+        self._settled = True
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self._made_with
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        root, split, tensors, fields, window, part, memory = state
-        self.__init__(  # type: ignore[misc]  # a copy in another process opens the store for itself
-            root, split, tensors=tensors, fields=fields, window=window, part=part, memory=memory
+        store, split, tensors, fields, window, part, memory = state
+        self.__init__(  # type: ignore[misc]  # a copy in another process has a cache of its own
+            store, split, tensors=tensors, fields=fields, window=window, part=part, memory=memory
         )
 
     def __len__(self) -> int:
         return self._windows.samples
 
-    def __getitem__(self, index: int | Sequence[int]) -> Batch:
-        """A sample by number, or the batch of several."""
-        if isinstance(index, Sequence | np.ndarray):
-            return self.__getitems__(index)
+    def __repr__(self) -> str:
+        return f"ZarrDataset({str(self._split.store.root)!r}, {self._split.name!r}): {len(self):,} samples"
+
+    def __getitem__(self, index: int | slice | Sequence[int] | Ints) -> Batch:
+        """A sample by number, or the batch of several, also by a slice."""
+        if isinstance(index, slice):
+            return self.__getitems__(range(*index.indices(len(self))))
+        if isinstance(index, Sequence | np.ndarray) or getattr(index, "ndim", None):
+            return self.__getitems__(index)  # type: ignore[arg-type]  # a tensor counts as a sequence
         return {name: tensor[0] for name, tensor in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int] | Ints) -> ReadyBatch:
@@ -137,8 +150,10 @@ class ZarrDataset(Dataset[Batch]):
         ------
         IndexError
             If there is no such sample.
+        ParamsError
+            If a number is not whole.
         """
-        samples = np.asarray(indices, np.int64)
+        samples = integers("indices", indices if len(indices) else np.empty(0, np.int64))
         count = len(self)
         outside = samples[(samples < -count) | (samples >= count)]
         if len(outside):
@@ -150,18 +165,18 @@ class ZarrDataset(Dataset[Batch]):
         return ReadyBatch(self._reading(self._rows(first), draws))
 
     def _rows(self, first: Ints) -> dict[str, Any]:
-        if self._process != os.getpid():  # a lock that another thread held during a fork stays locked in the child
-            self._process, self._lock = os.getpid(), threading.Lock()
-            self._arena = Arena(self._split.fields, self._windows.length, self._slots)
-        assert self._arena is not None
-        with self._lock:
-            room = self._arena.allocate(len(first))
+        process = os.getpid()
+        with self._locks.setdefault(process, threading.Lock()):
+            if self._arena is None or self._arena[0] != process:
+                self._arena = process, Arena(self._split.fields, self._windows.length, self._slots)
+            arena = self._arena[1]
+            room = arena.allocate(len(first))
             chunks = self._touched(first)
             if len(chunks) <= self._slots:
-                self._gather(self._arena, first, chunks, room, 0)
+                self._gather(arena, first, chunks, room, 0)
                 return room.arrays
             order = np.argsort(first, kind="stable")
-            self._gather_in_parts(self._arena, first[order], room)
+            self._gather_in_parts(arena, first[order], room)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return {name: np.take(array, back, axis=0) for name, array in room.arrays.items()}
@@ -178,14 +193,14 @@ class ZarrDataset(Dataset[Batch]):
             start = stop
 
     def _gather(self, arena: Arena, first: Ints, chunks: Ints, room: Room, at: int) -> None:
-        try:
-            for work in arena.bring(chunks):
-                work()
-            arena.gather(first, room, at)
-            arena.release(chunks)
-        except BaseException:
+        if not self._settled:  # an error or a Ctrl-C ended the last one
             arena.settle()
-            raise
+        self._settled = False
+        for work in arena.bring(chunks):
+            work()
+        arena.gather(first, room, at)
+        arena.release(chunks)
+        self._settled = True
 
     def _touched(self, first: Ints) -> Ints:
         return touched(first, self._windows.length, self._split.chunk_rows, self._split.chunks)

@@ -1,4 +1,4 @@
-"""From a user's words to what will be read: samples, their order, what they become, and the memory that they need."""
+"""From the user's arguments to a draft of each split: samples, order, reading, and memory needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.domains.reading import Reading
+from outofcore.domains.reading import Reading, reading_for
 from outofcore.errors import ParamsError
 from outofcore.loading.batch import RawReading
 from outofcore.loading.budget import Needs, batches_together
@@ -24,27 +24,9 @@ from outofcore.store.reader import Store
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What a user asked for, alike for all parts.
+    """The user's arguments that apply to all parts."""
 
-    Attributes
-    ----------
-    batch_size
-        Samples of a batch.
-    shuffle, seed, pool_blocks, block_rows
-        The order.
-    window, phase
-        The samples.
-    balanced, weighted
-        Other ways of sampling.
-    label
-        What should mix.
-    world
-        Number of ranks.
-    threads
-        Workers.
-    """
-
-    batch_size: int
+    batch_size: int  # samples per batch
     shuffle: Shuffle
     seed: int
     pool_blocks: int
@@ -53,42 +35,36 @@ class Wish:
     phase: bool
     balanced: Balanced | None
     weighted: Weighted | None
-    label: str | None
-    world: int
+    label: str | None  # column whose mixing is measured
+    world: int  # number of ranks
     threads: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A split as it will be read, before its residency is chosen.
-
-    Attributes
-    ----------
-    split, sampler, reading
-        What is read, in which order, and what becomes of it.
-    length
-        Rows of a sample.
-    needs
-        The memory that it takes.
-    mixing
-        One line on how well batches mix.
-    """
+    """A split as it will be read, before its residency is chosen."""
 
     split: Split
     sampler: Sampler
     reading: Reading
-    length: int
+    length: int  # rows per sample
     needs: Needs
-    mixing: str
+    mixing: str  # one line on how well batches mix
 
 
 def draft(
     store: Store, split: str, part: str, tensors: Reading | None, fields: tuple[str, ...] | None, wish: Wish
 ) -> Draft:
-    """Find out what reading a split takes; reads no row but the first sample."""
+    """Determine what reading a split takes; reads no row but the first sample."""
     source = open_split(store, split, part, tensors.fields if tensors is not None else fields)
-    reading = tensors or RawReading({name: array.dtype for name, array in source.fields.items()})
+    reading = (
+        reading_for(split, tensors)
+        if tensors is not None
+        else RawReading({name: array.dtype for name, array in source.fields.items()})
+    )
     windows = source.windows(wish.window, phase=wish.phase)
+    if wish.label is not None:
+        source.sequences[wish.label]  # an unknown one is an error, even if the order ignores it
     sampler, mixing = _sampler(source, windows, wish)
     if 0 < sampler.positions < wish.world:
         message = f"{store.root}: {source.path} has {sampler.positions} samples for {wish.world} ranks"
@@ -124,7 +100,7 @@ def _sampler(source: Split, windows: Windows, wish: Wish) -> tuple[Sampler, str]
 
 
 def _sample_bytes(source: Split, reading: Reading, length: int) -> int:
-    """Bytes of one sample in a batch, its rows and its tensors, by the first sample of the split."""
+    """Bytes per sample in a batch, rows and tensors, from the first sample of the split."""
     if source.rows < length:
         return 0
     window = (length,) if length > 1 else ()

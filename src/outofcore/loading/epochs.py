@@ -1,4 +1,4 @@
-"""Batches of one or several splits: one epoch after another, exact, resumable on any number of ranks."""
+"""Batches of one or several splits: epoch after epoch, exact, resumable on any number of ranks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import os
 import weakref
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from torch.utils.data import IterableDataset, get_worker_info
 
 from outofcore.domains.reading import Reading
-from outofcore.errors import StateError
+from outofcore.errors import ParamsError, StateError
+from outofcore.loading.arguments import whole
 from outofcore.loading.batch import Batch, BatchMaker
 from outofcore.loading.permutation import key
 from outofcore.loading.pipeline import Pipeline
@@ -30,132 +32,82 @@ Ints = npt.NDArray[np.int64]
 
 _log = logging.getLogger("outofcore")
 
-_AUGMENT = 32  # what a key is for; the order's and the samplers' purposes lie below
+_AUGMENT = 32  # purpose of a key; those of the order and the samplers are lower numbers
 
 
 @dataclass
 class Stats:
-    """What a loader has done since it was made.
+    """What a loader has done since it was made."""
 
-    Attributes
-    ----------
-    seconds_waited
-        Time that the consumer waited for batches.
-    bytes_read, bytes_delivered
-        From the store, and to the consumer as tensors.
-    batches, samples
-        Delivered on this rank.
-    """
-
-    seconds_waited: float = 0.0
-    bytes_read: int = 0
-    bytes_delivered: int = 0
-    batches: int = 0
-    samples: int = 0
+    seconds_waited: float = 0.0  # by the consumer
+    bytes_read: int = 0  # from the store
+    bytes_delivered: int = 0  # to the consumer, as tensors
+    batches: int = 0  # delivered on this rank
+    samples: int = 0  # delivered on this rank
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """The samples of a split, and how they are drawn, read and held.
-
-    Attributes
-    ----------
-    split
-        Where they are.
-    sampler
-        In which order they come.
-    reading
-        What they become.
-    residency, reason
-        Where their decoded rows lie, and why there.
-    open
-        Makes that residency.
-    part
-        With several streams, the place of its part in the store.
-    """
+    """The samples of a split, and how they are drawn, read and held."""
 
     split: Split
     sampler: Sampler
     reading: Reading
     residency: str
-    reason: str
-    open: Callable[[], Residency]
-    part: int | None
+    reason: str  # why this residency
+    open: Callable[[], Residency]  # creates the residency
+    part: int | None  # place of its part in the store, with several streams
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """How batches are made; nothing of it shows in them.
+    """How batches are made, without effect on their content."""
 
-    Attributes
-    ----------
-    threads
-        Workers beside the consumer.
-    depth
-        Groups of batches in flight, the consumer's own among them.
-    together
-        Batches of a group; 1 with several streams.
-    transfer
-        Brings batches to the consumer's device.
-    """
-
-    threads: int
-    depth: int
-    together: int
+    threads: int  # workers besides the consumer
+    depth: int  # groups of batches in flight, including the consumer's
+    together: int  # batches per group; 1 with several streams
     transfer: Transfer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batching:
-    """How samples become batches.
+    """How samples become batches."""
 
-    Attributes
-    ----------
-    size
-        Samples of a global batch.
-    share
-        Which rank of how many.
-    last
-        What becomes of a last batch that is not full.
-    turns
-        With several streams, which gives the next batch.
-    """
-
-    size: int
+    size: int  # samples per global batch
     share: Share
-    last: Last
-    turns: Turns
+    last: Last  # treatment of a last batch that is not full
+    turns: Turns  # with several streams, which gives the next batch
 
     def count(self, sampler: Sampler, received: int = 0) -> int:
         """Batches of a stream after ``received`` samples."""
         return batches(received, sampler.positions, self.size, self.last, self.share.world)
 
     def sizes(self, sampler: Sampler) -> list[int]:
-        """Samples of each batch of a stream, over all ranks; repeated ones do not count."""
+        """Samples of each batch of a stream, over all ranks, without repeated ones."""
         positions = sampler.positions
         return [
             min(stop, positions) - start for start, stop in spans(0, positions, self.size, self.last, self.share.world)
         ]
 
 
-class Loader:
+class Loader(IterableDataset[Batch]):
     """Iterates over the batches of an epoch; made by :func:`outofcore.loader`.
 
-    Each iteration is an epoch: the first is ``epoch``, each further one the next after one that delivered a batch. One
-    iteration is alive at a time; a second one ends the first.
+    Each iteration is an epoch: the first is ``epoch``; each later one is the next epoch if the previous iteration
+    delivered a batch. Only one iteration is active at a time; a second one ends the first. Leaving a ``with`` block
+    closes the loader.
+
+    ``DataLoader(loader, batch_size=None)`` passes its batches through; the loader reads with its own threads and
+    refuses worker processes.
 
     Attributes
     ----------
-    streams
-        What is read; several where parts are read together, each batch from one of them.
-    batching, engine
-        How.
     epoch
-        The epoch of the present iteration, or of the next one if none has begun.
+        The epoch of the current iteration, or of the next one if none has begun.
     stats
-        What was done so far.
+        Counters since the loader was made.
     notes
-        What a person should know before the first batch, line by line; goes to the log then.
+        Lines for the user, logged before the first batch.
     """
 
     def __init__(
@@ -177,10 +129,11 @@ class Loader:
         self._begun = self._noted = False
         self._living: weakref.ref[Generator[Batch]] | None = None
         self._residencies: tuple[int, list[Residency]] | None = None
+        self._pipeline: Pipeline[Group] | None = None  # begun but not ended
         self._read_before = 0
 
     def __len__(self) -> int:
-        """Batches of a whole epoch."""
+        """Batches per epoch."""
         return sum(self.batching.count(stream.sampler) for stream in self.streams)
 
     def __repr__(self) -> str:
@@ -189,11 +142,26 @@ class Loader:
 
     @property
     def samples(self) -> int:
-        """Samples of an epoch, over all ranks."""
+        """Samples per epoch, over all ranks."""
         return sum(stream.sampler.positions for stream in self.streams)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     def __iter__(self) -> Generator[Batch]:
-        """The batches from where the consumer stands, or of the next epoch."""
+        """The rest of the current epoch's batches, or the next epoch's.
+
+        Raises
+        ------
+        ParamsError
+            In a worker process of a ``DataLoader``.
+        """
+        if get_worker_info() is not None:
+            message = "a loader reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
+            raise ParamsError(message)
         self._end_iteration()
         if self._begun:
             self.set_epoch(self.epoch + 1)
@@ -206,15 +174,15 @@ class Loader:
         return iteration
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration give this epoch, from its beginning."""
-        self.epoch, self._received, self._begun = epoch, 0, False
+        """Start the next iteration at the beginning of this epoch."""
+        self.epoch, self._received, self._begun = whole("epoch", epoch, 0), 0, False
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the consumer stands; may be taken after any batch."""
+        """The consumer's position; valid after any batch."""
         return self._identity.state(self.epoch, self._received)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on after the last batch that was received, on any number of ranks.
+        """Resume after the last batch that was received, on any number of ranks.
 
         Raises
         ------
@@ -228,7 +196,7 @@ class Loader:
         self.epoch, self._received, self._begun = epoch, received, False
 
     def close(self) -> None:
-        """End the present iteration and give back all memory."""
+        """End the current iteration and free all memory."""
         self._end_iteration()
         self._residencies = None
 
@@ -237,13 +205,25 @@ class Loader:
         if living is not None:
             living.close()
         self._living = None
+        self._end_pipeline()
+
+    def _end_pipeline(self) -> None:
+        """Stop the workers, then clean up; if a Ctrl-C interrupts that, the next call completes it."""
+        if self._pipeline is None:
+            return
+        self._pipeline.close()
+        if self._residencies is not None and self._residencies[0] == os.getpid():
+            for residency in self._residencies[1]:
+                residency.settle()
+        self._pipeline = None
 
     def _iterate(self) -> Generator[Batch]:
-        pipeline, residencies, process = self._start()
+        process = -1
         try:
             while True:
                 if process != os.getpid():  # threads and held locks do not survive a fork
-                    pipeline, residencies, process = self._start()
+                    process = os.getpid()
+                    pipeline, residencies = self._start()
                 waited = pipeline.seconds_waited
                 group = next(pipeline, None)
                 self.stats.seconds_waited += pipeline.seconds_waited - waited
@@ -251,22 +231,21 @@ class Loader:
                 if group is None:
                     return
                 for made in group:
+                    batch = self.engine.transfer.receive(made.batch)
                     self.stats.batches += 1
                     self.stats.samples += made.count
                     self.stats.bytes_delivered += made.bytes
-                    self._received += made.stop - made.start
-                    self._begun = True
-                    yield self.engine.transfer.receive(made.batch)
-                del group, made  # what the consumer has let go of must not live on while he waits
+                    # No calls from here on, so that no Ctrl-C can come between counting a batch and yielding it.
+                    self._received, self._begun = self._received + made.stop - made.start, True
+                    yield batch
+                del group, made, batch  # batches that the consumer has released must not stay alive while it waits
         finally:
-            pipeline.close()
-            if process == os.getpid():
-                for residency in residencies:
-                    residency.settle()
+            self._end_pipeline()
 
-    def _start(self) -> tuple[Pipeline[Group], list[Residency], int]:
-        """A pipeline from where the consumer stands on."""
+    def _start(self) -> tuple[Pipeline[Group], list[Residency]]:
+        """A pipeline from the consumer's position."""
         process, share, engine = os.getpid(), self.batching.share, self.engine
+        self._end_pipeline()
         if self._residencies is None or self._residencies[0] != process:
             self._residencies = process, [stream.open() for stream in self.streams]
         residencies = self._residencies[1]
@@ -279,10 +258,11 @@ class Loader:
             cut = self.batching.size, self.batching.last, engine.together
             steps.append(schedule(stream.sampler.epoch(self.epoch), residency, maker, share, cut, start))
         ordered = steps[0] if len(steps) == 1 else interleave(steps, turns)
-        return Pipeline(ordered, engine.threads, engine.depth), residencies, process
+        pipeline = self._pipeline = Pipeline(ordered, engine.threads, engine.depth)
+        return pipeline, residencies
 
     def _stand(self, epoch: int, received: int) -> tuple[list[int], Ints]:
-        """Where each stream stands after ``received`` samples, and, with several, whose turns are left."""
+        """Position of each stream after ``received`` samples, and, with several, the remaining turns."""
         if len(self.streams) == 1:
             return [received], np.empty(0, np.int64)
         sizes = [self.batching.sizes(stream.sampler) for stream in self.streams]

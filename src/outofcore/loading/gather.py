@@ -1,9 +1,9 @@
-"""Rows from where their chunks lie to where a batch wants them, without the interpreter lock.
+"""Copy rows from their chunks into a batch, without the GIL.
 
-Every residency that lives in this machine's memory comes down to the same thing: a table of addresses, one a chunk and
-field. A row is found by its chunk's address and its place in the chunk, whether the chunk lies in a buffer, in an array
-of the whole split or in a mapped file, where chunks stand at odd offsets with checksums between them. numpy has no
-gather over scattered buffers, hence the kernel; one call gathers all fields of a batch.
+All residencies in host memory provide a table of addresses by field and chunk. A row is found by its chunk's address
+and its place in the chunk, whether the chunk is in a buffer, in an array of the whole split or in a mapped file, where
+chunks are at odd offsets with checksums between them. numpy has no gather over scattered buffers, hence the kernel; one
+call gathers all fields of a batch.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Ints = npt.NDArray[np.int64]
 Addresses = npt.NDArray[np.uint64]
 
 ABSENT = 0
-"""The address of a chunk that is not in reach."""
+"""The address of an unavailable chunk."""
 
 AHEAD = 16  # rows; about the time of a cache miss
-LONG = 512  # bytes of a row from which a call of memcpy is cheaper than pieces of constant size
+LONG = 512  # bytes per row from which calling memcpy is cheaper than pieces of constant size
 
 
 def _emit_copy(typingctx: Any, target: Any, source: Any, count: Any) -> Any:
-    """Copy ``count`` bytes between two addresses that need no alignment."""
+    """Copy ``count`` bytes between two unaligned addresses."""
     del typingctx
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -43,7 +43,7 @@ def _emit_copy(typingctx: Any, target: Any, source: Any, count: Any) -> Any:
 
 
 def _emit_prefetch(typingctx: Any, address: Any) -> Any:
-    """Ask for the cache line at an address."""
+    """Prefetch the cache line at an address."""
     del typingctx
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -63,7 +63,7 @@ _prefetch: Any = intrinsic(_emit_prefetch)
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _copy_row(target: np.uint64, source: np.uint64, count: int) -> None:
-    """Copy a row in pieces of constant size: for rows of a few cache lines, faster than a call of memcpy."""
+    """Copy a row in pieces of constant size: faster than calling memcpy for rows of a few cache lines."""
     while count >= 32:
         _copy(target, source, 32)
         target, source, count = target + np.uint64(32), source + np.uint64(32), count - 32
@@ -111,7 +111,7 @@ def _copy_rows(sources: Addresses, count: int, row_bytes: int, target: np.uint64
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _gather_rows(table: Addresses, first: Ints, chunk_rows: int, row_bytes: Ints, targets: Addresses, at: int) -> int:
-    """Copy single rows of all fields; -1, or the number of a row that is not in reach."""
+    """Copy single rows of all fields; returns -1, or the number of a row without chunk."""
     count = len(first)
     chunks, places = np.empty(count, np.int64), np.empty(count, np.int64)
     sources = np.empty(count, np.uint64)
@@ -142,7 +142,7 @@ def _gather_windows(
     targets: Addresses,
     at: int,
 ) -> int:
-    """Copy windows of ``length`` rows of all fields; -1, or the number of a window that is not in reach."""
+    """Copy windows of ``length`` rows of all fields; returns -1, or the number of a window without chunk."""
     for number in range(len(row_bytes)):
         size = row_bytes[number]
         addresses = table[number]
@@ -165,19 +165,10 @@ def _gather_windows(
 
 
 class Room:
-    """Where the rows of a batch go.
+    """Destination of the rows of a batch.
 
-    Parameters
-    ----------
-    arrays
-        numpy arrays or tensors, C-contiguous, (samples, ...) or (samples, length, ...), by field.
-
-    Attributes
-    ----------
-    arrays
-        The same.
-    targets
-        Their addresses, in the order of the table's fields.
+    ``arrays`` by field are numpy arrays or tensors, C-contiguous, (samples, ...) or (samples, length, ...); ``targets``
+    are their addresses in the order of the table's fields.
     """
 
     def __init__(self, arrays: dict[str, Any]) -> None:
@@ -187,34 +178,16 @@ class Room:
         self._extents = [(start, start + array.nbytes) for start, array in zip(starts, arrays.values(), strict=True)]
 
     def holds(self, address: int) -> bool:
-        """Whether an address lies in the room."""
+        """Whether an address is inside the room."""
         return any(start <= address < stop for start, stop in self._extents)
 
 
 def gather(table: Addresses, first: Ints, length: int, chunk_rows: int, row_bytes: Ints, room: Room, at: int) -> None:
-    """Copy a window of rows for each sample into a batch.
+    """Copy a window of ``length`` rows for each sample into ``room``, from sample ``at`` on.
 
-    Parameters
-    ----------
-    table
-        Where each chunk of each field lies, decoded, (fields, chunks); ``ABSENT`` where it is not in reach.
-    first
-        First row of each window; a negative row stands for row 0.
-    length
-        Rows of a window.
-    chunk_rows
-        Rows of a chunk.
-    row_bytes
-        Bytes of a row of each field.
-    room
-        Where they go.
-    at
-        Place of the first sample in the batch.
-
-    Raises
-    ------
-    LookupError
-        If a chunk is not in reach.
+    ``table`` (fields, chunks) has the address of each decoded chunk, ``ABSENT`` if unavailable. ``first`` is the first
+    row of each window, a negative row meaning row 0; ``row_bytes`` are bytes per row of each field. Raises LookupError
+    if a chunk is unavailable.
     """
     if length == 1:
         missing = _gather_rows(table, first, chunk_rows, row_bytes, room.targets, at)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.distributed
@@ -12,20 +13,33 @@ import torch.distributed
 from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores
+from outofcore.loading.arguments import (
+    made,
+    one_of,
+    opened,
+    refuse,
+    whole,
+    whole_or_none,
+    word,
+    words,
+)
 from outofcore.loading.assemble import assemble
 from outofcore.loading.budget import budget_bytes
 from outofcore.loading.drafts import Wish, draft
 from outofcore.loading.epochs import Batching, Loader
 from outofcore.loading.order import LANES, Shuffle
+from outofcore.loading.ready import phase_of, reading_of, window_of
 from outofcore.loading.residency.choose import Kind
 from outofcore.loading.sampling.balanced import Balanced
 from outofcore.loading.sampling.weighted import Weighted
 from outofcore.loading.spans import Last, Share
+from outofcore.loading.transfer import named_device
 from outofcore.loading.turns import Turns
 from outofcore.loading.windows import Window
-from outofcore.store.reader import Store, open_store
+from outofcore.store.reader import Store
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
+_MOST_ASKED = 1024
 
 
 def loader(
@@ -37,15 +51,15 @@ def loader(
     seed: int = 0,
     memory: str | int = "256MiB",
     residency: Kind = "auto",
-    tensors: Reading | Mapping[str, Reading] | None = None,
+    tensors: Reading | Mapping[str, Reading] | Literal["stored"] | None = None,
     fields: tuple[str, ...] | None = None,
     window: Window | Mapping[str, Any] | None = None,
-    phase: bool = False,
+    phase: bool | None = None,
     pool_blocks: int = 64,
     block_rows: int | None = None,
     weighted: Weighted | Mapping[str, Any] | None = None,
     balanced: Balanced | Mapping[str, Any] | None = None,
-    part: str | Sequence[str] = "",
+    part: str | Sequence[str] | None = None,
     turns: Turns = "size",
     rank: int | None = None,
     world_size: int | None = None,
@@ -78,13 +92,15 @@ def loader(
     residency
         ``"ram"``, ``"mapped"``, ``"streamed"``, ``"hybrid"``, ``"device"``, or ``"auto"``.
     tensors
-        What makes tensors of rows, for all parts or by part; None for the stored fields as they are.
+        What turns rows into tensors, for all parts or by part, such as ``reading(store, lags=32)``. By default
+        ``reading(store)``, or the stored fields where the store's domain has no ready tensors. ``"stored"``: the stored
+        fields. Random changes (mirror images, symmetries) are made in the split ``train`` only.
     fields
-        Without ``tensors``, the fields to read; None for all.
+        The stored fields to read, instead of tensors.
     window
-        Rows of a sample; None for single rows.
+        Rows of a sample; None for what the tensors need, or else single rows.
     phase
-        Whether windows start elsewhere each epoch.
+        Whether windows start elsewhere each epoch; None for what the tensors' settings say, in the split ``train``.
     pool_blocks
         Blocks in memory at a time: how well batches mix.
     block_rows
@@ -94,8 +110,8 @@ def loader(
     balanced
         Draw batches of groups; takes the place of ``shuffle``.
     part
-        Which part of the store; several are read together, each batch from one of them, with its place in the store as
-        ``part`` (batch,).
+        Which part of the store, such as a recording session; None for all. Several are read together, each batch from
+        one of them, with its place in the store as ``part`` (batch,).
     turns
         With several parts: batches at random in proportion to ``"size"``, or one of each in ``"turn"``.
     rank, world_size
@@ -118,51 +134,59 @@ def loader(
     ParamsError
         If a parameter cannot be met.
     """
-    if tensors is not None and fields is not None:
-        message = "give tensors or fields, not both: what makes tensors names its own fields"
+    if weighted is not None and balanced is not None:
+        message = "give weighted or balanced, not both: each draws the samples in its own way"
         raise ParamsError(message)
-    for name, value, allowed in (("last", last, get_args(Last)), ("turns", turns, get_args(Turns))):
-        if value not in allowed:
-            message = f"{name} must be one of {', '.join(allowed)}, got {value!r}"
-            raise ParamsError(message)
-    opened = store if isinstance(store, Store) else open_store(store)
-    groups = Balanced(**balanced) if isinstance(balanced, Mapping) else balanced
-    size = groups.size if groups is not None else batch_size
+    one_of("last", last, get_args(Last))
+    one_of("turns", turns, get_args(Turns))
+    one_of("residency", residency, get_args(Kind))
+    if not isinstance(shuffle, bool) and not (isinstance(shuffle, str) and shuffle in ("blocks", "full")):
+        refuse("shuffle", 'True, False, "blocks" or "full"', shuffle)
+    budget, where = budget_bytes(memory), named_device(device)
+    groups = made("balanced", balanced, Balanced)
+    size = groups.size if groups is not None else whole("batch_size", batch_size, 1)
     share = _share(rank, world_size, size)
     wish = Wish(
         batch_size=size,
         shuffle=shuffle,
-        seed=seed,
-        pool_blocks=pool_blocks,
-        block_rows=block_rows,
-        window=Window(**window) if isinstance(window, Mapping) else window,
-        phase=phase,
+        seed=whole("seed", seed, 0, 2**64 - 1),
+        pool_blocks=whole("pool_blocks", pool_blocks, 1),
+        block_rows=whole_or_none("block_rows", block_rows, 1),
+        window=None,
+        phase=False,
         balanced=groups,
-        weighted=Weighted(**weighted) if isinstance(weighted, Mapping) else weighted,
-        label=label,
+        weighted=made("weighted", weighted, Weighted),
+        label=None if label is None else word("label", label),
         world=share.world,
-        threads=threads or min(usable_cores().value, _MOST_THREADS),
+        threads=whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS),
     )
-    parts = (part,) if isinstance(part, str) else tuple(part)
-    drafts = [
-        draft(opened, split, each, tensors[each] if isinstance(tensors, Mapping) else tensors, fields, wish)
-        for each in parts
-    ]
+    names = None if fields is None else words("fields", fields)
+    source, split = opened(store), word("split", split)
+    parts = source.parts if part is None else (part,) if isinstance(part, str) else words("part", part)
+    drafts = []
+    for each in parts:
+        turned = reading_of(source, each, tensors, names)
+        samples = replace(wish, window=window_of(window, turned), phase=phase_of(phase, split, turned))
+        drafts.append(draft(source, split, each, turned, names, samples))
     return assemble(
         drafts,
         wish,
         Batching(size=size, share=share, last=last, turns=turns),
-        budget=budget_bytes(memory),
+        budget=budget,
         residency=residency,
-        device=torch.device(device) if device is not None else None,
+        device=where,
     )
 
 
 def _share(rank: int | None, world: int | None, batch_size: int) -> Share:
+    if (rank is None) != (world is None):
+        message = f"rank and world_size go together, got rank {rank} of {world}"
+        raise ParamsError(message)
     if rank is None or world is None:
         here = torch.distributed.is_available() and torch.distributed.is_initialized()
         rank, world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
-    if LANES % world or not 0 <= rank < world:
+    rank, world = whole("rank", rank, 0), whole("world_size", world, 1)
+    if LANES % world or rank >= world:
         message = f"the number of ranks must divide {LANES}, ranks count from 0; got rank {rank} of {world}"
         raise ParamsError(message)
     if batch_size < 1 or batch_size % world:

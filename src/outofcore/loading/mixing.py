@@ -1,4 +1,4 @@
-"""How well batches mix: what a batch draws from, against a batch drawn from the whole split."""
+"""How well batches mix, compared with batches drawn from the whole split."""
 
 from __future__ import annotations
 
@@ -13,34 +13,23 @@ from outofcore.loading.windows import Windows
 
 Ints = npt.NDArray[np.int64]
 
-# Total variation distance from the whole split's labels beyond which a pool is no fair sample: at 0.08 a small network
+# Total variation distance from the split's labels beyond which a pool is not a fair sample: at 0.08 a small network
 # ended with a loss 2 % above that of full shuffling, at 0.15 with one 5 % above (bench/loader_mixing.py).
 SKEWED = 0.1
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """What a batch is expected to hold.
+    """Expected content of a batch."""
 
-    Attributes
-    ----------
-    blocks, blocks_ideal
-        Distinct blocks in a batch; ideal is a batch from the whole split at random.
-    sequences, sequences_ideal
-        Distinct sequences, likewise.
-    label_distance
-        Total variation distance of a pool's labels from the whole split's, 0 to 1, the mean over some pools; None
-        without a label.
-    """
-
-    blocks: float
-    blocks_ideal: float
-    sequences: float
-    sequences_ideal: float
-    label_distance: float | None
+    blocks: float  # distinct blocks per batch
+    blocks_ideal: float  # for a random batch from the whole split
+    sequences: float  # distinct sequences per batch
+    sequences_ideal: float  # for a random batch from the whole split
+    label_distance: float | None  # total variation distance of pool labels from the split's, 0 to 1; mean of some pools
 
     def text(self, batch: int, label: str | None) -> str:
-        """One line for a person."""
+        """One readable line."""
         line = (
             f"a batch of {batch:,} mixes {self.blocks:,.0f} blocks (at random {self.blocks_ideal:,.0f}) and "
             f"{self.sequences:,.0f} sequences (at random {self.sequences_ideal:,.0f})"
@@ -57,27 +46,16 @@ class Mixing:
 
 
 def expected_distinct(kinds: float, draws: float) -> float:
-    """Distinct kinds in so many even draws."""
+    """Expected number of distinct kinds in this many uniform draws."""
     if kinds <= 1:
         return min(kinds, draws)
     return float(kinds * -np.expm1(draws * np.log1p(-1 / kinds)))
 
 
 def measure_mixing(split: Split, order: EpochOrder, windows: Windows, batch: int, label: str | None) -> Mixing:
-    """What batches of an epoch are expected to hold.
+    """Expected content of an epoch's batches of ``batch`` samples over all ranks.
 
-    Parameters
-    ----------
-    split
-        What is read.
-    order
-        Of one epoch.
-    windows
-        Its samples.
-    batch
-        Samples of a global batch.
-    label
-        A column of the sequences whose values should mix; None for no look at any.
+    ``label`` is a column of the sequences whose values should mix, or None.
     """
     cut = order.cut
     batch = min(batch, cut.samples)
@@ -93,7 +71,7 @@ def measure_mixing(split: Split, order: EpochOrder, windows: Windows, batch: int
         blocks, sequences = -(-batch // cut.block), batch * all_sequences / max(cut.samples, 1)
     elif cut.shuffle == "full":
         blocks, sequences = expected_distinct(all_blocks, batch), expected_distinct(all_sequences, batch)
-    else:  # each lane gives its share
+    else:  # each lane contributes its share
         lane = max(1.0, pool_blocks / LANES)
         blocks = min(pool_blocks, LANES * expected_distinct(lane, batch / LANES))
         sequences = LANES * expected_distinct(pool_sequences / LANES, batch / LANES)

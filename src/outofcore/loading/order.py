@@ -1,9 +1,9 @@
 """The order of samples in an epoch: a pure function of (samples, layout, seed, epoch), never held as a whole.
 
-Sample numbers are cut into *blocks* of consecutive samples. Each epoch shifts the cut by a multiple of what a chunk
-holds, so there are up to two short blocks, other ones each time. The full blocks are permuted (more than 1,048,576 of
-them by a keyed bijection, of which nothing is held); the short ones come last. *Pools* of blocks are in memory one
-after another. They are evened out: of ``ceil(full / pool_blocks)`` pools, every one but the last holds ``q`` or ``q +
+Sample numbers are cut into *blocks* of consecutive samples. Each epoch shifts the cut by a multiple of a chunk's
+samples, so there are up to two short blocks, different in each epoch. The full blocks are permuted (more than
+1,048,576 by a keyed bijection, computed on demand); the short ones come last. *Pools* of blocks are in memory one after
+another. They are balanced: of ``ceil(full / pool_blocks)`` pools, every one but the last holds ``q`` or ``q +
 1`` units of blocks, the larger ones first, and the last one the rest and the short blocks; so where a pool begins is a
 product, and the last is never tiny. A unit is the largest of 16, 8, 4, 2 and 1 blocks that divides ``pool_blocks`` at
 least four times: with the usual 64, pools hold multiples of 16 blocks.
@@ -37,34 +37,20 @@ LANES = 16
 VERSION = 1
 
 HELD_BLOCKS = 1 << 20
-"""Up to so many blocks their permutation is held, 8 MiB of it; beyond, each place is computed when it is needed."""
+"""Up to this many blocks, their permutation is held (8 MiB); beyond, places are computed when needed."""
 
-_SHIFT, _BLOCKS, _LANE, _FULL = range(4)  # what a key is for
+_SHIFT, _BLOCKS, _LANE, _FULL = range(4)  # purpose of a key
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """How samples are cut into blocks and pools; part of what an order is.
+    """How samples are cut into blocks and pools; part of an order's definition."""
 
-    Attributes
-    ----------
-    samples
-        Number of samples, N.
-    block
-        Samples of a full block, a multiple of 16.
-    step
-        Samples that a chunk holds, about: by multiples of it the cut moves from epoch to epoch.
-    pool_blocks
-        Full blocks of a pool at most.
-    shuffle
-        ``"blocks"`` (or True), ``"full"``, or False.
-    """
-
-    samples: int
-    block: int
-    step: int
-    pool_blocks: int
-    shuffle: Shuffle
+    samples: int  # number of samples, N
+    block: int  # samples per full block, a multiple of 16
+    step: int  # about the samples per chunk; the cut moves by multiples of it from epoch to epoch
+    pool_blocks: int  # most full blocks per pool
+    shuffle: Shuffle  # "blocks" (or True), "full", or False
 
     def __post_init__(self) -> None:
         if self.shuffle not in ("blocks", "full", True, False):
@@ -79,22 +65,14 @@ class Cut:
 
     @property
     def shifts(self) -> range:
-        """By how many samples an epoch's cut may be shifted."""
+        """Possible shifts of an epoch's cut, in samples."""
         moves = self.shuffle in ("blocks", True) and self.samples > self.block
         return range(0, self.block if moves else 1, self.step)
 
 
 @dataclass(frozen=True)
 class Order:
-    """Orders of all epochs.
-
-    Attributes
-    ----------
-    cut
-        How the samples are cut.
-    seed
-        Another seed, another order.
-    """
+    """Orders of all epochs."""
 
     cut: Cut
     seed: int
@@ -109,15 +87,7 @@ class Order:
 
 @dataclass(frozen=True)
 class EpochOrder:
-    """The order of one epoch, pool by pool.
-
-    Attributes
-    ----------
-    cut, seed, number
-        What it is the order of.
-    shift
-        Samples before the first full block.
-    """
+    """The order of one epoch, pool by pool; ``shift`` samples precede the first full block."""
 
     cut: Cut
     seed: int
@@ -139,7 +109,7 @@ class EpochOrder:
         return self._held[places]
 
     def _short(self) -> list[tuple[int, int]]:
-        """First sample and size of the blocks that are not full."""
+        """First sample and size of the short blocks."""
         lead = min(self.shift, self.cut.samples)
         tail = lead + self.cut.block * self.full_blocks
         return [(start, count) for start, count in ((0, lead), (tail, self.cut.samples - tail)) if count]
@@ -151,7 +121,7 @@ class EpochOrder:
 
     @property
     def pools(self) -> int:
-        """Number of pools; at least one, if there are samples."""
+        """Number of pools; at least one if there are samples."""
         return max(1, -(-self.full_blocks // self.cut.pool_blocks)) if self.cut.samples else 0
 
     def pool_start(self, pool: int) -> int:
@@ -177,15 +147,7 @@ class EpochOrder:
         return np.concatenate((starts, short[:, 0])), sizes
 
     def samples(self, pool: int, rank: int = 0, world: int = 1) -> Ints:
-        """Sample numbers of a rank in a pool, in the order of their positions.
-
-        Parameters
-        ----------
-        pool
-            Number of the pool in the epoch.
-        rank, world
-            Which rank of how many; ``world`` divides 16.
-        """
+        """Sample numbers of a rank in a pool, in order of position; ``world`` divides 16."""
         start, stop = self.pool_start(pool), self.pool_start(pool + 1)
         if self.cut.shuffle not in ("blocks", True):
             positions = np.arange(start + (rank - start) % world, stop, world, dtype=np.int64)
@@ -214,14 +176,14 @@ class EpochOrder:
         return next(unit for unit in (16, 8, 4, 2, 1) if unit == 1 or self.cut.pool_blocks % (4 * unit) == 0)
 
     def _lay(self, pool: int, edges: Ints, count: int) -> Ints:
-        """The samples that lie between pairs of edges in a pool's blocks, laid end to end."""
+        """The samples between pairs of edges in a pool's concatenated blocks."""
         out = np.empty(count, np.int64)
         _fill(*self.pool_blocks(pool), edges, out)
         return out
 
 
 def lane_edges(lane: int, size: int) -> tuple[int, int]:
-    """Where a lane of a pool of ``size`` samples begins and ends."""
+    """Start and end of a lane in a pool of ``size`` samples."""
     each, longer = divmod(size, LANES)
     return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
 

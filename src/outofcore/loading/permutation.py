@@ -1,10 +1,9 @@
-"""Keyed randomness that never changes: permutations from a few integers, the same on any machine, in any year.
+"""Stable keyed randomness: permutations from a few integers, the same on any machine and with any library version.
 
-numpy promises the raw streams of its bit generators but not what ``Generator`` methods make of them, and an order of
-samples that is saved today must be continued by tomorrow's library. So the little that the order needs stands here:
-a 64-bit mixing function (SplitMix64's finalizer; Steele, Lea, Flood, 2014), Fisher-Yates with bounded draws by
-multiplication (Lemire, 2019), and a Feistel network with cycle walking (Black, Rogaway, 2002) where a permutation is
-too long to be held.
+numpy guarantees the raw streams of its bit generators but not the results of ``Generator`` methods, and a saved order
+must be continued by future versions. So the order uses its own primitives: a 64-bit mixing function (SplitMix64's
+finalizer; Steele, Lea, Flood, 2014), Fisher-Yates with bounded draws by multiplication (Lemire, 2019), and a Feistel
+network with cycle walking (Black, Rogaway, 2002) for permutations too long to hold.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def _mix(word: np.uint64) -> np.uint64:
 
 @numba.njit(nogil=True, cache=True)
 def _below(word: np.uint64, bound: np.uint64) -> np.uint64:
-    """The high 64 bits of word * bound: an even draw from 0..bound-1, for a bound under 2**32."""
+    """The high 64 bits of word * bound: a uniform draw from 0..bound-1, for a bound under 2**32."""
     return ((word >> _32) * bound + (((word & _LOW_32) * bound) >> _32)) >> _32
 
 
@@ -123,7 +122,7 @@ def key(*words: int) -> int:
 
 
 def draw(bound: int, *words: int) -> int:
-    """An even draw from ``0..bound - 1`` that depends on ``words`` alone."""
+    """A uniform draw from ``0..bound - 1`` that depends only on ``words``."""
     return (key(*words) * bound) >> 64
 
 
@@ -135,25 +134,16 @@ def random_words(first: int, step: int, count: int, key: int) -> npt.NDArray[np.
 
 
 def permutation(size: int, *words: int) -> Ints:
-    """A permutation of ``0..size - 1`` that depends on ``words`` alone; ``size`` under 2**32."""
+    """A permutation of ``0..size - 1`` that depends only on ``words``; ``size`` under 2**32."""
     values = np.arange(size, dtype=np.int64)
     shuffle(values, np.uint64(key(*words)))
     return values
 
 
 def local_permutation(size: int, block: int, pool: int, *words: int) -> Ints:
-    """A permutation that keeps neighbours near: blocks are permuted, then runs of ``pool`` places are shuffled.
+    """A permutation that keeps neighbours close: permute blocks, then shuffle runs of ``pool`` places.
 
-    Parameters
-    ----------
-    size
-        Permutes ``0..size - 1``; the short block at the end travels like any other.
-    block
-        Numbers of a block.
-    pool
-        Places of a run.
-    words
-        What it depends on.
+    Permutes ``0..size - 1``; the short block at the end is treated like any other.
     """
     blocks = permutation(-(-size // block), *words)
     values = (blocks[:, None] * block + np.arange(block)).reshape(-1)
@@ -163,28 +153,17 @@ def local_permutation(size: int, block: int, pool: int, *words: int) -> Ints:
 
 
 def strata(low: int, high: int, count: int, *words: int) -> Ints:
-    """``count`` ascending numbers in ``low..high - 1``, one drawn evenly from each of as many equal strata."""
+    """``count`` ascending numbers in ``low..high - 1``, one drawn uniformly from each of as many equal strata."""
     out = np.empty(count, np.int64)
     _strata(low, high, np.uint64(key(*words)), out)
     return out
 
 
 def deal(values: Ints, starts: Ints, keys: list[int]) -> Ints:
-    """Shuffle consecutive lanes of ``values``, each by its key, and take them in turn: one of each, again and again.
+    """Shuffle consecutive lanes of ``values`` in place, each by its key, and interleave them.
 
-    Parameters
-    ----------
-    values
-        The lanes, one after another; shuffled in place.
-    starts
-        Where each lane begins in ``values``, and their end. No lane is longer than one before it, and their lengths
-        differ by at most one.
-    keys
-        One for each lane.
-
-    Returns
-    -------
-    All values: element 0 of each lane, element 1 of each lane, and so on.
+    ``starts`` are the beginnings of the lanes and their end; lengths are non-increasing and differ by at most one.
+    Returns element 0 of each lane, element 1 of each lane, and so on.
     """
     out = np.empty(len(values), np.int64)
     _deal(values, starts, np.array(keys, np.uint64), out)
@@ -192,10 +171,10 @@ def deal(values: Ints, starts: Ints, keys: list[int]) -> Ints:
 
 
 def scatter(positions: Ints, size: int, *words: int) -> Ints:
-    """Where a permutation of ``0..size - 1`` sends ``positions``, without holding the permutation.
+    """Images of ``positions`` under a permutation of ``0..size - 1``, without holding the permutation.
 
-    A Feistel network over the smallest power of two that holds ``size``; what falls outside is sent on until it falls
-    inside, less than twice on the average.
+    A Feistel network over the smallest power of two that holds ``size``; results outside are mapped again until inside,
+    less than twice on average.
     """
     out = np.empty(len(positions), np.int64)
     keys = np.array([key(*words, turn) for turn in range(FEISTEL_ROUNDS)], np.uint64)

@@ -1,12 +1,14 @@
-"""Worker threads that follow one ordered stream of steps and hand results over in that order.
+"""Worker threads that follow one ordered stream of steps and deliver results in that order.
 
-The stream is the loader's plan: read these chunks, make these batches, read, make, ... A worker takes the next task
-when it has done its last and holds no other, so any number of workers does the same work in the same order of
-beginnings, and a task may wait for tasks before it in the stream: each of them is being run. No deadlock is possible,
-with one worker neither. What the stream itself must wait for (room in memory) it names as a step, so that nobody waits
-where a consumer who has had enough cannot wake him.
+The stream is the loader's plan: read these chunks, make these batches, read, make, ... Each worker runs one task at a
+time, and tasks start in stream order, so any number of workers does the same work. A task may wait for earlier tasks,
+as each of them is being run: no deadlock is possible, even with one worker. Waiting for memory is a step of the stream,
+so that waiting happens only where closing the loader can interrupt it.
 
-How far the stream runs ahead of the consumer is bounded by the number of results that he has not given back.
+The number of results that the consumer has not returned bounds how far the stream runs ahead.
+
+A Ctrl-C can arrive in the consumer's thread at any call. So that thread never waits on a condition, which may have
+released its lock when interrupted, and an interrupted close can be completed by another call.
 """
 
 from __future__ import annotations
@@ -16,33 +18,27 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
 
+_WAIT_SECONDS = 0.05
+
 
 @dataclass(frozen=True)
 class Task(Generic[Result]):
-    """A step of the stream that a worker runs.
-
-    Attributes
-    ----------
-    run
-        What to do.
-    delivers
-        Whether what it returns goes to the consumer. A task that does not deliver must not raise: it tells of a failure
-        through those that wait for it.
-    """
+    """A step of the stream that a worker runs."""
 
     run: Callable[[], Result | None]
-    delivers: bool
+    delivers: bool  # the result goes to the consumer; a task that does not deliver must not raise
 
 
 @dataclass(frozen=True)
 class Until:
-    """A step of the stream that is over once a condition holds; tasks that end may bring it about."""
+    """A step that ends once a condition holds, which finishing tasks may bring about."""
 
     holds: Callable[[], bool]
 
@@ -51,7 +47,7 @@ Step = Task[Result] | Until
 
 
 class Latch:
-    """Something that several tasks bring about; those who need it wait, and learn if one of them failed."""
+    """An event completed by several tasks; waiting raises the error of one that failed."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -79,43 +75,65 @@ class Latch:
 
 @dataclass(frozen=True)
 class _Made(Generic[Result]):
-    """What became of a task that delivers; neither result nor error at the end of the stream."""
+    """Result of a delivering task; neither result nor error at the end of the stream."""
 
     result: Result | None
     error: BaseException | None
 
 
 class _Line(Generic[Result]):
-    """What workers and consumer share: not the pipeline itself, so that one that is forgotten can end."""
+    """State shared by workers and consumer, separate from the pipeline so that an unreferenced one can end."""
 
     def __init__(self, stream: Iterator[Step[Result]], depth: int) -> None:
         self.lock = threading.Lock()
-        self.delivered = threading.Condition(self.lock)  # the consumer waits for it
-        self.moved = threading.Condition(self.lock)  # whoever advances the stream does
+        self.moved = threading.Condition(self.lock)  # awaited by the worker that advances the stream
         self.made: dict[int, _Made[Result]] = {}
+        self._news = threading.Lock()  # held while there is no news: a result is made, or a worker is gone
+        self._news.acquire()
         self.given_back = 0
         self._stream = stream
         self._depth = depth
-        self._turn = threading.Lock()  # whose it is to advance the stream
+        self._turn = threading.Lock()  # held by the worker that advances the stream
         self._pulled = 0
         self._ended = False
+        self._working: set[int] = set()
 
     def work(self) -> None:
         """Follow the stream to its end."""
-        while (pulled := self._pull()) is not None:
-            self._run(*pulled)
-            del pulled  # a worker that waits must not keep batches alive
+        worker = threading.get_ident()
+        with self.lock:
+            if self._ended:  # an interrupted start
+                return
+            self._working.add(worker)
+        try:
+            while (pulled := self._pull()) is not None:
+                self._run(*pulled)
+                del pulled  # a waiting worker must not keep batches alive
+        finally:
+            with self.lock:
+                self._working.discard(worker)
+            self._tell()
 
     def stop(self, threads: list[threading.Thread], process: int) -> None:
-        """Let the workers finish what they do, and wait until they are gone."""
+        """Let the workers finish their tasks, and wait until they are gone; may be called again."""
         if process != os.getpid():
             return  # the threads belong to the process that this one was forked from
         with self.lock:
             self._ended = True
             self.moved.notify()
+        while self._working - {threading.get_ident()}:  # garbage collection can run in any thread
+            self.wait()
         for thread in threads:
-            if thread is not threading.current_thread():  # a garbage collection may come in any thread
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join()
+
+    def wait(self) -> None:
+        """Wait for news, with a timeout, as an interrupted consumer may have missed them."""
+        self._news.acquire(timeout=_WAIT_SECONDS)
+
+    def _tell(self) -> None:
+        with suppress(RuntimeError):  # there is news already
+            self._news.release()
 
     def _pull(self) -> tuple[int, Task[Result]] | None:
         """The next task and the number of its result; None at the end."""
@@ -158,64 +176,56 @@ class _Line(Generic[Result]):
     def _deliver(self, number: int, made: _Made[Result]) -> None:
         with self.lock:
             self.made[number] = made
-            self.delivered.notify()
+        self._tell()
 
 
 class Pipeline(Generic[Result]):
     """Iterates over the results of a stream of tasks.
 
-    Parameters
-    ----------
-    stream
-        The steps; advanced by one thread at a time.
-    threads
-        Number of workers.
-    depth
-        Results made, being made, or in the consumer's hands, at most.
-
-    Attributes
-    ----------
-    seconds_waited
-        Time that the consumer spent waiting.
+    ``stream`` is advanced by one thread at a time; at most ``depth`` results are made, being made, or with the
+    consumer. ``seconds_waited`` is that of the consumer.
     """
 
     def __init__(self, stream: Iterator[Step[Result]], threads: int, depth: int) -> None:
         self.seconds_waited = 0.0
         self._line = _Line(stream, depth)
         self._next = 0
-        running = [
+        self._process = os.getpid()
+        self._threads = [
             threading.Thread(target=self._line.work, name=f"outofcore-{number}", daemon=True)
             for number in range(threads)
         ]
-        for thread in running:
-            thread.start()
-        self._stop = weakref.finalize(self, self._line.stop, running, os.getpid())
+        self._started = False
+        self._forgotten = weakref.finalize(self, self._line.stop, self._threads, self._process)
 
     def __iter__(self) -> Iterator[Result]:
         return self
 
     def __next__(self) -> Result:
-        """The next result, in the order of the stream, taken as a sign that the last one is used up.
-
-        Raises what its task raised.
-        """
+        """The next result in stream order, or the error of its task; releases the previous result."""
+        if not self._started:  # not earlier: the owner can close the pipeline if this is interrupted
+            self._started = True
+            for thread in self._threads:
+                thread.start()
         line = self._line
         with line.lock:
             line.given_back = self._next
             line.moved.notify()
-            if self._next not in line.made:
-                started = time.perf_counter()
-                line.delivered.wait_for(lambda: self._next in line.made)
-                self.seconds_waited += time.perf_counter() - started
-            made = line.made[self._next]
-            if made.error is not None:
-                raise made.error
-            if made.result is None:
-                raise StopIteration
-            del line.made[self._next]
+        if self._next not in line.made:
+            started = time.perf_counter()
+            while self._next not in line.made:
+                line.wait()
+            self.seconds_waited += time.perf_counter() - started
+        made = line.made[self._next]
+        if made.error is not None:
+            raise made.error
+        if made.result is None:
+            raise StopIteration
+        del line.made[self._next]
         self._next += 1
         return made.result
 
     def close(self) -> None:
-        """Stop the workers and wait until they are gone."""
-        self._stop()
+        """Stop the workers and wait until they are gone; another call completes an interrupted close."""
+        self._line.stop(self._threads, self._process)
+        self._forgotten.detach()

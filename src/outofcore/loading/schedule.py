@@ -1,6 +1,6 @@
-"""An epoch as a stream of tasks: chunks are read for the next pool while the batches of this one are made.
+"""An epoch as a stream of tasks: chunks of the next pool are read while batches of this one are made.
 
-The reading of the next pool is dealt out over the batches of the present one, so that neither comes in a lump.
+Reading the next pool is spread over the batches of the current one, for an even load.
 """
 
 from __future__ import annotations
@@ -27,27 +27,17 @@ _HEAD_START = 3
 
 @dataclass(frozen=True)
 class Made:
-    """A batch that is ready.
-
-    Attributes
-    ----------
-    batch
-        Its tensors.
-    count, bytes
-        Its samples on this rank, and the bytes of its tensors.
-    start, stop
-        Positions of its first sample and after its last one, over all ranks; inside the epoch.
-    """
+    """A batch that is ready."""
 
     batch: Batch
-    count: int
-    bytes: int
-    start: int
-    stop: int
+    count: int  # samples on this rank
+    bytes: int  # of its tensors
+    start: int  # position of its first sample, over all ranks
+    stop: int  # position after its last sample, inside the epoch
 
 
 Group = list[Made]
-"""Batches that follow each other and are made in one go: a small batch takes less time than handing it over."""
+"""Consecutive batches made at once: making a small batch takes less time than handing it over."""
 
 
 class _Pool:
@@ -57,7 +47,7 @@ class _Pool:
         self, plan: EpochPlan, number: int, residency: Residency, share: Share, before: _Pool | None = None
     ) -> None:
         self.number = number
-        self._before = before  # a chunk that both need is read by the work of the first
+        self._before = before  # a chunk needed by both is read by the work of the first
         self.start, self.stop = plan.pool_start(number), plan.pool_start(number + 1)
         self.first = plan.first_rows(number, share.rank, share.world)
         self.is_last = number + 1 == plan.pools
@@ -73,13 +63,13 @@ class _Pool:
         return self._residency.has_room(self._chunks)
 
     def bring(self) -> list[Task[Group]]:
-        """Take room; the tasks read the chunks."""
+        """Reserve room; the tasks read the chunks."""
         work = self._residency.bring(self._chunks)
         self._ready = Latch(len(work))
         return [Task(partial(self._run, each), delivers=False) for each in work]
 
     def rows(self, start: int, stop: int) -> Ints:
-        """First rows of this rank's samples from ``start`` to ``stop``; beyond the epoch, the pool's own again."""
+        """First rows of this rank's samples from ``start`` to ``stop``; past the epoch, the pool's own again."""
         begin = self._share.count(self.start, start)
         end = self._share.count(self.start, stop)
         if end <= len(self.first):
@@ -90,12 +80,12 @@ class _Pool:
         return self.first[np.where(places < len(self.first), places, places % cycle)]
 
     def hold(self) -> None:
-        """Say that one more task gathers from the pool."""
+        """Register a task that gathers from the pool."""
         with self._lock:
             self._users += 1
 
     def let_go(self) -> None:
-        """Say that one less does."""
+        """Unregister a task that gathered from the pool."""
         with self._lock:
             self._users -= 1
             unused = self._users == 0
@@ -103,7 +93,7 @@ class _Pool:
             self._residency.release(self._chunks)
 
     def gather(self, first: Ints, room: Room, at: int) -> None:
-        """Copy samples to their places in a batch, as soon as the pool is read."""
+        """Copy samples to their places in a batch, once the pool is read."""
         try:
             self.wait()
             self._residency.gather(first, room, at)
@@ -111,7 +101,7 @@ class _Pool:
             self.let_go()
 
     def wait(self) -> None:
-        """Wait until the chunks are read, raising what went wrong."""
+        """Wait until the chunks are read, raising any error."""
         before = self._before
         if before is not None:
             before.wait()
@@ -128,7 +118,7 @@ class _Pool:
 
 
 class _Making:
-    """A group of batches whose samples lie in one or several pools."""
+    """A group of batches whose samples are in one or several pools."""
 
     def __init__(self, maker: BatchMaker, share: Share, spans: Sequence[Span], positions: int) -> None:
         self._maker = maker
@@ -140,13 +130,13 @@ class _Making:
         self._lock = threading.Lock()
 
     def piece(self, pool: _Pool, first: Ints, at: int) -> Task[Group]:
-        """Gathers what lies in one pool, not the last."""
+        """Gather the samples in one pool, not the last."""
         latch = Latch(1)
         self._before.append(latch)
         return Task(partial(self._gather, pool, first, at, latch), delivers=False)
 
     def finish(self, pool: _Pool, first: Ints, at: int) -> Task[Group]:
-        """Gathers the rest and makes the batches."""
+        """Gather the rest and make the batches."""
         return Task(partial(self._finish, pool, first, at), delivers=True)
 
     def _enter(self) -> Room:
@@ -176,7 +166,7 @@ class _Making:
 
 
 class _Reading:
-    """The pools of an epoch, the next one read ahead while batches are made of the present one."""
+    """The pools of an epoch; the next one is read ahead while batches are made of the current one."""
 
     def __init__(self, plan: EpochPlan, residency: Residency, share: Share, start: int) -> None:
         self._plan = plan
@@ -193,7 +183,7 @@ class _Reading:
         yield from self.pool.bring()
 
     def proceed(self) -> Iterator[Step[Group]]:
-        """Go on to the next pool, with what is left to read of it."""
+        """Continue with the next pool, and what is left to read of it."""
         self.pool.let_go()
         if self._coming is None:
             yield from self._ask()
@@ -202,7 +192,7 @@ class _Reading:
         self.pool, self._coming, self._tasks, self._groups = self._coming, None, [], 0
 
     def read_ahead(self, groups_left: int) -> Iterator[Step[Group]]:
-        """Read a share of the next pool, after a group, so that neither comes in a lump."""
+        """Read a share of the next pool after each group, for an even load."""
         self._groups += 1
         if self._coming is None and not self.pool.is_last and (self._groups >= _HEAD_START or groups_left <= 1):
             yield from self._ask()
@@ -224,17 +214,7 @@ def schedule(
     batching: tuple[int, Last, int],
     start: int,
 ) -> Iterator[Step[Group]]:
-    """The steps of an epoch from position ``start`` on.
-
-    Parameters
-    ----------
-    plan, residency, maker, share
-        What to read, where it lies, what to make of it, for which rank.
-    batching
-        Samples of a batch over all ranks, what becomes of a last one that is not full, batches of a group.
-    start
-        Samples of the epoch that the consumer has received, over all ranks.
-    """
+    """The steps of an epoch, after ``start`` samples that the consumer has received over all ranks."""
     size, last, together = batching
     ahead = spans(start, plan.positions, size, last, share.world)
     span = next(ahead, None)

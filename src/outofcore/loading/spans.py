@@ -1,4 +1,4 @@
-"""The positions of an epoch, cut into batches and dealt to ranks."""
+"""Cut the positions of an epoch into batches and deal them to ranks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Share:
-    """Which rank of how many."""
+    """Rank of the process, and number of ranks."""
 
     rank: int
     world: int
 
     def count(self, start: int, stop: int) -> int:
-        """How many of the positions ``start`` to ``stop`` are this rank's."""
+        """Number of this rank's positions from ``start`` to ``stop``."""
         return self._before(stop) - self._before(start)
 
     def first(self, start: int) -> int:
@@ -30,10 +30,10 @@ class Share:
 
 
 def spans(start: int, positions: int, size: int, last: Last, world: int) -> Iterator[Span]:
-    """Positions from and to of each global batch.
+    """Start and end position of each global batch.
 
-    With ``"keep"``, a remainder too small to give each rank a sample joins the batch before it. With ``"pad"`` the last
-    batch ends beyond the epoch.
+    With ``"keep"``, a remainder too small to give each rank a sample joins the previous batch. With ``"pad"`` the last
+    batch extends past the epoch.
     """
     while start < positions:
         stop = start + size

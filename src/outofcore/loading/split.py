@@ -1,4 +1,4 @@
-"""What a loader reads: some fields of one split of a store, as samples."""
+"""The loader's view of a store: some fields of one split, as samples."""
 
 from __future__ import annotations
 
@@ -19,17 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Split:
-    """Fields of a split.
-
-    Attributes
-    ----------
-    store
-        The sealed store.
-    name, part
-        Which split of which part.
-    fields
-        The arrays to read; they share rows, chunks and shards.
-    """
+    """Fields of a split, which share rows, chunks and shards."""
 
     store: Store
     name: str
@@ -48,27 +38,27 @@ class Split:
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk."""
+        """Rows per chunk."""
         return next(iter(self.fields.values())).chunk_rows
 
     @property
     def chunks(self) -> int:
-        """Number of chunks of each field."""
+        """Number of chunks per field."""
         return next(iter(self.fields.values())).chunks
 
     @property
     def row_bytes(self) -> int:
-        """Decoded bytes of a row, over all fields."""
+        """Decoded bytes per row, over all fields."""
         return sum(array.row_bytes for array in self.fields.values())
 
     @property
     def mappable(self) -> bool:
-        """Whether all fields lie uncompressed in files of this machine."""
+        """Whether all fields are in uncompressed local files."""
         return isinstance(self.store.root, Path) and all(array.codec.name == "none" for array in self.fields.values())
 
     @property
     def index_bytes(self) -> int:
-        """Memory of the chunk indexes when all shards have been read."""
+        """Memory of the chunk indexes once all shards have been read."""
         return 16 * self.chunks * len(self.fields)
 
     @cached_property
@@ -82,16 +72,13 @@ class Split:
 
     def starts_and_lengths(self) -> tuple[Ints, Ints]:
         """First row and number of rows of each sequence."""
-        return self.sequences["start"].read(), self.sequences["length"].read()
+        return self.store.extents(self.name, self.part)
 
 
 def open_split(store: Store | str | Path, split: str, part: str, fields: tuple[str, ...] | None) -> Split:
-    """Open fields of a split; all of them where ``fields`` is None.
+    """Open fields of a split, by default all.
 
-    Raises
-    ------
-    StoreError
-        If there is no such split or field, if a field holds text, or if fields differ in layout.
+    Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout.
     """
     opened = store if isinstance(store, Store) else open_store(store)
     table = opened.rows(split, part)

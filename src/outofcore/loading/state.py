@@ -1,4 +1,4 @@
-"""Where a loader stands in its epoch: a small dict that any number of ranks can go on from."""
+"""Position of a loader in its epoch: a small dict from which any number of ranks can resume."""
 
 from __future__ import annotations
 
@@ -13,25 +13,13 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Identity:
-    """What a saved state must agree with.
+    """What a saved state must agree with."""
 
-    Attributes
-    ----------
-    store
-        Digest of the store.
-    split, part
-        What is read.
-    seed
-        Of the order.
-    layout
-        What else decides the order.
-    """
-
-    store: str
+    store: str  # digest
     split: str
     part: str
     seed: int
-    layout: Mapping[str, Any]
+    layout: Mapping[str, Any]  # everything else that determines the order
 
     def state(self, epoch: int, received: int) -> dict[str, Any]:
         """The state after ``received`` samples of an epoch, counted over all ranks."""
@@ -47,12 +35,9 @@ class Identity:
         }
 
     def read(self, state: Mapping[str, Any]) -> tuple[int, int]:
-        """Epoch and samples received of a state.
+        """Epoch and samples received from a state.
 
-        Raises
-        ------
-        StateError
-            If it belongs to another store, split, seed or layout, or is no state.
+        Raises StateError if it is invalid or belongs to another store, split, seed or layout.
         """
         expected = self.state(0, 0)
         missing = sorted(expected.keys() - state.keys())
@@ -76,7 +61,7 @@ class Identity:
 
 
 def _differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The entries in which two layouts differ; lists and tuples of equal items do not."""
+    """The entries in which two layouts differ; lists and tuples of equal items are equal."""
     names = [name for name in sorted({*own, *other}) if _plain(own.get(name)) != _plain(other.get(name))]
     return {name: own.get(name) for name in names}, {name: other.get(name) for name in names}
 

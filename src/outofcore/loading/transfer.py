@@ -1,19 +1,34 @@
-"""Batches on their way to an accelerator: copied by a stream of their own while the one before is in use."""
+"""Transfer batches to an accelerator, on a separate stream while the previous one is in use."""
 
 from __future__ import annotations
 
 import torch
 
+from outofcore.loading.arguments import refuse
+
 Batch = dict[str, torch.Tensor]
 
 
-class Transfer:
-    """Moves batches to a device, in the thread that made them, without the consumer waiting.
+def named_device(device: object) -> torch.device | None:
+    """A device with its index, as in tensors: ``cuda`` becomes ``cuda:0``, which does not compare equal.
 
-    Parameters
-    ----------
-    device
-        Where batches go; None or the CPU leaves them where they are.
+    Raises ParamsError if torch has no such device here.
+    """
+    if device is None:
+        return None
+    expected = "a device of this machine, such as cpu, cuda:0 or mps"
+    if not isinstance(device, str | torch.device):
+        refuse("device", expected, device)
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch: one per kind of device
+        refuse("device", expected, str(device), error)
+
+
+class Transfer:
+    """Moves batches to a device, in the thread that made them, without blocking the consumer.
+
+    ``device`` None or the CPU leaves them where they are.
     """
 
     def __init__(self, device: torch.device | None) -> None:
@@ -23,19 +38,19 @@ class Transfer:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types here
 
     def send(self, batch: Batch) -> Batch:
-        """Begin to copy a batch; on CUDA from pinned memory, on a stream of its own."""
+        """Start copying a batch; on CUDA from pinned memory, on a separate stream."""
         if self.device is None or self.device.type == "cpu":
             return batch
         if self._stream is None:
             return {name: tensor.to(self.device) for name, tensor in batch.items()}
         with torch.cuda.stream(self._stream):
             sent = {name: self._copy(tensor) for name, tensor in batch.items()}
-        # Blocks this worker only; the pinned memory may go when the copy is done.
+        # Blocks only this worker; the pinned memory can be freed when the copy is done.
         self._stream.synchronize()
         return sent
 
     def receive(self, batch: Batch) -> Batch:
-        """Tell the allocator that the consumer's stream uses the batch now."""
+        """Tell the allocator that the consumer's stream now uses the batch."""
         if self._stream is not None:
             current = torch.cuda.current_stream(self.device)
             for tensor in batch.values():
@@ -43,4 +58,5 @@ class Transfer:
         return batch
 
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor if tensor.device == self.device else tensor.pin_memory().to(self.device, non_blocking=True)
+        pinned = tensor.pin_memory() if tensor.device.type == "cpu" else tensor
+        return pinned.to(self.device, non_blocking=True)

@@ -15,21 +15,14 @@ from outofcore.loading.schedule import Group
 Ints = npt.NDArray[np.int64]
 Turns = Literal["size", "turn"]
 
-_TURN = 48  # what a key is for; the order's, the samplers' and the readings' purposes lie below
+_TURN = 48  # purpose of a key; those of the order, samplers and readings are lower numbers
 
 
 def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints:
     """The stream of each batch of an epoch, in which every stream gives all of its batches.
 
-    Parameters
-    ----------
-    batches
-        Number of batches of each stream.
-    by
-        ``"size"``: at random, so that each stream is seen in proportion to its size throughout. ``"turn"``: one of each
-        that has any left, in an order that changes from round to round.
-    seed, epoch
-        What the order depends on.
+    ``batches`` per stream; ``by`` is ``"size"`` (at random, each stream throughout in proportion to its size) or
+    ``"turn"`` (one of each that has any left, in an order that changes from round to round).
     """
     streams = np.repeat(np.arange(len(batches), dtype=np.int64), batches)
     if by == "size":
@@ -40,7 +33,7 @@ def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints
 
 
 def interleave(streams: Sequence[Iterator[Step[Group]]], turns: Ints) -> Iterator[Step[Group]]:
-    """One stream of several, whose groups are single batches: up to the next batch of whichever has its turn."""
+    """One stream of several, whose groups are single batches: up to the next batch of the one in turn."""
     for turn in turns:
         for step in streams[turn]:
             yield step

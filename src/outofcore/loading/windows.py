@@ -1,15 +1,16 @@
-"""What one sample reads: a row, or a window of consecutive rows."""
+"""Rows of a sample: a single row, or a window of consecutive rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import ParamsError, StoreError
+from outofcore.loading.arguments import one_of, whole
 
 Ints = npt.NDArray[np.int64]
 Mode = Literal["pack", "never", "reach"]
@@ -19,17 +20,11 @@ Mode = Literal["pack", "never", "reach"]
 class Window:
     """Consecutive rows that make a sample.
 
-    Attributes
-    ----------
-    length
-        Rows of a window.
-    stride
-        Rows from the start of a window to that of the next.
-    mode
-        ``"pack"``: windows run on from sequence to sequence (tokens of packed documents). ``"never"``: a window lies
-        inside one sequence; sequences shorter than ``length`` give none. ``"reach"``: every row is a sample, and its
-        window is the ``length`` rows that end with it (lags of a response); it may reach into the sequence before, and
-        before the split's first row that row is repeated. Whoever uses it masks what should not count.
+    ``length`` rows, ``stride`` rows from one window to the next. Modes: ``"pack"``: windows cross sequences (tokens of
+    packed documents). ``"never"``: a window is inside one sequence; sequences shorter than ``length`` have none.
+    ``"reach"``: every row is a sample, and its window is the ``length`` rows that end with it (lags of a response); it
+    may reach into the previous sequence, and before the split's first row that row is repeated. The user masks what
+    should not count.
     """
 
     length: int
@@ -37,9 +32,9 @@ class Window:
     mode: Mode = "pack"
 
     def __post_init__(self) -> None:
-        if self.length < 1 or self.stride < 1:
-            message = f"a window's length and stride must be positive, got {self.length} and {self.stride}"
-            raise ParamsError(message)
+        whole("window.length", self.length, 1)
+        whole("window.stride", self.stride, 1)
+        one_of("window.mode", self.mode, get_args(Mode))
         if self.mode == "reach" and self.stride != 1:
             message = 'with mode="reach" every row is a sample: stride must be 1'
             raise ParamsError(message)
@@ -48,25 +43,10 @@ class Window:
 class Windows:
     """The windows of a split: from a sample's number to its first row.
 
-    Parameters
-    ----------
-    rows
-        Number of rows of the split.
-    window
-        None where a sample is a row.
-    phase
-        Whether starts move from epoch to epoch, by less than ``stride`` rows. The number of samples is that which all
-        phases allow; in a sequence with room for a single window the start moves as far as there is room.
-    sequences
-        Gives first rows and lengths of the sequences; called with mode ``"never"`` only. Two int64 a sequence with a
-        window are then held.
-
-    Attributes
-    ----------
-    samples
-        Number of samples.
-    length
-        Rows of a sample; 1 without a window.
+    With ``phase``, starts move from epoch to epoch by less than ``stride`` rows; the number of samples is the one that
+    all phases allow, and in a sequence with room for a single window the start moves as far as possible. ``sequences``
+    returns first rows and lengths of the sequences, called only for ``"never"``; two int64 per sequence with a window
+    are then held. ``length`` is 1 without a window.
     """
 
     def __init__(
@@ -98,14 +78,9 @@ class Windows:
         return self._starts.nbytes + self._ends.nbytes + self._room.nbytes
 
     def first_rows(self, samples: Ints, phase: int = 0) -> Ints:
-        """First row of each sample; negative where a window reaches back before the split's first row.
+        """First row of each sample; negative if a window reaches back before the split's first row.
 
-        Parameters
-        ----------
-        samples
-            Sample numbers, in any order.
-        phase
-            By how many rows this epoch's starts are moved, ``0 <= phase < stride``.
+        ``samples`` in any order; ``phase`` is the shift of this epoch's starts in rows, ``0 <= phase < stride``.
         """
         if self.window is None:
             return samples
@@ -119,7 +94,7 @@ class Windows:
         return first + phase % (self._room[sequence] + 1) if phase else first
 
     def _count(self, lengths: Ints, least: int) -> Ints:
-        """Windows in sequences of these lengths, for every phase; at least ``least`` where one fits at all."""
+        """Windows in sequences of these lengths, for every phase; at least ``least`` if one fits at all."""
         assert self.window is not None
         stride, size = self.window.stride, self.window.length
         spare = stride - 1 if self.phase else 0

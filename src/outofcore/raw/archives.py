@@ -1,7 +1,7 @@
-"""Archives as streams of their files: every file that counts, or what is wrong with it. Nothing is written to disk.
+"""Archives as streams of their files, each read or with the reason why not; nothing is written to disk.
 
-Names in archives are labels: ``../x`` and ``/x`` lead nowhere. Sizes in headers are not trusted: nothing is allocated
-by them, and a file ends where its bytes do.
+Names in archives are labels: ``../x`` and ``/x`` are never followed. Sizes in headers are not trusted: nothing is
+allocated by them, and a file ends where its bytes do.
 """
 
 from __future__ import annotations
@@ -28,25 +28,15 @@ _KINDS = {tarfile.SYMTYPE: "a symbolic link", tarfile.LNKTYPE: "a hard link", ta
 
 @dataclass(frozen=True)
 class Entry:
-    """A file in an archive.
+    """A file in an archive."""
 
-    Attributes
-    ----------
-    name
-        As the archive has it; empty where it is not known which file follows.
-    stream
-        Its bytes, to be read before the next entry is asked for; None where it cannot be read.
-    problem
-        Why it cannot be read.
-    """
-
-    name: str
-    stream: BinaryIO | None
-    problem: DamagedInput | None = None
+    name: str  # as in the archive; empty if unknown
+    stream: BinaryIO | None  # to be read before requesting the next entry; None if unreadable
+    problem: DamagedInput | None = None  # why it is unreadable
 
 
 class _Header(tarfile.TarInfo):
-    """A header that is checked before anything is done with it, and that tells the archive how its list ended."""
+    """A header that is validated first, and that reports to the archive how its list ended."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
@@ -70,23 +60,18 @@ class _Header(tarfile.TarInfo):
 class _Tar(tarfile.TarFile):
     tarinfo = _Header
     ended_by: Exception | None = None
-    """What the search for another header met: the mark at the end of an archive, or something else."""
+    """Result of the search for another header: the end mark of an archive, or something else."""
 
 
 def tar_entries(source: BinaryIO, counts: Callable[[str], bool]) -> Iterator[Entry]:
-    """The files of a tar archive whose names count, in its order.
+    """The files of a tar archive whose names count, in archive order.
 
-    Parameters
-    ----------
-    source
-        The archive, decompressed; read from front to back.
-    counts
-        Whether a file of this name counts.
+    ``source`` is the decompressed archive, read sequentially; ``counts`` selects names.
     """
     try:
         archive = _Tar.open(fileobj=source, mode="r|", errors="surrogateescape")
     except ERRORS as error:
-        yield _broken(error, 0)
+        yield broken(error, 0)
         return
     with archive:
         while True:
@@ -95,7 +80,7 @@ def tar_entries(source: BinaryIO, counts: Callable[[str], bool]) -> Iterator[Ent
             try:
                 header = archive.next()
             except ERRORS as error:
-                yield _broken(error, place)
+                yield broken(error, place)
                 return
             if header is None:
                 break
@@ -107,19 +92,19 @@ def tar_entries(source: BinaryIO, counts: Callable[[str], bool]) -> Iterator[Ent
                 continue
             content = Checked(cast("Any", archive.extractfile(header)))
             yield Entry(header.name, buffered(content))
-            if content.problem is not None:  # told to whoever read it
+            if content.problem is not None:  # raised for the reader of the content
                 return
         if type(archive.ended_by) is not tarfile.EOFHeaderError:  # type: ignore[attr-defined] # typeshed lacks it
             why = archive.ended_by or "there is nothing"
-            yield _broken(DamagedInput(f"expected a header or the mark at the end, {why}"), archive.offset)
+            yield broken(DamagedInput(f"expected a header or the mark at the end, {why}"), archive.offset)
 
 
 def zip_entries(source: BinaryIO, counts: Callable[[str], bool]) -> Iterator[Entry]:
-    """The files of a zip archive whose names count, in the order of its directory; see :func:`tar_entries`."""
+    """The files of a zip archive whose names count, in directory order; see :func:`tar_entries`."""
     try:
         archive = zipfile.ZipFile(source)
     except ERRORS as error:
-        yield _broken(error, 0)
+        yield broken(error, 0)
         return
     with archive:
         for header in archive.infolist():
@@ -134,8 +119,8 @@ def zip_entries(source: BinaryIO, counts: Callable[[str], bool]) -> Iterator[Ent
                 yield Entry(header.filename, cast("BinaryIO", stream))
 
 
-def _broken(error: Exception, place: int) -> Entry:
-    """The rest of an archive, which cannot be read."""
+def broken(error: Exception, place: int) -> Entry:
+    """The unreadable rest of an archive."""
     problem = as_damage(error)
     where = f"at byte {place} of the archive" if place else "this is no archive, or it is damaged where it begins"
     return Entry("", None, DamagedInput(f"{where}: {problem}", problem.reason))

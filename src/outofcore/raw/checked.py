@@ -1,4 +1,4 @@
-"""Streams whose only error is :class:`~outofcore.raw.damage.DamagedInput`, and which no bomb can blow up."""
+"""Streams that raise only :class:`~outofcore.raw.damage.DamagedInput` and stop at decompression bombs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outofcore.sizes import format_bytes
 
 FREE_BYTES = 64 << 20
 MOST_FOLD = 500
-"""Decompressed bytes may be so many, and so many times the bytes that were read of the file for them.
+"""Limits on decompressed bytes, absolute and per byte read of the file.
 
 Text shrinks to a third or a tenth, tables and games that repeat to a fiftieth; the methods that bombs are made with
 reach 1,000 (deflate), 40,000 (zstd) and more (bzip2).
@@ -19,26 +19,14 @@ reach 1,000 (deflate), 40,000 (zstd) and more (bzip2).
 
 
 class Expansion:
-    """How much has come out of a raw file, beside how much was read of it.
-
-    Parameters
-    ----------
-    consumed
-        How many bytes of the file on disk have been read so far.
-    """
+    """Decompressed bytes of a raw file, compared with the bytes read of it."""
 
     def __init__(self, consumed: Callable[[], int]) -> None:
         self._consumed = consumed
         self._given = 0
 
     def add(self, count: int) -> None:
-        """Count bytes.
-
-        Raises
-        ------
-        DamagedInput
-            If they are absurdly many.
-        """
+        """Count bytes; raises DamagedInput if they exceed any plausible ratio."""
         self._given += count
         consumed = self._consumed()
         if self._given > FREE_BYTES + MOST_FOLD * consumed:
@@ -54,19 +42,10 @@ class _Source(Protocol):
 
 
 class Checked(io.RawIOBase):
-    """Reads on from another stream.
+    """A checked view of another stream; ``problem`` is the error that ended it.
 
-    Parameters
-    ----------
-    source
-        Read as it comes, so that little is lost of what can be read before the damage.
-    expansion
-        Where decompressed bytes are counted; None where they were.
-
-    Attributes
-    ----------
-    problem
-        What ended it; None while nothing has.
+    ``source`` is read in small amounts, so that little readable data before damage is lost. ``expansion`` counts
+    decompressed bytes, None if they are already counted.
     """
 
     def __init__(self, source: _Source, expansion: Expansion | None = None) -> None:
@@ -75,11 +54,11 @@ class Checked(io.RawIOBase):
         self._expansion = expansion
 
     def readable(self) -> bool:
-        """Whether it can be read: yes."""
+        """Always true."""
         return True
 
     def readinto(self, target: Any) -> int:
-        """Fill a buffer as far as what is at hand reaches; 0 at the end."""
+        """Fill a buffer with what is available; 0 at the end."""
         if self.problem is not None:
             raise self.problem
         try:
@@ -94,13 +73,13 @@ class Checked(io.RawIOBase):
 
 
 class Unreadable(io.RawIOBase):
-    """Stands for a file of which nothing can be read, and tells why when it is read."""
+    """Replaces a file of which nothing can be read, and raises the reason on reading."""
 
     def __init__(self, problem: DamagedInput) -> None:
         self._problem = problem
 
     def readable(self) -> bool:
-        """Whether it can be read: it is to be tried."""
+        """Always true; reading raises."""
         return True
 
     def readinto(self, target: Any) -> int:
@@ -110,5 +89,5 @@ class Unreadable(io.RawIOBase):
 
 
 def buffered(stream: io.RawIOBase) -> BinaryIO:
-    """The same with a buffer of 64 KiB."""
+    """The stream with a buffer of 64 KiB."""
     return io.BufferedReader(stream, 1 << 16)

@@ -1,4 +1,4 @@
-"""What of the raw input cannot be read, and why: counted by domains as a reject, never silent, never a crash."""
+"""Damage of the raw input, counted by domains as a reject: never silent, never a crash."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from outofcore.errors import RawInputError
 
 Reason = Literal["damaged_file", "decompression_bomb", "nested_archive", "not_a_file"]
 """
-``damaged_file``: cut short, corrupt, encrypted, or compressed by an unknown method. ``decompression_bomb``: it becomes
-absurdly more than it is on disk. ``nested_archive``: an archive inside an archive. ``not_a_file``: a link or a device.
+``damaged_file``: cut short, corrupt, encrypted, or compressed by an unknown method. ``decompression_bomb``: it expands
+implausibly. ``nested_archive``: an archive inside an archive. ``not_a_file``: a link or a device.
 """
 
 ERRORS = (
@@ -33,22 +33,14 @@ ERRORS = (
     zlib.error,
     ZstdError,
 )
-"""What libraries raise for input that is not what it says it is.
+"""Raised by libraries for invalid input.
 
-ValueError for names and numbers that cannot be, RuntimeError for encryption and unknown methods.
+ValueError for impossible names and numbers, RuntimeError for encryption and unknown methods.
 """
 
 
-class DamagedInput(RawInputError, EOFError):  # noqa: N818 - reads as what it is: damaged input
-    """Nothing further of a file can be read.
-
-    Parameters
-    ----------
-    why
-        For a person.
-    reason
-        For the count of rejects.
-    """
+class DamagedInput(RawInputError, EOFError):  # noqa: N818 - the name describes the input
+    """No more of a file can be read; ``why`` is for people, ``reason`` for the metrics."""
 
     def __init__(self, why: str, reason: Reason = "damaged_file") -> None:
         super().__init__(why)
@@ -56,13 +48,7 @@ class DamagedInput(RawInputError, EOFError):  # noqa: N818 - reads as what it is
 
 
 def as_damage(error: Exception) -> DamagedInput:
-    """The damage that one of :data:`ERRORS` tells of.
-
-    Raises
-    ------
-    OSError
-        The error itself, if it is the disk's and not the file's.
-    """
+    """The damage behind one of :data:`ERRORS`; an OSError of the disk rather than the file is raised again."""
     if isinstance(error, DamagedInput):
         return error
     # gzip and bz2 raise OSError without a number for bad data; a place before a file's beginning is bad data as well.

@@ -9,6 +9,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -17,97 +18,113 @@ from outofcore.errors import RawInputError
 from outofcore.raw.archives import tar_entries, zip_entries
 from outofcore.raw.checked import Checked, Expansion, Unreadable, buffered
 from outofcore.raw.damage import DamagedInput
+from outofcore.raw.seven import seven_entries
+from outofcore.raw.walk import walk
+from outofcore.raw.xz import XzStream
 from outofcore.raw.zstd import ZstdStream
 
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.zst", ".zip")
-COMPRESSIONS = (".zst", ".gz", ".bz2")
+COMPRESSIONS = (".zst", ".gz", ".bz2", ".xz")
+SHORT = {".tgz": ".tar.gz", ".tbz2": ".tar.bz2", ".txz": ".tar.xz", ".tzst": ".tar.zst"}
+ARCHIVES = (".tar", *(f".tar{suffix}" for suffix in COMPRESSIONS), *SHORT, ".zip", ".7z")
+UNREAD_COMPRESSIONS = (".lz4", ".lz", ".lzma", ".lzo", ".br", ".z")
+UNREAD_ARCHIVES = (".rar", ".7z.001", ".zip.001", ".zipx", ".cab", ".arj", ".lzh", ".lha", ".ace", ".iso")
+"""Suffixes of unsupported compression; such files are reported as left out."""
+UNREAD = "compressed as nothing here can decompress it; compress it as .zst, .xz or .gz, or unpack it"
+LINKED_FOLDER = "a link to a folder, into which DVC does not look; put the folder itself there, or name it in match"
+BROKEN_LINK = "a link that leads nowhere"
 
 
 @dataclass(frozen=True)
 class Member:
-    """One file of raw text: a plain file, or a file inside an archive.
+    """One raw file, plain or inside an archive."""
 
-    Attributes
-    ----------
-    name
-        Name relative to the raw input; for a member, ``archive/member``.
-    stream
-        Its decompressed bytes, to be read once, before the next member is asked for.
-    raw_position
-        How many bytes of the file on disk have been read so far.
-    """
-
-    name: str
-    stream: BinaryIO
-    raw_position: Callable[[], int]
+    name: str  # relative to the raw input; ``archive/member`` inside an archive
+    stream: BinaryIO  # decompressed, to be read once, before the next member is requested
+    raw_position: Callable[[], int]  # returns the bytes of the file on disk read so far
 
 
 @dataclass(frozen=True)
 class RawFile:
-    """A file of the user's input.
+    """A file of the user's input."""
 
-    Attributes
-    ----------
-    name
-        Path relative to the raw input, with ``/``; the file name where the input is that one file.
-    path
-        Where it lies.
-    bytes
-        Its size on disk.
-    """
-
-    name: str
+    name: str  # relative to the raw input, with ``/``; the file name if the input is a single file
     path: Path
-    bytes: int
+    bytes: int  # on disk
 
     def digest(self) -> str:
-        """SHA-256 of the file as it lies on disk, in hexadecimal."""
+        """SHA-256 of the file on disk, in hexadecimal."""
         with self.path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
         """Open the file: itself, or in archive order each member whose name ends with a suffix.
 
-        What cannot be read is given as well: reading its stream raises :class:`~outofcore.raw.damage.DamagedInput`,
-        after what can be read before the damage. That is a member which breaks off, is encrypted, is a link, a device
-        or another archive; under the archive's own name, the rest of an archive that breaks off; and whatever becomes
-        absurdly more than it is on disk (:data:`~outofcore.raw.checked.MOST_FOLD`).
-
-        Parameters
-        ----------
-        suffixes
-            Endings of the member names that count; others are passed over. A file that is no archive is always given.
+        Unreadable data is included: its stream raises :class:`~outofcore.raw.damage.DamagedInput` after what can be
+        read. That applies to a member that is truncated, encrypted, a link, a device or another archive; under the
+        archive's own name, to the rest of a truncated archive; and to anything that expands implausibly
+        (:data:`~outofcore.raw.checked.MOST_FOLD`). A file that is not an archive is always included.
         """
-        with self.path.open("rb") as raw:
+        disk = _NamedFile(self.path)
+        with io.BufferedReader(disk) as raw:
             if not self.name.lower().endswith(ARCHIVES):
                 yield Member(self.name, _opened(raw, self.name, Expansion(raw.tell)), raw.tell)
                 return
-            zipped = self.name.lower().endswith(".zip")
-            # The directory of a zip archive is read first, and may name one place of the file many times.
-            inside = Expansion((lambda: self.bytes) if zipped else raw.tell)
+            listed = self.name.lower().endswith((".zip", ".7z"))
+            # The directory of these archives is read first and may refer to one offset many times.
+            inside = Expansion((lambda: self.bytes) if listed else raw.tell)
 
             def counts(name: str) -> bool:
-                return wanted(name, suffixes) or name.lower().endswith(ARCHIVES)
+                return wanted(name, suffixes) or name.lower().endswith(ARCHIVES) or unread(name, suffixes)
 
-            if zipped:
+            if self.name.lower().endswith(".zip"):
                 entries = zip_entries(raw, counts)
+            elif listed:
+                entries = seven_entries(raw, self.name, counts)
             else:
-                name = self.name.lower().replace(".tgz", ".tar.gz")
+                ending = PurePosixPath(self.name.lower()).suffix
+                name = self.name.lower().removesuffix(ending) + SHORT.get(ending, ending)
                 entries = tar_entries(_opened(raw, name, Expansion(raw.tell)), counts)
             for entry in entries:
+                if disk.trouble is not None:
+                    raise disk.trouble
                 name = label(entry.name)
                 problem = entry.problem
                 if entry.stream is not None and name.lower().endswith(ARCHIVES):
                     problem = DamagedInput("an archive inside an archive; unpack the outer one", "nested_archive")
+                elif entry.stream is not None and unread(name, suffixes):
+                    problem = DamagedInput(UNREAD)
                 if problem is not None or entry.stream is None:
                     stream = buffered(Unreadable(problem or DamagedInput("nothing to read")))
                 else:
-                    stream = _opened(entry.stream, name, inside, always=zipped)
+                    stream = _opened(entry.stream, name, inside, always=listed)
                 yield Member(f"{self.name}/{name}" if name else self.name, stream, raw.tell)
 
 
+class _NamedFile(io.FileIO):
+    """A file that adds its name to errors, and remembers them, as zipfile swallows them."""
+
+    trouble: OSError | None = None
+
+    def readinto(self, target: Any) -> int:
+        with self._named():
+            return super().readinto(target)
+
+    def readall(self) -> bytes:
+        with self._named():
+            return super().readall()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            error.filename = os.fspath(self.name)
+            self.trouble = error
+            raise
+
+
 def _opened(stream: BinaryIO, name: str, expansion: Expansion, *, always: bool = False) -> BinaryIO:
-    """Read through the compression that a name states, checked; what is not compressed is given as it is."""
+    """Decompressed according to a name's suffix and checked; uncompressed data is passed through."""
     plain = decompressed(stream, name)
     if plain is stream and not always:
         return stream
@@ -115,14 +132,16 @@ def _opened(stream: BinaryIO, name: str, expansion: Expansion, *, always: bool =
 
 
 def decompressed(stream: BinaryIO, name: str) -> BinaryIO:
-    """Read through the compression that the name's ending states, if any."""
+    """Decompressed according to the name's suffix, if any."""
     name = name.lower()
     if name.endswith(".zst"):
-        return cast("BinaryIO", io.BufferedReader(ZstdStream(stream), 1 << 20))
+        return cast("BinaryIO", io.BufferedReader(ZstdStream(stream, name), 1 << 20))
     if name.endswith(".gz"):
         return cast("BinaryIO", gzip.GzipFile(fileobj=stream, mode="rb"))
     if name.endswith(".bz2"):
         return cast("BinaryIO", bz2.BZ2File(stream, "rb"))
+    if name.endswith(".xz"):
+        return cast("BinaryIO", io.BufferedReader(XzStream(stream, name), 1 << 20))
     return stream
 
 
@@ -135,56 +154,103 @@ def plain_name(name: str) -> str:
 
 
 def label(name: str) -> str:
-    """A name that can be written anywhere: bytes in it that are no UTF-8 are spelt out."""
+    """A name that is printable anywhere: bytes that are not UTF-8 are escaped."""
     return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def wanted(name: str, suffixes: tuple[str, ...]) -> bool:
-    """Whether a file of this name counts: by its ending, compression aside."""
+    """Whether a file of this name counts: by its suffix, ignoring compression."""
     return plain_name(name).lower().endswith(suffixes)
 
 
+def unread(name: str, suffixes: tuple[str, ...]) -> bool:
+    """Whether a file of this name would count, but has an unsupported compression."""
+    name = name.lower()
+    if name.endswith(UNREAD_ARCHIVES):
+        return True
+    ending = PurePosixPath(name).suffix
+    return ending in UNREAD_COMPRESSIONS and name.removesuffix(ending).endswith((*suffixes, ".tar"))
+
+
+@dataclass(frozen=True)
+class Search:
+    """Result of a search."""
+
+    files: list[RawFile]  # sorted by name, with numbers by value
+    left_out: dict[str, str]  # reason by name, for matching files that are not read
+
+
 def find_files(raw: str | Path, match: str, suffixes: tuple[str, ...], *, section: str) -> list[RawFile]:
-    """List the raw files, sorted by name, numbers in names by value.
+    """The raw files alone; see :func:`search`."""
+    return search(raw, match, suffixes, section=section).files
 
-    Parameters
-    ----------
-    raw
-        A file, or a folder that is searched.
-    match
-        Glob pattern inside the folder; ``**/*`` for everything.
-    suffixes
-        Endings of the names that count in a folder, compression aside; archives always do.
-    section
-        Name of the params section, for messages.
 
-    Raises
-    ------
-    RawInputError
-        If the path does not exist or holds no file of these kinds.
+def search(raw: str | Path, match: str, suffixes: tuple[str, ...], *, section: str) -> Search:
+    """Look for raw files in a file or folder.
+
+    ``match`` is a glob pattern inside the folder, ``**`` for folders at any depth without links. ``suffixes`` select
+    names in a folder, ignoring compression; archives always count. ``section`` is the params section for messages.
+    Raises RawInputError if the path does not exist or has no such file, if an entry cannot be examined, or if it is a
+    pipe, socket or device, on which DVC would block.
     """
     root = Path(raw)
+    try:
+        return _search(root, match, suffixes, section)
+    except OSError as error:
+        where = error.filename if isinstance(error.filename, str) else root
+        message = (
+            f"{section}.raw: cannot look at {label(str(where))}: {error.strerror}; make it readable, or leave it out "
+            f"with {section}.match"
+        )
+        raise RawInputError(message) from error
+
+
+def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> Search:
     if root.is_file():
-        return [RawFile(label(root.name), root, root.stat().st_size)]
+        if unread(root.name, suffixes):
+            message = f"{section}.raw: {root} is {UNREAD}"
+            raise RawInputError(message)
+        return Search([RawFile(label(root.name), root, root.stat().st_size)], {})
     if not root.is_dir():
-        message = f"{section}.raw: expected a file or a folder, found nothing at {root}"
+        found = "a pipe, a socket or a device" if root.exists() else "nothing"
+        message = f"{section}.raw: expected a file or a folder, found {found} at {root}"
         raise RawInputError(message)
-    found = [
-        RawFile(label(PurePosixPath(path.relative_to(root)).as_posix()), path, path.stat().st_size)
-        for path in root.glob(match)
-        if path.is_file() and (wanted(path.name, suffixes) or path.name.lower().endswith(ARCHIVES))
-    ]
-    if not found:
-        kinds = ", ".join(f"*{suffix}" for suffix in suffixes)
+    files, left_out = [], {}
+    for entry in walk(root, match):
+        path = Path(entry.path)
+        name = label(PurePosixPath(path.relative_to(root)).as_posix())
+        counts = wanted(entry.name, suffixes) or entry.name.lower().endswith(ARCHIVES)
+        if entry.is_dir():
+            left_out[name] = LINKED_FOLDER
+        elif entry.is_file():
+            if counts:
+                files.append(RawFile(name, path, entry.stat().st_size))
+            elif unread(entry.name, suffixes):
+                left_out[name] = UNREAD
+        elif path.exists():
+            message = (
+                f"{section}.raw: {label(str(path))} is a pipe, a socket or a device: 'dvc repro' would wait for it for "
+                "ever; move it out of the folder"
+            )
+            raise RawInputError(message)
+        elif counts or unread(entry.name, suffixes):
+            left_out[name] = BROKEN_LINK
+    if not files:
+        kinds = ", ".join(f"*{suffix}" for suffix in suffixes if suffix.startswith("."))
         message = (
             f"{section}.raw: no file under {root} matches {section}.match = {match!r} and is one of {kinds} "
             "(compressed or in an archive); set them to where the input lies"
         )
+        if left_out:
+            name, why = min(left_out.items())
+            message += f"; left out: {len(left_out)}, the first {name} ({why})"
         raise RawInputError(message)
-    return sorted(found, key=lambda file: natural_order(file.name))
+    in_order = sorted(left_out, key=natural_order)
+    return Search(sorted(files, key=lambda file: natural_order(file.name)), {name: left_out[name] for name in in_order})
 
 
 def natural_order(name: str) -> tuple[tuple[int, bytes], ...]:
-    """Sort key under which ``2.sgf`` stands before ``10.sgf``, the same in every locale."""
-    parts = re.split(rb"(\d+)", os.fsencode(name))
-    return tuple((int(part), b"") if part.isdigit() else (-1, part) for part in parts)
+    """Sort key that puts ``2.sgf`` before ``10.sgf``, in every locale; different names have different keys."""
+    whole = os.fsencode(name)
+    parts = re.split(rb"(\d+)", whole)
+    return (*((int(part), b"") if part.isdigit() else (-1, part) for part in parts), (-1, whole))

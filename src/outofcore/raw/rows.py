@@ -1,4 +1,4 @@
-"""Rows of a unit, here or kept by the worker that made them, and which of them are meant."""
+"""Rows of a unit, local or kept by the worker that made them, and selections of them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Rows that stay where they were made; here is known only which they are.
+    """Rows kept where they were made; only their identity is known here."""
 
-    Attributes
-    ----------
-    unit
-        What stands for the unit's result where it was made.
-    spans
-        First row and end of ranges of them, shape (n, 2).
-    """
-
-    unit: Any
-    spans: Ints
+    unit: Any  # reference to the unit's result
+    spans: Ints  # (n, 2): [first, end) of ranges of rows
 
     def __len__(self) -> int:
         return int((self.spans[:, 1] - self.spans[:, 0]).sum())
@@ -37,19 +29,19 @@ Rows = Columns | KeptRows
 
 
 def spans_of(starts: Ints, ends: Ints) -> Ints:
-    """Ranges of rows in ascending order, shape (n, 2), those that touch joined to one."""
+    """Ranges of ascending rows, shape (n, 2), with adjacent ones joined."""
     first = np.append(True, starts[1:] != ends[:-1])
     last = np.append(first[1:], True)
     return np.stack([starts[first], ends[last]], axis=1)
 
 
 def rows_of(result: UnitResult, spans: Ints) -> Rows:
-    """Some rows of a unit, or what stands for them."""
+    """Some rows of a unit, or a reference to them."""
     return taken(result.rows, spans) if result.kept is None else KeptRows(result.kept, spans)
 
 
 def taken(rows: Columns, spans: Ints) -> Columns:
-    """Some rows; one range of them is not copied."""
+    """Some rows; a single range is not copied."""
     if len(spans) == 1:
         ((start, end),) = spans.tolist()
         return {name: field[start:end] for name, field in rows.items()}

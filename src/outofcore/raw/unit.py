@@ -1,4 +1,4 @@
-"""What passes between the driver of a conversion and its workers."""
+"""What the driver of a conversion and its workers exchange."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Unit:
     offset
         Byte offset of ``payload`` in the decompressed file.
     payload
-        The bytes; empty where a worker reads the file by itself.
+        The bytes; empty if the worker reads the file itself.
     detail
-        Whatever else the domain's worker needs; picklable.
+        Anything else that the domain's worker needs; picklable.
     raw_bytes
-        Bytes of raw (compressed) input that this unit stands for; they sum to the size of the input.
+        Bytes of raw (compressed) input covered by this unit; they sum to the size of the input.
     """
 
     source: int
@@ -55,7 +55,7 @@ class Reject:
     offset
         Byte offset of the record in the decompressed file.
     detail
-        What was wrong, for a person.
+        What was wrong, in words.
     """
 
     reason: str
@@ -65,7 +65,7 @@ class Reject:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitResult:
-    """What a worker made of a unit.
+    """Result of converting a unit.
 
     Attributes
     ----------
@@ -76,28 +76,31 @@ class UnitResult:
     sequences
         Sequence columns, one entry each, with ``length`` (int64) among them.
     keys
-        Content hash of each sequence, shape (n, 16) uint8: equal content, equal key. The split and the removal of
-        duplicates rest on it.
+        Content hash of each sequence, shape (n, 16) uint8: equal content, equal key. Splits and removal of
+        duplicates depend on it.
     split
-        Names of splits by sequence where the domain decides (held-out records); else None: by hash of the key.
+        Split name of each sequence if the domain decides (held-out records), else None: by hash of the key.
     rejects
         Records that are not stored.
     part
-        Part of the store that the rows belong to; "" where a store has one.
+        Part of the store that the rows belong to; "" for a single part.
     continues, unfinished
-        The first sequence goes on from the unit before; the last one goes on in the next unit. Its columns and key are
+        The first sequence continues one of the previous unit; the last continues in the next. Its columns and key are
         those of its first piece; its length is the sum.
     counts
-        Further integers for the metrics, summed over units.
+        Further integers for the metrics about the input, summed over units.
+    stored_counts
+        Further integers for the metrics about the store: one per sequence (0 or more), summed over those that are
+        stored, so without duplicates.
     audits
-        Comparisons of a record with what the oracle makes of it, still to be run: picklable, and each gives a
+        Pending comparisons of a record with the oracle's reading: picklable, and each returns a
         description of the difference or None.
     audited
-        Records that the oracle has read already.
+        Number of records that the oracle has already read.
     differences
-        A description of each record about which engine and oracle disagree.
+        Description of each record on which engine and oracle disagree.
     kept
-        What stands for the rows where they stay with the worker that made them; ``rows`` is empty then.
+        Reference to rows that stay with the worker that made them; ``rows`` is then empty.
     """
 
     found: int
@@ -110,6 +113,7 @@ class UnitResult:
     continues: bool = False
     unfinished: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
+    stored_counts: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     audits: tuple[Audit, ...] = ()
     audited: int = 0
     differences: tuple[str, ...] = ()

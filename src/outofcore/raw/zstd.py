@@ -1,4 +1,4 @@
-"""Zstandard files as streams that notice when they break off."""
+"""Zstandard files as streams that detect truncation."""
 
 from __future__ import annotations
 
@@ -7,44 +7,37 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-# A block of four bytes can stand for 128 KiB: this bounds what one read decompresses to, also for hostile input.
+from outofcore.raw.window import require_window
+
+# A block of four bytes can expand to 128 KiB: this bounds the output of one read, even for hostile input.
 READ_BYTES = 1 << 12
-# The largest window that any level of the zstd program writes (--long=31).
+# The largest window that any level of the zstd program writes (--long=31); the allowed size is checked before.
 WINDOW_BYTES = 2**31
+_HEADER_BYTES = 18  # the longest header of a frame
 
 
 class ZstdStream(io.RawIOBase):
-    """Decompressed bytes of all frames of a file.
+    """Decompressed bytes of all frames of a file, starting at the source's position.
 
-    The reader of the zstandard package takes the end of the file for the end of its last frame, so that a file that was
-    cut short gives a part of its content and no error.
-
-    Parameters
-    ----------
-    source
-        The compressed file, read from where it stands.
-
-    Raises
-    ------
-    EOFError
-        On reading, if the file ends inside a frame.
-    zstandard.ZstdError
-        On reading, if a frame is damaged.
+    The zstandard package's reader takes the end of the file for the end of its last frame, so that a truncated file
+    gives partial content without an error. Reading raises RawInputError if a frame needs more memory than allowed,
+    EOFError on truncation, zstandard.ZstdError on damage.
     """
 
-    def __init__(self, source: BinaryIO) -> None:
+    def __init__(self, source: BinaryIO, name: str) -> None:
         self._source = source
+        self._name = name
         self._frames = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES)
         self._frame: Any = None
         self._ahead = b""
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
-        """Whether it can be read: yes."""
+        """Always true."""
         return True
 
     def readinto(self, target: Any) -> int:
-        """Fill a buffer as far as what is at hand reaches; 0 at the end."""
+        """Fill a buffer with what is available; 0 at the end."""
         while not self._ready:
             self._ahead = self._ahead or self._source.read(READ_BYTES)
             if not self._ahead:
@@ -53,6 +46,7 @@ class ZstdStream(io.RawIOBase):
                     raise EOFError(message)
                 return 0
             if self._frame is None:
+                self._require_window()
                 self._frame = self._frames.decompressobj()
             self._ready = memoryview(self._frame.decompress(self._ahead))
             self._ahead = b""
@@ -62,3 +56,13 @@ class ZstdStream(io.RawIOBase):
         target[:count] = self._ready[:count]
         self._ready = self._ready[count:]
         return count
+
+    def _require_window(self) -> None:
+        """Check the window of the frame that begins here, before it is allocated."""
+        while len(self._ahead) < _HEADER_BYTES and (more := self._source.read(READ_BYTES)):
+            self._ahead += more
+        try:
+            window = zstandard.get_frame_parameters(self._ahead).window_size
+        except zstandard.ZstdError:  # the decompressor will raise
+            return
+        require_window(window, self._name)

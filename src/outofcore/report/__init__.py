@@ -1,1 +1,1 @@
-"""One page that shows what ran: the pipeline, the stores, samples of them, what it cost and what came of it."""
+"""One page on what ran: the pipeline, the stores with samples, costs and results."""

@@ -1,4 +1,4 @@
-"""What the benches found, as tables: for the report's page and, by ``bench/table.py``, for the documents."""
+"""Benchmark results as tables, for the report and, by ``bench/table.py``, for the documents."""
 
 from __future__ import annotations
 
@@ -13,15 +13,7 @@ _MAGNITUDES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of benches side by side.
-
-    Attributes
-    ----------
-    header, rows
-        Its cells.
-    words
-        So many first columns hold words, the others figures.
-    """
+    """Rows of one or several benchmarks; the first ``words`` columns are text, the others numbers."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -29,17 +21,14 @@ class Table:
 
 
 def tables_in(result: Result) -> list[str]:
-    """Names of the tables that a bench has rows for."""
+    """Names of the tables for which a benchmark has rows."""
     return _distinct(row["table"] for row in result["rows"])
 
 
 def one_table(results: Sequence[Result], name: str) -> Table:
-    """A table from the rows of one bench, or of several; then the first column says whose row it is.
+    """A table from the rows of one benchmark, or of several, then named in the first column.
 
-    Raises
-    ------
-    KeyError
-        If none of the results has a row for it.
+    Raises KeyError if no result has a row for it.
     """
     rows = [(result["title"], row) for result in results for row in result["rows"] if row["table"] == name]
     if not rows:
@@ -51,7 +40,7 @@ def one_table(results: Sequence[Result], name: str) -> Table:
         column: _distinct(row["against"] for _, row in rows if _column(row) == column and row["against"])
         for column in columns
     }
-    columns.sort(key=lambda column: not against[column])  # what is compared comes first
+    columns.sort(key=lambda column: not against[column])  # the compared item comes first
     header = [""] * words
     for column in columns:
         header.append(column)
@@ -78,27 +67,21 @@ def how(result: Result) -> str:
 
 
 def machine(result: Result) -> str:
-    """On what it was measured."""
+    """The machine on which it was measured."""
     found = result["machine"]
     memory = f"{found['memory_bytes'] / 1e9:.0f} GB of memory"
     return f"{found['cores']} cores of {found['processor']}, {memory}, {found['system']}"
 
 
 def versions(results: Sequence[Result]) -> str:
-    """With which libraries."""
+    """Versions of the libraries."""
     return ", ".join(
         _distinct(f"{name} {version}" for result in results for name, version in result["machine"]["versions"].items())
     )
 
 
 def figure(value: float | str) -> str:
-    """A figure to three places, as people write it.
-
-    Examples
-    --------
-    >>> figure(1_652_341), figure(39.62), figure(0.04)
-    ('1.65 million', '39.6', '0.04')
-    """
+    """A readable figure to three digits: 1_652_341 is ``1.65 million``, 0.04 is ``0.04``."""
     if isinstance(value, str):
         return value
     for unit, name in _MAGNITUDES:

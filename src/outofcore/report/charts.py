@@ -1,7 +1,7 @@
-"""Charts as SVG that stands in the page itself: its text is text, its colours are the page's.
+"""Charts as inline SVG, with live text and the page's colours.
 
-Matplotlib draws them. It knows no CSS, so each role has a colour of its own that is replaced by the page's variable
-for it: one drawing serves light, dark and paper.
+Matplotlib draws them. It knows no CSS, so each role has a colour of its own that is replaced by a CSS variable: one
+drawing serves light, dark and paper.
 """
 
 from __future__ import annotations
@@ -54,17 +54,7 @@ LONG_NAME = 14
 
 @dataclass(frozen=True)
 class Line:
-    """A series of a chart.
-
-    Attributes
-    ----------
-    name
-        As the legend has it.
-    x, y
-        Its points.
-    baseline
-        Whether it is what the others are compared with: drawn dashed and grey.
-    """
+    """A series of a chart; ``baseline`` draws it dashed and grey."""
 
     name: str
     x: Sequence[float]
@@ -73,7 +63,7 @@ class Line:
 
 
 def bars(name: str, axis: str, of: str, labels: Sequence[str], counts: Sequence[float]) -> str:
-    """A bar for each label; ``name`` sets the chart's own names apart from those of the page's others."""
+    """A bar per label; ``name`` is a unique prefix for the chart's element ids."""
     with _chart(name) as (axes, out):
         axes.bar(range(len(labels)), counts, color=SERIES[0], width=0.85)
         every = -(-len(labels) // MOST_TICKS) if len(labels) > MOST_TICKS else 1
@@ -89,7 +79,7 @@ def bars(name: str, axis: str, of: str, labels: Sequence[str], counts: Sequence[
 
 
 def level_bars(name: str, axis: str, rows: Sequence[tuple[str, float, str]]) -> str:
-    """Lying bars: label, length, and the figure that stands at the end of each."""
+    """Horizontal bars with label, length, and a figure at the end of each."""
     with _chart(name, height=0.7 + (0.42 if len(rows) < 6 else 0.26) * len(rows)) as (axes, out):
         places = range(len(rows))
         longest = max((length for _, length, _ in rows), default=0.0) or 1.0
@@ -108,20 +98,9 @@ def level_bars(name: str, axis: str, rows: Sequence[tuple[str, float, str]]) -> 
 def lines(
     name: str, x_axis: str, y_axis: str, series: Sequence[Line], *, diagonal: bool = False, points: bool = False
 ) -> str:
-    """Lines over a common axis.
+    """Lines over a common axis; ``name`` is a unique prefix for the chart's element ids.
 
-    Parameters
-    ----------
-    name
-        Sets the chart's own names apart from those of the page's others.
-    x_axis, y_axis
-        What the axes are.
-    series
-        What is drawn.
-    diagonal
-        Also draw where both axes are equal.
-    points
-        Draw the points alone: what lies between them means nothing.
+    ``diagonal`` also draws y = x; ``points`` draws markers without lines.
     """
     with _chart(name) as (axes, out):
         drawn = 0
@@ -163,7 +142,7 @@ def lines(
 
 @contextmanager
 def _chart(name: str, height: float = HEIGHT) -> Iterator[tuple[Axes, list[str]]]:
-    """Axes to draw on; when they are left, the list holds the SVG."""
+    """Axes to draw on; on exit, the list holds the SVG."""
     out: list[str] = []
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -174,7 +153,7 @@ def _chart(name: str, height: float = HEIGHT) -> Iterator[tuple[Axes, list[str]]
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         written = io.StringIO()
         with warnings.catch_warnings():
-            # Text stays text, so the reader's fonts draw it: tokens of any script.
+            # Text stays text, so the reader's fonts render it: tokens of any script.
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
             figure.savefig(
                 written,
@@ -186,7 +165,7 @@ def _chart(name: str, height: float = HEIGHT) -> Iterator[tuple[Axes, list[str]]
 
 
 def _as_element(document: str, name: str) -> str:
-    """The document as an element of the page, with names of its own, the page's colours, and no size."""
+    """The document as an element of the page, with unique ids, the page's colours, and no size."""
     svg = document[document.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)

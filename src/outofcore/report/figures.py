@@ -1,4 +1,4 @@
-"""The charts of the page, each with the table that it was drawn from."""
+"""The charts of the page, each with its data table."""
 
 from __future__ import annotations
 
@@ -13,35 +13,23 @@ from outofcore.sizes import format_bytes
 
 MOST_GROUPS = 6
 MOST_WORDS = 8
-"""More labels that are words stand below each other."""
+"""More text labels than this are put below each other."""
 MOST_TABLE_ROWS = 40
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart and its table.
-
-    Attributes
-    ----------
-    title
-        What it shows.
-    alt
-        The same for a person who does not see it, with what stands out.
-    svg
-        An element of the page.
-    header, rows
-        The table.
-    """
+    """A chart and its table."""
 
     title: str
-    alt: str
-    svg: str
+    alt: str  # text alternative, including what stands out
+    svg: str  # an element of the page
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 def size_chart(run: DomainRun, store: StoreView) -> Chart:
-    """Bytes of a row: in the raw files, in the store, and in the plain layout."""
+    """Bytes per row: in the raw files, in the store, and in the plain layout."""
     card = store.card
     count = max(sum(card.rows.values()), 1)
     sizes = [("raw files", int(run.convert.get("bytes_raw", 0))), ("this store", card.bytes)]
@@ -59,7 +47,7 @@ def size_chart(run: DomainRun, store: StoreView) -> Chart:
 
 
 def memory_chart(runs: Sequence[DomainRun]) -> Chart | None:
-    """The most memory that conversion and training of each domain held; None where nothing was measured here."""
+    """Peak memory of conversion and training of each domain; None if nothing was measured here."""
     peaks = [
         (f"{run.name}: {what}", int(figures["peak_memory_bytes"]))
         for run in runs
@@ -78,7 +66,7 @@ def memory_chart(runs: Sequence[DomainRun]) -> Chart | None:
 
 
 def distribution_chart(name: str, found: Distribution) -> Chart:
-    """How often what occurs."""
+    """A histogram."""
     if found.counts:
         most = found.labels[found.counts.index(max(found.counts))]
         alt = f"{found.title}: {len(found.counts)} classes from {found.labels[0]} to {found.labels[-1]}, most at {most}"
@@ -100,7 +88,7 @@ def distribution_chart(name: str, found: Distribution) -> Chart:
 
 
 def curve_charts(run: DomainRun) -> Iterator[Chart]:
-    """A figure over the steps of training, beside its baseline."""
+    """A metric over the steps of training, with its baseline."""
     columns = {key: _columns(rows) for key, rows in run.curves.items()}
     names = list(dict.fromkeys(name for _, name in sorted(columns, key=lambda key: (key[0] != "train", key[1]))))
     for name in names:
@@ -114,7 +102,7 @@ def curve_charts(run: DomainRun) -> Iterator[Chart]:
                 series.append(Line(what or split, steps, values, baseline=bool(what)))
         flat = all(len(set(line.y)) == 1 for line in series)
         points = max((len(line.x) for line in series), default=0)
-        if points < 2 or (flat and len(series) == 1):  # a single point stands in the table of results
+        if points < 2 or (flat and len(series) == 1):  # a single point is in the table of results
             continue
         last = ", ".join(f"{line.name} ends at {number(line.y[-1])}" for line in series)
         yield Chart(
@@ -127,7 +115,7 @@ def curve_charts(run: DomainRun) -> Iterator[Chart]:
 
 
 def table_charts(run: DomainRun) -> Iterator[Chart]:
-    """The tables that the model's task leaves."""
+    """The tables of the model's task."""
     for stem, rows in run.tables.items():
         columns = _columns(rows)
         if not columns or not rows:
@@ -184,7 +172,7 @@ def _steps(series: Sequence[Line]) -> Iterator[tuple[float, float]]:
 
 
 def _columns(rows: Rows) -> dict[str, list[float]]:
-    """The columns that hold numbers."""
+    """The numeric columns."""
     found = {}
     for name in rows[0] if rows else ():
         try:
@@ -195,12 +183,12 @@ def _columns(rows: Rows) -> dict[str, list[float]]:
 
 
 def _counts(values: Sequence[float]) -> bool:
-    """Whether a column tells how many things a row was made from."""
+    """Whether a column counts the items behind each row."""
     return max(values) > 1 and all(value == int(value) for value in values)
 
 
 def _joined(series: Sequence[Line]) -> tuple[tuple[str, ...], ...]:
-    """A row a step, thinned to what a person reads, the last one kept."""
+    """One row per step, thinned to a readable number, keeping the last."""
     by_step: dict[float, dict[int, float]] = {}
     for place, line in enumerate(series):
         for x, y in zip(line.x, line.y, strict=True):

@@ -1,4 +1,4 @@
-"""The pipeline as it ran, from the lock file: stages in their order, what went in and what came out."""
+"""The pipeline as run, from the lock file: stages in order, with inputs and outputs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,7 @@ import yaml
 
 @dataclass(frozen=True)
 class Item:
-    """A file or folder that a stage reads or writes.
-
-    Attributes
-    ----------
-    path
-        Relative to the project.
-    bytes, files
-        Its size.
-    """
+    """A file or folder that a stage reads or writes; ``path`` is relative to the project."""
 
     path: str
     bytes: int
@@ -29,37 +21,19 @@ class Item:
 
 @dataclass(frozen=True)
 class Step:
-    """A stage that ran.
+    """A stage that ran."""
 
-    Attributes
-    ----------
-    name
-        ``convert@chess``.
-    inputs
-        Data that it read and no stage wrote.
-    outputs
-        What it wrote.
-    """
-
-    name: str
-    inputs: tuple[Item, ...]
+    name: str  # such as ``convert@chess``
+    inputs: tuple[Item, ...]  # data that no stage wrote
     outputs: tuple[Item, ...]
 
 
 def lanes(lock: Path, own: str) -> dict[str, list[Step]]:
-    """Stages by domain, each after those whose outputs it reads.
+    """Steps by domain, each after those whose outputs it reads; ``own``, the report's stage, is left out.
 
-    Parameters
-    ----------
-    lock
-        ``dvc.lock``; where there is none, there are no lanes.
-    own
-        The stage that makes the report, which is left out.
-
-    Returns
-    -------
-    Steps by domain. A stage without a domain in its name belongs to the one domain that reads what it writes, or else
-    to ``""``. What no stage reads and no lane ends with is left out: a sample where other input is converted.
+    A stage without a domain in its name belongs to the only domain that reads its outputs, or else to ``""``. Outputs
+    that no stage reads and no lane ends with are left out: a sample where other input is converted. No lock file, no
+    lanes.
     """
     content = yaml.safe_load(lock.read_text("utf-8")) if lock.is_file() else None
     stages = {name: stage for name, stage in ((content or {}).get("stages") or {}).items() if name != own}
@@ -78,7 +52,7 @@ def lanes(lock: Path, own: str) -> dict[str, list[Step]]:
 
 
 def _lane(steps: Sequence[Step]) -> list[Step]:
-    """Steps one after the other; an input that several read stands before the first of them."""
+    """Consecutive steps; an input read by several is listed with the first."""
     shown: set[Item] = set()
     lane = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""The page from what was collected."""
+"""Render the page."""
 
 from __future__ import annotations
 
@@ -20,54 +20,32 @@ from outofcore.report.words import Result, figure_name, number, results, seconds
 from outofcore.sizes import format_bytes
 
 STAGE = "report"
-"""The stage that makes the page; it does not stand in it."""
+"""The stage that makes the page, not shown in it."""
 FEW_PICTURES = 3
 
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of a domain.
-
-    Attributes
-    ----------
-    run
-        What there is.
-    sizes
-        Bytes of a row in three layouts; None without a store.
-    distributions, curves, tables
-        Charts.
-    results
-        Figures of the model beside their baselines.
-    headline
-        The first of them that has a baseline; None where none has.
-    settings
-        Keys and values of params.yaml that decide the store's bytes.
-    """
+    """A domain's section of the page."""
 
     run: DomainRun
-    sizes: Chart | None
+    sizes: Chart | None  # bytes per row in three layouts; None without a store
     distributions: Sequence[Chart]
     curves: Sequence[Chart]
     tables: Sequence[Chart]
-    results: Sequence[Result]
-    headline: Result | None
-    settings: Sequence[tuple[str, str]]
+    results: Sequence[Result]  # metrics of the model with their baselines
+    headline: Result | None  # the first result with a baseline, if any
+    settings: Sequence[tuple[str, str]]  # params that determine the store's bytes
 
     @property
     def wide(self) -> bool:
-        """Whether pictures are few and want room."""
+        """Whether pictures are few and should be large."""
         return self.run.store is not None and len(self.run.store.pictures) <= FEW_PICTURES
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What the page shows of a bench.
-
-    Attributes
-    ----------
-    result
-        What it wrote.
-    """
+    """A benchmark's section of the page."""
 
     result: benches.Result
 
@@ -78,18 +56,12 @@ class Bench:
 
     @property
     def how(self) -> str:
-        """What was measured, and on what."""
+        """What was measured, and on which machine."""
         return f"{benches.how(self.result)}. {benches.machine(self.result)}; {benches.versions([self.result])}."
 
 
 def make_page(project: Path) -> str:
-    """The report on a project's folder, as one HTML document that refers to nothing outside of it.
-
-    Raises
-    ------
-    StoreError
-        If a store is not whole.
-    """
+    """The report of a project's folder as one self-contained HTML document; raises StoreError."""
     runs = collect(project)
     return (
         _environment()
@@ -124,7 +96,7 @@ def _section(run: DomainRun) -> Section:
 
 
 def _timed(found: Mapping[str, Sequence[Step]], runs: Sequence[DomainRun]) -> dict[str, list[tuple[Step, str]]]:
-    """Every step with the time that it took here, "" where that is not known."""
+    """Every step with its time on this machine, "" if unknown."""
     times: dict[str, Any] = {}
     for run in runs:
         times |= {f"convert@{run.name}": run.convert_run, f"train@{run.name}": run.train_run}

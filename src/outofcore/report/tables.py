@@ -18,7 +18,7 @@ Row = tuple[str, ...]
 
 
 def glance(sections: Sequence[Section]) -> list[Row]:
-    """A row a domain: what it holds, what it takes, what came of it."""
+    """One row per domain: contents, sizes and results."""
     found: list[Row] = []
     for section in sections:
         best, store = section.headline, section.run.store
@@ -41,13 +41,13 @@ def _stored(store: StoreView) -> Row:
 
 
 def splits(card: Card) -> list[Row]:
-    """A row a split, and their sum."""
+    """One row per split, and their sum."""
     found: list[Row] = [(name, number(count), number(card.sequences[name])) for name, count in card.rows.items()]
     return [*found, ("all", number(sum(card.rows.values())), number(sum(card.sequences.values())))]
 
 
 def rejected(card: Card) -> list[Row]:
-    """A row a reason."""
+    """One row per reason."""
     return [(reason.replace("_", " "), number(count)) for reason, count in card.rejected.items()]
 
 
@@ -57,7 +57,7 @@ def rejects(run: DomainRun) -> list[Row]:
 
 
 def fields(card: Card) -> list[Row]:
-    """A row a field."""
+    """One row per field."""
     return [
         (
             field.name,
@@ -73,7 +73,7 @@ def fields(card: Card) -> list[Row]:
 
 
 def sources(card: Card) -> list[Row]:
-    """A row a raw file, the first of them."""
+    """One row per raw file, for the first of them."""
     counts = ("found", "accepted", "rejected")
     return [
         (str(each["name"]), format_bytes(each["bytes"]), *(number(each[name]) for name in counts))
@@ -82,12 +82,12 @@ def sources(card: Card) -> list[Row]:
 
 
 def outcomes(section: Section) -> list[Row]:
-    """A row a figure of the model."""
+    """One row per metric of the model."""
     return [(each.name, each.value, each.baseline, each.of) for each in section.results]
 
 
 def disk(runs: Sequence[DomainRun]) -> list[Row]:
-    """A row a domain: what was forecast, what was written, and what was free before."""
+    """One row per domain: forecast, bytes written, and free space before."""
     return [
         (
             run.name,

@@ -1,4 +1,4 @@
-"""Figures and their names as a person reads them."""
+"""Readable metrics and names."""
 
 from __future__ import annotations
 
@@ -13,32 +13,24 @@ BASELINES = {
     "mean_response": "always the mean response",
     "heat_map": "heat maps",
 }
-"""What a figure's name ends with that is a baseline, and what that baseline is."""
+"""Suffixes of baseline names, and what the baselines are."""
 
 LOWER_IS_BETTER = {"loss", "error", "perplexity", "byte"}
-"""Words in the names of figures that are the better the lower they are; others the higher."""
+"""Words in the names of metrics for which lower is better; for others, higher is."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A quality figure of a model.
-
-    Attributes
-    ----------
-    name, value
-        The figure.
-    baseline, of
-        What it is compared with, "" where there is none, and what that is.
-    """
+    """A quality metric of a model."""
 
     name: str
     value: str
-    baseline: str
-    of: str
+    baseline: str  # "" if none
+    of: str  # what the baseline is
 
 
 def results(figures: Mapping[str, Any]) -> list[Result]:
-    """The figures of a training run, each beside its baseline."""
+    """The metrics of a training run, each with its baseline."""
     compared: dict[str, tuple[str, str]] = {}
     for key in figures:
         name, of = baseline_of(key, figures)
@@ -54,12 +46,12 @@ def results(figures: Mapping[str, Any]) -> list[Result]:
 
 
 def told(figures: Mapping[str, Any]) -> list[str]:
-    """The figures of a training run that have a baseline, a line each."""
+    """The metrics of a training run that have a baseline, one line each."""
     return [f"{each.name}: {each.value} ({each.of}: {each.baseline})" for each in results(figures) if each.of]
 
 
 def baseline_of(key: str, keys: Iterable[str]) -> tuple[str, str]:
-    """The figure that a baseline belongs to, and what that baseline is; a figure itself with ""."""
+    """The metric that a baseline belongs to, and what the baseline is; a metric itself with ""."""
     for ending, what in BASELINES.items():
         name = key.removesuffix(f"_{ending}")
         if name != key and name in keys:
@@ -76,20 +68,20 @@ def figure_name(key: str) -> str:
 
 
 def title_of(key: str) -> str:
-    """A key as words that begin a line."""
+    """A key as words, capitalised."""
     name = figure_name(key)
     return name[:1].upper() + name[1:]
 
 
 def number(value: float) -> str:
-    """A number to four figures, whole ones in full."""
+    """A number to four digits, integers in full."""
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
 
 
 def quantity(value: Any) -> str:
-    """A number as :func:`number` has it, anything else as it stands."""
+    """A number as :func:`number` formats it, anything else unchanged."""
     try:
         return number(float(value)) if value not in (True, False) else str(value)
     except (TypeError, ValueError):

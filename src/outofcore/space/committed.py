@@ -1,7 +1,7 @@
-"""Whether DVC's cache really holds what its lock files state.
+"""Check that DVC's cache really holds what its lock files state.
 
-DVC ends a run with exit code 0 when the cache's filesystem was full: the lock file then states what the cache does not
-hold. When its own filesystem was full, the lock file itself may be cut off.
+DVC exits with code 0 even when the cache's filesystem was full: the lock file then lists objects that the cache lacks.
+If its own filesystem was full, the lock file itself may be truncated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from outofcore.errors import ParamsError
 from outofcore.sizes import format_bytes
-from outofcore.space.dvc_cache import DvcCache, find_cache
+from outofcore.space.dvc_cache import REMOVE_OLD, DvcCache, find_cache
 from outofcore.space.dvc_lock import UNREADABLE, Stated, lock_files, stated_outputs
 
 CURE = (
@@ -25,60 +25,29 @@ CURE = (
 
 @dataclass(frozen=True)
 class Output:
-    """What a lock file states of an output, and whether the cache has it.
+    """An output in a lock file, and whether the cache has it."""
 
-    Attributes
-    ----------
-    stage
-        The stage, or the ``.dvc`` file, that states it.
-    path
-        The output, relative to the project.
-    bytes, files
-        Its size and number of files, as stated.
-    problem
-        What is wrong; "" if all of it is in the cache.
-    """
-
-    stage: str
-    path: str
-    bytes: int
-    files: int
-    problem: str
+    stage: str  # the stage or ``.dvc`` file
+    path: str  # relative to the project
+    bytes: int  # as stated
+    files: int  # number, as stated
+    problem: str  # "" if all of it is in the cache
 
 
 @dataclass(frozen=True)
 class Committed:
-    """The state of a project's cache against its lock files.
-
-    Attributes
-    ----------
-    outputs
-        Every output that is stated.
-    problems
-        One line for each thing that is wrong; empty if the cache holds everything.
-    unfinished
-        Number and bytes of copies that were cut short and that DVC left in the cache.
-    """
+    """The state of a project's cache compared with its lock files."""
 
     outputs: tuple[Output, ...]
-    problems: tuple[str, ...]
-    unfinished: tuple[int, int]
+    problems: tuple[str, ...]  # one line each
+    unfinished: tuple[int, int]  # number and bytes of partial copies that DVC left in the cache
 
 
 def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed:
-    """Compare what ``dvc.lock`` and ``.dvc`` files state with what the cache holds: every object, and the sizes' sum.
+    """Compare ``dvc.lock`` and ``.dvc`` files with the cache: every object, and total sizes.
 
-    Parameters
-    ----------
-    folder
-        Any folder of the project.
-    stages
-        Only what these state, by their names in ``dvc.lock``; none: all.
-
-    Raises
-    ------
-    ParamsError
-        If it lies in no DVC project, or no lock file knows a stage.
+    ``folder`` is any folder of the project; ``stages`` restricts the check (default: all). Raises ParamsError outside a
+    DVC project or for an unknown stage.
     """
     cache = find_cache(folder)
     if cache is None:
@@ -108,7 +77,7 @@ def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed
     if unfinished[0] and problems:
         problems.append(
             f"{cache.folder} holds {unfinished[0]} copies that were cut short ({format_bytes(unfinished[1])}); "
-            "'dvc gc -w' removes them"
+            f"{REMOVE_OLD} removes them"
         )
     return Committed(tuple(outputs), tuple(problems), unfinished)
 
@@ -119,7 +88,7 @@ def _checked(stated: Stated, cache: DvcCache) -> Output:
 
 
 def _missing(cache: DvcCache, stated: Stated) -> str:
-    """What of an output the cache lacks; "" if nothing."""
+    """What the cache lacks of an output, or ""."""
     digests = [stated.digest]
     if stated.digest.endswith(".dir"):
         listing = cache.object(stated.digest)

@@ -1,4 +1,4 @@
-"""Where DVC keeps its cache and how it is told to link, read from its configuration files."""
+"""Location and link types of DVC's cache, read from its configuration files."""
 
 from __future__ import annotations
 
@@ -10,55 +10,42 @@ from pathlib import Path
 
 from outofcore.errors import ParamsError
 
+# 'dvc gc -w' would also remove what experiments need.
+REMOVE_OLD = (
+    "'dvc gc --all-experiments' (it also removes what no experiment but another branch or commit needs; "
+    "add --all-commits to keep that)"
+)
 LINK_TYPES = ("reflink", "hardlink", "symlink", "copy")
-# What DVC does where cache.type is not set.
+# DVC's default for cache.type.
 DEFAULT_TYPES = ("reflink", "copy")
 
 
 @dataclass(frozen=True)
 class DvcCache:
-    """DVC's cache as a project is configured.
+    """DVC's cache as a project is configured."""
 
-    Attributes
-    ----------
-    project
-        The folder that holds ``.dvc``.
-    folder
-        ``cache.dir``.
-    types
-        ``cache.type``, in order.
-    origin
-        The file that states ``cache.type``, or "DVC's default".
-    """
-
-    project: Path
-    folder: Path
-    types: tuple[str, ...]
-    origin: str
+    project: Path  # the folder that holds ``.dvc``
+    folder: Path  # ``cache.dir``
+    types: tuple[str, ...]  # ``cache.type``, in order
+    origin: str  # the file that sets ``cache.type``, or "DVC's default"
 
     @property
     def objects(self) -> Path:
-        """Where the objects lie, by their MD5."""
+        """Folder of the objects, which are named by their MD5."""
         return self.folder / "files" / "md5"
 
     def object(self, digest: str) -> Path:
-        """Where an object lies; of a folder's list of files, the digest ends with ``.dir``."""
+        """Path of an object; the digest of a folder's list of files ends with ``.dir``."""
         return self.objects / digest[:2] / digest[2:]
 
     @property
     def experiments(self) -> Path:
-        """Where DVC makes the workspaces of experiments that run apart (``--temp``, ``--queue``)."""
+        """Folder of the workspaces of separate experiments (``--temp``, ``--queue``)."""
         return self.project / ".dvc" / "tmp" / "exps"
 
 
 def find_cache(folder: str | Path = ".") -> DvcCache | None:
-    """The cache of the DVC project that a folder lies in; None outside of any.
-
-    Raises
-    ------
-    ParamsError
-        If ``cache.type`` names a link that DVC does not know.
-    """
+    """The cache of the DVC project containing a folder, or None; raises ParamsError for unknown link types."""
     project = _project(Path(folder))
     if project is None:
         return None
@@ -82,13 +69,13 @@ def _project(folder: Path) -> Path | None:
     for place in (folder, *folder.parents):
         if (place / ".dvc").is_dir():
             return place
-        if place.is_mount():  # DVC looks no further either
+        if place.is_mount():  # as DVC does
             return None
     return None
 
 
 def _config_files(project: Path) -> list[Path]:
-    """DVC's configuration files, the strongest last: of the system, the user, the project, this clone."""
+    """DVC's configuration files, highest precedence last: system, user, project, clone."""
     if sys.platform == "darwin":
         system, user = Path("/Library/Application Support/dvc"), Path("~/Library/Application Support/dvc")
     else:
@@ -105,7 +92,7 @@ def _config_files(project: Path) -> list[Path]:
 
 
 def _cache_section(path: Path) -> dict[str, str]:
-    """The ``[cache]`` section of a file in the notation that DVC writes, indented at will, values quoted or not."""
+    """The ``[cache]`` section of a file in DVC's notation: optional indentation, optional quotes."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (FileNotFoundError, NotADirectoryError):

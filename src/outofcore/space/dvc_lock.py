@@ -1,4 +1,4 @@
-"""What DVC's lock files state: which outputs a project has, of which size and digest."""
+"""Outputs stated in DVC's lock files, with size and digest."""
 
 from __future__ import annotations
 
@@ -14,37 +14,23 @@ import yaml
 from outofcore.errors import ParamsError
 
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError)
-"""What reading a lock file raises that is cut off or damaged."""
+"""Raised when reading a truncated or damaged lock file."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """An output that DVC keeps in its cache, as a lock file states it.
+    """An output kept in DVC's cache, as stated in a lock file."""
 
-    Attributes
-    ----------
-    stage
-        The stage, or the ``.dvc`` file.
-    path
-        The output, as the file names it, relative to ``base``.
-    base
-        The stage's working folder.
-    digest
-        MD5 of a file, or of a folder's list of files with ``.dir`` behind it.
-    bytes, files
-        Size and number of files.
-    """
-
-    stage: str
-    path: str
-    base: Path
-    digest: str
+    stage: str  # the stage or ``.dvc`` file
+    path: str  # as in the file, relative to ``base``
+    base: Path  # the stage's working folder
+    digest: str  # MD5 of a file, or of a folder's list of files with ``.dir`` appended
     bytes: int
     files: int
 
 
 def lock_files(project: Path) -> Iterator[Path]:
-    """``dvc.lock`` and ``*.dvc`` files, sorted; stores, hidden folders and projects inside are passed by."""
+    """``dvc.lock`` and ``*.dvc`` files, sorted; stores, hidden folders and nested projects are skipped."""
     for folder, folders, files in os.walk(project):
         folders[:] = sorted(
             name
@@ -59,14 +45,9 @@ def lock_files(project: Path) -> Iterator[Path]:
 
 
 def stated_outputs(file: Path) -> list[Stated]:
-    """The outputs of a lock file that DVC keeps in its cache; those at a URL lie elsewhere.
+    """The cached outputs of a lock file, except those at a URL.
 
-    Raises
-    ------
-    ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError
-        If it is not what DVC writes: see :data:`UNREADABLE`.
-    ParamsError
-        If the ``dvc.yaml`` beside it cannot be read.
+    Raises one of :data:`UNREADABLE` for an invalid file, ParamsError if the ``dvc.yaml`` next to it cannot be read.
     """
     text = file.read_text(encoding="utf-8")
     if not text.endswith("\n"):
@@ -84,7 +65,7 @@ def stated_outputs(file: Path) -> list[Stated]:
     found = []
     for name, stage in content["stages"].items():
         definition = stages.get(name.partition("@")[0])
-        if definition is None:  # left over from a stage that is gone; DVC passes it by as well
+        if definition is None:  # left over from a removed stage; DVC skips it as well
             continue
         base = file.parent / _wdir(definition)
         outs, named = stage.get("outs", []), len(_entries(definition))
@@ -101,7 +82,7 @@ def stated_outputs(file: Path) -> list[Stated]:
 
 
 def stated_bytes(project: Path) -> int:
-    """Bytes of all outputs in ``dvc.lock``, as a fresh workspace checks them out; 0 without a readable one."""
+    """Bytes of all outputs in ``dvc.lock``, as checked out by a fresh workspace; 0 if unreadable."""
     try:
         return sum(stated.bytes for stated in stated_outputs(project / "dvc.lock"))
     except (OSError, ParamsError, *UNREADABLE):
@@ -115,7 +96,7 @@ def _stated(stage: str, base: Path, out: dict[str, Any]) -> Stated:
 
 
 def _stages(file: Path) -> dict[str, dict[str, Any]]:
-    """Stages of a ``dvc.yaml`` by name, with what stands under ``do`` of a ``foreach`` in its place."""
+    """Stages of a ``dvc.yaml`` by name, with ``foreach`` stages expanded to their ``do``."""
     if not file.exists():
         return {}
     try:
@@ -137,7 +118,7 @@ def _entries(definition: dict[str, Any]) -> list[Any]:
 
 
 def _uncached(definition: dict[str, Any]) -> list[str]:
-    """Patterns of the outputs that a stage keeps out of the cache; ``${...}`` stands for anything."""
+    """Patterns of a stage's outputs that are not cached; ``${...}`` matches anything."""
     patterns = []
     for entry in _entries(definition):
         for path, options in entry.items() if isinstance(entry, dict) else ():

@@ -1,4 +1,4 @@
-"""Which filesystem a path lies on, and how much this user may still write there."""
+"""The filesystem of a path, and how much the user may still write there."""
 
 from __future__ import annotations
 
@@ -12,30 +12,18 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 @dataclass(frozen=True)
 class Filesystem:
-    """A filesystem: places of one filesystem share their free space.
+    """A filesystem; paths on one filesystem share its free space."""
 
-    Attributes
-    ----------
-    identity
-        Equal for equal filesystems, wherever they are mounted; subvolumes of a btrfs are one filesystem.
-    mount
-        Where it is mounted.
-    kind
-        ``ext4``, ``xfs``, ``btrfs``, ``tmpfs``, ...; "" where the system does not say.
-    folder
-        The folder by which it was found; a quota on folders shows in the space that is asked for there.
-    """
-
-    identity: str
+    identity: str  # equal wherever it is mounted; btrfs subvolumes share one
     mount: Path = field(compare=False)
-    kind: str = field(compare=False)
-    folder: Path = field(compare=False)
+    kind: str = field(compare=False)  # ext4, xfs, btrfs, tmpfs, ...; "" if unknown
+    folder: Path = field(compare=False)  # by which it was found; folder quotas show in the free space here
 
     def __str__(self) -> str:
         return f"{self.mount} ({self.kind})" if self.kind else str(self.mount)
 
     def free(self) -> int:
-        """Bytes that a user without privileges may still write: what is reserved for root is not free."""
+        """Bytes that an unprivileged user may still write, without root's reserve."""
         facts = os.statvfs(existing(self.folder))
         return facts.f_bavail * facts.f_frsize
 
@@ -45,13 +33,13 @@ class Filesystem:
         return facts.f_blocks * facts.f_frsize
 
     def without_inodes(self) -> bool:
-        """Whether it counts files and has room for none: then it is full, however many bytes are free."""
+        """Whether it has run out of inodes: then it is full, however many bytes are free."""
         facts = os.statvfs(existing(self.folder))
         return facts.f_files > 0 and facts.f_favail == 0
 
 
 def existing(path: Path) -> Path:
-    """The path itself, or the nearest folder above it that exists, links resolved: where it would be made."""
+    """The path itself, or its nearest existing ancestor, with links resolved."""
     path = Path(os.path.realpath(path))
     while not path.exists():
         path = path.parent
@@ -59,7 +47,7 @@ def existing(path: Path) -> Path:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes that would be free if a folder were removed: of files that no other name leads to; 0 without the folder."""
+    """Bytes freed by removing a folder: files without other hard links; 0 if it does not exist."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -70,7 +58,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def filesystem_of(path: str | Path) -> Filesystem:
-    """The filesystem that a path lies on, or would lie on if it were made."""
+    """The filesystem of a path, existing or not."""
     place = existing(Path(path))
     folder = place if place.is_dir() else place.parent
     if _MOUNTS.exists():
@@ -82,7 +70,7 @@ def filesystem_of(path: str | Path) -> Filesystem:
 
 
 def _by_mount_number(folder: Path) -> Filesystem:
-    """As the kernel tells: an open folder states the number of its mount, however mounts cover one another."""
+    """By the mount number of an open folder, which is right even if mounts cover one another."""
     descriptor = os.open(folder, os.O_PATH)
     try:
         facts = Path(f"/proc/self/fdinfo/{descriptor}").read_text()

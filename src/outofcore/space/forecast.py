@@ -1,4 +1,4 @@
-"""What will be written where, summed by filesystem, against what is free there."""
+"""Compare expected writes, summed by filesystem, with the free space."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outofcore.sizes import format_bytes
 from outofcore.space.filesystems import Filesystem, filesystem_of, folder_bytes
 from outofcore.space.links import Commit
 
-# What a run's curves, tables and pictures are sure to stay below: a curve has a few hundred rows, however long the run.
+# Upper bound of a run's curves, tables and pictures: curves have a few hundred rows, however long the run.
 LOG_BYTES = 2**20
 
 
@@ -32,17 +32,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that will be written under a path.
-
-    Attributes
-    ----------
-    path
-        A file or folder, existing or not.
-    purpose
-        Why.
-    bytes
-        How many, without margin.
-    """
+    """Bytes to be written under a path, without margin; the path may not exist yet."""
 
     path: Path
     purpose: Purpose
@@ -51,31 +41,17 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What one filesystem is asked for.
-
-    Attributes
-    ----------
-    filesystem
-        The filesystem.
-    needs
-        All that will be written there.
-    margin
-        Bytes added because a forecast may be wrong.
-    reserve
-        Bytes that stay free.
-    free
-        Bytes that are free now.
-    """
+    """What is required of one filesystem."""
 
     filesystem: Filesystem
     needs: tuple[Need, ...]
-    margin: int
-    reserve: int
-    free: int
+    margin: int  # bytes added for forecast errors
+    reserve: int  # bytes that stay free
+    free: int  # bytes free now
 
     @property
     def bytes(self) -> int:
-        """What the needs sum to, without margin."""
+        """Sum of the needs, without margin."""
         return sum(need.bytes for need in self.needs)
 
     @property
@@ -85,7 +61,7 @@ class Demand:
 
     @property
     def fits(self) -> bool:
-        """Whether they are. Where nothing is needed, nothing is asked."""
+        """Whether enough is free; always true without needs."""
         return self.bytes == 0 or self.asked <= self.free
 
     def __str__(self) -> str:
@@ -101,16 +77,9 @@ class Demand:
 
 
 def demands(needs: Iterable[Need], *, margin: float, reserve: int) -> tuple[Demand, ...]:
-    """Sum needs by filesystem, in the order in which the filesystems are first named.
+    """Sum simultaneous needs by filesystem, in order of first mention.
 
-    Parameters
-    ----------
-    needs
-        What will be written, all at the same time.
-    margin
-        Share added to the needs.
-    reserve
-        Bytes that stay free on each; see :func:`kept_free`.
+    ``margin`` is a share of the needs, ``reserve`` bytes per filesystem; see :func:`kept_free`.
     """
     grouped: dict[Filesystem, list[Need]] = {}
     for need in needs:
@@ -133,29 +102,18 @@ def margin_of(size: int, margin: float) -> int:
 
 
 def kept_free(filesystem: Filesystem, reserve: int) -> int:
-    """The reserve of a filesystem: what is set, but never more than a twentieth of it."""
+    """The reserve of a filesystem: as set, but at most a twentieth of its size."""
     return min(reserve, filesystem.total() // 20)
 
 
 def store_needs(
     target: Path, size: int, commit: Commit | None, work: Path | None = None, replaced: int = 0
 ) -> tuple[Need, ...]:
-    """What converting a store writes.
+    """Writes of a conversion.
 
-    Parameters
-    ----------
-    target
-        Where the store will stand.
-    size
-        Estimated bytes.
-    commit
-        What DVC does with it afterwards; None outside of DVC.
-    work
-        Folder in which it grows; None for one beside the store, with ``.work`` behind its name. There it becomes the
-        store by one rename; from another filesystem it is copied. What a stopped conversion has left in it will be
-        used again or make way.
-    replaced
-        Bytes of an earlier store that make way before the first byte is written.
+    ``commit`` is DVC's handling of the store, None without DVC. The store grows in ``work``, by default next to
+    ``target`` with suffix ``.work``; from there it is renamed, from another filesystem copied. Files of a stopped
+    conversion in it are reused or removed. ``replaced`` bytes of an earlier store are freed before the first write.
     """
     work = work or target.with_name(f"{target.name}.work")
     left = max(0, size - folder_bytes(work))
@@ -169,18 +127,10 @@ def store_needs(
 
 
 def experiment_needs(size: int, commit: Commit, outputs: int, jobs: int) -> tuple[Need, ...]:
-    """What parallel experiments write, each in a workspace of its own.
+    """Writes of parallel experiments, each in its own workspace.
 
-    Parameters
-    ----------
-    size
-        Bytes that one of them writes as outputs.
-    commit
-        What DVC does with an output, tried in the folder of those workspaces.
-    outputs
-        Bytes of all outputs in ``dvc.lock``, which every such workspace checks out first.
-    jobs
-        Experiments at a time.
+    ``size`` are output bytes of one experiment; ``commit`` was tried in the folder of the workspaces; ``outputs`` are
+    bytes of all outputs in ``dvc.lock``, which each workspace checks out first; ``jobs`` run at a time.
     """
     place = commit.cache.experiments
     needs = store_needs(place, size, commit)
@@ -190,21 +140,10 @@ def experiment_needs(size: int, commit: Commit, outputs: int, jobs: int) -> tupl
 
 
 def training_needs(model: Path, logs: Path, weights: int, states: int, commit: Commit | None) -> tuple[Need, ...]:
-    """What training writes: a checkpoint beside the one that it replaces, logs, the model, and DVC's copy of it.
+    """Writes of training: a checkpoint in addition to the one it replaces, logs, the model, and DVC's copy.
 
-    Parameters
-    ----------
-    model
-        Folder of the model; checkpoints stand beside it, in a folder with ``.partial`` behind its name. The checkpoint
-        that a stopped run has left there is the one that will be replaced.
-    logs
-        Folder of the curves and pictures.
-    weights
-        Bytes of the model's weights.
-    states
-        Bytes of the optimizer's states.
-    commit
-        What DVC does with the model afterwards; None outside of DVC.
+    Checkpoints are next to ``model`` in a folder with suffix ``.partial``; a stopped run's checkpoint there is the one
+    replaced. ``weights`` and ``states`` (of the optimizer) are bytes; ``commit`` is None without DVC.
     """
     checkpoint = weights + states
     left = folder_bytes(model.with_name(f"{model.name}.partial"))

@@ -1,4 +1,4 @@
-"""The guard of a stage that writes: ask before, watch between shards, stop in one line."""
+"""Disk guard of a stage: check space before writing, watch it between shards, stop with a one-line error."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from outofcore.errors import SpaceError
 from outofcore.sizes import format_bytes
+from outofcore.space.dvc_cache import REMOVE_OLD
 from outofcore.space.filesystems import filesystem_of
 from outofcore.space.forecast import Demand, Need, Purpose, demands
 
@@ -21,59 +22,33 @@ KEPT_STORE = "what was made is whole; make room and run 'dvc repro' again"
 
 @dataclass
 class Guard:
-    """Keeps a stage from filling a disk.
+    """Keeps a stage from filling a disk."""
 
-    Attributes
-    ----------
-    section
-        Section of params.yaml that the stage works for, named in the ways out.
-    margin
-        Share added to every forecast.
-    reserve
-        Bytes that stay free on a filesystem, but never more than a twentieth of it.
-    kept
-        What is left of the work if it has to stop, and how it goes on.
-    """
-
-    section: str
-    margin: float
-    reserve: int
-    kept: str = KEPT_SHARDS
+    section: str  # params section named in the suggestions
+    margin: float  # share added to every forecast
+    reserve: int  # bytes that stay free per filesystem, at most a twentieth of it
+    kept: str = KEPT_SHARDS  # what remains after a stop, and how to resume
+    ways: tuple[str, ...] = ()  # ways out of a disk that is too small; empty: those of a stage
     _demands: tuple[Demand, ...] = field(default=(), init=False)
 
     def require(self, needs: Sequence[Need]) -> tuple[Demand, ...]:
-        """Make sure, before the first byte, that all needs fit; from then on their filesystems are watched.
+        """Check, before the first byte, that all needs fit, and start watching their filesystems.
 
-        Returns
-        -------
-        What each filesystem is asked for, and what is free there.
-
-        Raises
-        ------
-        SpaceError
-            If they do not; says for each filesystem what is needed, what is free, and the ways out.
+        Raises SpaceError, listing for each filesystem what is needed, what is free, and remedies.
         """
         self._demands = demands(needs, margin=self.margin, reserve=self.reserve)
         if short := [demand for demand in self._demands if not demand.fits]:
             message = "; ".join(
-                f"{demand}. Ways out: {', or '.join(ways_out(demand, self.section))}" for demand in short
+                f"{demand}. Ways out: {', or '.join(self.ways or ways_out(demand, self.section))}" for demand in short
             )
             message = f"not enough room, nothing was written: {message}"
             raise SpaceError(message)
         return self._demands
 
     def watch(self, written: int = 0) -> None:
-        """Look again, between two shards.
+        """Check again between two shards; ``written`` are the store's bytes so far.
 
-        Parameters
-        ----------
-        written
-            Bytes of the store so far. Where it will be copied when it is whole, room for that must be left as well.
-
-        Raises
-        ------
-        SpaceError
-            If less than the reserve, and what those copies take, is free.
+        Raises SpaceError if less is free than the reserve and the final copy of the store, if any.
         """
         later = {Purpose.DVC_COPY}
         if any(need.purpose is Purpose.WORK for demand in self._demands for need in demand.needs):
@@ -92,29 +67,23 @@ class Guard:
 
     @contextmanager
     def writing(self, folder: str | Path) -> Iterator[None]:
-        """Turn the system's "no space left" into one line that names the filesystem.
+        """Turn "no space left" into a one-line SpaceError with the filesystem; name the file in other errors.
 
-        Parameters
-        ----------
-        folder
-            Where is written.
-
-        Raises
-        ------
-        SpaceError
-            In place of an ``OSError`` of a full disk or an exhausted quota; every other error passes.
+        Covers full disks and quotas; an OSError without a file name gets ``folder``.
         """
         try:
             yield
         except OSError as error:
             if error.errno not in FULL:
+                if error.filename is None and error.errno is not None:
+                    error.filename = str(folder)
                 raise
             message = f"{disk_full(error, Path(folder))}; {self.kept}"
             raise SpaceError(message) from error
 
 
 def disk_full(error: OSError, folder: Path) -> str:
-    """What to tell of a write that found no room."""
+    """Message for a write that found no room."""
     filesystem = filesystem_of(error.filename if isinstance(error.filename, str) else folder)
     if error.errno == errno.EDQUOT:
         what = "this user's quota is used up"
@@ -126,7 +95,7 @@ def disk_full(error: OSError, folder: Path) -> str:
 
 
 def ways_out(demand: Demand, section: str) -> list[str]:
-    """Three ways to make it fit: write less, write elsewhere, remove what is old."""
+    """Three ways to make it fit: write less, write elsewhere, remove old files."""
     purposes = {need.purpose for need in demand.needs}
     copies = purposes & {Purpose.DVC_COPY, Purpose.MODEL_COPY}
     if not purposes & {Purpose.STORE, Purpose.WORK, Purpose.DVC_COPY}:
@@ -145,5 +114,5 @@ def ways_out(demand: Demand, section: str) -> list[str]:
     return [
         less,
         elsewhere,
-        f"old versions removed ('dvc gc -w', if the cache lies on {demand.filesystem.mount})",
+        f"old versions removed, if the cache lies on {demand.filesystem.mount}: {REMOVE_OLD}",
     ]

@@ -1,9 +1,9 @@
-"""Which links really work between two folders, and what DVC's commit therefore costs.
+"""Which links work between two folders, and what DVC's commit therefore costs.
 
-What a commit does, as DVC 3.67 does it: the output's files go into the cache, by reflink, else (only where
-``hardlink`` stands first in ``cache.type``) by hard link, else by copy. Then a file of the workspace is replaced by a
-link, unless it already is what some type in the list allows; a plain file is what ``copy`` and ``reflink`` allow. So a
-list that names ``copy`` keeps two copies wherever the first step had to copy, whatever else it names.
+As in DVC 3.67: the output's files enter the cache by reflink, else (only if ``hardlink`` is first in ``cache.type``) by
+hard link, else by copy. Then a file of the workspace is replaced by a link, unless it already is of an allowed type; a
+plain file counts as ``copy`` and ``reflink``. So a list with ``copy`` keeps two copies whenever the first step had to
+copy.
 """
 
 from __future__ import annotations
@@ -27,38 +27,26 @@ _PROBE_BYTES = 4096
 
 @dataclass(frozen=True)
 class Commit:
-    """What becomes of the bytes of an output that DVC commits.
-
-    Attributes
-    ----------
-    cache
-        The cache as it is configured.
-    into_cache
-        How the bytes get there: ``reflink``, ``hardlink`` or ``copy``.
-    in_workspace
-        What stands in the workspace afterwards: ``reflink``, ``hardlink``, ``symlink`` or ``copy``.
-    on_checkout
-        How a checkout, also into the workspace of an experiment, brings an output back.
-    """
+    """How DVC commits an output."""
 
     cache: DvcCache
-    into_cache: str
-    in_workspace: str
-    on_checkout: str
+    into_cache: str  # reflink, hardlink or copy
+    in_workspace: str  # afterwards: reflink, hardlink, symlink or copy
+    on_checkout: str  # how a checkout restores the output, also in an experiment's workspace
 
     @property
     def copies_made(self) -> int:
-        """Times the output's size that the commit writes, on the cache's filesystem."""
+        """Multiples of the output's size that the commit writes, on the cache's filesystem."""
         return int(self.into_cache == "copy")
 
     @property
     def copies_kept(self) -> int:
-        """Times the output's size that it takes afterwards, in workspace and cache together."""
+        """Multiples of the output's size kept afterwards, in workspace and cache together."""
         return 1 + int(self.copies_made == 1 and self.in_workspace == "copy")
 
     @property
     def copies_checked_out(self) -> int:
-        """Times the output's size that a checkout writes."""
+        """Multiples of the output's size that a checkout writes."""
         return int(self.on_checkout == "copy")
 
     def __str__(self) -> str:
@@ -68,19 +56,9 @@ class Commit:
 
 
 def commit_of(output: str | Path, cache: DvcCache) -> Commit:
-    """Find out what DVC's commit of an output will do, by trying the links in the two folders.
+    """Predict DVC's commit of an output by trying the links between its folder and the cache.
 
-    Parameters
-    ----------
-    output
-        Where the output stands or will stand.
-    cache
-        DVC's cache.
-
-    Raises
-    ------
-    SpaceError
-        If ``cache.type`` allows no link that works there: DVC would fail after the work is done.
+    Raises SpaceError if no link type in ``cache.type`` works there: DVC would fail after the work is done.
     """
     workspace, objects = existing(Path(output).parent), existing(cache.objects)
     working = working_links(objects, workspace)
@@ -96,7 +74,7 @@ def commit_of(output: str | Path, cache: DvcCache) -> Commit:
 
 
 def plan_commit(cache: DvcCache, working: tuple[str, ...]) -> Commit | None:
-    """What DVC does with an output, given the links that work; None where it would fail."""
+    """DVC's commit, given the links that work; None if it would fail."""
     order = ("reflink", "hardlink", "copy") if cache.types[0] == "hardlink" else ("reflink", "copy")
     into_cache = next(link for link in order if link in working)
     usable = [link for link in cache.types if link in working]
@@ -110,14 +88,10 @@ def plan_commit(cache: DvcCache, working: tuple[str, ...]) -> Commit | None:
 
 
 def working_links(source: Path, target: Path) -> tuple[str, ...]:
-    """Links that can be made in one folder to a file in another, found by making them; ``copy`` is always among them.
+    """Links that can be made in ``target`` to a file in ``source``, by trying; always includes ``copy``.
 
-    Where this user may not write into a folder, nothing can be tried, and only ``copy`` is named: the costliest.
-
-    Parameters
-    ----------
-    source, target
-        Folders that exist. What is made in them is removed at once.
+    If a folder is not writable, nothing can be tried, and only ``copy``, the most expensive, is returned. Test files
+    are removed at once.
     """
     name = f".outofcore-probe-{secrets.token_hex(8)}"
     file, link = source / name, target / f"{name}-link"

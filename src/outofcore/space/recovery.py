@@ -1,7 +1,7 @@
-"""How a damaged output is got back.
+"""How to recover a damaged output.
 
-Where DVC links, the workspace and the cache hold the same file: damage to one is damage to both. DVC takes an object
-for whole as long as it is write-protected, so that 'dvc checkout' brings the damage back; the object has to go first.
+With links, workspace and cache share the file: damage to one is damage to both. DVC trusts a write-protected object, so
+'dvc checkout' restores the damage; the object has to be removed first.
 """
 
 from __future__ import annotations
@@ -20,30 +20,14 @@ from outofcore.space.dvc_lock import UNREADABLE, Stated, stated_outputs
 
 @dataclass(frozen=True)
 class Recovery:
-    """What to do about a damaged output.
+    """What to do about a damaged output."""
 
-    Attributes
-    ----------
-    damaged
-        Objects in DVC's cache whose content is not what their names say.
-    advice
-        One line: the commands that get it back.
-    """
-
-    damaged: tuple[Path, ...]
-    advice: str
+    damaged: tuple[Path, ...]  # cache objects whose content does not match their name
+    advice: str  # one line: the commands to recover it
 
 
 def recovery(output: str | Path) -> Recovery:
-    """Look whether DVC's cache still has an output whole, and say how to get it back.
-
-    Reads every object of it.
-
-    Parameters
-    ----------
-    output
-        The output, damaged or gone.
-    """
+    """Check whether DVC's cache has an intact copy of an output, reading all of it, and how to recover it."""
     output = Path(output)
     cache = find_cache(output.parent)
     stated = _statement(output, cache) if cache else None
@@ -64,7 +48,7 @@ def recovery(output: str | Path) -> Recovery:
 
 
 def _statement(output: Path, cache: DvcCache) -> Stated | None:
-    """What ``dvc.lock`` states of the output."""
+    """The output's entry in ``dvc.lock``."""
     place = Path(os.path.normpath(output.absolute()))
     try:
         stated = stated_outputs(cache.project / "dvc.lock")
@@ -74,7 +58,7 @@ def _statement(output: Path, cache: DvcCache) -> Stated | None:
 
 
 def _objects(cache: DvcCache, stated: Stated) -> tuple[tuple[Path, ...], int]:
-    """The output's damaged objects, and how many are not there."""
+    """The output's damaged objects, and the number of missing ones."""
     listing = cache.object(stated.digest)
     digests = [stated.digest]
     if stated.digest.endswith(".dir") and _whole(listing, stated.digest):

@@ -1,1 +1,1 @@
-"""The store: how records become bytes that anyone can read and nobody can change unnoticed."""
+"""The store: records as bytes that any Zarr reader can read and no change goes unnoticed."""

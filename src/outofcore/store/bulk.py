@@ -1,9 +1,9 @@
-"""Many chunks in one call: read, checked and decoded by compiled code, the interpreter lock left alone throughout.
+"""Read, check and decode many chunks in one compiled call that releases the GIL throughout.
 
-A chunk that is decoded from Python takes the lock a dozen times, and a thread that decodes beside others waits for it
-longer than it works. The libraries that do the work (zstd and Blosc inside numcodecs, CRC-32C inside google-crc32c)
-export their C functions, which compiled code can call by address. Where one of them is missing, and for each chunk with
-which anything is wrong, :meth:`outofcore.store.reader.Array.chunk` does the work, and says what is wrong.
+Decoding a chunk from Python takes the GIL a dozen times, and a thread that decodes in parallel waits for it longer than
+it works. The libraries that do the work (zstd and Blosc in numcodecs, CRC-32C in google-crc32c) export C functions that
+compiled code can call by address. If one is missing, and for any chunk with an error,
+:meth:`outofcore.store.reader.Array.chunk` does the work and reports the error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba.extending import intrinsic
 
-from outofcore.store.codecs import CRC_BYTES, CRC_RESIDUE
+from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES, CRC_RESIDUE
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.reader import Array
 from outofcore.store.shards import EMPTY
@@ -35,7 +35,7 @@ _KEPT = threading.local()
 
 
 def _call(signature_words: int) -> Any:
-    """What calls a C function by its address, from compiled code; its arguments and its result are 64-bit words."""
+    """A compiled call of a C function by address; arguments and result are 64-bit words."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         del context, signature
@@ -78,11 +78,12 @@ def _decode(
 ) -> None:
     pread, memmove, crc32c, zstd, blosc = functions[0], functions[1], functions[2], functions[3], functions[4]
     buffer = np.int64(scratch.ctypes.data)
+    header = np.empty(BLOSC_HEADER // BLOSC_WORD, np.uint32)
     for number in range(len(jobs)):
         source, place, length = jobs[number, 0], jobs[number, 1], jobs[number, 2]
         kind, target, size = jobs[number, 3], jobs[number, 4], jobs[number, 5]
         body = length - CRC_BYTES
-        if kind == _NONE and source != IN_MEMORY:  # straight to its place
+        if kind == _NONE and source != IN_MEMORY:  # directly into its slot
             if body != size or call_4(pread, source, target, body, place) != body:
                 continue
             if call_4(pread, source, buffer, CRC_BYTES, place + body) != CRC_BYTES:
@@ -103,6 +104,11 @@ def _decode(
         if kind == _ZSTD:
             done[number] = call_5(zstd, context, target, size, encoded, body) == size
         elif kind == _LZ4:
+            if body < BLOSC_HEADER:
+                continue
+            call_3(memmove, np.int64(header.ctypes.data), encoded, BLOSC_HEADER)
+            if header[1] != size or header[3] != body:  # the decompressor trusts them
+                continue
             done[number] = call_4(blosc, encoded, target, size, 1) & 0xFFFFFFFF == size
         elif body == size:
             call_3(memmove, target, encoded, size)
@@ -113,7 +119,7 @@ def _decode(
 def _functions() -> Words | None:
     """Addresses of the C functions; None if one is missing."""
     try:
-        from google_crc32c import _crc32c  # google-crc32c has a version without it
+        from google_crc32c import _crc32c  # google-crc32c has a pure Python variant
 
         found = [
             ctypes.CDLL(None).pread,
@@ -128,7 +134,7 @@ def _functions() -> Words | None:
 
 
 class _Context:
-    """A zstd context and room for an encoded chunk; each thread keeps its own."""
+    """A thread's zstd context and buffer for an encoded chunk."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(numcodecs.zstd.__file__)
@@ -143,13 +149,7 @@ class _Context:
 
 
 class BulkReader:
-    """Decodes chunks of several fields.
-
-    Parameters
-    ----------
-    arrays
-        The fields; all have the same chunks and shards.
-    """
+    """Decodes chunks of several fields, which have the same chunks and shards."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         self._arrays = tuple(arrays)
@@ -162,25 +162,10 @@ class BulkReader:
         self._kinds = np.array([[_KINDS[array.codec.name]] for array in self._arrays])
 
     def read(self, chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
-        """Decode chunks into slots of a buffer a field.
+        """Decode chunks into slots of one buffer per field; returns the bytes read from the store.
 
-        Parameters
-        ----------
-        chunks
-            Which chunks.
-        buffers
-            One a field, C-contiguous, (slots, chunk_rows, ...).
-        slots
-            Where each chunk goes.
-
-        Returns
-        -------
-        Bytes read from the store.
-
-        Raises
-        ------
-        DamagedStore
-            If a bit of a chunk has changed; names store, field and shard.
+        Each buffer is C-contiguous, (slots, chunk_rows, ...). Raises DamagedStore, naming store, field and shard, if a
+        bit has changed.
         """
         functions = _functions()
         if functions is None:
@@ -192,6 +177,14 @@ class BulkReader:
         shards = chunks // self._shard_chunks
         touched = sorted(set(shards.tolist()))
         files = self._arrays[0].files
+        together = max(1, files.at_once // len(self._arrays))
+        if len(touched) > together:
+            firsts = np.array(touched[::together])
+            groups = np.searchsorted(firsts, shards, "right")
+            return sum(
+                self.read(chunks[groups == group], buffers, slots[groups == group])
+                for group in range(1, len(firsts) + 1)
+            )
         pairs = [(number, shard) for number in range(len(self._arrays)) for shard in touched]
         files.each(self._locate, [pair for pair in pairs if pair not in self._located])
         strides = np.array([[buffer.strides[0]] for buffer in buffers])
@@ -242,4 +235,4 @@ class BulkReader:
             written = index[: len(places)]
             places[:] = np.where(written == EMPTY, 0, written)
             self._names[pair] = self._arrays[number].shard_file(shard)
-        self._located.add(pair)  # last: other threads go by it
+        self._located.add(pair)  # last, as other threads check it

@@ -1,14 +1,14 @@
-"""From the rows of a chunk to bytes and back, by the names that params.yaml uses.
+"""Encode and decode the rows of a chunk, by the codec names of params.yaml.
 
 Each chunk is a chain of standard Zarr v3 codecs: the array's bytes (little-endian, C order; text as ``vlen-utf8``), the
-compressor (``zstd``, ``blosc`` with lz4, or none), and ``crc32c``, so that any reader notices a changed bit.
+compressor (``zstd``, ``blosc`` with lz4, or none), and ``crc32c``, so that any reader detects a changed bit.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import google_crc32c
 import numcodecs.blosc
@@ -26,7 +26,10 @@ CRC_BYTES = 4
 # The CRC-32C of any message followed by its own little-endian CRC-32C (RFC 3720, appendix B.4, as a final value).
 CRC_RESIDUE = 0x48674BC7
 
-# Blosc starts threads of its own otherwise, one set for each calling thread.
+# Where Blosc's header has the decoded and the encoded length, little-endian words of 32 bits.
+BLOSC_HEADER, BLOSC_DECODED, BLOSC_ENCODED, BLOSC_WORD = 16, 4, 12, 4
+
+# Otherwise Blosc starts its own threads, one set per calling thread.
 numcodecs.blosc.use_threads = False
 
 _KEPT = threading.local()
@@ -35,24 +38,14 @@ _TEXT = numcodecs.vlen.VLenUTF8()
 
 @dataclass(frozen=True)
 class ChunkCodec:
-    """Encodes and decodes the chunks of one field.
+    """Encodes and decodes the chunks of one field."""
 
-    Attributes
-    ----------
-    name
-        ``none``, ``lz4`` or ``zstd``.
-    level
-        Compression level.
-    dtype
-        Element type of the field as in :class:`outofcore.store.schema.Field`.
-    """
-
-    name: CodecName
-    level: int
-    dtype: str
+    name: CodecName  # none, lz4 or zstd
+    level: int  # compression level
+    dtype: str  # as in outofcore.store.schema.Field
 
     def encode(self, chunk: npt.NDArray[Any]) -> bytes:
-        """Bytes of a whole chunk, its checksum at the end."""
+        """Bytes of a whole chunk, with its checksum at the end."""
         if self.dtype == "string":
             plain = _TEXT.encode(chunk.astype(object))
         else:
@@ -72,13 +65,7 @@ class ChunkCodec:
 
     @staticmethod
     def check(encoded: bytes) -> None:
-        """Compare a chunk's bytes with the checksum at their end.
-
-        Raises
-        ------
-        DamagedStore
-            If they do not match.
-        """
+        """Verify the checksum at the end of a chunk's bytes; raises DamagedStore."""
         if len(encoded) < CRC_BYTES or google_crc32c.value(encoded) != CRC_RESIDUE:
             message = f"checksum of a chunk of {len(encoded)} bytes does not match"
             raise DamagedStore(message)
@@ -86,15 +73,12 @@ class ChunkCodec:
     def decode(self, encoded: bytes, out: npt.NDArray[Any]) -> None:
         """Check and decode a chunk into ``out`` (the whole chunk, C-contiguous).
 
-        Raises
-        ------
-        DamagedStore
-            If the checksum or the length is not what was written.
+        Raises DamagedStore if checksum or length do not match.
         """
         self.check(encoded)
         body = memoryview(encoded)[:-CRC_BYTES]
         if self.dtype == "string":
-            out[...] = _TEXT.decode(self._plain(body))
+            out[...] = _texts(self._plain(body), len(out))
         elif self.name == "none":
             flat = out.reshape(-1).view(np.uint8)
             if len(body) != flat.nbytes:
@@ -104,15 +88,19 @@ class ChunkCodec:
         elif self.name == "zstd":
             _decompress_zstd(body, out.reshape(-1).view(np.uint8))
         else:
+            _check_blosc(body, out.nbytes)
             numcodecs.blosc.decompress(body, out.reshape(-1).view(np.uint8))
 
     def _plain(self, body: memoryview) -> Any:
         if self.name == "zstd":
             return numcodecs.zstd.decompress(body)
-        return numcodecs.blosc.decompress(body) if self.name == "lz4" else body
+        if self.name == "lz4":
+            _check_blosc(body)
+            return numcodecs.blosc.decompress(body)
+        return body
 
     def zarr_codecs(self) -> list[Any]:
-        """The bytes-to-bytes part of the chain as zarr-python's codec objects."""
+        """The bytes-to-bytes codecs as zarr-python objects."""
         chain: list[Any] = []
         if self.name == "zstd":
             chain.append(zarr.codecs.ZstdCodec(level=self.level))
@@ -121,8 +109,25 @@ class ChunkCodec:
         return [*chain, zarr.codecs.Crc32cCodec()]
 
 
+def _texts(plain: Any, count: int) -> Any:
+    """The texts of a chunk, one per row."""
+    found = int.from_bytes(bytes(plain[:BLOSC_WORD]), "little")
+    if found != count:
+        message = f"expected {count} texts, got {found}"
+        raise DamagedStore(message)
+    return _TEXT.decode(plain)
+
+
+def _check_blosc(body: memoryview, size: int | None = None) -> None:
+    """Check the lengths in Blosc's header, which its decompressor trusts."""
+    decoded, encoded = (int.from_bytes(body[at : at + BLOSC_WORD], "little") for at in (BLOSC_DECODED, BLOSC_ENCODED))
+    if len(body) < BLOSC_HEADER or encoded != len(body) or (size is not None and decoded != size):
+        message = f"Blosc's header tells of {decoded} bytes in {encoded}, expected {size} in {len(body)}"
+        raise DamagedStore(message)
+
+
 def _decompress_zstd(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
-    """Decompress a whole frame into ``out``, with a context that each thread keeps.
+    """Decompress a whole frame into ``out``, with a per-thread context.
 
     numcodecs makes a context for every call, which takes 20 microseconds: more than a small chunk itself.
     """
@@ -139,20 +144,3 @@ def _decompress_zstd(body: memoryview, out: npt.NDArray[np.uint8]) -> None:
     if count != len(out) or rest:
         message = f"expected a chunk of {len(out)} bytes, got {'more' if rest else count}"
         raise DamagedStore(message)
-
-
-def codec_of(metadata: dict[str, Any], dtype: str) -> ChunkCodec:
-    """The codec that an array's Zarr metadata names.
-
-    Raises
-    ------
-    KeyError
-        If the chain is not one that outofcore writes.
-    """
-    inner = metadata["codecs"][0]["configuration"]["codecs"]
-    names = {codec["name"]: codec.get("configuration", {}) for codec in inner}
-    if "zstd" in names:
-        return ChunkCodec("zstd", int(names["zstd"]["level"]), dtype)
-    if "blosc" in names:
-        return ChunkCodec(cast("CodecName", names["blosc"]["cname"]), int(names["blosc"]["clevel"]), dtype)
-    return ChunkCodec("none", 0, dtype)

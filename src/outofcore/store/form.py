@@ -1,4 +1,4 @@
-"""What a table is on the disk: its fields, how a chunk of them is encoded, and the metadata that says so."""
+"""On-disk form of a table: fields, chunk encoding and metadata."""
 
 from __future__ import annotations
 
@@ -18,15 +18,7 @@ from outofcore.store.schema import Field, Layout
 
 @dataclass(frozen=True)
 class TableForm:
-    """Fields and layout of a table.
-
-    Attributes
-    ----------
-    fields
-        Its arrays.
-    layout
-        Codec, rows of a chunk and of a shard.
-    """
+    """Fields and layout of a table."""
 
     fields: tuple[Field, ...]
     layout: Layout
@@ -36,17 +28,7 @@ class TableForm:
         return [ChunkCodec(self.layout.codec, self.layout.level, field.dtype) for field in self.fields]
 
     def write_metadata(self, store: Store, path: str, rows: int) -> None:
-        """Write the ``zarr.json`` of each array, for a table of so many rows.
-
-        Parameters
-        ----------
-        store
-            Where to: the store's folder.
-        path
-            The table's group in it.
-        rows
-            How long the table is.
-        """
+        """Write the ``zarr.json`` of each array under ``store``/``path``, for a table of ``rows`` rows."""
         for field, codec in zip(self.fields, self.codecs(), strict=True):
             zarr.create_array(
                 store=store,
@@ -66,15 +48,18 @@ class TableForm:
 
 
 def encode_chunk(field: Field, codec: ChunkCodec, chunk: npt.NDArray[Any]) -> bytes:
-    """The bytes of a whole chunk; none where it holds the fill value only."""
-    return b"" if np.all(chunk == field.fill) else codec.encode(chunk)
+    """Bytes of a whole chunk; empty if it holds only the fill value."""
+    empty = bool(np.all(chunk == field.fill))
+    if empty and chunk.dtype.kind == "f" and field.fill == 0:
+        empty = not bool(np.signbit(chunk).any())  # -0.0 equals 0.0, but is another value to store
+    return b"" if empty else codec.encode(chunk)
 
 
 def filler(field: Field, rows: int) -> npt.NDArray[Any]:
-    """Rows that were never written, as they stand at the end of the last chunk."""
+    """Fill rows, as at the end of the last chunk."""
     return np.full((rows, *field.shape), field.fill, dtype=dtype_of(field))
 
 
 def dtype_of(field: Field) -> Any:
-    """The numpy dtype of a field's rows in memory."""
+    """In-memory numpy dtype of a field's rows."""
     return object if field.dtype == "string" else np.dtype(field.dtype)

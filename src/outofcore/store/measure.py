@@ -1,4 +1,4 @@
-"""A store that is never written: its tables are cut and encoded as those of a real one, and only counted."""
+"""A store that is only measured: tables are cut and encoded like real ones, but nothing is written."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from outofcore.store.shards import index_bytes
 from outofcore.store.table import TableWriter
 from outofcore.store.writer import StoreWriter
 
-# Parts differ little in their metadata; those of so many are looked at.
+# Parts differ little in their metadata, so only this many are examined.
 MEASURED_PARTS = 8
 
 
 class CountedShard:
-    """Stands for a :class:`outofcore.store.shards.ShardFile`; the lengths of its chunks are all that is kept."""
+    """Replaces :class:`outofcore.store.shards.ShardFile`; keeps only the lengths of its chunks."""
 
     def __init__(self, path: Path, chunks: int, lengths: list[int] | None = None) -> None:
         self.path = path
@@ -37,24 +37,18 @@ class CountedShard:
         self.lengths.append(len(encoded))
 
     def sync(self) -> None:
-        """There is nothing to bring to the disk."""
+        """Do nothing: there is no file."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is no file."""
 
     def finish(self) -> tuple[int, str] | None:
-        """Size of the file that would stand, without a digest; None where there would be none."""
+        """Size of the file, without a digest; None if there would be none."""
         return (index_bytes(self.chunks) + sum(self.lengths), "") if any(self.lengths) else None
 
 
 class MeasuredStore(StoreWriter):
-    """Takes what a store would be written from, and says how large it would be.
-
-    Parameters
-    ----------
-    schemas, layout, splits, encoders
-        As for a :class:`outofcore.store.writer.StoreWriter`.
-    """
+    """Takes the data of a store and reports its size; arguments as for :class:`outofcore.store.writer.StoreWriter`."""
 
     def __init__(
         self, schemas: Mapping[str, Schema], layout: Layout, splits: tuple[str, ...], encoders: Executor
@@ -64,18 +58,15 @@ class MeasuredStore(StoreWriter):
     def size(self, attributes: Mapping[str, Any], sources: Columns, scale: float) -> int:
         """Bytes of all files that the seal would list.
 
-        Parameters
-        ----------
-        attributes, sources
-            As for the commit of a store.
-        scale
-            How many times the rows that were appended the store would hold, in every table but ``sources``.
+        ``scale`` is the number of rows of the store per appended row, in every table but ``sources``.
         """
         tables = [table for table in self.tables() if isinstance(table, TableWriter)]  # none is written elsewhere
         listed = self.sources_table(sources)
         for table in [*tables, listed]:
             table.close()
-        shards = sum(_scaled(table, scale) for table in tables) + _scaled(listed, 1.0)
+        seen = {part for (part, _), table in self._rows.items() if table.rows}
+        parts = len(self.parts) / max(1, len(seen))  # each has files of its own, however small
+        shards = sum(_scaled(table, scale, parts) for table in tables) + _scaled(listed, 1.0, 1.0)
         return int(shards + self._metadata([*tables, listed], attributes))
 
     def _metadata(self, tables: list[TableWriter], attributes: Mapping[str, Any]) -> float:
@@ -94,11 +85,11 @@ def _contents(store: MemoryStore) -> list[tuple[str, bytes]]:
     return [(name, buffer.to_bytes()) for name, buffer in store._store_dict.items()]  # noqa: SLF001 - it has no other way
 
 
-def _scaled(table: TableWriter, scale: float) -> float:
-    """Bytes of the shards of a table that holds so many times the rows."""
+def _scaled(table: TableWriter, scale: float, parts: float) -> float:
+    """Bytes of the shards of these tables with ``scale`` times the rows."""
     index = index_bytes(table.layout.shard_rows // table.layout.chunk_rows)
     shards = -(-int(table.rows * scale) // table.layout.shard_rows)
     sizes: defaultdict[str, list[int]] = defaultdict(list)
     for name, (size, _) in table.files.items():
         sizes[name.rpartition("/")[0]].append(size - index)
-    return sum(sum(held) * scale + max(len(held), shards) * index for held in sizes.values())
+    return sum(sum(held) * scale + max(len(held) * parts, shards) * index for held in sizes.values())

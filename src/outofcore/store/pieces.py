@@ -1,10 +1,11 @@
-"""Pieces of a shard: encoded rows on their way from those who make them to the one who writes the shard.
+"""Pieces of a shard: encoded rows in transit from the workers that make them to the one that writes the shard.
 
-A piece is a file with consecutive rows of one shard of a table, cut at the shard's chunks. A chunk that a piece holds
-whole has its final bytes already; one that lies in several pieces is decoded, joined and encoded again when the shard
-is written, with the same codec: so that a shard has the bytes that :class:`outofcore.store.table.TableWriter` gives it.
+A piece is a file with consecutive rows of one shard of a table, cut at the shard's chunks. A chunk wholly inside a
+piece already has its final bytes; one spread over several pieces is decoded, joined and encoded again with the same
+codec when the shard is written. A shard is therefore identical to one from :class:`outofcore.store.table.TableWriter`.
 
-The file: a line of JSON, ``[[rows, [bytes of each field]], ...]`` for each chunk or part of one, then those bytes.
+File format: a line with the CRC-32C of the rest of the line and JSON, ``[[rows, [bytes of each field]], ...]`` for each
+chunk or part of one, then those bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.errors import DamagedStore
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.form import TableForm, dtype_of, encode_chunk, filler
 from outofcore.store.schema import Columns, Field
@@ -29,19 +32,7 @@ Encoded = list[bytes]
 
 
 def write_piece(path: Path, form: TableForm, first: int, columns: Columns) -> None:
-    """Write consecutive rows of one shard; a reader finds the file when all of it is on the disk.
-
-    Parameters
-    ----------
-    path
-        The file.
-    form
-        The table.
-    first
-        Number of the first row in the table.
-    columns
-        Every field, all of one length.
-    """
+    """Write consecutive rows of one shard from row ``first`` of the table; durable before it is visible."""
     size, codecs = form.layout.chunk_rows, form.codecs()
     count = len(columns[form.fields[0].name])
     cuts = [0, *range(size - first % size, count, size), count]
@@ -57,12 +48,12 @@ def write_piece(path: Path, form: TableForm, first: int, columns: Columns) -> No
 
 
 def write_parts(path: Path, parts: Sequence[tuple[int, Encoded]]) -> None:
-    """Write chunks and parts of chunks that are encoded already, each with its number of rows."""
+    """Write already encoded chunks and parts of chunks, each with its number of rows."""
     table = [[rows, [len(each) for each in body]] for rows, body in parts]
     partial = path.with_name(path.name + ".partial")
     partial.parent.mkdir(parents=True, exist_ok=True)
     with partial.open("wb") as stream:
-        stream.write(json.dumps(table).encode() + b"\n")
+        stream.write(_line(json.dumps(table).encode()))
         for _, body in parts:
             stream.writelines(body)
         stream.flush()
@@ -70,21 +61,27 @@ def write_parts(path: Path, parts: Sequence[tuple[int, Encoded]]) -> None:
     partial.replace(path)
 
 
+def _line(content: bytes) -> bytes:
+    return b"%08x %s\n" % (google_crc32c.value(content), content)
+
+
 def read_parts(path: Path) -> Iterator[tuple[int, Encoded]]:
-    """Chunks and parts of chunks of a piece, each with its number of rows."""
-    with path.open("rb") as stream:
-        for rows, lengths in json.loads(stream.readline()):
-            yield rows, [stream.read(length) for length in lengths]
+    """Chunks and parts of chunks of a piece, each with its number of rows; raises DamagedStore."""
+    try:
+        with path.open("rb") as stream:
+            line = stream.readline()
+            if line != _line(line[9:-1]):
+                message = f"{path}: the table of a piece has changed"
+                raise DamagedStore(message)
+            for rows, lengths in json.loads(line[9:]):
+                yield rows, [stream.read(length) for length in lengths]
+    except FileNotFoundError as error:
+        message = f"{path}: the piece is gone"
+        raise DamagedStore(message) from error
 
 
 def read_piece(path: Path, form: TableForm) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    """The rows of a piece, decoded, a chunk or a part of one at a time.
-
-    Raises
-    ------
-    DamagedStore
-        If a byte of it has changed.
-    """
+    """The decoded rows of a piece, a chunk or a part of one at a time; raises DamagedStore."""
     codecs = form.codecs()
     for rows, body in read_parts(path):
         yield {
@@ -94,27 +91,10 @@ def read_piece(path: Path, form: TableForm) -> Iterator[dict[str, npt.NDArray[An
 
 
 def write_shard(folder: Path, form: TableForm, number: int, pieces: Sequence[Path]) -> dict[str, tuple[int, str]]:
-    """Write one shard of every field from its pieces.
+    """Write one shard of every field from its pieces, in row order; raises DamagedStore.
 
-    Parameters
-    ----------
-    folder
-        Where the files are written.
-    form
-        The table.
-    number
-        Number of the shard.
-    pieces
-        Its pieces in the order of their rows. If they end before the shard does, so does the table.
-
-    Returns
-    -------
-    Size and SHA-256 by path relative to the folder; a shard of nothing but the fill value has no file.
-
-    Raises
-    ------
-    DamagedStore
-        If a byte of a piece has changed.
+    If the pieces end before the shard does, so does the table. Returns size and SHA-256 by path relative to the folder;
+    a shard of nothing but the fill value has no file.
     """
     fields, size, codecs = form.fields, form.layout.chunk_rows, form.codecs()
     names = [f"{field.name}/{shard_name(number, 1 + len(field.shape))}" for field in fields]
@@ -135,6 +115,9 @@ def write_shard(folder: Path, form: TableForm, number: int, pieces: Sequence[Pat
         for piece in pieces:
             for rows, body in read_parts(piece):
                 if rows == size:
+                    for each in body:
+                        if each:
+                            ChunkCodec.check(each)
                     append(body)
                     continue
                 decoded = [_decoded(*each[:2], rows, each[2]) for each in zip(fields, codecs, body, strict=True)]

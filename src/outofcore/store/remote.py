@@ -1,19 +1,20 @@
-"""The files of a store in an object storage, read by ranges.
+"""Files of a store in object storage, read by ranges.
 
-What is read together is asked for together: neighbouring ranges become one request, and requests go out side by side,
-so that a pool of chunks costs a few round trips and not one for each chunk. Failed requests are repeated by the client
-(obstore, the extra ``s3``), at growing intervals, and then end as one line.
+Ranges read together are requested together: neighbouring ranges become one request, and requests are concurrent, so
+that a pool of chunks costs a few round trips. The client (obstore, the extra ``s3``) retries failed requests at growing
+intervals; a final failure is a one-line error.
 
-Credentials and the endpoint come from the environment, by the names that Amazon's own tools use: ``AWS_ACCESS_KEY_ID``,
-``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` for a storage elsewhere, ``AWS_SKIP_SIGNATURE=true`` for
-one that is open to all. The role of a machine or of a container is asked for only where the environment names who gives
-it out: a machine without one would keep its user waiting for an answer that does not come.
+Credentials and endpoint come from the environment, by the names that Amazon's tools use: ``AWS_ACCESS_KEY_ID``,
+``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` for another storage, ``AWS_SKIP_SIGNATURE=true`` for a
+public one. The role of a machine or container is requested only if the environment names its provider: elsewhere the
+request would hang.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,23 +29,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.store.files import IN_MEMORY, Item, Ranges, Reached
-from outofcore.store.seal import ADVICE, SEAL
+from outofcore.store.files import IN_MEMORY, REPLACED, Descriptor, Item, Ranges, Reached
+from outofcore.store.seal import SEAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Answer = TypeVar("Answer")
-# A gap that is read to save a request: of a round trip of 20 ms, shared with 31 others, it is about half at 100 MB/s.
+# Gap read to save a request: at 100 MB/s, about half of a 20 ms round trip shared with 31 others.
 GAP_BYTES = 32 << 10
-# A longer run of ranges is read in several requests, side by side.
+# A longer run of ranges is read in several concurrent requests.
 REQUEST_BYTES = 4 << 20
 IN_FLIGHT = 32
 RETRIES = 6
 FIRST_PAUSE = 0.1
 REQUEST_SECONDS = 30
 RETRY_SECONDS = 120
-# Any of these says who the reader is.
+# Any of these identifies the reader.
 IDENTITIES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_SKIP_SIGNATURE",
@@ -54,53 +55,62 @@ IDENTITIES = (
     "AWS_METADATA_ENDPOINT",
 )
 
+SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 
 _WHO = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a user that may read it, AWS_SKIP_SIGNATURE=true for a public "
     "bucket, or AWS_METADATA_ENDPOINT=http://169.254.169.254 for the role of this machine"
 )
 
+ADVICE = "convert again, or put a whole copy of the store there"
+
 
 def url_of(path: str | Path) -> str | None:
-    """The address of a store in an object storage, or None for a path; a ``Path`` has lost one of the slashes."""
-    found = re.fullmatch(r"s3:/{1,2}([^/]+)/+(.*[^/])/*", str(path))
-    return f"s3://{found[1]}/{found[2]}" if found else None
+    """The address of a store in object storage, or None for a path; restores a slash lost in a ``Path``.
+
+    Raises StoreError if it is a malformed address or contains keys, without repeating them.
+    """
+    if not str(path).startswith("s3:/"):
+        return None
+    found = re.fullmatch(r"s3:/{1,2}([^/:@]+)/+(.*[^/])/*", str(path))
+    if not found:
+        keys = "; keys do not belong in an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        message = f"{shown(path)}: expected s3://bucket/folder{keys if '***' in shown(path) else ''}"
+        raise StoreError(message)
+    return f"s3://{found[1]}/{found[2]}"
+
+
+def shown(path: str | Path) -> str:
+    """A path or an address for messages, without embedded keys."""
+    found = re.fullmatch(r"s3:/{1,2}([^/]*)(.*)", str(path), re.DOTALL)
+    if not found or not {":", "@"} & set(found[1]):
+        return str(path)
+    whole = found[1] + found[2]
+    return f"s3://***@{whole.rpartition('@')[2]}" if "@" in whole else "s3://***"
+
+
+def without_secrets(text: str) -> str:
+    """A client message on one line, without keys from the environment or in addresses."""
+    for name in SECRETS:
+        if secret := os.environ.get(name):
+            text = text.replace(secret, "***")
+    return re.sub(r"(?<=://)[^/\s]*@", "***@", " ".join(text.split()))
 
 
 @dataclass
 class Traffic:
-    """What was asked of the storage.
+    """Requests to the storage."""
 
-    Attributes
-    ----------
-    requests
-        Requests that were answered; repeated ones count once.
-    bytes
-        Bytes received, gaps between ranges included.
-    """
-
-    requests: int = 0
-    bytes: int = 0
+    requests: int = 0  # answered; retries count once
+    bytes: int = 0  # received, including gaps between ranges
 
 
 class RemoteFiles:
-    """Reads ranges of a store's objects.
-
-    Parameters
-    ----------
-    root
-        ``s3://bucket/folder``.
-    listed
-        What the seal lists, with sizes and digests; filled by :meth:`compare`.
-
-    Attributes
-    ----------
-    traffic
-        Requests and bytes so far.
-    """
+    """Reads ranges of a store's objects."""
 
     def __init__(self, root: str, listed: Mapping[str, tuple[int, str]] | None = None) -> None:
         self.root = root
+        self.at_once = sys.maxsize
         self.traffic = Traffic()
         self._listed = dict(listed or {})
         self._lock = threading.Lock()
@@ -116,13 +126,7 @@ class RemoteFiles:
         self.__init__(*state)  # type: ignore[misc]  # a copy in another process makes its own connections
 
     def seal(self) -> bytes:
-        """The content of the seal.
-
-        Raises
-        ------
-        StoreError
-            If there is none, or no access.
-        """
+        """Content of the seal; raises StoreError if it is missing or inaccessible."""
         with self._told(SEAL):
             try:
                 return bytes(self._obstore.get(self._store, SEAL).bytes())
@@ -131,46 +135,51 @@ class RemoteFiles:
                 raise StoreError(message) from error
 
     def compare(self, files: Mapping[str, tuple[int, str]]) -> None:
-        """Compare the objects that there are with what the seal lists.
-
-        Raises
-        ------
-        DamagedStore
-            If one is missing or of another size.
-        """
+        """Compare existing objects with those in the seal; raises DamagedStore if one is missing or differs."""
+        if self._listed and self._listed != files:
+            message = f"{self.root}: {REPLACED}"
+            raise StoreError(message)
         self._listed = dict(files)
-        with self._told("the list of objects"):
-            found = listed(self._obstore, self._store)
-        self._count(1 + len(found) // 1000, 0)
+        found = self.found()
         for name, (size, _) in files.items():
             if found.get(name) != size:
                 what = f"has {found[name]} bytes, expected {size}" if name in found else "is missing"
                 message = f"{self.root}: {name} {what}; {ADVICE}"
                 raise DamagedStore(message)
 
+    def found(self) -> dict[str, int]:
+        """Sizes of all existing objects by name, listed or not."""
+        with self._told("the list of objects"):
+            found = listed(self._obstore, self._store)
+        self._count(1 + len(found) // 1000, 0)
+        return found
+
     def exists(self, name: str) -> bool:
         """Whether the seal lists the file."""
         return name in self._listed
 
-    def path(self, name: str) -> Path:
-        """Refuses: only files on this machine can be mapped."""
+    def size(self, name: str) -> int:
+        """Bytes of the object, according to the seal."""
+        return self._listed[name][0]
+
+    def open(self, name: str) -> Descriptor:
+        """Raise StoreError: only local files can be mapped."""
         message = f"{self.root}: {name} cannot be mapped into memory from there; use residency 'streamed' or 'hybrid'"
         raise StoreError(message)
+
+    def check_size(self, name: str) -> None:
+        """Do nothing: an object never changes in place."""
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Bytes of an object from an offset.
 
-        Raises
-        ------
-        DamagedStore
-            If the object ends before, or is gone.
-        StoreError
-            If the storage does not answer, after :data:`RETRIES` retries.
+        Raises DamagedStore if the object is too short or gone, StoreError if the storage still fails after
+        :data:`RETRIES` retries.
         """
         return bytes(self._fetch((name, offset, offset + length)))
 
     def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:
-        """Fetch the ranges into memory, all requests side by side."""
+        """Fetch the ranges into memory, all requests concurrently."""
         joined = [coalesced(ranges) for ranges in wanted]
         runs = [(ranges.name, *run) for ranges, runs in zip(wanted, joined, strict=True) for run in runs]
         fetched = iter(self._pool.map(self._fetch, runs) if len(runs) > 1 else map(self._fetch, runs))
@@ -185,7 +194,7 @@ class RemoteFiles:
         return found
 
     def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
-        """Do the work for all items side by side; it must not call :meth:`each` or :meth:`reach`."""
+        """Call the function for all items in parallel; it must not call :meth:`each` or :meth:`reach`."""
         for _ in self._pool.map(work, items):
             pass
 
@@ -220,7 +229,7 @@ class RemoteFiles:
 
 
 def repeated(client: Any, request: Callable[[], Answer]) -> Answer:
-    """The answer to a request that the client does not repeat by itself when it fails."""
+    """The result of a request that the client does not retry by itself."""
     for retry in range(RETRIES):
         try:
             return request()
@@ -235,7 +244,7 @@ def listed(client: Any, connection: Any) -> dict[str, int]:
 
 
 def coalesced(ranges: Ranges) -> list[tuple[int, int]]:
-    """Ascending ranges to read that cover the given ones, which need not be in order and do not overlap."""
+    """Ascending ranges to read that cover the given disjoint ranges, in any order."""
     order = np.argsort(ranges.offsets, kind="stable")
     order = order[ranges.lengths[order] > 0]
     runs: list[tuple[int, int]] = []
@@ -249,9 +258,13 @@ def coalesced(ranges: Ranges) -> list[tuple[int, int]]:
 
 
 def what_failed(root: str, name: str, error: Exception, verb: str = "read") -> str:
-    """One line on a request that was refused or failed for good; ``verb`` says what was to be done with the object."""
-    kind, text = type(error).__name__, " ".join(str(error).split("Debug source")[0].split())
-    if kind in {"PermissionDeniedError", "UnauthenticatedError"} or "403" in text or "credential" in text.lower():
+    """One line about a request that was refused or failed; ``verb`` is the intended action."""
+    kind, text = type(error).__name__, without_secrets(str(error).split("Debug source")[0])
+    if (
+        kind in {"PermissionDeniedError", "UnauthenticatedError"}
+        or re.search(r"\b403\b", text)
+        or "credential" in text.lower()
+    ):
         return f"{root}: no access to {name}: {_WHO} ({text[:200]})"
     if "NoSuchBucket" in text or "bucket does not exist" in text:
         return f"{root}: there is no such bucket; make it, or name another"
@@ -261,7 +274,7 @@ def what_failed(root: str, name: str, error: Exception, verb: str = "read") -> s
 
 
 def imported(root: str) -> Any:
-    """The client; a StoreError where it is not installed."""
+    """The client; raises StoreError if it is not installed."""
     try:
         return import_module("obstore")
     except ImportError as error:
@@ -270,7 +283,7 @@ def imported(root: str) -> Any:
 
 
 def connect(root: str) -> Any:
-    """The client's connections to a folder; a StoreError where the environment does not say who asks."""
+    """A connection to a folder; raises StoreError if the environment has no credentials."""
     if not any(os.environ.get(name) for name in IDENTITIES):
         message = f"{root}: nothing in the environment says who you are: {_WHO}"
         raise StoreError(message)
@@ -285,6 +298,6 @@ def connect(root: str) -> Any:
             },
             retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
         )
-    except Exception as error:  # obstore has no error of its own for settings that it cannot read
-        message = f"{root}: {' '.join(str(error).split())}"
+    except Exception as error:  # obstore has no specific error for invalid settings
+        message = f"{root}: {without_secrets(str(error))}"
         raise StoreError(message) from error

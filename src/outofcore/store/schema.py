@@ -1,4 +1,4 @@
-"""What a store holds: fields, tables, and how they are laid out in chunks and shards."""
+"""Schema of a store: fields, tables, and their layout in chunks and shards."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Field:
     shape
         Shape of one row; ``()`` for a scalar.
     fill
-        The value of rows that were never written. A chunk that holds nothing else takes no space.
+        Value of rows that were never written. A chunk with only this value takes no space.
     doc
-        One line: what it is, its unit and range.
+        One line: meaning, unit and range.
     attributes
-        Further facts that a reader needs (column names, code tables), kept in the array's metadata.
+        Further facts for readers (column names, code tables), kept in the array's metadata.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Schema:
     Attributes
     ----------
     rows
-        Fields of the smallest thing stored (a position, a token, a time bin).
+        Fields of the smallest stored item (a position, a token, a time bin).
     sequences
-        Columns of what consecutive rows belong to (a game, a document, a trial). ``start`` (int64, first row) and
-        ``length`` (int64, number of rows) stand before them in every store and are not named here.
+        Columns of groups of consecutive rows (a game, a document, a trial). ``start`` (int64, first row) and
+        ``length`` (int64, number of rows) precede them in every store and are not listed here.
     attributes
         Facts about the whole part.
     """
@@ -79,9 +79,9 @@ class Layout:
     codec, level
         Compression of a chunk: ``none``, ``lz4`` (Blosc) or ``zstd``; the level counts for the last two.
     chunk_rows
-        Rows of one chunk: what is decoded at once.
+        Rows per chunk, the unit of decoding.
     shard_rows
-        Rows of one shard, a multiple of ``chunk_rows``: one file of one field.
+        Rows per shard (one file of one field), a multiple of ``chunk_rows``.
     """
 
     codec: CodecName = "zstd"

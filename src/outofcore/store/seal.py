@@ -1,7 +1,7 @@
-"""The seal: the last file of a store, which names every other file with its size and digest.
+"""The seal: the last file of a store, which lists every other file with its size and digest.
 
-A store without a seal does not exist for outofcore. The store's digest is the SHA-256 of the list of files, so that
-equal digests mean equal bytes.
+A store without a seal is not a store for outofcore. The store's digest is the SHA-256 of the list of files, so equal
+digests mean equal bytes.
 """
 
 from __future__ import annotations
@@ -16,22 +16,14 @@ from outofcore.errors import DamagedStore, StoreError
 
 SEAL = "seal.json"
 FORMAT = 1
-ADVICE = "get the store back with 'dvc checkout' or 'dvc pull', or convert again"
+ADVICE = "'outofcore verify' also looks into DVC's cache, and says how to get it back"
 
 
 @dataclass(frozen=True)
 class Seal:
-    """What a sealed store consists of.
+    """Contents of a sealed store."""
 
-    Attributes
-    ----------
-    files
-        Size in bytes and SHA-256 by path relative to the store.
-    digest
-        SHA-256 over that list: the store's identity.
-    """
-
-    files: Mapping[str, tuple[int, str]]
+    files: Mapping[str, tuple[int, str]]  # size in bytes and SHA-256 by path relative to the store
 
     @property
     def digest(self) -> str:
@@ -48,29 +40,33 @@ def _canonical(files: Mapping[str, tuple[int, str]]) -> str:
 
 
 def read_seal(text: str, store: str) -> Seal:
-    """Parse and check the content of a seal file.
-
-    Raises
-    ------
-    StoreError
-        If the seal is of another format.
-    DamagedStore
-        If a byte of it has changed.
-    """
+    """Parse and check a seal; raises StoreError for another format, DamagedStore if a byte changed."""
     try:
         parsed = json.loads(text)
         found = parsed["format"]
         seal = Seal({name: (int(size), str(digest)) for name, (size, digest) in parsed["files"].items()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"{store}: {SEAL} is damaged ({error}); get the store back with 'dvc checkout' or 'dvc pull'"
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        message = f"{store}: {SEAL} is damaged ({str(error)[:200]}); {ADVICE}"
         raise DamagedStore(message) from error
     if found != FORMAT:
-        message = f"{store}: expected store format {FORMAT}, got {found}; convert again with this version"
+        message = f"{store}: expected store format {FORMAT}, got {found!r:.80}; convert again with this version"
         raise StoreError(message)
     if text != seal.text():
-        message = f"{store}: {SEAL} was changed after sealing; get the store back with 'dvc checkout' or 'dvc pull'"
+        message = f"{store}: {SEAL} was changed after sealing; {ADVICE}"
         raise DamagedStore(message)
+    for name, (size, _) in seal.files.items():
+        if not _lies_inside(name) or size < 0:
+            message = (
+                f"{store}: {SEAL} lists {name!r:.200} with {size} bytes, which is no file of a store; do not use it"
+            )
+            raise StoreError(message)
     return seal
+
+
+def _lies_inside(name: str) -> bool:
+    """Whether a name is a path inside the store's folder, other than the seal itself."""
+    segments = name.split("/")
+    return name != SEAL and name.isprintable() and not {"", ".", ".."} & set(segments) and "\\" not in name
 
 
 def describe(root: Path, name: str) -> tuple[int, str]:

@@ -1,48 +1,92 @@
-"""Shard files, written chunk by chunk: byte for byte what zarr-python writes, without holding a shard in memory.
+"""Write shard files chunk by chunk, byte for byte as zarr-python does, without holding a shard in memory.
 
-A shard is a Zarr v3 ``sharding_indexed`` file with its index at the start: for each chunk its offset and length
-(little-endian uint64, both 2**64 - 1 where the chunk is empty), the index's CRC-32C, then the chunks in order.
-zarr-python can only write a shard from all its decoded rows at once, a hundred megabytes a field; here a chunk goes to
-the file as soon as it is full, and a stopped conversion goes on after the last chunk that is known to be whole.
+A shard is a Zarr v3 ``sharding_indexed`` file with its index at the start: offset and length of each chunk
+(little-endian uint64, both 2**64 - 1 for an empty chunk), the index's CRC-32C, then the chunks in order. zarr-python
+can only write a shard from all its decoded rows at once, a hundred megabytes per field; here a chunk is written as soon
+as it is full, and a stopped conversion resumes after the last chunk known to be complete.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 import google_crc32c
 import numpy as np
+import numpy.typing as npt
 
-from outofcore.store.codecs import CRC_BYTES
+from outofcore.errors import DamagedStore, StoreError
+from outofcore.store.codecs import CRC_BYTES, ChunkCodec
+from outofcore.store.files import Files
+from outofcore.store.seal import ADVICE
 
 EMPTY = 2**64 - 1
 
 
 def index_bytes(chunks: int) -> int:
-    """Size of the index of a shard of so many chunks, its checksum included."""
+    """Size of a shard's index for this many chunks, including its checksum."""
     return 16 * chunks + CRC_BYTES
 
 
+def read_index(files: Files, name: str, chunks: int, whole: int | None) -> npt.NDArray[np.uint64]:
+    """Offset and length of each chunk of a shard, (chunks, 2), both :data:`EMPTY` for an empty one.
+
+    ``whole`` is the encoded length of every chunk, None if they differ. Raises DamagedStore if the index has changed or
+    the chunks are not consecutive in the file, since compiled code reads where it points.
+    """
+    raw = files.read(name, 0, index_bytes(chunks))
+    index = np.empty((chunks, 2), "<u8")
+    try:
+        ChunkCodec("none", 0, "uint64").decode(raw, index)
+    except DamagedStore as error:
+        message = f"{files.root}: index of shard {name} is damaged; {ADVICE}"
+        raise DamagedStore(message) from error
+    wrong = _misplaced(index, files.size(name), whole)
+    if wrong:
+        message = f"{files.root}: index of shard {name} {wrong}; {ADVICE}"
+        raise DamagedStore(message)
+    return index
+
+
+def _misplaced(index: npt.NDArray[np.uint64], size: int, whole: int | None) -> str:
+    """What is wrong with the offsets of chunks in a file of this size, or ""."""
+    written = index[(index != EMPTY).any(1)]
+    offsets, lengths = written.T
+    first = index_bytes(len(index))
+    # Numbers are checked before they are added, so that sums stay within 64 bits.
+    if (written > size).any():
+        return "names bytes beyond its end"
+    if (offsets != np.uint64(first) + np.cumsum(lengths) - lengths).any() or first + int(lengths.sum()) != size:
+        return "does not name its chunks one after the other"
+    if whole is not None and (lengths != whole).any():
+        return f"names chunks of other lengths than {whole} bytes"
+    return ""
+
+
 def shard_name(number: int, dimensions: int) -> str:
-    """File name of a shard of an array that is cut along its first axis only."""
+    """File name of a shard of an array that is cut only along its first axis."""
     return ".".join(["c", str(number), *["0"] * (dimensions - 1)])
 
 
-class Shard(Protocol):
-    """Takes the chunks of one shard, in order.
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a filesystem error into one line with the path; a full disk is left to the disk guard."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        message = f"{path} cannot be written: {error.strerror or error}"
+        raise StoreError(message) from error
 
-    Attributes
-    ----------
-    path
-        Where the finished shard stands.
-    lengths
-        Encoded lengths of its chunks so far (0 for an empty chunk).
-    """
+
+class Shard(Protocol):
+    """Takes the chunks of one shard, in order; ``lengths`` are encoded lengths so far (0 for an empty chunk)."""
 
     path: Path
     lengths: list[int]
@@ -53,11 +97,11 @@ class Shard(Protocol):
         ...
 
     def append(self, encoded: bytes) -> None:
-        """Add the next chunk; no bytes for one that holds the fill value only."""
+        """Add the next chunk; empty bytes for one with only the fill value."""
         ...
 
     def sync(self) -> None:
-        """Bring what was appended to the disk."""
+        """Flush appended chunks to the disk."""
         ...
 
     def close(self) -> None:
@@ -65,31 +109,49 @@ class Shard(Protocol):
         ...
 
     def finish(self) -> tuple[int, str] | None:
-        """Size and SHA-256 of the finished shard; None where all chunks are empty and there is no file."""
+        """Size and SHA-256 of the finished shard; None if all chunks are empty and there is no file."""
         ...
 
 
 ShardMaker = Callable[[Path, int, list[int] | None], Shard]
-"""Begins a shard: its path, chunks of a full one, and encoded lengths of the chunks that it has already."""
+"""Creates a shard from its path, the chunks of a full one, and encoded lengths of existing chunks."""
 
 
 def unfinished(path: Path, chunks: int, lengths: Sequence[int]) -> Iterator[bytes]:
-    """Encoded chunks that a stopped process has left of a shard, no bytes for one of nothing but the fill value.
+    """Encoded chunks of a shard that a stopped process left; empty bytes for fill-value chunks.
 
-    Parameters
-    ----------
-    path
-        Where the finished shard would stand.
-    chunks
-        Chunks of a full shard.
-    lengths
-        Their encoded lengths.
+    ``path`` is that of the finished shard, ``chunks`` the number in a full shard. Raises DamagedStore if the file is
+    gone, too short, or a checksum does not match.
     """
     partial = _partial(path)
-    with (partial if partial.exists() else path).open("rb") as stream:  # it may have been finished in the meantime
-        stream.seek(index_bytes(chunks))
-        for length in lengths:
-            yield stream.read(length)
+    found = partial if partial.exists() else path  # it may have been finished in the meantime
+    try:
+        with found.open("rb") as stream:
+            stream.seek(index_bytes(chunks))
+            for number, length in enumerate(lengths):
+                encoded = stream.read(length)
+                if length:
+                    _check(found, number, encoded, length)
+                yield encoded
+    except (FileNotFoundError, IsADirectoryError) as error:
+        message = f"{path}: the shard that a stopped run has begun is gone"
+        raise DamagedStore(message) from error
+
+
+def check_unfinished(path: Path, chunks: int, lengths: Sequence[int]) -> None:
+    """Check every chunk of an unfinished shard; parameters and errors as for :func:`unfinished`."""
+    if any(lengths):
+        for _ in unfinished(path, chunks, lengths):
+            pass
+
+
+def _check(path: Path, number: int, encoded: bytes, length: int) -> None:
+    try:
+        ChunkCodec.check(encoded)
+    except DamagedStore as error:
+        missing = f"{length - len(encoded)} bytes are missing" if len(encoded) < length else str(error)
+        message = f"{path}: chunk {number} that a stopped run has left is damaged: {missing}"
+        raise DamagedStore(message) from error
 
 
 def _partial(path: Path) -> Path:
@@ -97,16 +159,9 @@ def _partial(path: Path) -> Path:
 
 
 class ShardFile:
-    """One shard being written, under a name of its own until it is whole.
+    """One shard being written, under a temporary name until it is complete.
 
-    Parameters
-    ----------
-    path
-        Where the finished shard stands.
-    chunks
-        Chunks of a full shard.
-    lengths
-        Encoded lengths of the chunks that stand in the unfinished file already (0 for an empty chunk).
+    ``lengths`` are those of the chunks already in an unfinished file.
     """
 
     def __init__(self, path: Path, chunks: int, lengths: list[int] | None = None) -> None:
@@ -129,27 +184,27 @@ class ShardFile:
         return len(self.lengths) == self.chunks
 
     def append(self, encoded: bytes) -> None:
-        """Add the next chunk; no bytes for one that holds the fill value only."""
-        self._file.write(encoded)
+        """Add the next chunk; empty bytes for one with only the fill value."""
+        with writing(self.path):
+            self._file.write(encoded)
         self.lengths.append(len(encoded))
         self._end += len(encoded)
 
     def sync(self) -> None:
-        """Bring what was appended to the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Flush appended chunks to the disk."""
+        with writing(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Leave the unfinished file as it is; what a full disk does not take is written again by the next run."""
+        """Leave the unfinished file as it is; chunks lost to a full disk are rewritten by the next run."""
         with suppress(OSError):
             self._file.close()
 
     def finish(self) -> tuple[int, str] | None:
-        """Write the index and give the shard its name.
+        """Write the index and rename the shard; returns size and SHA-256, or None.
 
-        Returns
-        -------
-        Size and SHA-256 of the file; None where all chunks are empty: such a shard has no file, as in any Zarr store.
+        None if all chunks are empty: such a shard has no file, as in any Zarr store.
         """
         if not any(self.lengths):
             self._file.close()
@@ -162,8 +217,9 @@ class ShardFile:
                 index[chunk] = offset, length
                 offset += length
         body = index.tobytes()
-        self._file.seek(0)
-        self._file.write(body + google_crc32c.value(body).to_bytes(CRC_BYTES, "little"))
+        with writing(self.path):
+            self._file.seek(0)
+            self._file.write(body + google_crc32c.value(body).to_bytes(CRC_BYTES, "little"))
         self.sync()
         self._file.seek(0)
         digest = hashlib.file_digest(self._file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Writing one table: rows are appended, whole chunks are encoded side by side, shards appear one by one."""
+"""Write one table: append rows, encode whole chunks in parallel, write shards one after another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zarr.abc.store import Store
 from outofcore.store.form import TableForm, dtype_of, encode_chunk, filler
 from outofcore.store.pieces import read_piece
 from outofcore.store.schema import Columns, Field, Layout
-from outofcore.store.shards import Shard, ShardFile, ShardMaker, shard_name
+from outofcore.store.shards import Shard, ShardFile, ShardMaker, check_unfinished, shard_name
 from outofcore.store.upload import Upload
 
 Files = dict[str, tuple[int, str]]
@@ -23,14 +23,15 @@ Files = dict[str, tuple[int, str]]
 
 
 class Table(Protocol):
-    """A table being written, here by :class:`TableWriter`, or elsewhere."""
+    """A table being written, by :class:`TableWriter` or by workers."""
 
     path: str
     rows: int
     files: Files
+    bytes: int
 
     def append(self, columns: Any, /) -> None:
-        """Add rows, or what stands for them."""
+        """Add rows, or references to them."""
         ...
 
     def close(self) -> None:
@@ -42,51 +43,24 @@ class Table(Protocol):
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """What a later process needs to go on from here."""
+        """State from which a later process can resume."""
         ...
 
     def saved(self) -> None:
-        """Take note that the last snapshot is on the disk."""
+        """Notify that the last snapshot is on the disk."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a :meth:`snapshot`."""
+        """Resume from a :meth:`snapshot`."""
         ...
 
     def abandon(self) -> None:
-        """Leave the work as it is."""
+        """Close files without finishing."""
         ...
 
 
 class TableWriter:
-    """Appends rows to the arrays of one table.
-
-    Parameters
-    ----------
-    root
-        The store's work folder.
-    path
-        The table's group inside it (``train``, ``train/sequences``).
-    fields
-        Its arrays.
-    layout
-        Codec, rows of a chunk and of a shard.
-    encoders
-        Where chunks are encoded; encoding releases the interpreter lock.
-    shard
-        What takes the chunks of a shard.
-    upload
-        Where whole shards go; None where they stay.
-
-    Attributes
-    ----------
-    layout
-        Codec, rows of a chunk and of a shard.
-    rows
-        Rows appended so far.
-    files
-        The shards that are whole.
-    """
+    """Appends rows to the arrays of one table."""
 
     def __init__(
         self,
@@ -103,6 +77,7 @@ class TableWriter:
         self.layout = layout
         self.rows = 0
         self.files: Files = {}
+        self.bytes = 0
         self._root = root
         self._shard = shard
         self._encoders = encoders
@@ -133,7 +108,7 @@ class TableWriter:
             self._write_chunks(self._waiting_rows // self.layout.chunk_rows)
 
     def close(self) -> None:
-        """Write the rest, filled up to a whole chunk, and finish the last shard."""
+        """Write the rest, padded to a whole chunk, and finish the last shard."""
         rest = self._waiting_rows
         if rest:
             for field in self.fields:
@@ -147,7 +122,7 @@ class TableWriter:
         self._form.write_metadata(store, self.path, self.rows)
 
     def snapshot(self) -> dict[str, Any]:
-        """What a later process needs to go on from here; the unfinished shards are brought to the disk."""
+        """State from which a later process can resume; unfinished shards are flushed to the disk."""
         for shard in self._shards.values():
             shard.sync()
         waiting: dict[str, Any] = {}
@@ -167,15 +142,16 @@ class TableWriter:
         }
 
     def saved(self) -> None:
-        """Remove shards that were put elsewhere, and are counted as whole by the state on the disk."""
+        """Remove shards that were uploaded and that the state on the disk counts as complete."""
         for path in self._uploaded:
             path.unlink()
         self._uploaded = []
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a :meth:`snapshot`, or from that of a table whose shards were written elsewhere, from pieces."""
+        """Resume from a :meth:`snapshot`, or that of a table whose workers write pieces; raises DamagedStore."""
         self._shard_number = state["shard"]
         self.files = {name: (size, digest) for name, (size, digest) in state["files"].items()}
+        self.bytes = size_of(self.files)
         if "pieces" in state:
             self.rows = state["shard"] * self.layout.shard_rows
             for _, _, name in state["pieces"]:
@@ -200,7 +176,7 @@ class TableWriter:
         size = self.layout.chunk_rows
         cut = [cut_chunks(self._waiting[field.name], size, chunks) for field in self.fields]
         self._waiting_rows -= chunks * size
-        for first in range(0, chunks, 32):  # bounds what is encoded but not yet written
+        for first in range(0, chunks, 32):  # bounds the chunks that are encoded but not yet written
             jobs = [[arrays[number] for arrays in cut] for number in range(first, min(first + 32, chunks))]
             for encoded in self._encoders.map(self._encode, jobs):
                 self._append_chunk(encoded)
@@ -223,7 +199,10 @@ class TableWriter:
     def _open_shard(self, field: Field, lengths: list[int] | None) -> Shard:
         name = shard_name(self._shard_number, 1 + len(field.shape))
         chunks = self.layout.shard_rows // self.layout.chunk_rows
-        return self._shard(self._root / self.path / field.name / name, chunks, lengths)
+        path = self._root / self.path / field.name / name
+        if lengths:
+            check_unfinished(path, chunks, lengths)
+        return self._shard(path, chunks, lengths)
 
     def _finish_shards(self) -> None:
         whole: Files = {}
@@ -235,14 +214,20 @@ class TableWriter:
             self._upload.take(self._root, whole)
             self._uploaded += [self._root / name for name in whole]
         self.files.update(whole)
+        self.bytes += size_of(whole)
         self._shard_number += bool(self._shards)
         self._shards = {}
 
 
-def cut_chunks(parts: list[npt.NDArray[Any]], size: int, chunks: int) -> list[npt.NDArray[Any]]:
-    """Cut whole chunks off arrays that follow one another, copying only a chunk that lies in several of them.
+def size_of(files: Files) -> int:
+    """Bytes of files."""
+    return sum(size for size, _ in files.values())
 
-    What is left in ``parts`` afterwards is copied, so that no large array is kept for the sake of a few rows.
+
+def cut_chunks(parts: list[npt.NDArray[Any]], size: int, chunks: int) -> list[npt.NDArray[Any]]:
+    """Cut whole chunks off consecutive arrays, copying only chunks that span several of them.
+
+    What is left in ``parts`` is copied, so that no large array is kept alive for a few rows.
     """
     cut = []
     for _ in range(chunks):
@@ -262,7 +247,7 @@ def cut_chunks(parts: list[npt.NDArray[Any]], size: int, chunks: int) -> list[np
 
 
 def restored(field: Field, kept: Any) -> npt.NDArray[Any]:
-    """Rows that wait for the rest of their chunk, from a snapshot."""
+    """Rows waiting for the rest of their chunk, from a snapshot."""
     if field.dtype == "string":
         return np.array(kept, dtype=dtype_of(field))
     return np.frombuffer(base64.b64decode(kept), dtype=field.dtype).reshape(-1, *field.shape)

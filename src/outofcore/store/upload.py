@@ -1,8 +1,8 @@
-"""A store on its way into an object storage: shards go as they become whole, the seal goes last.
+"""Upload a store to object storage: shards as they become complete, the seal last.
 
 The store does not exist until its seal is there, and an earlier one at the same address ceases to exist before its
-first object is replaced. Large files go in parts, each repeated by itself when a request fails. Who the writer is, and
-where the storage is, comes from the environment, as for reading (:mod:`outofcore.store.remote`).
+first object is replaced. Large files are uploaded in parts, each retried separately. Credentials and endpoint come from
+the environment, as for reading (:mod:`outofcore.store.remote`).
 """
 
 from __future__ import annotations
@@ -18,22 +18,16 @@ from outofcore.errors import StoreError
 from outofcore.store.remote import RemoteFiles, connect, imported, listed, repeated, what_failed
 from outofcore.store.seal import SEAL, Seal
 
-# Files side by side, and parts of each: what they hold in memory is these times PART_BYTES.
+# Concurrent files, and parts of each; memory is their product times PART_BYTES.
 FILES = 4
 PARTS = 4
 PART_BYTES = 8 << 20
-# Stands beside the shards while there is no seal.
+# Stored with the shards while there is no seal.
 UNFINISHED = "unfinished"
 
 
 class Upload:
-    """Puts a store at an address; a copy in another process makes its own connections.
-
-    Parameters
-    ----------
-    root
-        ``s3://bucket/folder``.
-    """
+    """Uploads a store; a copy in another process makes its own connections."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -42,41 +36,21 @@ class Upload:
         return {"root": self.root}
 
     def begin(self) -> None:
-        """Make sure that this address can be written to.
-
-        Raises
-        ------
-        StoreError
-            If it cannot: no credentials, no access, no bucket, no answer.
-        """
+        """Check that the address is writable; raises StoreError without credentials, access, bucket or answer."""
         self.put(UNFINISHED, b"a conversion to this address has not ended\n")
 
     def unseal(self) -> None:
-        """What stood at the address is no store from now on."""
+        """Remove the seal of an earlier store at the address."""
         self._delete([SEAL])
 
     def take(self, folder: Path, names: Iterable[str], into: str = "") -> None:
-        """Put files; they stay where they are, too.
-
-        Parameters
-        ----------
-        folder, names
-            The files.
-        into
-            Folder of the store in which they stand.
-        """
+        """Upload files ``names`` of ``folder`` to the store's folder ``into``; local files remain."""
         with ThreadPoolExecutor(FILES, thread_name_prefix="upload") as pool:
             for _ in pool.map(lambda name: self.put(f"{into}/{name}" if into else name, folder / name), names):
                 pass
 
     def finish(self, seal: Seal) -> None:
-        """Seal what was put, and remove whatever else lies at the address.
-
-        Raises
-        ------
-        DamagedStore
-            If something that the seal lists is not there.
-        """
+        """Seal the upload and remove all other objects at the address; raises DamagedStore if one is missing."""
         RemoteFiles(self.root).compare(seal.files)
         with self._told("what an earlier store has left"):
             found = listed(self._obstore, self._store)

@@ -1,96 +1,134 @@
-"""The full check of a store: every byte against the seal, every count against the rows."""
+"""Full check of a store: bytes against the seal, chunks against their checksums, counts against the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from outofcore.errors import StoreError
-from outofcore.store.reader import Store, open_store
-from outofcore.store.seal import ADVICE, SEAL, describe, read_seal
+from outofcore.store.files import Files
+from outofcore.store.reader import Array, Store, files_of, open_sealed
+from outofcore.store.remote import shown, url_of
+from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
+from outofcore.store.shards import EMPTY
+
+# Bytes per read; a chunk may be larger.
+TOGETHER = 4 << 20
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a full check found.
+    """Result of a full check."""
 
-    Attributes
-    ----------
-    store
-        Path as it was given.
-    digest
-        The store's digest; "" where the seal cannot be read.
-    files, bytes
-        What was read.
-    problems
-        One line for each thing that is wrong; empty for a store that is whole.
-    """
-
-    store: str
-    digest: str
-    files: int
-    bytes: int
-    problems: tuple[str, ...]
+    store: str  # path as given
+    digest: str  # the store's digest; "" if the seal cannot be read
+    files: int  # number checked
+    bytes: int  # number checked
+    problems: tuple[str, ...]  # one line each; empty for an intact store
 
 
 def verify(path: str | Path, progress: Callable[[int], object] | None = None) -> Verdict:
-    """Read every file of a store and compare it with the seal, then its counts.
+    """Check every file of a store against the seal and its inner checksums, then the counts.
 
-    Parameters
-    ----------
-    path
-        The store's folder.
-    progress
-        Called with the number of bytes after each file.
+    ``progress`` receives the number of bytes after each file, from several threads if the store is remote.
     """
-    root = Path(path)
-    if not (root / SEAL).is_file():
-        what = "is not sealed" if root.is_dir() else "does not exist"
-        return Verdict(str(path), "", 0, 0, (f"{root}: {what}",))
+    name, digest = shown(path), ""
     try:
-        seal = read_seal((root / SEAL).read_text("utf-8", "replace"), str(root))
+        name = url_of(path) or name
+        files = files_of(path)
+        seal = read_seal(files.seal().decode("utf-8", "replace"), name)
+        digest = seal.digest
+        problems, read = _compare(files, seal, progress)
     except StoreError as error:
-        return Verdict(str(path), "", 1, 0, (str(error),))
-    problems = []
-    read = 0
-    for name, expected in sorted(seal.files.items()):
-        if not (root / name).is_file():
-            problems.append(f"{root}: {name} is missing; {ADVICE}")
-            continue
-        found = describe(root, name)
-        read += found[0]
-        if found != expected:
-            problems.append(f"{root}: {name} is not what was sealed ({_difference(found, expected)}); {ADVICE}")
+        return Verdict(name, digest, 0, 0, (str(error),))
+    return Verdict(name, digest, len(seal.files), read, tuple(problems))
+
+
+def _compare(files: Files, seal: Seal, progress: Callable[[int], object] | None) -> tuple[list[str], int]:
+    """Problems found, and number of bytes read."""
+    found = files.found()
+    problems = {
+        name: f"{files.root}: {name} {f'has {found[name]} bytes, expected {size}' if name in found else 'is missing'}; "
+        f"{ADVICE}"
+        for name, (size, _) in seal.files.items()
+        if found.get(name) != size
+    }
+    whole = {name: each for name, each in seal.files.items() if name not in problems}
+    extra = found.keys() - seal.files.keys() - {SEAL}
+    problems |= {name: f"{files.root}: {name} is no part of the store; remove it" for name in extra}
+    store, refusal = None, ""
+    if len(whole) == len(seal.files):
+        try:
+            store = open_sealed(files)
+            arrays = store.arrays()
+        except StoreError as error:
+            store, refusal = None, str(error)
+    if store is None:
+        files.compare(whole)
+        arrays = {}
+
+    def check(name: str) -> None:
+        wrong = _wrong(files, arrays.get(name.rpartition("/")[0]), name, *whole[name])
+        if wrong:
+            problems[name] = wrong
         if progress:
-            progress(found[0])
-    listed = {*seal.files, SEAL}
-    extra = sorted(
-        name for file in root.rglob("*") if file.is_file() and (name := file.relative_to(root).as_posix()) not in listed
-    )
-    problems += [f"{root}: {name} is no part of the store; remove it" for name in extra]
-    if not problems:
-        problems = _counts(open_store(root))
-    return Verdict(str(path), seal.digest, len(seal.files), read, tuple(problems))
+            progress(whole[name][0])
+
+    files.each(check, sorted(whole))
+    lines = [problems[name] for name in sorted(problems)] or ([refusal] if store is None else _counts(store))
+    return lines, sum(size for size, _ in whole.values())
 
 
-def _difference(found: tuple[int, str], expected: tuple[int, str]) -> str:
-    if found[0] != expected[0]:
-        return f"{found[0]} bytes, expected {expected[0]}"
-    return "its bytes have changed"
+def _wrong(files: Files, array: Array | None, name: str, size: int, digest: str) -> str:
+    """What is wrong with the bytes of a file, or ""."""
+    hasher, damage = hashlib.sha256(), ""
+    chunks: dict[int, int] = {}  # chunk numbers by offset
+    edges = [*range(0, size, TOGETHER), size]
+    try:
+        if array is not None:
+            index = array.index_of(name)
+            if index is not None:
+                numbers = np.flatnonzero(index[:, 0] != EMPTY)
+                chunks = dict(zip(index[numbers, 0].tolist(), numbers.tolist(), strict=True))
+                edges = [0, *chunks, size]
+    except StoreError as error:
+        damage = str(error)
+    try:
+        for cuts in _together(edges):
+            content = memoryview(files.read(name, cuts[0], cuts[-1] - cuts[0]))
+            hasher.update(content)
+            for start, stop in pairwise(cuts):
+                if array is not None and start in chunks and not damage:
+                    damage = array.damage(chunks[start], content[start - cuts[0] : stop - cuts[0]])
+    except StoreError as error:
+        return str(error)
+    if hasher.hexdigest() != digest:
+        return f"{files.root}: {name} is not what was sealed (its bytes have changed); {ADVICE}"
+    return damage
+
+
+def _together(edges: list[int]) -> Iterator[list[int]]:
+    """Edges in groups that are read at once; each begins where the last ended."""
+    group = edges[:1]
+    for edge in edges[1:]:
+        if len(group) > 1 and edge - group[0] > TOGETHER:
+            yield group
+            group = group[-1:]
+        group.append(edge)
+    yield group
 
 
 def _counts(store: Store) -> list[str]:
     problems = []
     for part in store.parts:
         for split in store.splits:
-            rows, sequences = store.rows(split, part), store.sequences(split, part)
-            lengths = {name: len(array) for name, array in rows.fields.items()}
-            if len(set(lengths.values())) > 1:
-                problems.append(f"{store.root}: fields of {rows.path} differ in length: {lengths}")
-            start, length = sequences["start"].read(), sequences["length"].read()
-            if np.any(start != np.cumsum(length) - length) or length.sum() != len(rows):
-                problems.append(f"{store.root}: the sequences of {rows.path} do not cover its {len(rows)} rows")
+            try:
+                store.extents(split, part)
+            except StoreError as error:
+                problems.append(str(error))
     return problems

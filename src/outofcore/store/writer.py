@@ -1,4 +1,4 @@
-"""Writing a store: tables grow in a work folder; the seal comes last, then one rename."""
+"""Write a store: tables grow in a work folder; the seal comes last, then one rename."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 import zarr
 from zarr.abc.store import Store
 
+from outofcore.errors import DamagedStore
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import SEAL, Seal, describe
 from outofcore.store.shards import ShardFile, ShardMaker
@@ -29,36 +30,14 @@ SOURCES = (
     Field(name="accepted", dtype="int64", doc="records that became sequences"),
     Field(name="rejected", dtype="int64", doc="records that did not"),
 )
-# Sequences are few beside rows, and text columns keep no fixed size: one layout serves every store.
+# Sequences are few compared with rows, and text columns vary in size, so one layout serves every store.
 SEQUENCE_CHUNK_ROWS = 4096
 
 
 class StoreWriter:
-    """Builds a store beside its final place.
+    """Builds a store in a work folder, on the filesystem of its final place.
 
-    Parameters
-    ----------
-    work
-        Folder to build in, on the filesystem of the final place.
-    schemas
-        Tables of each part; the key is "" where a store has one part.
-    layout
-        Codec and sizes for the rows.
-    splits
-        Names of the splits, each a group in every part.
-    encoders
-        Where chunks are encoded.
-    shard
-        What takes the chunks of a shard.
-    table
-        Makes the tables of rows, which take what is appended, whatever stands for rows; None for those that write here.
-    upload
-        Where whole shards go; None where they stay.
-
-    Attributes
-    ----------
-    parts
-        Names of the parts.
+    ``schemas`` are by part ("" for a single part); ``table`` makes the tables of rows (None for those written here).
     """
 
     def __init__(
@@ -80,6 +59,7 @@ class StoreWriter:
         self._upload = upload
         self._write = partial(TableWriter, shard=shard, upload=upload)
         self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
+        self._written = 0
         self._rows: dict[tuple[str, str], Table] = {}
         self._sequences: dict[tuple[str, str], TableWriter] = {}
         for part, schema in self._schemas.items():
@@ -91,21 +71,26 @@ class StoreWriter:
                 )
 
     def append(self, part: str, split: str, rows: Any, sequences: Columns) -> None:
-        """Add sequences with all their rows; ``sequences`` holds ``length`` and its columns, ``start`` is computed."""
+        """Add sequences with all rows; ``sequences`` has ``length`` and its columns, ``start`` is computed."""
         lengths = sequences["length"].astype(np.int64)
         first = self.append_rows(part, split, rows)
         start = first + np.cumsum(lengths) - lengths
         self.append_sequences(part, split, {**sequences, "start": start, "length": lengths})
 
     def append_rows(self, part: str, split: str, rows: Any) -> int:
-        """Add rows of a sequence that :meth:`append_sequences` will name; returns the number of the first of them."""
+        """Add rows of a sequence to be added by :meth:`append_sequences`; returns the first row's number."""
         first = self._rows[part, split].rows
-        self._rows[part, split].append(rows)
+        self._append(self._rows[part, split], rows)
         return first
 
     def append_sequences(self, part: str, split: str, sequences: Columns) -> None:
-        """Add sequences whose rows stand already; ``sequences`` holds ``start`` and ``length`` too."""
-        self._sequences[part, split].append(sequences)
+        """Add sequences whose rows are already stored; ``sequences`` has ``start`` and ``length``."""
+        self._append(self._sequences[part, split], sequences)
+
+    def _append(self, table: Table, columns: Any) -> None:
+        before = table.bytes
+        table.append(columns)
+        self._written += table.bytes - before
 
     def count(self, split: str) -> tuple[int, int]:
         """Rows and sequences of a split so far, over all parts."""
@@ -114,38 +99,45 @@ class StoreWriter:
 
     def bytes_written(self) -> int:
         """Bytes of all finished shards."""
-        return sum(size for table in self.tables() for size, _ in table.files.values())
+        return self._written
 
     def snapshot(self) -> dict[str, Any]:
         """State of every table, for :meth:`restore` in a later process."""
-        return {table.path: table.snapshot() for table in self.tables()}
+        state = {table.path: table.snapshot() for table in self.tables()}
+        self._written = sum(table.bytes for table in self.tables())
+        return state
 
     def saved(self) -> None:
-        """Remove what only a snapshot before the last one needs: that one is on the disk."""
+        """Remove files that only snapshots before the last one need: that one is on the disk."""
         for table in self.tables():
             table.saved()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a snapshot."""
+        """Resume from a snapshot after checking every shard that it names; raises DamagedStore."""
         for table in self.tables():
             table.restore(state[table.path])
+        self._written = sum(table.bytes for table in self.tables())
+        if self._upload:  # compared with the seal once all are uploaded
+            return
+        whole = {name: facts for table in self.tables() for name, facts in table.files.items()}
+        for name, found in zip(whole, self._encoders.map(self._found, whole), strict=True):
+            if found != whole[name]:
+                message = f"{name}: the shard that a stopped run has finished has changed"
+                raise DamagedStore(message)
+
+    def _found(self, name: str) -> tuple[int, str] | None:
+        return describe(self.work, name) if (self.work / name).is_file() else None
 
     def abandon(self) -> None:
-        """Close all files as they are; what is whole stays for the next run."""
+        """Close all files as they are; complete shards remain for the next run."""
         for table in self.tables():
             table.abandon()
 
     def commit(self, final: Path, attributes: Mapping[str, Any], sources: Columns) -> Seal:
-        """Finish all shards, write the metadata and the seal, and rename the folder to its final place.
+        """Finish all shards, write metadata and seal, and rename the folder to ``final``, replacing it.
 
-        Parameters
-        ----------
-        final
-            Where the store stands afterwards, if it is not uploaded; what stood there is replaced.
-        attributes
-            What the root group says of the store; JSON values, nothing that a clock or a machine decides.
-        sources
-            The columns of ``sources/``, one row a raw file.
+        ``attributes`` are JSON values that depend on neither clock nor machine; ``sources`` are columns with one row
+        per raw file.
         """
         for stale in self.work.rglob("zarr.*"):  # of a commit that was stopped: whole ones, and zarr's own .partial
             stale.unlink()
@@ -181,7 +173,7 @@ class StoreWriter:
 
     def write_groups(self, store: Store, attributes: Mapping[str, Any]) -> None:
         """Write ``zarr.json`` of the root, with its attributes, and of every group."""
-        # A store of one part is that part: its root says what the part's schema says.
+        # The root of a single-part store has the attributes of the part's schema.
         whole = self._schemas[""].attributes if "" in self._schemas else {}
         zarr.create_group(store=store, attributes=_sorted({**whole, **attributes}))
         zarr.create_group(store=store, path="sources")
@@ -195,13 +187,15 @@ class StoreWriter:
 
 
 def _move(work: Path, final: Path) -> None:
-    """Give a sealed folder its final place in one step, also where that lies on another filesystem.
+    """Move a sealed folder to its final place, even from another filesystem.
 
-    What stands there makes way in one step too: at no moment is a part of a store to be seen.
+    No partial store is ever visible; the store before it is put back if the last step fails.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     arriving, replaced = (final.with_name(f"{final.name}.work.{name}") for name in ("arriving", "replaced"))
     for stale in (arriving, replaced):  # of a run that was killed here
+        if stale.is_symlink() or stale.is_file():
+            stale.unlink()
         shutil.rmtree(stale, ignore_errors=True)
     try:
         work.rename(arriving)
@@ -209,15 +203,20 @@ def _move(work: Path, final: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         shutil.copytree(work, arriving)
-    if final.exists():
-        final.rename(replaced)
-    arriving.rename(final)
+    try:
+        if final.exists():
+            shutil.move(final, replaced)  # an overlay does not rename a folder of its lower layers
+        arriving.rename(final)
+    except BaseException:
+        if replaced.exists() and not final.exists():
+            shutil.move(replaced, final)
+        raise
     for old in (replaced, work):
         shutil.rmtree(old, ignore_errors=True)
 
 
 def _sorted(value: Any) -> Any:
-    """Mappings with sorted keys, all the way down: equal content, equal bytes."""
+    """Mappings with sorted keys at all levels: equal content, equal bytes."""
     if isinstance(value, Mapping):
         return {key: _sorted(value[key]) for key in sorted(value)}
     return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value

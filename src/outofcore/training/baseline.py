@@ -1,43 +1,43 @@
-"""What a training process holds beside its data and its model: ``python -m outofcore.training.baseline adamw``.
+"""Measure a training process without data or model: ``python -m outofcore.training.baseline adamw``.
 
-The interpreter, torch, the trainer, compiled code and its compiler take more than a small model does. What they take
-depends on versions and on the machine, so it is measured, with a training of nothing: a model of one number on a store
-of 64.
+The interpreter, torch, the trainer, compiled code and its compiler take more than a small model does, depending on
+versions and machine. So it is measured by training a model of one number on a store of 64.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from functools import lru_cache
 
-from outofcore.errors import ParamsError
+from outofcore.errors import OutOfCoreError, ParamsError
 
 
 @lru_cache
 def baseline_bytes(optimizer: str) -> int:
-    """Resident bytes of a fresh process at the end of a training of nothing, measured now; takes some seconds.
+    """Resident bytes of a fresh process after minimal training, measured now; takes some seconds.
 
-    Parameters
-    ----------
-    optimizer
-        ``adamw`` or ``adamw8bit``, whose library counts as well.
-
-    Raises
-    ------
-    ParamsError
-        If the optimizer's library is not installed.
+    ``adamw8bit`` includes its library. Raises ParamsError if that is not installed, OutOfCoreError if the process
+    fails.
     """
     command = [sys.executable, "-m", __name__, optimizer]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this interpreter itself
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        message = f"a training of nothing, which measures what a process holds, was ended by {name}; is memory short?"
+        raise OutOfCoreError(message)
     if done.returncode:
-        message = done.stderr.strip().splitlines()[-1].partition(": ")[2]
-        raise ParamsError(message)
+        kind, _, what = (done.stderr.strip().splitlines() or [""])[-1].partition(": ")
+        if kind.endswith(ParamsError.__name__):
+            raise ParamsError(what)
+        message = f"a training of nothing, which measures what a process holds, failed: {kind}: {what}"
+        raise OutOfCoreError(message)
     return int(done.stdout.split()[-1])
 
 
 def _measure(optimizer: str) -> int:
-    """Train on nothing, and look."""
+    """Run minimal training and measure it."""
     import tempfile
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a run needs to go on exactly where it stood: weights, optimizer, the loader's position, the curves so far."""
+"""Everything a run needs to resume exactly: weights, optimizer, the loader's position, the curves so far."""
 
 from __future__ import annotations
 
@@ -17,58 +17,31 @@ VERSION = 1
 
 @dataclass
 class Progress:
-    """How far a run is.
+    """Progress of a run."""
 
-    Attributes
-    ----------
-    step
-        Optimizer steps made.
-    epoch, batches
-        The epoch in progress, and its batches that were trained on.
-    loader
-        State of the training loader after them; None at the start of an epoch.
-    history
-        Rows of the curves: step and figures by name.
-    loss_sum, loss_count
-        Loss since the last row of the curves, and what it counts.
-    validated
-        Step of the last validation, -1 before the first.
-    sums
-        What the last validation added up.
-    """
-
-    step: int = 0
+    step: int = 0  # optimizer steps made
     epoch: int = 0
-    batches: int = 0
-    loader: LoaderState | None = None
+    batches: int = 0  # of the current epoch, trained on
+    loader: LoaderState | None = None  # the training loader's state after them; None at the start of an epoch
+    # rows of the curves: step and metrics by name
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)
-    loss_sum: float = 0.0
-    loss_count: float = 0.0
-    validated: int = -1
-    sums: dict[str, Tensor] = field(default_factory=dict)
+    loss_sum: float = 0.0  # since the last row of the curves
+    loss_count: float = 0.0  # its count
+    validated: int = -1  # step of the last validation, -1 before the first
+    sums: dict[str, Tensor] = field(default_factory=dict)  # of the last validation
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run as it lies on disk.
+    """A run as saved on the disk."""
 
-    Attributes
-    ----------
-    identity
-        What the run is: its params and its store. Another identity, another run.
-    model, optimizer
-        Their state dicts.
-    progress
-        How far it is.
-    """
-
-    identity: str
-    model: dict[str, Any]
-    optimizer: dict[str, Any]
+    identity: str  # params and store: a different identity is a different run
+    model: dict[str, Any]  # state dict
+    optimizer: dict[str, Any]  # state dict
     progress: Progress
 
     def save(self, path: Path) -> None:
-        """Write the file whole, or leave the one that was there."""
+        """Write the file atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(path.name + ".part")
         content = {"version": VERSION, **vars(self), "progress": vars(self.progress)}

@@ -1,4 +1,4 @@
-"""Where models are trained."""
+"""Choice of the training device."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 
 from outofcore.errors import ParamsError
+from outofcore.loading.transfer import named_device
 from outofcore.training.ranks import Ranks, this_rank
 
 
 def choose_device(name: str) -> torch.device:
     """The device of a machine setting: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
 
-    Of several ranks on a machine, each takes the GPU of its number.
-
-    Raises
-    ------
-    ParamsError
-        If torch has no such device.
+    With several ranks on a machine, each takes the GPU of its number. Raises ParamsError if torch has no such device.
     """
     ranks = this_rank()
     there_is = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -31,17 +27,17 @@ def choose_device(name: str) -> torch.device:
     if not there_is.get(device.type) or (device.index or 0) >= _count(device.type):
         message = f"device is {device}, but torch {torch.__version__} finds no such device here; use cpu or auto"
         raise ParamsError(message)
-    return device
+    return named_device(device) or device
 
 
 def trainer_options(device: torch.device, ranks: Ranks) -> dict[str, Any]:
-    """How Lightning's trainer names a device, and the processes that train together."""
+    """Device and distribution options of Lightning's trainer."""
     if ranks.world > 1:
         return {
             "accelerator": "gpu" if device.type == "cuda" else device.type,
             "devices": ranks.local_world,
             "num_nodes": ranks.world // ranks.local_world,
-            # A batch of one recording leaves the readouts of the others unused.
+            # A batch of one recording does not use the readouts of the others.
             "strategy": DDPStrategy(find_unused_parameters=True),
         }
     if device.type == "cuda":
@@ -50,7 +46,7 @@ def trainer_options(device: torch.device, ranks: Ranks) -> dict[str, Any]:
 
 
 def peak_device_bytes(device: torch.device) -> int:
-    """The most memory that tensors took on an accelerator; 0 on the CPU."""
+    """Peak memory of tensors on an accelerator; 0 on the CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
 
 

@@ -1,9 +1,10 @@
-"""The training loader as the trainer takes it: each batch with the loader's state behind it, and the time it cost."""
+"""The training loader for the trainer: each batch with the loader's state after it, and its waiting time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Protocol
 
 from outofcore.domains.task import Batch
@@ -12,53 +13,41 @@ LoaderState = dict[str, Any]
 
 
 class Loader(Protocol):
-    """What training asks of a loader; one iteration is one epoch."""
+    """Interface of a loader for training; one iteration is one epoch."""
 
     def __iter__(self) -> Iterator[Batch]: ...
 
     def __len__(self) -> int: ...
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order the next iteration follows."""
+        """Choose the epoch of the next iteration."""
         ...
 
     def state_dict(self) -> LoaderState:
-        """Where the loader stands, after the last batch that it gave."""
+        """The loader's position after the last batch that it delivered."""
         ...
 
     def load_state_dict(self, state: LoaderState) -> None:
-        """Go on, with the next iteration, from there."""
+        """Resume at that position with the next iteration."""
         ...
 
 
 class Feed:
-    """One epoch of batches, or what is left of it.
+    """One epoch of batches, or the rest of it.
 
-    A trainer may fetch a batch before it has trained on the one before; so that a checkpoint never counts a batch that
-    was only fetched, each batch comes with the state that belongs to it.
-
-    Parameters
-    ----------
-    loader
-        The training loader.
-    epoch
-        Which epoch.
-    done
-        Batches of it that were trained on before.
-    state
-        The loader's state after those; None at the start of an epoch.
-
-    Attributes
-    ----------
-    waited
-        Seconds that the trainer waited for batches.
+    A trainer may prefetch a batch. Each batch carries the loader's state after it, so that a checkpoint never counts
+    one that was only fetched. ``done`` batches were trained on before, ``state`` is the loader's state after them,
+    ``most`` limits the epoch; ``waited`` are seconds spent waiting.
     """
 
-    def __init__(self, loader: Loader, epoch: int, done: int = 0, state: LoaderState | None = None) -> None:
+    def __init__(
+        self, loader: Loader, epoch: int, done: int = 0, state: LoaderState | None = None, *, most: int | None = None
+    ) -> None:
         self.waited = 0.0
         self._loader = loader
         loader.set_epoch(epoch)
-        self._left = len(loader) - done
+        self._left = (len(loader) if most is None else min(len(loader), most)) - done
+        self._most = most
         if state is not None:
             loader.load_state_dict(state)
 
@@ -66,7 +55,7 @@ class Feed:
         return self._left
 
     def __iter__(self) -> Iterator[tuple[Batch, LoaderState]]:
-        batches = iter(self._loader)
+        batches = islice(self._loader, self._most)
         while True:
             since = time.perf_counter()
             batch = next(batches, None)

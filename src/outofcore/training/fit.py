@@ -1,4 +1,4 @@
-"""Train a task on a loader, to the end or on from where it was stopped, and leave model, figures and curves."""
+"""Train a task to completion, resuming if stopped, and write model, metrics and curves."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Task
 from outofcore.errors import ParamsError
+from outofcore.replacing import replace_file, replace_text
 from outofcore.training.checkpoint import Checkpoint
 from outofcore.training.device import choose_device, peak_device_bytes
 from outofcore.training.feed import Loader
@@ -25,7 +26,7 @@ from outofcore.training.ranks import meet
 from outofcore.training.run import Saver, run
 
 ROWS = 200
-"""Rows of the training curve, about."""
+"""Approximate number of rows of the training curve."""
 
 _DIGITS = 6
 _log = logging.getLogger(__name__)
@@ -45,50 +46,24 @@ def fit(
     threads: int = 0,
     checkpoint_seconds: float = 300.0,
 ) -> dict[str, Any]:
-    """Train, validate after every epoch and at the end, and write what came of it.
+    """Train, validate after every epoch and at the end, and write the results; returns ``train.json``.
 
-    A run that was stopped, at whatever step, goes on from its last checkpoint with the next batch, and ends with the
-    weights that it would have had. Several ranks give, to rounding, what one gives, and a run may go on with another
-    number of them; the first rank alone writes.
+    A run stopped at any step resumes from its last checkpoint with the next batch, and ends with the same weights.
+    Several ranks give the same result as one, up to rounding, and a run may resume with another number of them; only
+    the first rank writes.
 
-    Parameters
-    ----------
-    task
-        What to train, with the weights to begin with.
-    train, val
-        Loaders; a batch of ``train`` is the effective batch of one optimizer step.
-    section
-        The training settings.
-    name
-        The domain's name, a folder in each folder of ``out``.
-    out
-        The project's folder. Written are ``metrics/<name>/train.json`` (a function of params and data, but for the
-        rounding of the device), ``metrics/<name>/train_run.json`` (what this machine did), ``plots/<name>/*.csv``
-        and ``*.png``, DVCLive's curves in ``plots/<name>/train``, and ``models/<name>/model.pt`` with what the model
-        made; until all that is there, ``models/<name>.partial/checkpoint.pt``.
-    identity
-        What decides the result: params and the store's digest. A checkpoint of another identity is not gone on from.
-    device
-        ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-    micro_batch
-        Most samples that pass through the model at a time; 0 for whole batches. Changes results by rounding alone.
-    threads
-        Cores that torch may use, over all ranks of this machine; 0 for as many as it finds, which is too many where a
-        container has fewer.
-    checkpoint_seconds
-        Time from one checkpoint to the next.
+    A batch of ``train`` is the effective batch of one optimizer step; ``micro_batch`` samples pass through the model at
+    a time (0: whole batches), which changes results only by rounding. ``threads`` are cores for torch over all ranks of
+    this machine, 0 for its own default, too many in a container with fewer. A checkpoint of another ``identity``
+    (params and the store's digest) is ignored.
 
-    Returns
-    -------
-    dict
-        The content of ``train.json``.
+    Written to ``out``: ``metrics/<name>/train.json`` (a function of params and data, up to device rounding),
+    ``metrics/<name>/train_run.json`` (this machine), ``plots/<name>/*.csv`` and ``*.png``, DVCLive's curves in
+    ``plots/<name>/train``, and ``models/<name>/model.pt`` with the model's outputs; until then
+    ``models/<name>.partial/checkpoint.pt``.
 
-    Raises
-    ------
-    ParamsError
-        If there is no such device, a split gives no batch, or the loss is no longer a number.
-    KeyboardInterrupt
-        After Ctrl-C or SIGTERM, when the step in progress is finished and saved.
+    Raises ParamsError if the device does not exist, a split has no batch, or the loss is not finite; KeyboardInterrupt
+    after Ctrl-C or SIGTERM, once the current step is finished and saved.
     """
     started = time.monotonic()
     where = choose_device(device)
@@ -149,11 +124,11 @@ def fit(
     for stem, picture in task.pictures().items():
         (out / "plots" / name / f"{stem}.png").write_bytes(picture)
     model = out / "models" / name / "model.pt"
-    model.parent.mkdir(parents=True, exist_ok=True)
     weights = {key: value.cpu() for key, value in task.state_dict().items()}
-    torch.save({"identity": known_as, "step": progress.step, "model": weights}, model)
+    content = {"identity": known_as, "step": progress.step, "model": weights}
+    replace_file(model, lambda new: torch.save(content, new))
     for stem, text in task.works().items():
-        (model.parent / f"{stem}.txt").write_text(text + "\n", encoding="utf-8")
+        replace_text(model.parent / f"{stem}.txt", text + "\n")
     shutil.rmtree(saved.parent, ignore_errors=True)
     return figures
 

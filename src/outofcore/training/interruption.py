@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end training between two steps, never in the middle of one."""
+"""Ctrl-C and SIGTERM stop training between two steps, never in the middle of one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from outofcore.training.ranks import any_of
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interrupted(Exception):  # noqa: N818 - no error: the user's wish
-    """Training stopped, after a whole step, because the user asked for it."""
+class Interrupted(Exception):  # noqa: N818 - a request, not an error
+    """Training stopped after a whole step at the user's request."""
 
 
 class StopBetweenSteps(Callback):
-    """Waits for a signal while a trainer runs; a second one stops at once.
+    """Handles signals while a trainer runs; a second signal stops at once.
 
-    Use as a context around the trainer, which puts handlers of its own in place when it starts and what it found when
-    it ends. Ranks that train together stop after the same step, whichever of them was asked.
+    Use it as a context around the trainer, which installs its own handlers when it starts and restores those it found
+    when it ends. Ranks stop after the same step, whichever received the signal.
     """
 
     def __init__(self) -> None:
@@ -40,19 +40,19 @@ class StopBetweenSteps(Callback):
             signal.signal(number, handler)
 
     def on_train_start(self, *_: Any) -> None:
-        """Take the signals over."""
+        """Install the signal handlers."""
         self._listen()
 
     def on_validation_start(self, *_: Any) -> None:
-        """Take the signals over."""
+        """Install the signal handlers."""
         self._listen()
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Stop here if asked to."""
+        """Stop here if requested."""
         self._check()
 
     def on_validation_batch_end(self, *_: Any) -> None:
-        """Stop here if asked to."""
+        """Stop here if requested."""
         self._check()
 
     def _listen(self) -> None:

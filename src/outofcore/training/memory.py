@@ -1,4 +1,4 @@
-"""How much memory a stretch of work took at most."""
+"""Peak memory of a block of work."""
 
 from __future__ import annotations
 
@@ -12,25 +12,15 @@ from typing import Self
 import psutil
 
 _PROPORTIONAL = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
-_FAMILY_SECONDS = 1.0  # looking for children reads the whole process table
+_FAMILY_SECONDS = 1.0  # finding children reads the whole process table
 
 
 class MemoryWatch:
-    """Samples the memory of this process and its children in a thread, while its ``with`` block runs.
+    """Samples the memory of this process and its children in a thread during its ``with`` block.
 
-    Parameters
-    ----------
-    interval
-        Seconds between samples.
-
-    Attributes
-    ----------
-    peak_bytes
-        The most that was resident at once, over the process and its children. Pages that several of them share are
-        counted once where the system tells (Linux: proportional set size); pages of mapped files count while they
-        are in memory.
-    peak_rss_bytes
-        The same as the plain sum of resident set sizes, which counts shared pages for each process.
+    ``interval`` is in seconds. ``peak_bytes`` counts shared pages once where the system reports it (Linux: proportional
+    set size), and pages of mapped files while they are in memory; ``peak_rss_bytes`` is the plain sum of resident set
+    sizes.
     """
 
     def __init__(self, interval: float = 0.05) -> None:
@@ -77,7 +67,7 @@ class MemoryWatch:
 
 
 def _proportional(pid: int, rss: int) -> int:
-    """Proportional set size of a process, or its resident set size where that is not told."""
+    """Proportional set size of a process, or its resident set size if unavailable."""
     try:
         found = _PROPORTIONAL.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
     except OSError:

@@ -1,4 +1,4 @@
-"""One optimizer step, one validation: what Lightning's trainer runs."""
+"""Optimizer steps and validation, run by Lightning's trainer."""
 
 from __future__ import annotations
 
@@ -25,32 +25,10 @@ from outofcore.training.ranks import Ranks, add_up, add_up_each
 class Training(LightningModule):
     """Trains a task; a batch of the loader is one optimizer step, cut into micro-batches that fit the device.
 
-    Gradients are those of the summed loss, divided by the count of the whole batch: the same to rounding for any
-    micro-batch and any number of ranks, also where its pieces count unequal numbers of tokens or bins.
-
-    Parameters
-    ----------
-    task
-        Model, loss and figures.
-    train, val
-        Loaders.
-    section
-        The training settings.
-    micro_batch
-        Most samples that pass through the model at a time; 0 for whole batches.
-    ranks
-        The processes that train together; each loader gives this one's share of a batch.
-    begin
-        Where to go on; None for a new run.
-    steps_per_row
-        Steps from one row of the curves to the next.
-
-    Attributes
-    ----------
-    progress
-        How far the run is; true after every step.
-    samples, seconds
-        Samples that this process trained on, and the time it took, with waiting for data and without validation.
+    Gradients are those of the summed loss, divided by the count of the whole batch: equal up to rounding for any
+    micro-batch and number of ranks, even if their pieces count unequal numbers of tokens or bins. ``begin`` is the
+    checkpoint to resume from. ``progress`` is valid after every step; ``samples`` and ``seconds`` are those of this
+    process, including waiting for data but not validation.
     """
 
     def __init__(
@@ -89,7 +67,7 @@ class Training(LightningModule):
         return sum(feed.waited for feed in self._feeds)
 
     def checkpoint(self, identity: str) -> Checkpoint:
-        """The run as it stands between two steps."""
+        """The run's state between two steps."""
         self._add_up_loss()
         optimizer = self._optimizer().optimizer
         return Checkpoint(identity, self.task.state_dict(), optimizer.state_dict(), self.progress)
@@ -102,18 +80,19 @@ class Training(LightningModule):
             progress.epoch, progress.batches, progress.loader = progress.epoch + 1, 0, None
 
     def train_dataloader(self) -> Feed:
-        """The batches that are left of the epoch; Lightning asks at the start of each."""
+        """The remaining batches of the epoch; Lightning requests them at the start of each."""
         self.leave_finished_epoch()
         feed = Feed(self._train, self.progress.epoch, self.progress.batches, self.progress.loader)
         self._feeds.append(feed)
         return feed
 
     def val_dataloader(self) -> Feed:
-        """The whole validation split."""
-        return Feed(self._val, epoch=0)
+        """The validation split, or as many batches of it as configured: the same each time."""
+        examples = self._section.val_examples
+        return Feed(self._val, epoch=0, most=None if examples is None else -(-examples // self._section.batch_size))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The optimizer, as it was if the run goes on."""
+        """The optimizer, restored if the run resumes."""
         optimizer = make_optimizer(
             self.task,
             self._section.optimizer,
@@ -137,7 +116,7 @@ class Training(LightningModule):
         """Make one optimizer step of one batch."""
         batch, loader_state = item
         progress = self.progress
-        # Keyed by the step, so that random layers do the same in a run that was stopped and goes on.
+        # Keyed by the step, so that random layers behave the same in a resumed run.
         torch.manual_seed((self._ranks.rank << 56 | self._section.seed << 32 | progress.step) % 2**63)
         optimizer = self._optimizer()
         optimizer.zero_grad()
@@ -150,7 +129,7 @@ class Training(LightningModule):
             loss, count = loss + piece_loss.detach(), count + piece_count.detach()
         loss, count = add_up(torch.stack([loss, count.to(loss.dtype)]))
         for parameter in self.task.parameters():
-            if parameter.grad is not None:  # over ranks it is a mean, of which the sum is asked
+            if parameter.grad is not None:  # DDP averages over ranks, but the sum is needed
                 parameter.grad /= count.clamp(min=1) / self._ranks.world
         optimizer.step()
         progress.step += 1
@@ -162,7 +141,7 @@ class Training(LightningModule):
             self._write_loss()
 
     def on_validation_start(self) -> None:
-        """Begin new sums; the clock of training stands still."""
+        """Begin new sums and pause the training clock."""
         self._stop_clock()
         self.progress.sums = {}
 
@@ -175,15 +154,15 @@ class Training(LightningModule):
                 sums[name] = sums[name] + exact if name in sums else exact
 
     def on_validation_end(self) -> None:
-        """Write the figures of the validation split into the curves."""
+        """Add the validation metrics to the curves."""
         self.progress.validated = self.progress.step
         self.progress.sums = add_up_each(self.progress.sums, self.device)
         figures = self.task.summarize(self.progress.sums)
         self._write({f"val/{name}": value for name, value in figures.items()})
         self._running_since = time.perf_counter()
 
-    def _alone(self, alone: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - the name says it
-        """Where gradients are added up on this rank alone: all pieces of a batch but the last are."""
+    def _alone(self, alone: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - self-explanatory
+        """Accumulate gradients on this rank only, for all pieces of a batch but the last."""
         wrapper = self.trainer.strategy.model
         return wrapper.no_sync() if alone and isinstance(wrapper, DistributedDataParallel) else nullcontext()
 

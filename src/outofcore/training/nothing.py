@@ -1,4 +1,4 @@
-"""The smallest store and the smallest model that can be trained on it."""
+"""The smallest store, and the smallest model that can be trained on it."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ class NothingTask(Task):
         self.weight = nn.Parameter(torch.zeros(1))
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Its square differences from the rows, summed, and their number."""
+        """Summed squared differences from the rows, and their number."""
         return ((self.weight - batch["x"]) ** 2).sum(), torch.tensor(len(batch["x"]))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """How many rows there are."""
+        """Number of rows."""
         return {"rows": torch.tensor(len(batch["x"]))}
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """The same as a figure."""
+        """The number of rows as a metric."""
         return {name: float(value) for name, value in sums.items()}
 
 
 class NothingReading:
-    """Rows as they stand."""
+    """Rows unchanged."""
 
     fields: ClassVar[tuple[str, ...]] = ("x",)
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
-        """Rows as they stand."""
+        """Rows unchanged."""
         del draws
         return {"x": torch.from_numpy(rows["x"])}
 
 
 def write_store(path: Path) -> None:
-    """Write a store of 64 rows a split."""
+    """Write a store of 64 rows per split."""
     schema = Schema(rows=(Field(name="x", dtype="float32", doc="ones"),), sequences=())
     texts, numbers = np.array(["nothing"], object), np.zeros(1, np.int64)
     sources = {

@@ -1,7 +1,8 @@
-"""Optimizers by name, the one with 8-bit states included."""
+"""Optimizers by name, including one with 8-bit states."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -13,22 +14,11 @@ from outofcore.errors import ParamsError
 
 
 def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-    """The optimizer of a model's trainable parameters.
+    """The optimizer of a model's trainable parameters; biases and norm scales (one axis) do not decay.
 
-    Parameters
-    ----------
-    model
-        Its matrices and kernels decay; biases and the scales of norms (one axis) do not.
-    name
-        ``adamw`` (Loshchilov & Hutter 2019), or ``adamw8bit``: the same with both moments kept in 8 bits by block
-        (Dettmers et al. 2022), a quarter of the memory of the states, from 4,096 values a tensor on.
-    learning_rate, weight_decay
-        As AdamW has them.
-
-    Raises
-    ------
-    ParamsError
-        If the package that has the optimizer is not installed.
+    ``adamw`` (Loshchilov & Hutter 2019), or ``adamw8bit``: the same with both moments in blockwise 8 bits (Dettmers et
+    al. 2022), a quarter of the memory, for tensors of at least 4,096 values. Raises ParamsError if its package is not
+    installed.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups: list[dict[str, Any]] = [
@@ -40,6 +30,8 @@ def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_
 
 
 def _adamw8bit() -> Callable[..., torch.optim.Optimizer]:
+    # On some processors every import warns that a kernel for 4-bit products is missing, which AdamW does not use.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     try:
         adamw: Callable[..., torch.optim.Optimizer] = import_module("bitsandbytes.optim").AdamW8bit
     except ImportError as error:

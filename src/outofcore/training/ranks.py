@@ -1,7 +1,7 @@
-"""The processes that train together: which one this is, and what they agree on.
+"""The processes that train together, and their collective operations.
 
-``torchrun`` starts them and says in the environment who each is; without it there is one. They meet before the loaders
-are opened, for a loader asks ``torch.distributed`` which share of each batch is its own.
+``torchrun`` starts them and sets their ranks in the environment; without it there is one. They must connect before the
+loaders are opened, as a loader asks ``torch.distributed`` for its share of each batch.
 """
 
 from __future__ import annotations
@@ -16,15 +16,7 @@ from torch import Tensor, distributed
 
 @dataclass(frozen=True)
 class Ranks:
-    """Who this process is.
-
-    Attributes
-    ----------
-    rank, world
-        Which process of how many, over all machines.
-    local_rank, local_world
-        Which of how many on this machine.
-    """
+    """Rank of this process, over all machines and locally."""
 
     rank: int = 0
     world: int = 1
@@ -33,7 +25,7 @@ class Ranks:
 
 
 def this_rank() -> Ranks:
-    """Who this process is, by the environment that ``torchrun`` gives it."""
+    """Rank of this process, from ``torchrun``'s environment."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return Ranks()
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -41,7 +33,7 @@ def this_rank() -> Ranks:
 
 
 def meet(device: torch.device) -> Ranks:
-    """Connect to the other ranks, if there are any: by NCCL between GPUs, by gloo between processors."""
+    """Connect to the other ranks, if any: by NCCL between GPUs, by gloo between CPUs."""
     ranks = this_rank()
     if ranks.world > 1 and not distributed.is_initialized():
         distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
@@ -50,21 +42,21 @@ def meet(device: torch.device) -> Ranks:
 
 
 def add_up(values: Tensor) -> Tensor:
-    """The sum over all ranks, in place."""
+    """Sum over all ranks, in place."""
     if _together():
         distributed.all_reduce(values)
     return values
 
 
 def add_up_each(sums: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    """The sums over all ranks of tensors by name; every rank has the same names, and gets the same sums."""
+    """Sums over all ranks of tensors by name; all ranks have the same names and get the same sums."""
     if not _together():
         return sums
     return {name: add_up(sums[name].to(device)).cpu() for name in sorted(sums)}
 
 
-def any_of(flag: bool) -> bool:  # noqa: FBT001 - it is what is asked
-    """Whether it holds on some rank; waits for all of them, but for no accelerator."""
+def any_of(flag: bool) -> bool:  # noqa: FBT001 - the tested condition
+    """Whether it holds on any rank; waits for all ranks, but not for an accelerator."""
     return bool(add_up(torch.tensor(int(flag)))) if _together() else flag
 
 

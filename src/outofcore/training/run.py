@@ -1,4 +1,4 @@
-"""Drives Lightning's trainer from where a run stands to its end, or to where the user stops it."""
+"""Run Lightning's trainer until a run is complete or the user stops it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,7 @@ from outofcore.training.ranks import Ranks
 
 
 class Saver(Callback):
-    """Saves a checkpoint between two steps, every so many seconds, on the first rank: all have the same.
-
-    Parameters
-    ----------
-    path
-        Where the checkpoint goes.
-    identity
-        What the run is.
-    seconds
-        Time from one to the next.
-    ranks
-        The processes that train together.
-    """
+    """Saves a checkpoint between two steps, every ``seconds``, on the first rank: all have the same."""
 
     def __init__(self, path: Path, identity: str, seconds: float, ranks: Ranks) -> None:
         self.ranks = ranks
@@ -58,25 +46,9 @@ class Saver(Callback):
 
 
 def run(module: Training, section: TrainSection, device: torch.device, curves: Path, saver: Saver) -> None:
-    """Train and validate until the run is complete.
+    """Train and validate until the run is complete; raises KeyboardInterrupt if the user stopped it.
 
-    Parameters
-    ----------
-    module
-        The run.
-    section
-        The training settings.
-    device
-        Where to train.
-    curves
-        Folder of DVCLive's curves; written afresh, from the start of the run.
-    saver
-        Saves on the way, and when the user stops the run.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If the user stopped the run.
+    ``curves`` is the folder of DVCLive's curves, rewritten from the start of the run.
     """
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     progress = module.progress
@@ -86,7 +58,7 @@ def run(module: Training, section: TrainSection, device: torch.device, curves: P
         nullcontext() if saver.ranks.rank else Live(str(curves), dvcyaml=False, save_dvc_exp=False) as live,
         StopBetweenSteps() as stop,
     ):
-        # Lightning 2.6 asks torch 2.13 in a way that torch has deprecated.
+        # Lightning 2.6 uses an API that torch 2.13 deprecates.
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
         logger = DVCLiveLogger(experiment=live) if live else None
         for step, figures in progress.history:
@@ -123,11 +95,11 @@ def run(module: Training, section: TrainSection, device: torch.device, curves: P
 
 
 def _stoppable(work: Callable[[], Any], then: Callable[[], None] = lambda: None) -> None:
-    """Do some work; if the user stops it between two steps do what then is to be done, and end with his Ctrl-C."""
+    """Run a function; if the user stops it between two steps, run the clean-up and raise KeyboardInterrupt."""
     try:
         work()
     except Interrupted:
         then()
         raise KeyboardInterrupt from None
-    except SystemExit:  # what Lightning makes of a Ctrl-C in the middle of a step
+    except SystemExit:  # Lightning's error for a Ctrl-C in the middle of a step
         raise KeyboardInterrupt from None

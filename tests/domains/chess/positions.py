@@ -15,6 +15,14 @@ CASTLING = (
 )
 
 
+def inner(board: chess.Board, bit: int, color: chess.Color) -> bool:
+    """Whether a right belongs to a rook that another rook stands outside of."""
+    rank = [square for square in board.pieces(chess.ROOK, color) if square >> 3 == (0 if color else 7)]
+    king = board.king(color)
+    rooks = [square for square in rank if (square > king) == (bit in {1, 4})]
+    return board.chess960 and not board.castling_rights >> (max(rooks) if bit in {1, 4} else min(rooks)) & 1
+
+
 def random_positions(count: int, seed: int, *, chess960: bool = False) -> list[tuple[chess.Board, chess.Move]]:
     """Positions with the move played there; games are played to their end."""
     choice = random.Random(seed)
@@ -48,7 +56,7 @@ def stored_rows(positions: list[tuple[chess.Board, chess.Move]], result: int = 1
     boards, states = [], []
     for board, _ in positions:
         boards.append([int(board.pieces(piece, color)) for color in chess.COLORS for piece in chess.PIECE_TYPES])
-        rights = sum(bit for bit, color, has in CASTLING if has(board, color))
+        rights = sum(bit | bit << 4 * inner(board, bit, color) for bit, color, has in CASTLING if has(board, color))
         file = 255 if board.ep_square is None else chess.square_file(board.ep_square)
         states.append([0 if board.turn else 1, rights, file, min(board.halfmove_clock, 255)])
     return {

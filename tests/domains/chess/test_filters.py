@@ -147,7 +147,9 @@ def test_each_game_has_one_reason_and_all_are_counted():
             ("90 minutes for the first 40 moves", "unknown"),
             ("*180", "blitz"),
         ],
-        *[("10+0.05", "unknown"), ("0+1", "bullet"), ("1/30", "rapid")],
+        *[("0+1", "bullet"), ("1/30", "rapid"), ("179.9", "bullet"), ("10+0.1", "bullet"), ("10+0.05", "bullet")],
+        *[("2700+4.5", "classical"), ("120+1.5", "blitz"), ("40/60.5:30.5+0.1", "bullet"), ("\u0661\u0660", "unknown")],
+        *[("10+", "unknown"), ("10.+1", "unknown"), ("1.5.5", "unknown"), ("0/60", "bullet")],
     ],
 )
 def test_time_classes(control, expected):

@@ -68,6 +68,12 @@ def test_castling_in_chess960_takes_the_rook_unless_all_stand_as_in_standard_che
         "1k6/8/8/8/8/8/8/1R3KR1 w KQ - 0 1": {"f1g1", "f1b1"},
         "4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1": {"e1g1", "e1c1"},
         "4k3/8/8/8/8/8/8/1R2K2R w KQ - 0 1": {"e1g1", "e1b1"},
+        # The rook next to the king may castle, the one outside of it not; and the other way round.
+        "4k3/8/8/8/8/8/4P3/5KRR w G - 0 1": {"f1g1"},
+        "4k3/8/8/8/8/8/4P3/4K1RR w H - 0 1": set(),
+        "4k3/8/8/8/8/8/4P3/RR2K3 w B - 0 1": {"e1b1"},
+        "rr1k2rr/8/8/8/8/8/8/R3K2R b bg - 0 1": {"d8b8", "d8g8"},
+        "4k3/8/8/8/8/8/8/RRK3RR w BH - 0 1": {"c1b1"},
         # Castling towards file a would lay the king's new square open to the rook on a1.
         "4k3/8/8/8/8/8/8/rR2K3 w Q - 0 1": set(),
     }
@@ -83,3 +89,14 @@ def test_castling_in_chess960_takes_the_rook_unless_all_stand_as_in_standard_che
 def test_a_board_without_a_king_has_no_legal_moves():
     empty = [(chess.Board(None), chess.Move.null())]
     assert legal_by_kernel(empty) == [set()]
+
+
+@pytest.mark.parametrize("fen", ["4k3/8/8/3P4/8/4K3/8/R6R", "4k3/8/2N5/2pP4/8/4K3/8/R6R", "4k3/8/8/8/8/8/8/4K3"])
+def test_a_state_that_contradicts_its_board_adds_no_move(fen):
+    board = chess.Board(f"{fen} w - - 0 1")
+    rows = stored_rows([(board, chess.Move.null())])
+    rows["state"][0, 1:3] = 15, chess.FILE_NAMES.index("c")
+    moves = vocabulary("uci")
+    mask = np.zeros((1, moves.size), bool)
+    mark_legal(rows["boards"], rows["state"], np.zeros(1, np.uint16), moves.index, mask)
+    assert {uci(code) for code in moves.codes[mask[0]]} == {move.uci() for move in board.legal_moves}

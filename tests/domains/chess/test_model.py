@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import chess
 import numpy as np
 import pytest
 import torch
@@ -140,6 +141,8 @@ def test_figures_stand_beside_their_baselines():
 class Rows:
     """A table and its store, in memory."""
 
+    variants = np.zeros(3, np.uint8)
+
     def __init__(self, columns: dict[str, np.ndarray]) -> None:
         self.fields = {name: Column(column) for name, column in columns.items()}
         self._length = len(columns["move"])
@@ -150,6 +153,10 @@ class Rows:
     def rows(self, split: str) -> Rows:
         assert split == "train"
         return self
+
+    def sequences(self, split: str) -> Rows:
+        assert split == "train"
+        return Rows({"move": np.zeros(3), "variant": self.variants})
 
 
 class Column:
@@ -172,17 +179,25 @@ def test_the_baseline_counts_the_moves_and_averages_the_results_of_the_train_spl
     assert baseline.value_mean == pytest.approx(mean(batch["value"]))
 
 
-def test_training_reads_bits_on_an_accelerator_and_validation_no_mirror_images():
+@pytest.mark.parametrize("view", ["white", "mover"])
+def test_the_baseline_has_the_same_class_for_castling_as_the_targets(view):
+    board, positions = chess.Board(chess960=True), []
+    for san in ("e4", "e5", "Nf3", "Nf6", "Bc4", "Bc5", "O-O", "O-O"):
+        positions.append((board.copy(stack=False), board.parse_san(san)))
+        board.push(positions[-1][1])
+    rows, section = stored_rows(positions), TensorSection(view=view)
+    assert rows["move"][-1] == chess.E8 | chess.H8 << 6
+    table = Rows(rows)
+    table.variants = np.array([0, 0, 1], np.uint8)
+    target = ChessReading(section)(rows, np.zeros(len(positions), np.uint64))["target"]
+    assert np.array_equal(measure_baseline(table, section).move_counts, np.bincount(target, minlength=1968))
+
+
+def test_bits_are_read_on_an_accelerator():
     reading = ChessReading(TensorSection(mirror=True, planes=18))
     task = task_of(reading.section)
-    training, validation = task.readings(reading, torch.device("cpu"))
-    assert training == reading
-    assert validation == dataclasses.replace(reading, section=TensorSection(planes=18))
-    training, validation = task.readings(reading, torch.device("cuda"))
-    assert training.packed
-    assert validation.packed
-    assert training.section.mirror
-    assert not validation.section.mirror
+    assert task.reading_for(torch.device("cpu"), reading) == reading
+    assert task.reading_for(torch.device("cuda"), reading) == dataclasses.replace(reading, packed=True)
 
 
 def test_a_move_that_the_train_split_lacks_has_a_probability():

@@ -11,10 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion
+from outofcore.conversion.run import convert as run
 from outofcore.domains.chess import DOMAIN
 from outofcore.domains.chess.schema import SCHEMA
 from outofcore.domains.chess.source import pieces
+from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.reader import open_store
 from tests.domains.chess.pgn import fragments
 
 
@@ -78,6 +84,7 @@ def test_a_game_from_end_to_end():
         "result": -1,
         "plies": 4,
         "source": 3,
+        "member": 0,
         "offset": 100,
     }
 
@@ -146,6 +153,34 @@ def test_chess960_castling_is_king_takes_rook_and_rights_follow_the_rooks():
         assert board_of(result, 1) == "nqbbrkrn/pppppppp/8/8/8/8/PPPPPPPP/NQBBRRKN"
 
 
+@pytest.mark.parametrize(
+    ("fen", "moves", "played", "rights"),
+    [
+        ("bqnb1rkr/pp3ppp/3ppn2/2p5/5P2/P2P4/NPP1P1PP/BQ1BNRKR w HFhf - 2 9", "Nf3", "e1f3", [15]),
+        ("nrbkqbrn/pppppppp/8/8/8/8/PPPPPPPP/NRBKQBRN w GBgb - 0 1", "Ng3 Ng6", "h1g3", [15, 15]),
+        ("nrbkqbrn/pppppppp/8/8/8/8/PPPPPPPP/NRBKQBRN w KQkq - 0 1", "Ng3 Ng6", "h1g3", [15, 15]),
+        ("4k3/8/8/8/8/8/4P3/5KRR w G - 0 1", "O-O", "f1g1", [1 | 16, 0]),
+        ("4k3/8/8/8/8/8/4P3/5KRR w H - 0 1", "e4", "e2e4", [1]),
+        ("1rkr2r1/8/8/8/8/8/4P3/4K3 b db - 0 1", "Rd5 Kf2 Rh8", "d8d5", [12 | 64, 8, 8]),
+        ("1rrk4/8/8/8/8/8/8/4K3 b c - 0 1", "O-O-O", "d8c8", [8 | 128]),
+    ],
+)
+@pytest.mark.parametrize("tag", ["", '[Variant "Standard"]\n', '[Variant "Chess960"]\n'])
+def test_rights_that_standard_chess_has_not_make_a_game_chess960(fen, moves, played, rights, tag):
+    result = convert(f'{tag}[FEN "{fen}"]\n\n{moves} 1-0')
+    assert not result.rejects
+    assert moves_of(result)[0] == played
+    assert result.rows["state"][: len(rights), 1].tolist() == rights[: len(result.rows["state"])]
+    assert result.sequences["variant"].tolist() == [1]
+
+
+@pytest.mark.parametrize("rights", ["KQkq", "HAha", "Kq", "-"])
+def test_a_start_position_with_the_rights_of_standard_chess_stays_standard(rights):
+    result = convert(f'[FEN "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w {rights} - 0 1"]\n\n1. e4 e5 1-0')
+    assert result.sequences["variant"].tolist() == [0]
+    assert result.rows["state"][0, 1] == {"KQkq": 15, "HAha": 15, "Kq": 9, "-": 0}[rights]
+
+
 def test_en_passant_file_stands_after_every_double_push():
     state = convert("1. e4 a6 2. e5 d5 3. exd6 1-0").rows["state"]
     assert state[:, 2].tolist() == [255, 4, 255, 255, 3]
@@ -157,13 +192,57 @@ def test_halfmove_clock_stops_at_255():
     assert result.rows["state"][254:258, 3].tolist() == [254, 255, 255, 255]
 
 
-def test_equal_moves_have_one_key_whatever_else_differs():
-    one = convert('[White "a"]\n\n1. e4 {x} e5 1-0').keys.tobytes()
-    assert one == convert('[White "b"]\n[Result "0-1"]\n\n e2e4 (1. d4) e7e5 0-1').keys.tobytes()
+def key_of(text: str, duplicates: str) -> bytes:
+    return convert(text, filters={"duplicates": duplicates}).keys.tobytes()
+
+
+@pytest.mark.parametrize("duplicates", ["same_moves", "keep"])
+def test_equal_moves_have_one_key_whatever_else_differs(duplicates):
+    one = key_of('[White "a"]\n\n1. e4 {x} e5 1-0', duplicates)
+    assert one == key_of('[White "b"]\n[Result "0-1"]\n\n e2e4 (1. d4) e7e5 0-1', duplicates)
     start = chess.STARTING_FEN
-    assert one == convert(f'[FEN "{start}"]\n\n1. e4 e5 1-0').keys.tobytes()
-    assert one != convert("1. e4 e6 1-0").keys.tobytes()
-    assert one != convert(f'[FEN "{start.replace("KQkq", "KQk")}"]\n\n1. e4 e5 1-0').keys.tobytes()
+    assert one == key_of(f'[FEN "{start}"]\n\n1. e4 e5 1-0', duplicates)
+    assert one != key_of("1. e4 e6 1-0", duplicates)
+    assert one != key_of(f'[FEN "{start.replace("KQkq", "KQk")}"]\n\n1. e4 e5 1-0', duplicates)
+
+
+def test_games_that_differ_in_more_than_their_moves_have_keys_of_their_own():
+    tags = {"White": "a", "Black": "b", "Date": "2020.01.02", "UTCTime": "10:11:12", "Result": "1-0", "Event": "x"}
+
+    def key(marker: str = "1-0", moves: str = "1. e4 e5", **changed: str) -> bytes:
+        text = "".join(f'[{name} "{value}"]\n' for name, value in (tags | {"Result": marker} | changed).items())
+        return key_of(f"{text}\n{moves} {marker}\n", "same_game")
+
+    games = [
+        key(),
+        key("0-1"),
+        key(White="c"),
+        key(Black="c"),
+        key(White="b", Black="a"),
+        key(Date="2020.01.03"),
+        key(UTCTime="10:11:13"),
+    ]
+    assert len(set(games)) == len(games)
+    assert len({game[:8] for game in games}) == 1  # which decides about the split
+    assert key(Event="y") == key(Site="z", UTCDate="2020.01.02") == key()
+    assert key(White="?") == key(White="")
+    assert key(moves="1. e4 e6")[:8] != key()[:8]
+    assert key(moves="1. e4 e6")[8:] != key()[8:]
+
+
+def test_a_short_game_that_others_have_played_too_is_kept(tmp_path):
+    players = [("Ann", "Ben", "1-0"), ("Cid", "Dora", "1-0"), ("Ann", "Ben", "0-1"), ("Ann", "Ben", "1-0")]
+    games = "".join(f'[White "{w}"]\n[Black "{b}"]\n\n1. e4 e5 {result}\n\n' for w, b, result in players)
+    (tmp_path / "a.pgn").write_text(games)
+    for duplicates, accepted in (("same_game", 3), ("same_moves", 1), ("keep", 4)):
+        section = DOMAIN.section(raw=str(tmp_path), filters={"duplicates": duplicates})
+        store, rejects = tmp_path / f"{duplicates}.zarr", tmp_path / "rejects.csv"
+        files = find_files(tmp_path, "*.pgn", (".pgn",), section="chess")
+        conversion = Conversion(DOMAIN, section, files, store, rejects)
+        executor = open_executor("threads", 1)
+        run(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=1, watch=lambda _: None, scratch=tmp_path)
+        games = [len(open_store(store).sequences(split)) for split in ("train", "val", "test")]
+        assert sorted(games) == [0, 0, accepted]  # whatever the split, it is the same for all
 
 
 def test_bytes_that_are_no_utf8_harm_no_game():

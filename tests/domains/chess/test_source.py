@@ -3,6 +3,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import tarfile
+import zipfile
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.chess.pgn.starts import game_starts
-from outofcore.domains.chess.source import DAMAGED, TOO_LONG, last_start, pieces, units
+from outofcore.domains.chess.source import TOO_LONG, last_start, pieces, units
 from outofcore.raw.files import find_files
 from tests.domains.chess.pgn import fragments
 
@@ -85,5 +87,43 @@ def test_a_damaged_file_gives_what_can_be_read(tmp_path, compress, suffix):
     read = b"".join(unit.payload for unit in before)
     assert len(read) > len(text) / 10
     assert text.startswith(read)
-    assert (last.offset, last.detail["reason"]) == (len(read), DAMAGED)
+    assert (last.offset, last.detail["reason"]) == (len(read), "damaged_file")
     assert "end" in last.detail["detail"]
+
+
+GAME = b'[Event "a"]\n\n1. e4 e5 1-0\n\n'
+
+
+def test_units_name_the_member_of_an_archive_that_they_come_from(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("one.pgn", "notes.txt", "two.pgn"):
+            archive.writestr(name, GAME)
+    (tmp_path / "b.pgn").write_bytes(GAME)
+    found = [unit for unit in units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), LONGEST) if unit.payload]
+    places = [(unit.source, unit.detail["member"], unit.offset, unit.name) for unit in found]
+    assert places == [(0, 0, 0, "a.zip/one.pgn"), (0, 1, 0, "a.zip/two.pgn"), (1, 0, 0, "b.pgn")]
+
+
+def test_what_cannot_be_read_has_the_reason_that_every_domain_gives(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        link = tarfile.TarInfo("link.pgn")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+        for name, content in (("inner.zip", b"PK"), ("damaged.pgn.gz", b"no gzip"), ("whole.pgn", GAME)):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    found = list(units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), LONGEST))
+    reasons = {unit.name: unit.detail["reason"] for unit in found if "reason" in unit.detail}
+    assert reasons == {
+        "a.tar/link.pgn": "not_a_file",
+        "a.tar/inner.zip": "nested_archive",
+        "a.tar/damaged.pgn.gz": "damaged_file",
+    }
+    assert [(unit.name, unit.payload) for unit in found if unit.payload] == [("a.tar/whole.pgn", GAME)]
+
+
+def test_a_file_that_becomes_absurdly_large_says_so(tmp_path):
+    (tmp_path / "a.pgn.gz").write_bytes(gzip.compress(GAME + bytes(300 << 20)))
+    found = list(units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), LONGEST))
+    assert "decompression_bomb" in [unit.detail.get("reason") for unit in found]

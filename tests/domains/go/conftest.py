@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion
-from outofcore.convert.run import convert as convert_files
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion
+from outofcore.conversion.run import convert as convert_files
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.raw.files import find_files

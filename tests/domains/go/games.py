@@ -76,6 +76,7 @@ def convert(raw: Path, block: int = 1 << 20, **settings: Any) -> Converted:
         whole.keys += [key.tobytes() for key in result.keys]
         whole.rejects += [(unit.name, reject) for reject in result.rejects]
         whole.counts.update(result.counts)
+        whole.counts.update({name: int(values.sum()) for name, values in result.stored_counts.items()})
         whole.audited += len(result.audits)
         audits = pickle.loads(pickle.dumps(result.audits))
         whole.differences += [told for audit in audits if (told := audit()) is not None]
@@ -159,14 +160,13 @@ def play_by_the_rules(
         elif point == forbidden:
             breach = "ko"
         if not breach or breaches[breach] == "keep":
-            stones_before = sum(stone is not None for line in board.board for stone in line)
             taken = board.play(row, column, "bw"[colour])
             ko = (colour, (size - 1 - taken[0], taken[1])) if taken else None
             breach = ""
             if board.get(row, column) is None and not suicide_allowed:
                 breach = "suicide"
-            elif superko and sum(stone is not None for line in board.board for stone in line) <= stones_before:
-                breach = "superko" if flat(1 - colour) in seen else ""
+            if superko and flat(1 - colour) in seen and (not breach or breaches[breach] == "keep"):
+                breach = "superko"
         if breach and breaches[breach] != "keep":
             positions.pop()
             if breaches[breach] == "reject":

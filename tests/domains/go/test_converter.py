@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.sgf.names import NameRule
-from outofcore.raw.unit import KEY_BYTES
+from outofcore.domains.go.sgf.scan import Ending
+from outofcore.raw.unit import KEY_BYTES, Unit
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import text
 
@@ -61,6 +64,15 @@ def test_the_bytes_of_a_name_are_kept(convert_text: ConvertText) -> None:
     assert told["black_bytes"][0].encode("latin-1") == b"\xe6\x9f\xaf\xe6?\x81"
     assert told["black"][0] == "柯�"
     assert (told["white_bytes"][0], told["white"][0]) == ("a\\]b", "a]b")
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe\x80", b"\xa4\xa4\xff"])
+def test_a_name_that_cannot_be_decoded_costs_no_rank(convert_text: ConvertText, name: bytes) -> None:
+    ranks = ("9段".encode(), "3級".encode())
+    told = convert_text(b"(;SZ[9]PB[%s]PW[x]BR[%s]WR[%s];B[aa])" % (name, *ranks)).sequences
+    assert (told["black_rank"].tolist(), told["white_rank"].tolist()) == ([9], [-2])
+    assert told["name_rule"].tolist() == [NameRule.LATIN1]
+    assert told["black_bytes"][0].encode("latin-1") == name
 
 
 def test_equal_games_have_equal_keys(convert_text: ConvertText) -> None:
@@ -147,6 +159,50 @@ def test_a_difference_is_told(convert_text: ConvertText, monkeypatch: pytest.Mon
     converted = convert_text(b"xx\n" + GAME)
     assert converted.differences == ["games.sgf, game at byte 3, move 2: spoilt"]
     assert converted.audited == 1
+
+
+BRANCHED = b"(;GM[1]SZ[19]PB[a]PW[b];B[pd](;PW[c]W[dp];B[pp];W[dd])(;W[dd];B[qq]))"
+
+
+def test_variations_with_properties_of_a_root_are_no_games(tmp_path: Path, convert_text: ConvertText) -> None:
+    lines = BRANCHED + b"\n" + BRANCHED.replace(b"(;PW", b"\n(;GM[1]SZ[9]PW").replace(b"dd", b"ee")
+    for name, data in (("games.sgf", lines), ("games.sgf.zst", zstandard.compress(lines))):
+        for block in (17, 1 << 20):
+            converted = convert_text({name: data}, block=block)
+            assert converted.found == 2
+            assert converted.reasons == []
+            at = {letter: place for place, letter in enumerate("abcdefghijklmnopqrs")}
+            points = ("pd", "dp", "pp", "dd", "pd", "dp", "pp", "ee")
+            assert converted.rows["move"].tolist() == [at[point[1]] * 19 + at[point[0]] for point in points]
+            assert converted.sequences["white"].tolist() == ["b", "b"]
+            assert converted.sequences["size"].tolist() == [19, 19]
+            assert converted.audited == 2
+            assert not converted.differences
+        (tmp_path / "raw" / name).unlink()
+
+
+def test_the_audit_sees_whole_trees_and_not_what_was_cut_out_of_them() -> None:
+    data = b"(;GM[1]SZ[9];B[aa])" + BRANCHED
+    starts = np.array([0, 19, 19 + BRANCHED.index(b"(;PW"), 19 + BRANCHED.index(b"(;W")])
+    ends = np.array([*starts[1:], len(data) - 1])
+    detail = {
+        "starts": starts,
+        "ends": ends,
+        "endings": np.array([Ending.CLOSED, Ending.OPEN, Ending.CLOSED, Ending.CLOSED], np.uint8),
+        "offsets": starts,
+        "stray": 0,
+        "path": "games.sgf",
+        "first_line": b"",
+        "utf16": False,
+        "empty": False,
+        "problem": None,
+    }
+    section = GoSection.model_validate({"raw": "x", "filters": {"sizes": [9, 19]}, "audit": {"one_in": 1}})
+    result = DOMAIN.converter(section)(Unit(source=0, name="games.sgf", offset=0, payload=data, detail=detail))
+    assert len(result.keys) == 4
+    told = [audit() for audit in result.audits]
+    assert told[0] is None
+    assert [str(difference)[:27] for difference in told[1:]] == [f"games.sgf, game at byte {at}," for at in starts[1:]]
 
 
 def test_one_game_in_so_many_is_audited(convert_text: ConvertText) -> None:

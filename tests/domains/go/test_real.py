@@ -13,21 +13,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
+from sgfmill.sgf_grammar import tokenise
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion
-from outofcore.convert.run import convert as convert_files
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion
+from outofcore.conversion.run import convert as convert_files
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.play.oracle import main_line
 from outofcore.domains.go.sgf.handicap import HandicapRule
 from outofcore.domains.go.sgf.meaning import KomiRule
 from outofcore.domains.go.sgf.names import NameRule
+from outofcore.domains.go.sgf.pieces import cut
+from outofcore.domains.go.sgf.reader import ADD_BLACK, read_games
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
 from tests.domains.go.games import Converted, convert
 
 pytestmark = pytest.mark.data
+NO_SGF = ("nihon-kiin.sgf", "utf16le.sgf")  # to sgfmill
 ALL_SIZES = {"sizes": list(range(7, 26))}
 
 
@@ -95,6 +100,29 @@ def contents(archive: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
         with tarfile.open(fileobj=stream, mode="r|") as entries:
             for entry in entries:
                 yield entry, entries.extractfile(entry).read()  # type: ignore[union-attr]
+
+
+def test_games_and_main_lines_are_those_of_sgfmill(real_data: Path) -> None:
+    folder = real_data / "go"
+    texts = [path.read_bytes() for path in sorted(folder.glob("named-first-line/150*"))]
+    texts += [path.read_bytes() for path in sorted(folder.glob("odd/*")) if path.name not in NO_SGF]
+    for archive in ("fox", "kgs"):
+        texts += [data for _, data in contents(folder / f"{archive}.tar.zst")]
+    count = 0
+    for text in texts:
+        end = 0
+        for piece in cut(io.BytesIO(text).read, 1 << 23):
+            games = read_games(piece.payload, piece.starts, piece.ends)
+            for number, start in enumerate((piece.offset + piece.starts).tolist()):
+                end = tokenise(text, end)[1]
+                assert end == piece.offset + piece.ends[number]
+                nodes = main_line(text[start:end]) or []
+                told = [name for node in nodes for name in node if name in ("B", "W")]
+                kinds = games.kind[games.first[number] : games.first[number + 1]]
+                assert ["BW"[kind] for kind in kinds.tolist() if kind < ADD_BLACK] == told
+                count += 1
+        assert not tokenise(text, end)[0]
+    assert count > 1400
 
 
 def test_a_folder_and_an_archive_of_players(real_data: Path, tmp_path: Path) -> None:

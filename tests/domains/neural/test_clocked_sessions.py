@@ -9,6 +9,7 @@ import pytest
 from outofcore.domains.neural import source
 from outofcore.errors import RawInputError
 from tests.domains.neural.rig import convert
+from tests.domains.neural.test_converter import save_session
 
 WIDTH = 1 / 50
 TRACES = {
@@ -69,6 +70,59 @@ def test_traces_and_behaviour_are_resampled(clocked, write_h5):
     assert not result.differences
     assert result.audited == 3
     assert result.counts["bins_outside_trials"] == result.counts["bins"] - 300
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz", "npy", "zarr"])
+@pytest.mark.parametrize("mode", ["mean", "linear", "hold"])
+def test_time_may_be_any_axis_of_what_has_a_clock(clocked, tmp_path, kind, mode):
+    settings = {"names": TRACES, "bin_width": WIDTH, "max_gap": 0.1, "stimulus_dtype": "float32"}
+    settings["resample"] = {"stimulus": mode, "responses": mode, "behavior": mode}
+    clocked["running"] = clocked["running"][:, None]
+    turned = {
+        "stim": np.moveaxis(clocked["stim"], 0, 2),
+        "traces": clocked["traces"].T,
+        "running": clocked["running"].T,
+    }
+    for name in ("plain", "turned"):
+        (tmp_path / name).mkdir()
+    plain = convert(save_session("npz", tmp_path / "plain", clocked), **settings)
+    turned = {name: np.ascontiguousarray(array) for name, array in turned.items()}
+    folder = save_session(kind, tmp_path / "turned", clocked | turned)
+    result = convert(folder, time_axis={"stimulus": 2, "responses": 1, "behavior": 1}, **settings)
+    for name, rows in plain.only.rows.items():
+        assert np.array_equal(result.only.rows[name], rows), name
+    assert result.audited == plain.audited == 3
+    assert not result.differences
+
+
+def test_series_of_nwb_may_keep_time_last(tmp_path):
+    path = tmp_path / "a.nwb"
+    generator = np.random.default_rng(0)
+    held = {"stimulus/movie": generator.integers(0, 256, (200, 5)).astype(np.uint8)}
+    held["acquisition/dff"] = generator.normal(size=(300, 4))
+    with h5py.File(path, "w") as file:
+        for (name, array), rate in zip(held.items(), (20.0, 30.0), strict=True):
+            file.create_dataset(f"{name}/data", data=array.T)
+            file.create_dataset(f"{name}/starting_time", data=-3.0).attrs["rate"] = rate
+    names = {"stimulus": "stimulus/movie", "responses": "acquisition/dff"}
+    result = convert(path, names=names, bin_width=0.1, time_axis={"stimulus": 1, "responses": 1})
+    assert np.array_equal(result.only.rows["stim"][:, 0], held["stimulus/movie"][1::2])
+    traces = held["acquisition/dff"].reshape(100, 3, 4).mean(1)
+    np.testing.assert_allclose(result.only.rows["robs"], traces, rtol=1e-5, atol=1e-6)
+    assert result.audited
+    assert not result.differences
+
+
+def test_numbers_of_frames_in_a_row(clocked, write_h5):
+    generator = np.random.default_rng(3)
+    clocked["number"] = generator.integers(0, 600, (1, 600))
+    settings = {"names": SPIKES | {"frame": "number"}, "bin_width": WIDTH}
+    result = convert(write_h5(clocked), **settings)
+    frame_times = nanoseconds(clocked["frame_times"])
+    expected = [clocked["number"][0, held(frame_times, each[3])] for each in plain_bins(clocked) if each[4] is not None]
+    assert np.array_equal(result.only.rows["stim"], clocked["stim"][expected])
+    assert result.audited == 3
+    assert not result.differences
 
 
 @pytest.mark.parametrize("order", ["by time", "by neuron"])
@@ -143,25 +197,101 @@ def test_a_gap_between_frames_has_no_frame(clocked, write_h5):
     assert not longer.rejects
 
 
-def test_negative_times_are_left_out_and_counted(clocked, write_h5):
-    clocked["spike_times"][:5] = -1.0
-    clocked["frame_times"][[10, 300]] = -7.0
-    clocked["sample_times"][50] = np.nan
+@pytest.mark.parametrize("kind", ["h5", "npz", "compressed", "npy", "zarr"])
+@pytest.mark.parametrize("names", [TRACES, SPIKES])
+def test_a_session_aligned_to_its_stimulus_loses_nothing(clocked, tmp_path, names, kind):
+    settings = {"names": names, "bin_width": WIDTH, "resample": RESAMPLE, "one_in": 1000}
+    timed = ("frame_times", "sample_times", "running_times", "spike_times", "trials")
+    clocked |= {name: np.rint(clocked[name] * 1e6).astype(np.int64) for name in timed}
+    (tmp_path / "plain").mkdir()
+    plain = convert(save_session("npz", tmp_path / "plain", clocked), time_unit="us", **settings)
+    for shift in (8_000_000, 20_000_000)[: 1 + (kind == "h5")]:
+        moved = clocked | {name: clocked[name] - shift for name in timed}
+        folder = tmp_path / str(shift)
+        folder.mkdir()
+        aligned = convert(save_session(kind, folder, moved), time_unit="us", **settings)
+        assert not aligned.rejects
+        aligned.counts.pop("files_unused", None)
+        assert aligned.counts == plain.counts
+        assert aligned.counts["frames_without_time"] == 0
+        for name, rows in plain.only.rows.items():
+            assert np.array_equal(aligned.only.rows[name], rows), name
+        assert not aligned.differences
+    audited = convert(folder, time_unit="us", **settings | {"one_in": 1})
+    assert audited.audited
+    assert not audited.differences
+
+
+def test_a_text_session_aligned_to_its_stimulus(clocked, tmp_path):
+    np.savetxt(tmp_path / "sound.txt", np.c_[clocked["frame_times"] - 8, np.arange(600) % 251])
+    np.savetxt(tmp_path / "spikes.csv", np.c_[clocked["spike_times"] - 8, clocked["spike_neurons"]], delimiter=",")
+    names = {"stimulus": "sound.txt[1]", "frame_times": "sound.txt[0]", "responses": None}
+    names |= {"spike_times": "spikes.csv[0]", "spike_neurons": "spikes.csv[1]"}
+    result = convert(tmp_path, names=names, bin_width=WIDTH)
+    frame_times, last = nanoseconds(clocked["frame_times"]), clocked["frame_times"][-1] + 1 / 60
+    inside = (clocked["spike_times"] >= clocked["frame_times"][0]) & (clocked["spike_times"] < last - 0.02)
+    assert abs(result.counts["spikes_stored"] - inside.sum()) < 20
+    assert len(result.only.rows["stim"]) == result.counts["bins"] >= (frame_times[-1] - frame_times[0]) / 2e7
+    assert not result.rejects
+    assert not result.differences
+
+
+def test_what_has_no_time_or_no_neuron_is_counted_and_listed(clocked, write_h5):
+    clocked["spike_times"][[7, 9, 40]] = np.nan
+    clocked["frame_times"][[10, 300]] = np.nan
+    clocked["sample_times"][50] = np.inf
+    clocked["running_times"][1250:] = np.nan
+    clocked["spike_neurons"][[3, 5]] = -1
     both = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
-    assert both.counts["spikes_without_time"] == 5
+    assert both.counts["spikes"] == 4000
+    assert both.counts["spikes_without_time"] == 3
+    assert both.counts["spikes_without_neuron"] == 2
     assert both.counts["frames_without_time"] == 2
+    assert [(each.reason, each.offset, each.detail) for each in both.rejects] == [
+        ("no_time", 10, "2 of 600 frame entries have no time, the first is entry 10"),
+        ("no_time", 7, "3 of 4000 spikes have no time, the first is entry 7"),
+        (
+            "no_neuron",
+            0,
+            "2 of 4000 spikes belong to no neuron (negative, fractional or damaged label)",
+        ),
+    ]
     assert not both.differences
     traces = convert(write_h5(clocked), names=TRACES, bin_width=WIDTH, resample=RESAMPLE, max_gap=0.1)
     assert traces.counts["samples_without_time"] == 1
+    assert [each.detail for each in traces.rejects] == [
+        "2 of 600 frame entries have no time, the first is entry 10",
+        "1 of 400 sample entries have no time, the first is entry 50",
+        "50 of 1300 behavior entries have no time, the first is entry 1250",
+    ]
     assert not traces.differences
+
+
+def test_spikes_sorted_by_neuron_are_counted_as_well(clocked, write_h5):
+    clocked["spike_neurons"][:9] = -1
+    place = np.lexsort((clocked["spike_times"], clocked["spike_neurons"]))
+    clocked |= {name: clocked[name][place] for name in ("spike_times", "spike_neurons")}
+    clocked["spike_times"][-1] = np.nan
+    result = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
+    assert (result.counts["spikes"], result.counts["spikes_without_neuron"]) == (4000, 9)
+    last = int((clocked["spike_neurons"] == 3).sum()) - 1
+    assert result.rejects[0].detail == f"1 of 3991 spikes have no time, the first is entry {last} of neuron 3"
+    assert not result.differences
 
 
 def test_lists_of_times_that_are_too_short_are_counted(clocked, write_h5):
     clocked["frame_times"] = clocked["frame_times"][:590]
     result = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
     assert result.counts["frames_without_time"] == 10
+    assert [(each.offset, each.detail) for each in result.rejects] == [
+        (590, "10 of 600 frame entries have no time, the first is entry 590")
+    ]
     clocked["stim"] = clocked["stim"][:580]
-    assert convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH).counts["frame_times_without_frame"] == 10
+    result = convert(write_h5(clocked), names=SPIKES, bin_width=WIDTH)
+    assert result.counts["frame_times_without_frame"] == 10
+    assert [(each.reason, each.detail) for each in result.rejects] == [
+        ("unequal_length", "10 of 590 frame times have no frame, from entry 580 on")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +307,9 @@ def test_lists_of_times_that_are_too_short_are_counted(clocked, write_h5):
         ),
         (lambda clocked: clocked["spike_times"].__setitem__(7, 13.0), {}, "do not ascend"),
         (lambda clocked: clocked["frame_times"].__setitem__(7, 13.0), {}, "frame times do not ascend"),
-        (lambda clocked: clocked["frame_times"].fill(-1), {}, "hold no time"),
+        (lambda clocked: clocked["frame_times"].fill(np.nan), {}, "hold no time: none is finite"),
+        (lambda clocked: clocked["frame_times"].__setitem__(7, -1.0), {}, "missing times must be NaN"),
+        (lambda clocked: clocked["spike_times"].__setitem__(7, -1.0), {}, "missing times must be NaN"),
         (lambda clocked: clocked["spike_times"].fill(np.nan), {}, "no spike has a time"),
         (
             lambda clocked: clocked.update(spike_neurons=clocked["spike_neurons"][:-1]),
@@ -240,12 +372,11 @@ def test_a_mask_on_the_clock_of_samples_or_of_frames(clocked, write_h5):
     result = convert(path, names=TRACES | {"valid": "valid"}, bin_width=WIDTH, resample=RESAMPLE)
     sample_times, frame_times = nanoseconds(clocked["sample_times"]), nanoseconds(clocked["frame_times"])
     expected = [by_sample[held(sample_times, each[3])] for each in plain_bins(clocked) if each[4] is not None]
-    kept = [mask for mask in expected if mask.any()]
-    assert result.only.rows["dfs"].tolist() == [mask.astype(int).tolist() for mask in kept]
+    assert result.only.rows["dfs"].tolist() == [mask.astype(int).tolist() for mask in expected]
     by_frame = np.arange(600) % 9 > 2
     result = convert(write_h5(clocked | {"valid": by_frame}), names=SPIKES | {"valid": "valid"}, bin_width=WIDTH)
-    count = sum(by_frame[held(frame_times, each[3])] for each in plain_bins(clocked) if each[4] is not None)
-    assert len(result.only.rows["stim"]) == count
+    expected = [by_frame[held(frame_times, each[3])] for each in plain_bins(clocked) if each[4] is not None]
+    assert result.only.rows["dfs"].tolist() == [[int(counts)] * 4 for counts in expected]
     with pytest.raises(RawInputError, match="expected one entry a sample or a frame"):
         convert(write_h5(clocked | {"valid": by_frame[:-5]}), names=SPIKES | {"valid": "valid"}, bin_width=WIDTH)
 

@@ -30,10 +30,17 @@ def test_whole_times_are_exact(unit, factor):
 
 
 def test_what_is_no_time_is_invalid():
-    values = np.array([1.5, -0.001, np.nan, np.inf, -np.inf, 1e300])
+    values = np.array([1.5, np.nan, np.inf, -np.inf, 1e300, -1e300])
     assert nanoseconds(values, "s").tolist() == [1_500_000_000, *[INVALID] * 5]
-    assert nanoseconds(np.array([-1, 5], np.int16), "ms").tolist() == [INVALID, 5_000_000]
     assert nanoseconds(np.array([2**64 - 1], np.uint64), "ns").tolist() == [INVALID]
+
+
+def test_times_before_zero_are_times():
+    assert nanoseconds(np.array([-0.001, -2.5, 0]), "s").tolist() == [-1_000_000, -2_500_000_000, 0]
+    assert nanoseconds(np.array([-1, 5], np.int16), "ms").tolist() == [-1_000_000, 5_000_000]
+    assert nanoseconds(np.array([-(2**63)]), "ns").tolist() == [INVALID]
+    assert nanoseconds(np.array([-(2**63) + 2, 2**63 - 2]), "ns").tolist() == [-(2**63) + 2, 2**63 - 2]
+    assert RegularClock(-2.0, 4, 10).times(7, 9).tolist() == [-250_000_000, 0]
 
 
 def test_regular_clock_does_not_drift():
@@ -43,44 +50,56 @@ def test_regular_clock_does_not_drift():
 
 def test_examine_counts_and_skips_invalid_times(monkeypatch):
     monkeypatch.setattr(clocks, "BLOCK", 3)
-    facts = examine(ListedClock(Values([np.nan, 1, 2, -1, 3, 5, np.nan]), "s"))
-    assert (facts.count, facts.invalid, facts.first, facts.last) == (7, 3, 10**9, 5 * 10**9)
+    facts = examine(ListedClock(Values([np.nan, -1, 2, np.nan, 3, 5, np.nan]), "s"))
+    assert (facts.count, facts.invalid, facts.first, facts.last) == (7, 3, -(10**9), 5 * 10**9)
     assert facts.ascending
+    assert (facts.missing, facts.step) == (0, 3 * 10**9)
+    for values, missing in (
+        ([1, 2, 3, 4, 5], -1),
+        ([1, 2, 3, 4, np.nan], 4),
+        ([1, 2, 3, np.nan, 5], 3),
+        ([1, np.nan, 3, np.nan, 5], 1),
+        ([1, 2, 3, np.nan, np.nan, np.nan, 7], 3),
+        ([np.nan, np.nan, np.nan, 4], 0),
+    ):
+        assert examine(ListedClock(Values(values), "s")).missing == missing
+    assert not examine(ListedClock(Values([1, 2, 3, -1, 4]), "s")).ascending
     assert not examine(ListedClock(Values([1, 2, 3, 2.5, 4.0]), "s")).ascending
     damaged = examine(ListedClock(Values([0, 1, 2, 3, 4], broken=[1]), "s"))
-    assert damaged.invalid == 1
+    assert (damaged.invalid, damaged.missing) == (1, 1)
 
 
 @settings(deadline=None)
 @given(
-    st.lists(st.one_of(st.integers(0, 60), st.just(-1)), max_size=25),
-    st.lists(st.tuples(st.integers(0, 70), st.integers(1, 30)), min_size=1, max_size=5),
+    st.lists(st.one_of(st.integers(-30, 30), st.none()), max_size=25),
+    st.lists(st.tuples(st.integers(-40, 40), st.integers(1, 30)), min_size=1, max_size=5),
     st.integers(1, 7),
 )
 def test_locate_gives_all_that_a_span_depends_on(values, spans, block):
-    rising = iter(sorted(value for value in values if value >= 0))
-    values = [next(rising) if value >= 0 else -1 for value in values]
+    rising = iter(sorted(value for value in values if value is not None))
+    values = [np.nan if value is None else next(rising) for value in values]
     lows = sorted(low for low, _ in spans)
     highs = sorted(low + length for low, length in spans)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clocks, "BLOCK", block)
-        clock = ListedClock(Values(np.array(values, np.int64)), "ns")
+        clock = ListedClock(Values(np.array(values, np.float64)), "ns")
         starts, stops = locate(clock, len(values), np.array(lows), np.array(highs))
     for low, high, start, stop in zip(lows, highs, starts.tolist(), stops.tolist(), strict=True):
-        needed = {place for place, time in enumerate(values) if low <= time < high and time >= 0}
-        before = [place for place, time in enumerate(values) if 0 <= time < low]
+        needed = {place for place, time in enumerate(values) if low <= time < high}
+        before = [place for place, time in enumerate(values) if time < low]
         after = [place for place, time in enumerate(values) if time >= high]
         needed |= set(before[-1:]) | set(after[:1])
         assert needed <= set(range(start, stop))
 
 
 @settings(deadline=None)
-@given(st.integers(0, 10**12), st.floats(1e-4, 0.5), st.integers(1, 10**6), st.data())
+@given(st.integers(-(10**12), 10**12), st.floats(1e-4, 0.5), st.integers(1, 10**6), st.data())
 def test_first_centred_is_the_first_bin_whose_centre_is_not_before(origin, width, bins, data):
     clock = BinClock(origin, width * 1e9, bins)
     bin_ = data.draw(st.integers(0, bins - 1))
     centre = int(clock.centres(bin_, bin_ + 1)[0])
-    assert clock.first_centred(np.array([centre, centre + 1, 0, 2**62])).tolist() == [bin_, bin_ + 1, 0, bins]
+    times = np.array([centre, centre + 1, -(2**62), 2**62])
+    assert clock.first_centred(times).tolist() == [bin_, bin_ + 1, 0, bins]
 
 
 def test_edges_do_not_depend_on_where_a_recording_is_cut():

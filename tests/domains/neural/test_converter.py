@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from contextlib import suppress
 
 import h5py
@@ -53,6 +54,61 @@ def test_every_format_gives_the_same_rows(tmp_path, frames, kind):
     assert result.audited == 12
     assert not result.differences
     assert not result.rejects
+
+
+@pytest.mark.parametrize(("name", "separator"), [("robs.csv", ","), ("robs.tsv", "\t"), ("robs.txt", " ")])
+@pytest.mark.parametrize("header", ["", "a{0}b{0}c{0}d{0}e"])
+def test_tables_of_text_are_responses_of_many_neurons(tmp_path, name, separator, header):
+    generator = np.random.default_rng(2)
+    stim, robs = generator.integers(0, 256, (2000, 12)).astype(np.uint8), generator.poisson(1, (2000, 5)).astype(float)
+    robs[70, 2] = np.nan
+    table = {"delimiter": separator, "header": header.format(separator), "comments": "", "fmt": "%g"}
+    np.savetxt(tmp_path / name, robs, **table)
+    np.savetxt(tmp_path / "stim.txt", stim, fmt="%d")
+    settings = {"frame_shape": [3, 4], "trial_bins": 100, "names": {"stimulus": "stim.txt", "responses": name}}
+    result = convert(tmp_path, **settings)
+    assert np.array_equal(result.only.rows["stim"].reshape(2000, 12), stim)
+    assert np.array_equal(result.only.rows["robs"], np.nan_to_num(robs))
+    assert result.counts["responses_masked"] == 1
+    assert result.audited == 20
+    assert not result.differences
+    with pytest.raises(RawInputError, match=r"names.frame_times = .*: expected a vector, got shape \(2000, 12\)"):
+        convert(tmp_path, bin_width=0.1, names=settings["names"] | {"frame_times": "stim.txt"})
+
+
+@pytest.mark.parametrize("kind", ["npz", "compressed"])
+def test_an_audit_opens_an_archive_as_often_for_many_bins_as_for_few(tmp_path, frames, kind, monkeypatch):
+    opened = []
+    plain = zipfile.ZipFile.open
+    monkeypatch.setattr(
+        zipfile.ZipFile, "open", lambda self, *more, **named: opened.append(1) or plain(self, *more, **named)
+    )
+    settings = {"names": {"stimulus": "stim", "responses": "robs"}, "trial_bins": 5}
+    result = convert(save_session(kind, tmp_path, frames), **settings)
+    assert result.audited == 120
+    assert not result.differences
+    assert len(opened) < 20
+
+
+def test_an_audit_of_another_file_of_the_same_name_reads_that_one(tmp_path, frames):
+    for value in (0.0, 1.0):
+        frames["robs"] += value
+        result = convert(save_session("compressed", tmp_path, frames), names=NAMES)
+        assert np.array_equal(result.only.rows["robs"], frames["robs"])
+        assert not result.differences
+
+
+def test_archives_of_any_order_and_axis_are_audited(tmp_path, frames):
+    for order, axis in (("F", 0), ("F", 2), ("C", 1), ("C", 2)):
+        stim = np.asarray(np.moveaxis(frames["stim"], 0, axis), order=order)
+        folder = tmp_path / f"{order}{axis}"
+        folder.mkdir()
+        result = convert(
+            save_session("npz", folder, frames | {"stim": stim}), names=NAMES, time_axis={"stimulus": axis}
+        )
+        assert np.array_equal(result.only.rows["stim"], frames["stim"])
+        assert result.audited == 12
+        assert not result.differences
 
 
 @pytest.mark.parametrize("kind", ["h5", "compressed"])
@@ -118,27 +174,61 @@ def test_a_run_without_numbers_is_masked_and_counted(frames, write_h5):
     frames["robs"][100:120] = np.nan
     frames["robs"][300:310, 1] = np.nan
     result = convert(write_h5(frames), names=NAMES)
-    assert [(each.reason, each.offset, each.detail) for each in result.rejects] == [
-        ("not_finite", 100, "trial 2, from bin 100 of the session on")
-    ]
-    assert result.counts["bins_rejected"] == 20
-    assert result.counts["responses_masked"] == 10
+    detail = "trial 2, from bin 100 of the session on: no response counts, the frames are stored"
+    assert [(each.reason, each.offset, each.detail) for each in result.rejects] == [("not_finite", 100, detail)]
+    assert result.counts["bins_rejected"] == 0
+    assert result.counts["bins_without_response"] == 20
+    assert result.counts["responses_masked"] == 70
     part = result.only
-    kept = np.r_[0:100, 120:600]
-    assert np.array_equal(part.rows["stim"], frames["stim"][kept])
-    assert np.array_equal(part.rows["dfs"], np.isfinite(frames["robs"][kept]))
-    assert np.array_equal(part.rows["robs"], np.nan_to_num(frames["robs"][kept]))
-    assert [each["length"] for each in part.sequences][2] == 30
+    assert np.array_equal(part.rows["stim"], frames["stim"])
+    assert np.array_equal(part.rows["dfs"], np.isfinite(frames["robs"]))
+    assert np.array_equal(part.rows["robs"], np.nan_to_num(frames["robs"]))
+    assert [each["length"] for each in part.sequences] == [50] * 12
+    assert not result.differences
+
+
+@pytest.mark.parametrize("missing", ["not_finite", "masked", "response_range", "no_behavior", "unreadable"])
+def test_a_bin_without_a_response_costs_no_window_that_sees_its_frame(frames, write_h5, missing):
+    arrays = {name: array[:400] for name, array in frames.items() if name != "trial"}
+    arrays |= {"valid": np.ones(400, np.uint8), "running": np.arange(400.0)}
+    lost = np.arange(7, 400, 20)
+    name, value = {"masked": ("valid", 0), "no_behavior": ("running", np.nan)}.get(missing, ("robs", np.nan))
+    arrays[name][lost] = -1 if missing == "response_range" else value
+    path = write_h5(arrays, robs={"chunks": (1, 3), "fletcher32": True})
+    if missing == "unreadable":
+        content = bytearray(path.read_bytes())
+        with h5py.File(path) as file:
+            for number in lost.tolist():
+                content[file["robs"].id.get_chunk_info(number).byte_offset] ^= 1
+        path.write_bytes(content)
+    names = {"stimulus": "stim", "responses": "robs", "valid": "valid", "behavior": "running"}
+    result = convert(path, names=names, response_dtype="uint8")
+    assert result.reasons == {missing: len(lost)}
+    assert [each.offset for each in result.rejects] == lost.tolist()
+    assert [each["length"] for each in result.only.sequences] == [400]
+    rows = result.only.rows
+    assert np.array_equal(rows["stim"], arrays["stim"])
+    assert np.flatnonzero((rows["dfs"] == 0).all(1)).tolist() == lost.tolist()
+    assert not rows["robs"][lost].any()
+    kept = np.setdiff1d(np.arange(400), lost)
+    assert rows["dfs"][kept].all()
+    assert np.array_equal(rows["robs"][kept], arrays["robs"][kept])
+    assert np.array_equal(rows["behavior"][kept, 0], kept)
+    assert not rows["behavior"][lost].any() or missing != "no_behavior"
+    assert not result.differences
 
 
 def test_a_mask_by_bin_or_by_neuron(frames, write_h5):
     valid = np.random.default_rng(0).random((600, 3)) > 0.4
     result = convert(write_h5(frames | {"dfs": valid}), names=NAMES | {"valid": "dfs"})
-    kept = valid.any(1)
-    assert np.array_equal(result.only.rows["dfs"], valid[kept])
-    assert result.reasons["masked"] == np.sum(np.diff(np.r_[0, ~kept]) == 1)
+    silent = ~valid.any(1)
+    assert np.array_equal(result.only.rows["dfs"], valid)
+    begins = silent & ~(np.r_[False, silent[:-1]] & (np.arange(600) % 50 > 0))
+    assert result.reasons["masked"] == begins.sum()
+    assert result.counts["bins_without_response"] == silent.sum()
     by_bin = convert(write_h5(frames | {"dfs": valid[:, 0]}), names=NAMES | {"valid": "dfs"})
-    assert np.array_equal(by_bin.only.rows["stim"], frames["stim"][valid[:, 0]])
+    assert np.array_equal(by_bin.only.rows["stim"], frames["stim"])
+    assert np.array_equal(by_bin.only.rows["dfs"], np.repeat(valid[:, :1], 3, 1))
     wrong = write_h5(frames | {"dfs": valid[:, :2]})
     with pytest.raises(RawInputError, match="expected a column for all or for each of 3 neurons, got 2"):
         convert(wrong, names=NAMES | {"valid": "dfs"})
@@ -183,9 +273,10 @@ def test_frames_that_the_stored_type_cannot_hold_are_rejected(frames, write_h5):
 def test_responses_that_the_stored_type_cannot_hold_are_masked(frames, write_h5):
     frames["robs"][5, 1], frames["robs"][6] = 0.5, -1
     result = convert(write_h5(frames), names=NAMES, response_dtype="uint8")
-    assert result.counts["responses_masked"] == 1
+    assert result.counts["responses_masked"] == 4
     assert result.reasons == {"response_range": 1}
-    assert result.only.rows["dfs"][5].tolist() == [1, 0, 1]
+    assert result.only.rows["dfs"][5:7].tolist() == [[1, 0, 1], [0, 0, 0]]
+    assert "float32 holds all" in result.rejects[0].detail
 
 
 def test_transforms_at_conversion(frames, write_h5):
@@ -277,7 +368,9 @@ def test_frames_by_number_and_repeats_by_order(write_h5):
 
 
 def test_repeats_share_their_key_in_all_sessions_and_stretches_of_a_trial_too(tmp_path, frames, write_h5):
-    frames["robs"][75] = np.nan
+    stim = frames["stim"].astype(np.float32)
+    stim[75] = np.nan
+    frames["stim"] = stim
     film = np.array(["film", "a", "b", "film", "c", "d", "e", "f", "g", "h", "film", "i"], "S")
     for name in ("a.h5", "b.h5"):
         write_h5(frames | {"film": film}, name)

@@ -9,6 +9,7 @@ from outofcore.domains.neural.encoder import PRESETS, SessionShape
 from outofcore.domains.neural.metrics import explainable
 from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
+from tests.domains.fake_mps import FakeMps, on_mps
 from tests.domains.neural.repeats import repeat_sums
 
 SESSIONS = (
@@ -133,9 +134,8 @@ def test_figures_do_not_depend_on_how_validation_was_cut():
     assert float(sums["bins"].sum()) == sum(int(made["dfs"].sum()) for made in batches)
 
 
-def test_windows_and_sessions_are_asked_of_the_loader():
-    options = NeuralTask(SESSIONS, section(lags=5, transforms=[{"name": "difference"}])).loader_options()
-    assert options == {"window": {"length": 6, "mode": "never"}, "part": ("a", "b"), "turns": "size"}
+def test_sessions_are_asked_of_the_loader():
+    assert NeuralTask(SESSIONS, section()).loader_options() == {"part": ("a", "b"), "turns": "size"}
 
 
 def test_frames_of_colour_and_a_type_to_compute_in():
@@ -152,3 +152,21 @@ def test_frames_of_colour_and_a_type_to_compute_in():
         "a": (3, 3, 1, 6, 7),
         "b": (4, 3, 1, 5, 9),
     }
+
+
+SMALLER = [{"name": "normalise", "mean": 3.0, "std": 2.0}, {"name": "downsample", "factor": 2}]
+
+
+@pytest.mark.parametrize("transforms", [[], SMALLER])
+def test_sums_are_the_same_on_a_device_without_doubles(transforms):
+    torch.manual_seed(0)
+    shape = SessionShape("a", (3, 3), 3, 2, (0.5, 1.0, 0.2), (0.7, 1.0, 0.4)) if transforms else SESSIONS[0]
+    task = NeuralTask((shape,), section(transforms=transforms), (np.array([0, 2]),))
+    made = batch(0)
+    with torch.no_grad():
+        expected = task.evaluate(made)
+    with FakeMps(), torch.no_grad():
+        sums = task.evaluate(on_mps(made))
+    for name, value in expected.items():
+        assert value.dtype == sums[name].dtype == torch.float64
+        assert torch.equal(sums[name].cpu(), value)

@@ -12,9 +12,9 @@ import pytest
 import torch
 import yaml
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, convert
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.compression import holding, measure, sample_frames
 from outofcore.domains.neural.params import NeuralSection

@@ -7,6 +7,7 @@ import zarr
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NameSection
 from outofcore.domains.neural.sessions import find_sessions
+from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
 
 NAMES = NameSection(stimulus="data/stim/*", responses="robs")
@@ -38,6 +39,14 @@ def test_files_are_grouped_into_sessions(tmp_path):
     assert {session.file for session in sessions if session.kind == "none"} == {"notes.txt", "archive.tar"}
     assert sum(session.bytes for session in sessions) == sum(file.bytes for file in files)
     assert all(files[session.source].name == session.file for session in sessions)
+
+
+def test_a_folder_without_recordings_lists_kinds_that_users_know(tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"x")
+    with pytest.raises(RawInputError) as told:
+        found(tmp_path)
+    kinds = str(told.value).split("is one of ")[1].split(" (")[0]
+    assert kinds == "*.h5, *.hdf5, *.mat, *.nwb, *.npz, *.npy, *.txt, *.csv, *.tsv, *.dat, *.zarr"
 
 
 def test_raw_may_be_a_session_itself(tmp_path):

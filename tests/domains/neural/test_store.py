@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.convert.estimate import estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, convert
+from outofcore.conversion.estimate import estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, convert
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.advisor import sizes_of, total_bytes
 from outofcore.domains.neural.params import NeuralSection, NeuralTrainSection
+from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
@@ -48,6 +49,52 @@ def run(section, where: Path, *, workers=1, engine="threads"):
     conversion = Conversion(DOMAIN, section, files, where / "neural.zarr", where / "rejects.csv")
     executor = open_executor(engine, workers)
     return convert(conversion, forecast, executor=executor, workers=workers, watch=lambda _: None), forecast
+
+
+def test_bins_without_a_response_cost_no_window(tmp_path):
+    generator = np.random.default_rng(4)
+    stim, robs = generator.integers(0, 256, (400, 2, 3)).astype(np.uint8), generator.poisson(2, (400, 2)) + 1.0
+    lost = np.arange(7, 400, 20)
+    robs[lost] = np.nan
+    (tmp_path / "raw").mkdir()
+    np.savez(tmp_path / "raw" / "a.npz", stim=stim, robs=robs)
+    section = NeuralSection.model_validate(
+        {"raw": str(tmp_path / "raw"), "splits": {"val": 0, "test": 0}, "tensors": {"lags": 32}}
+    )
+    run(section, tmp_path)
+    store = open_store(tmp_path / "neural.zarr")
+    task = DOMAIN.task(store, section)
+    kept = np.setdiff1d(np.arange(400), lost)
+    np.testing.assert_allclose(task.sessions[0].mean, robs[kept].mean(0))
+    np.testing.assert_allclose(task.sessions[0].spread, robs[kept].std(0))
+    reading = DOMAIN.reading(store.attributes, section)
+    batches = list(loader(store, "train", 64, tensors=reading, memory="64MiB", **task.loader_options()))
+    targets = [
+        int(np.flatnonzero((stim == window[-1].numpy()).all((1, 2)))[0]) for b in batches for window in b["stim"]
+    ]
+    assert sorted(targets) == list(range(31, 400))
+    masked = {
+        target
+        for target, dfs in zip(targets, np.concatenate([b["dfs"] for b in batches]), strict=True)
+        if not dfs.any()
+    }
+    assert masked == set(lost[lost >= 31].tolist())
+    with torch.no_grad():
+        noisy = [{**b, "robs": torch.where(b["dfs"] > 0, b["robs"], 1e6)} for b in batches]
+        for plain, other in zip(batches, noisy, strict=True):
+            assert task.loss(plain) == task.loss(other)
+            for name, value in task.evaluate(plain).items():
+                assert torch.equal(value, task.evaluate(other)[name]), name
+
+
+def test_a_store_in_which_no_response_counts_is_not_trained_on(tmp_path):
+    (tmp_path / "raw").mkdir()
+    np.savez(tmp_path / "raw" / "a.npz", stim=np.zeros((60, 2, 3), np.uint8), robs=np.full((60, 2), -0.5))
+    content = {"raw": str(tmp_path / "raw"), "source": {"response_dtype": "uint8"}, "splits": {"val": 0, "test": 0}}
+    section = NeuralSection.model_validate(content)
+    assert run(section, tmp_path)[0].figures["rejected"] == {"response_range": 1}
+    with pytest.raises(ParamsError, match="no response of the train split counts"):
+        DOMAIN.task(open_store(tmp_path / "neural.zarr"), section)
 
 
 @pytest.fixture(scope="module")

@@ -124,6 +124,8 @@ def convert(section_of: Callable[..., TextSection]) -> Convert:
             whole.rejects += [(unit.name, reject) for reject in result.rejects]
             for name, count in result.counts.items():
                 whole.counts[name] = whole.counts.get(name, 0) + count
+            for name, values in result.stored_counts.items():
+                whole.counts[name] = whole.counts.get(name, 0) + int(values.sum())
             whole.found += result.found
             whole.audited += result.audited
             whole.raw_bytes += unit.raw_bytes

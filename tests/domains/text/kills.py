@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from outofcore.convert.estimate import Estimate
-from outofcore.convert.executors import open_executor
-from outofcore.convert.run import Conversion, Outcome, convert
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, Outcome, convert
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.documents import cleaning, long, members, reader
 from outofcore.domains.text.params import TextSection

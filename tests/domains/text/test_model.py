@@ -13,6 +13,7 @@ from outofcore.domains.text.schema import attributes
 from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import ParamsError
+from tests.domains.fake_mps import FakeMps, on_mps
 from tests.domains.text.conftest import PROSE
 
 
@@ -26,6 +27,16 @@ def task(section_of, tokenizer: Tokenizer) -> TextTask:
 def windows(tokenizer: Tokenizer, count: int = 8) -> np.ndarray:
     ids = np.array([*tokenizer.encode(PROSE * 3), tokenizer.end_id], np.uint16)
     return np.stack([ids[17 * start : 17 * start + 33] for start in range(count)])
+
+
+def test_sums_are_the_same_on_a_device_without_doubles(task: TextTask, tokenizer: Tokenizer):
+    batch = make_reading(attributes(tokenizer), task.section)({"tokens": windows(tokenizer)}, np.zeros(1, np.uint64))
+    expected = task.evaluate(batch)
+    with FakeMps():
+        sums = task.evaluate(on_mps(batch))
+    assert sums["loss_by_place"].dtype == torch.float64
+    for name, value in expected.items():
+        assert torch.equal(sums[name].cpu(), value)
 
 
 def test_figures_are_the_means_over_all_batches(task: TextTask, tokenizer: Tokenizer):
@@ -84,14 +95,13 @@ def test_documents_told_apart_need_an_end(section_of, tokenizer: Tokenizer):
         make_reading(attributes(Tokenizer(tokenizer.json, None)), section)
 
 
-def test_what_a_loader_is_told(section_of, tokenizer: Tokenizer):
-    def options(**tensors):
-        section = section_of(Path("raw"), tensors={"seq_len": 16, **tensors}, train={"parameters": 20_000})
-        return make_task(attributes(tokenizer), section).loader_options()
+def test_the_window_of_a_sample(section_of, tokenizer: Tokenizer):
+    def reading(**tensors):
+        return make_reading(attributes(tokenizer), section_of(Path("raw"), tensors={"seq_len": 16, **tensors}))
 
-    assert options() == {"window": {"length": 17, "stride": 16, "mode": "pack"}, "phase": True}
-    inside = options(stride=4, across_documents=False, phase=False)
-    assert inside == {"window": {"length": 17, "stride": 4, "mode": "never"}, "phase": False}
+    assert (reading().window, reading().phase) == ({"length": 17, "stride": 16, "mode": "pack"}, True)
+    inside = reading(stride=4, across_documents=False, phase=False)
+    assert (inside.window, inside.phase) == ({"length": 17, "stride": 4, "mode": "never"}, False)
 
 
 def test_tokens_are_drawn_as_text(tokenizer: Tokenizer):

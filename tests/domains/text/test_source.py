@@ -247,15 +247,20 @@ def test_a_table_of_lines_is_the_lines_one_by_one(chosen, section_of, tmp_path):
 def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
     texts = [f"{number} {PROSE}" for number in range(200)]
     values = [*texts, None, "", "\ud800".encode("utf-8", "surrogatepass")]
-    for number, kind in enumerate((pa.string(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string()))):
-        column = values if kind == pa.large_binary() else [*texts, None, "", None]
+    kinds = (
+        *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
+        *(pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.uint8(), pa.large_string()), pa.json_()),
+    )
+    for number, kind in enumerate(kinds):
+        binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+        column = values if binary else [*texts, None, "", None]
         table = pa.table({"other": list(range(203)), "body": pa.array(column, kind)})
         path = tmp_path / f"{number}.parquet"
         pq.write_table(table, path, row_group_size=90)
         found = convert(path, source={"text_column": "body"})
         assert found.documents == tokens_of(texts, tokenizer)
         assert [column["offset"] for column in found.columns] == list(range(200))
-        last = "invalid_utf8" if kind == pa.large_binary() else "no_text"
+        last = "invalid_utf8" if binary else "no_text"
         assert [(reject.reason, reject.offset) for _, reject in found.rejects] == [
             (reason, number) for reason, number in (("no_text", 200), ("too_short", 201), (last, 202))
         ] or sorted(found.reasons) == sorted(["no_text", "too_short", last])
@@ -268,6 +273,11 @@ def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
     found = convert(tmp_path / "bad.parquet")
     assert found.reasons == ["damaged_file"]
     assert "expected a Parquet file" in found.rejects[0][1].detail
+
+
+def test_parquet_with_bytes_of_one_size(convert, tokenizer: Tokenizer, tmp_path: Path):
+    pq.write_table(pa.table({"text": pa.array(["one", None, "two"], pa.binary(3))}), tmp_path / "a.parquet")
+    assert convert(tmp_path).documents == tokens_of(["one", "two"], tokenizer)
 
 
 def test_what_is_damaged_costs_what_is_damaged(convert, tmp_path: Path):

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outofcore.domains.text.network import Network, Size
 from outofcore.domains.text.tensors import TextReading
 
 GENERATOR = np.random.default_rng(0)
@@ -24,10 +25,22 @@ def test_targets_are_the_inputs_one_token_on():
 def test_places_begin_again_after_each_end(rows):
     batch = TextReading(end=0)({"tokens": np.array(rows, np.uint16)}, GENERATOR)
     for row, positions, segments in zip(rows, batch["positions"].tolist(), batch["segments"].tolist(), strict=True):
-        position = segment = 0
+        position, segment = -1, 0
         for token, found_position, found_segment in zip(row, positions, segments, strict=False):
-            assert (found_position, found_segment) == (position, segment)
             position, segment = (0, segment + 1) if token == 0 else (position + 1, segment)
+            assert (found_position, found_segment) == (position, segment)
+
+
+def test_the_first_token_of_a_document_is_not_predicted_from_the_document_before():
+    torch.manual_seed(0)
+    network = Network(Size(layers=2, width=16, heads=2, vocabulary=50, context=9)).eval()
+    rows = np.array([[1, 2, 3, 4, 0, 7, 8, 0, 9, 5], [5, 6, 0, 6, 0, 7, 8, 0, 9, 5]], np.uint16)
+    batch = TextReading(end=0)({"tokens": rows}, GENERATOR)
+    hidden = network(batch["inputs"], batch["positions"], batch["segments"])
+    assert batch["targets"][0, 4] == 7
+    assert torch.allclose(hidden[0, 4:], hidden[1, 4:], atol=1e-6)
+    alone = network(batch["inputs"][:1, 4:7])
+    assert torch.allclose(hidden[:1, 4:7], alone, atol=1e-6)
 
 
 def test_the_same_where_rows_lie_on_a_device():

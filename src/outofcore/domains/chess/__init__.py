@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Chess:
-    """The chess domain; see :class:`outofcore.domains.domain.Domain`. What a call needs is imported by the call."""
+    """The chess domain; imports are deferred to the calls that need them."""
 
     name = "chess"
     row = "position"
@@ -37,7 +37,7 @@ class Chess:
         return {"": SCHEMA}
 
     def units(self, files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
-        """Pieces of about a megabyte, cut where games begin."""
+        """Pieces of about a megabyte, cut at game starts."""
         from outofcore.domains.chess.source import units
 
         return units(files, section.source.longest_game)
@@ -62,7 +62,7 @@ class Chess:
         return make_task(store, section)
 
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
-        """A few hundred played games, with what real files hold: comments, a variant, an illegal move, a duplicate."""
+        """A few hundred played games, with real-file oddities: comments, a variant, an illegal move, a duplicate."""
         from outofcore.domains.chess.sample import write_sample
 
         write_sample(folder, generator)

@@ -1,4 +1,4 @@
-"""What :mod:`outofcore.domains.chess.widening` does, for rows that lie on an accelerator: in whole tensors."""
+""":mod:`outofcore.domains.chess.widening` for rows on an accelerator, with whole-tensor operations."""
 
 from __future__ import annotations
 
@@ -11,31 +11,16 @@ from outofcore.domains.chess.widening import AS_BYTES
 
 
 def unpack(packed: Tensor) -> Tensor:
-    """Bits (..., planes, 8) uint8 -> planes (..., planes, 8, 8) uint8, wherever the tensor lies."""
+    """Bits (..., planes, 8) uint8 -> planes (..., planes, 8, 8) uint8, on the tensor's device."""
     files = torch.arange(8, dtype=torch.uint8, device=packed.device)
     return packed.unsqueeze(-1) >> files & 1
 
 
 def pack(boards: Tensor, states: Tensor, mirrored: Tensor, planes: int, *, mover: bool) -> Tensor:
-    """Bits of the planes of positions; see :func:`outofcore.domains.chess.widening.show`.
+    """Packed planes (positions, 12 or 18, 8) uint8, a byte per rank; see :func:`outofcore.domains.chess.widening.show`.
 
-    Parameters
-    ----------
-    boards
-        (positions, 12) int64, the bits of unsigned words.
-    states
-        (positions, 4) uint8.
-    mirrored
-        (positions,) bool.
-    planes
-        12 or 18.
-    mover
-        Whether to show the board as the side to move sees it.
-
-    Returns
-    -------
-    Tensor
-        (positions, planes, 8) uint8, a byte a rank.
+    ``boards`` (positions, 12) int64 with the bits of unsigned words, ``states`` (positions, 4) uint8, ``mirrored``
+    (positions,) bool; ``mover`` shows the board from the side to move.
     """
     black = (states[:, 0] != 0)[:, None, None]
     shown = boards.view(torch.uint8).view(-1, 12, 8)
@@ -50,18 +35,8 @@ def pack(boards: Tensor, states: Tensor, mirrored: Tensor, planes: int, *, mover
 def classify(boards: Tensor, states: Tensor, moves: Tensor, flips: Tensor, vocabulary: Vocabulary) -> Tensor:
     """Classes (positions,) int64 of stored moves; see :func:`outofcore.domains.chess.widening.classify`.
 
-    Parameters
-    ----------
-    boards
-        (positions, 12) int64.
-    states
-        (positions, 4) uint8.
-    moves
-        (positions,) int16, the bits of unsigned words.
-    flips
-        (positions,) int64: exclusive or with a stored move that gives the move as it is shown.
-    vocabulary
-        The classes.
+    ``boards`` (positions, 12) int64, ``states`` (positions, 4) uint8, ``moves`` (positions,) int16 with the bits of
+    unsigned words, ``flips`` (positions,) int64: exclusive or from the stored move to the move as shown.
     """
     code = moves.long() & 0xFFFF
     start, end = code & 63, code >> 6 & 63

@@ -1,9 +1,8 @@
-"""Sets of squares in 64 bits, and the squares that pieces attack, for compiled code.
+"""Sets of squares in 64 bits and the attacks of pieces, for compiled code.
 
-Bit ``8 * rank + file``: a1 is bit 0, h1 bit 7, h8 bit 63. Turning a bitboard upside down is swapping its bytes.
-
-Compiled callers in other modules hold copies of these functions, and the cache of compiled code looks for changes in
-the caller's module alone: after a change here, remove ``__pycache__``.
+Bit ``8 * rank + file``: a1 is bit 0, h1 bit 7, h8 bit 63. Swapping the bytes flips a bitboard vertically. Compiled
+callers in other modules inline these functions, and their cache only tracks the caller's module: after a change here,
+remove ``__pycache__``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FIRST, _LAST = np.uint64(1), np.uint64(1 << 63)
 
 
 def _reach(steps: tuple[tuple[int, int], ...], distance: int) -> Bitboards:
-    """For each square, the squares up to so many steps away, on an empty board."""
+    """For each square, the squares up to ``steps`` away on an empty board."""
     table = np.zeros(64, np.uint64)
     for square in range(64):
         for file_step, rank_step in steps:
@@ -47,7 +46,7 @@ RAYS = np.stack([_reach((step,), 7) for step in STEPS])
 
 
 def _lines() -> tuple[Bitboards, Bitboards]:
-    """For two squares on one line: the squares strictly between them, and the whole line; else nothing."""
+    """For two squares on one line: the squares strictly between them, and the whole line; else empty."""
     between, line = np.zeros((64, 64), np.uint64), np.zeros((64, 64), np.uint64)
     for a in range(64):
         for direction in range(8):
@@ -63,7 +62,7 @@ BETWEEN, LINE = _lines()
 
 
 def _instruction(name: str, *flags: Any) -> Callable[..., int]:
-    """A function of one 64-bit word that is one machine instruction, by its name in LLVM's builder."""
+    """A function of one 64-bit word that compiles to one machine instruction, by its name in LLVM's builder."""
 
     def typed(context: Any, word: Any) -> tuple[Any, Callable[..., Any]]:
         del context, word
@@ -77,7 +76,7 @@ def _instruction(name: str, *flags: Any) -> Callable[..., int]:
     return function
 
 
-# The flag says that the word is never 0.
+# The flag asserts that the word is never 0.
 _trailing_zeros = _instruction("cttz", cgutils.true_bit)
 _leading_zeros = _instruction("ctlz", cgutils.true_bit)
 upside_down = _instruction("bswap")
@@ -85,13 +84,13 @@ upside_down = _instruction("bswap")
 
 @numba.njit(nogil=True, cache=True)
 def lowest(squares: Any) -> Any:
-    """Number of the lowest square of a set that is not empty."""
+    """Number of the lowest square of a non-empty set."""
     return np.int64(_trailing_zeros(squares))
 
 
 @numba.njit(nogil=True, cache=True)
 def highest(squares: Any) -> Any:
-    """Number of the highest square of a set that is not empty."""
+    """Number of the highest square of a non-empty set."""
     return 63 - np.int64(_leading_zeros(squares))
 
 
@@ -103,21 +102,21 @@ def bit(square: Any) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def _upwards(direction: Any, square: Any, occupied: Any) -> Any:
-    """The squares of a direction of growing numbers up to the first piece; the last square ends any ray."""
+    """Squares in a direction of increasing numbers up to the first piece; the last square ends any ray."""
     ray = RAYS[direction, square]
     return ray ^ RAYS[direction, lowest(ray & occupied | _LAST)]
 
 
 @numba.njit(nogil=True, cache=True)
 def _downwards(direction: Any, square: Any, occupied: Any) -> Any:
-    """The squares of a direction of falling numbers up to the first piece; the first square ends any ray."""
+    """Squares in a direction of decreasing numbers up to the first piece; the first square ends any ray."""
     ray = RAYS[direction, square]
     return ray ^ RAYS[direction, highest(ray & occupied | _FIRST)]
 
 
 @numba.njit(nogil=True, cache=True)
 def slides(square: Any, occupied: Any, kind: Any) -> Any:
-    """Squares that a rook (``kind`` 0) or a bishop (1) attacks, the first piece on each line included."""
+    """Squares that a rook (``kind`` 0) or a bishop (1) attacks, including the first piece on each line."""
     up = _upwards(kind, square, occupied) | _upwards(7 if kind == BISHOP else 2, square, occupied)
     down = _downwards(4 - kind, square, occupied) | _downwards(6 - kind, square, occupied)
     return up | down

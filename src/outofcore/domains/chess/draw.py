@@ -12,7 +12,7 @@ _RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
 
 
 def draw(rows: Columns) -> str:
-    """The first of the rows: the board, the side to move, and below it the move played and the result."""
+    """Draw the first row: the board, the side to move, the move played and the result."""
     board = board_of(rows)
     lines = [
         f"{rank + 1}  " + " ".join(_symbol(board, chess.square(file, rank)) for file in range(8))
@@ -26,14 +26,14 @@ def draw(rows: Columns) -> str:
 
 
 def board_of(rows: Columns) -> chess.Board:
-    """The first of the rows as a board of python-chess."""
+    """The first row as a board of python-chess."""
     board = chess.Board(None)
     for letter, squares in zip(PIECES, rows["boards"][0], strict=True):
         for square in chess.scan_forward(int(squares)):
             board.set_piece_at(square, chess.Piece.from_symbol(letter))
     side, rights, file, halfmove_clock = rows["state"][0].tolist()
     board.turn = side != BLACK_TO_MOVE
-    # In Chess960 the rooks may stand elsewhere; their castling is then drawn by its squares.
+    # In Chess960 the rooks may start elsewhere; castling is then shown by squares.
     board.set_castling_fen("".join(right for right, bit in CASTLING_BITS.items() if rights & bit) or "-")
     if file != NO_EN_PASSANT:
         board.ep_square = chess.square(file, 5 if board.turn == chess.WHITE else 2)

@@ -1,7 +1,7 @@
-"""The engine: bare move tokens to boards and moves, by the Rust reader, millions of positions a second.
+"""The engine: move tokens to boards and moves with a Rust reader, millions of positions per second.
 
-It gets one game a string, a string that holds the start position and the tokens and nothing else. It follows the rules
-of chess by shakmaty; a token that it cannot make a legal move of leaves the game to the oracle.
+It receives one string per game with only the start position and the tokens. It applies the rules of chess with
+shakmaty; a game with a token that it cannot turn into a legal move goes to the oracle.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numba import njit
 
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts
-from outofcore.domains.chess.pgn.games import TAGS, Games, decoded
+from outofcore.domains.chess.pgn.games import TAGS, Games
 from outofcore.domains.chess.pgn.mainline import KINGSIDE, NOT_CASTLING
-from outofcore.domains.chess.schema import BLACK_TO_MOVE, NO_EN_PASSANT, WHITE_TO_MOVE
+from outofcore.domains.chess.schema import BLACK_TO_MOVE, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 
 _FEN = TAGS.index("FEN")
 _ROOKS = (4, 10)
@@ -29,22 +29,14 @@ _ROOKS = (4, 10)
 
 @dataclass(frozen=True)
 class Parsed:
-    """What the engine made of n games: the arrays of one chunk of its own.
+    """Engine results for n games, as the arrays of one engine chunk."""
 
-    Attributes
-    ----------
-    readable
-        (n,) bool: every token of the game became a legal move.
-    chunk
-        The engine's view of its arrays; a game has one position more than moves.
-    """
-
-    readable: npt.NDArray[np.bool_]
-    chunk: Any
+    readable: npt.NDArray[np.bool_]  # (n,) bool: every token became a legal move
+    chunk: Any  # the engine's arrays; a game has one more position than moves
 
 
 def parse(games: Games, chosen: npt.NDArray[np.int64], facts: Facts) -> Parsed:
-    """Play through the chosen games."""
+    """Replay the chosen games."""
     if not len(chosen):
         return Parsed(np.zeros(0, np.bool_), None)
     foreign = _foreign(games)[chosen]
@@ -62,16 +54,9 @@ def fill_rows(
     first_rows: npt.NDArray[np.int64],
     rows: dict[str, npt.NDArray[Any]],
 ) -> None:
-    """Write the positions of the readable games to their places.
+    """Write ``boards``, ``state`` and ``move`` of the readable games into ``rows``.
 
-    Parameters
-    ----------
-    parsed, games, chosen, facts
-        As given to and by :func:`parse`.
-    first_rows
-        (n,) row of each chosen game's first position; below 0 for games that are passed over.
-    rows
-        Row fields; ``boards``, ``state`` and ``move`` are written.
+    ``first_rows`` (n,) is the row of each chosen game's first position; negative games are skipped.
     """
     chunk = parsed.chunk
     if chunk is None:
@@ -100,10 +85,10 @@ def fill_rows(
 
 
 def _foreign(games: Games) -> npt.NDArray[np.bool_]:
-    """(n,) bool: a token is written as no move is, and readers differ about it; the oracle decides.
+    """(n,) bool: a token is in a form that readers interpret differently, so the oracle decides.
 
-    The engine takes some bytes beyond ASCII for spaces, python-chess others; the engine passes over a ``$`` and plays a
-    capture that names no capturer (``xd5``).
+    Some non-ASCII bytes are spaces to the engine, others to python-chess; the engine skips a ``$`` and plays a capture
+    without a capturer (``xd5``).
     """
     text = games.text
     strange = np.subtract(text, ord(" "), dtype=np.uint8) >= 0x80 - ord(" ")
@@ -116,9 +101,9 @@ def _foreign(games: Games) -> npt.NDArray[np.bool_]:
 
 
 def _texts(games: Games, chosen: npt.NDArray[np.int64], facts: Facts, foreign: npt.NDArray[np.bool_]) -> pa.Array:
-    """The games' tokens as Arrow strings, with tags before them where the start position is not the usual one.
+    """The games' tokens as Arrow strings, preceded by tags if the start position is not the usual one.
 
-    A foreign game gives another one, since its bytes may be no UTF-8, and since the engine leaves out an empty string.
+    A foreign game is replaced by another, since its bytes may not be UTF-8 and the engine drops empty strings.
     """
     special = (games.tags[chosen, _FEN, 0] >= 0) | (facts.variant[chosen] == CHESS960)
     if np.any(special) or np.any(foreign):
@@ -132,49 +117,51 @@ def _texts(games: Games, chosen: npt.NDArray[np.int64], facts: Facts, foreign: n
 
 
 def start_tags(games: Games, facts: Facts, game: int) -> str:
-    """Tags that tell a reader the start position and the kind of chess; empty for a usual game."""
-    fen = start_fen(games, game)
+    """Tags for the start position and variant; empty for a standard game."""
+    fen = games.start_fen(game)
     tags = f'[SetUp "1"]\n[FEN "{fen}"]\n' if fen else ""
     if facts.variant[game] == CHESS960:
         tags += '[Variant "Chess960"]\n'
     return tags + "\n" * bool(tags)
 
 
-def start_fen(games: Games, game: int) -> str:
-    """The game's own start position, or an empty text."""
-    begin, end = games.tags[game, _FEN]
-    return decoded(games.data[begin:end].tobytes()).replace('"', "").strip() if begin >= 0 else ""
-
-
 def _castling_rooks(games: Games, facts: Facts, game: int) -> int:
     """Rooks that may castle at the start of a Chess960 game, as a bitboard; 0 for any other game.
 
-    The engine's arrays tell castling rights by the corners of the board, which is wrong in Chess960.
+    The engine reports castling rights by the corners of the board, which is wrong in Chess960.
     """
     if facts.variant[game] != CHESS960:
         return 0
     try:
-        return chess.Board(start_fen(games, game) or chess.STARTING_FEN, chess960=True).clean_castling_rights()
-    except ValueError:  # no position: the engine has refused it as well
+        return chess.Board(games.start_fen(game) or chess.STARTING_FEN, chess960=True).clean_castling_rights()
+    except ValueError:  # invalid position, which the engine refuses as well
         return 0
 
 
 @njit(nogil=True, cache=True)
-def _rights(rooks: np.uint64, white_king: np.uint64, black_king: np.uint64) -> int:
-    """Castling rights as bits KQkq, by the side of its king on which each rook stands."""
+def _rights(rooks: np.uint64, boards: npt.NDArray[np.uint64]) -> int:
+    """Stored castling rights, by the side of its king on which each castling rook is."""
     rights = 0
+    one = np.uint64(1)
     first_rank, last_rank = np.uint64(0xFF), np.uint64(0xFF) << np.uint64(56)
-    for bit, king, rank in ((1, white_king, first_rank), (4, black_king, last_rank)):
-        if rooks & rank & ~(king | (king - np.uint64(1))):
+    for bit, rank, king, own in ((1, first_rank, boards[5], boards[3]), (4, last_rank, boards[11], boards[9])):
+        towards_h, towards_a = rank & ~(king | (king - one)), rank & (king - one)
+        rook = rooks & towards_h
+        if rook:
             rights |= bit
-        if rooks & rank & (king - np.uint64(1)):
+            if own & towards_h & ~(rook | (rook - one)):
+                rights |= bit << INNER_ROOK_SHIFT
+        rook = rooks & towards_a
+        if rook:
             rights |= 2 * bit
+            if own & towards_a & (rook - one):
+                rights |= 2 * bit << INNER_ROOK_SHIFT
     return rights
 
 
 @njit(nogil=True, cache=True)
 def _rook_square(boards: npt.NDArray[np.uint8], before: int, rook: int, target: int, side: int) -> int:
-    """Where the castling rook stood: the rook gone from its rank, or, if none has, one that stood at its target."""
+    """Square of the castling rook: the one gone from its rank, or else the one that was at its target."""
     rank = target & 56
     for square in range(rank, rank + 8):
         if boards[before, square] == rook and boards[before + 1, square] != rook:
@@ -229,7 +216,7 @@ def _fill(
             out_state[row, 1] = 0
             out_state[row, 0] = WHITE_TO_MOVE if turn[position] else BLACK_TO_MOVE
             if is_chess960[game]:
-                out_state[row, 1] = _rights(rooks, out_boards[row, 5], out_boards[row, 11])
+                out_state[row, 1] = _rights(rooks, out_boards[row])
             else:
                 for right in range(4):
                     out_state[row, 1] |= castling[position, right] << right

@@ -1,4 +1,4 @@
-"""Which games and which of their positions are kept, and why the others are not."""
+"""Which games and positions are kept, and why the others are not."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ REASONS = (
     "termination",
     "bot",
 )
-"""Why the text of a game alone settles that it is not stored; the first that holds counts."""
+"""Reasons to reject a game by its text alone; the first that applies counts."""
 KEPT = 0
 
 Bools = npt.NDArray[np.bool_]
 
 
 def judge(games: Games, facts: Facts, filters: FilterSection) -> npt.NDArray[np.uint8]:
-    """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` where there is none."""
+    """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` if accepted."""
     verdicts = np.zeros(len(games), np.uint8)
 
     def reject(reason: str, where: Bools) -> None:
@@ -66,7 +66,7 @@ def judge(games: Games, facts: Facts, filters: FilterSection) -> npt.NDArray[np.
 
 
 def elo_failures(facts: Facts, filters: FilterSection) -> tuple[Bools, Bools, Bools]:
-    """Which players, (n, 2) each, fail for having no Elo, one too low, one too high."""
+    """Which players, (n, 2) each, have no Elo, one too low, one too high."""
     known = facts.elo > 0
     low = known & (facts.elo < (filters.min_elo or 0))
     high = known & (facts.elo > filters.max_elo) if filters.max_elo is not None else np.zeros_like(known)
@@ -76,7 +76,7 @@ def elo_failures(facts: Facts, filters: FilterSection) -> tuple[Bools, Bools, Bo
 
 
 def describe(games: Games, facts: Facts, game: int, reason: str) -> str:
-    """What was wrong with a rejected game, for a person."""
+    """Why a game was rejected, in words."""
     if reason.startswith("elo"):
         white, black = (str(elo) if elo else "?" for elo in facts.elo[game])
         return f"White {white}, Black {black}"
@@ -98,7 +98,7 @@ def describe(games: Games, facts: Facts, game: int, reason: str) -> str:
 
 
 def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:
-    """Filters that read free text, each only where it is set."""
+    """Filters on free text, evaluated only if set."""
     defaults = FilterSection()
     if filters.rated_only:
         changed = games.tags[:, TAGS.index("WhiteRatingDiff"), 0] >= 0
@@ -126,25 +126,11 @@ def choose_rows(
     keys: npt.NDArray[np.uint8],
     filters: FilterSection,
 ) -> tuple[Bools, dict[str, int]]:
-    """Which positions of accepted games are stored.
+    """Which of m positions of accepted games are stored, (m,) bool, and how many each filter dropped.
 
-    Parameters
-    ----------
-    plies
-        (n,) positions of each game; they stand one game after another, m in all.
-    side_to_move
-        (m,) 0 where White is to move, 1 where Black is.
-    players_pass
-        (n, 2) whether White's and Black's positions are wanted.
-    keys
-        (n, 16) uint8: the games' keys, from which the choice of ``max_positions`` is made.
-    filters
-        Of the section.
-
-    Returns
-    -------
-    tuple
-        (m,) bool, and how many positions each filter dropped.
+    ``plies`` (n,) positions per game, consecutive; ``side_to_move`` (m,) 0 White, 1 Black; ``players_pass`` (n, 2)
+    whether White's and Black's positions are wanted; ``keys`` (n, 16) uint8, which determine the choice for
+    ``max_positions``.
     """
     of_game = np.repeat(np.arange(len(plies)), plies)
     ply = np.arange(len(of_game)) - np.repeat(np.cumsum(plies) - plies, plies)
@@ -164,7 +150,7 @@ def choose_rows(
 
 @njit(nogil=True, cache=True)
 def _thin(chosen: Bools, plies: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64], most: int) -> None:
-    """Leave at most ``most`` positions of each game, those with the least hash of (key, ply)."""
+    """Keep at most ``most`` positions of each game, those with the smallest hash of (key, ply)."""
     first = 0
     for game in range(plies.size):
         rows = np.flatnonzero(chosen[first : first + plies[game]])

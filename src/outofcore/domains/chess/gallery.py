@@ -1,4 +1,4 @@
-"""Chess to look at: boards with the move played, by python-chess; Elo, lengths, results."""
+"""Pictures of chess stores: boards with the move played, by python-chess; Elo, lengths, results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
 
 
 def pictures(store: Store) -> Sequence[Picture | Passage]:
-    """Positions of games spread over the store, each further on in its game than the one before."""
+    """Positions of games spread over the store, each later in its game than the previous one."""
     found = []
     for place, (split, number, start, length) in enumerate(spread(store, BOARDS)):
         row = start + (place + 1) * length // (BOARDS + 2)
@@ -46,7 +46,7 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
 
 
 def distributions(store: Store) -> Sequence[Distribution]:
-    """Elo of all players that have one, length and result of the games."""
+    """Known Elo of all players; length and result of the games."""
     elo = np.concatenate([column(store, "white_elo"), column(store, "black_elo")])
     found = [
         binned("Length of the games", "plies", "games", column(store, "plies")),
@@ -57,6 +57,6 @@ def distributions(store: Store) -> Sequence[Distribution]:
 
 
 def plain_layout(store: Store) -> PlainLayout:
-    """Twelve planes of two bytes a square, as a first program would keep them."""
+    """Twelve planes of two bytes per square, as a simple program would keep them."""
     rows = sum(store.attributes["rows"].values())
     return PlainLayout("12 x 8 x 8 planes of two bytes, a move and a result", rows * (12 * 8 * 8 * 2 + 2 + 1))

@@ -1,8 +1,8 @@
 """Legal moves of stored positions, in compiled code.
 
-Every position is looked at from the side to move, so that its pawns go up the board; chess is symmetric in that way.
-The rules are those of standard chess and of chess960 (castling); the four castling bits mean the outermost rook on
-that side of the king, as in X-FEN.
+Every position is seen from the side to move, so that its pawns move up the board; chess is symmetric under this flip.
+The rules are those of standard chess and chess960 (castling). The lower four castling bits mean the outermost rook on
+that side of the king, as in X-FEN, unless the matching one of the upper four is set: then the rook next to the king.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from outofcore.domains.chess.bitboards import (
 )
 
 MOST_MOVES = 256
-"""Room for the moves of any position; 218 is the most known."""
+"""Room for the moves of any position; the known maximum is 218."""
 
 NO_FILE = 255
 _FIRST_RANK = np.uint64(0xFF)
@@ -39,20 +39,12 @@ _NOWHERE = np.uint64(0)
 
 @numba.njit(nogil=True, cache=True)
 def mark_legal(boards: Any, states: Any, flips: Any, index: Any, mask: Any) -> None:
-    """Set the classes of the legal moves of each position.
+    """Set the classes of the legal moves of each position in ``mask``.
 
-    Parameters
-    ----------
-    boards
-        (positions, 12) uint64: pawns, knights, bishops, rooks, queens, king of White, then of Black.
-    states
-        (positions, 4) uint8: side to move, castling bits, en passant file, halfmove clock.
-    flips
-        (positions,) uint16: exclusive or with a move seen from the side to move that gives the move as it is shown.
-    index
-        int16 by stored move: its class.
-    mask
-        (positions, classes) bool, all false; filled.
+    ``boards`` (positions, 12) uint64: pawns, knights, bishops, rooks, queens, king of White, then of Black. ``states``
+    (positions, 4) uint8: side to move, castling bits, en passant file, halfmove clock. ``flips`` (positions,) uint16:
+    exclusive or from a move seen by the side to move to the move as shown. ``index`` int16 by stored move: its class.
+    ``mask`` (positions, classes) bool, all false on entry.
     """
     own, enemy = np.empty(6, np.uint64), np.empty(6, np.uint64)
     codes = np.empty(MOST_MOVES, np.uint16)
@@ -63,7 +55,7 @@ def mark_legal(boards: Any, states: Any, flips: Any, index: Any, mask: Any) -> N
             own[piece] = upside_down(black_pieces) if black else white_pieces
             enemy[piece] = upside_down(white_pieces) if black else black_pieces
         rights = np.int64(states[position, 1])
-        castling = rights >> 2 if black else rights & 3
+        castling = (rights >> 2 & 3 | rights >> 4 & 12) if black else (rights & 3 | rights >> 2 & 12)
         count = legal_moves(own, enemy, castling, states[position, 2], codes)
         for n in range(count):
             mask[position, index[codes[n] ^ flips[position]]] = True
@@ -73,17 +65,11 @@ def mark_legal(boards: Any, states: Any, flips: Any, index: Any, mask: Any) -> N
 def legal_moves(own: Any, enemy: Any, castling: Any, en_passant: Any, codes: Any) -> Any:
     """Write the legal moves of one position, seen from the side to move, and return their number.
 
-    Parameters
-    ----------
-    own, enemy
-        (6,) uint64: pawns, knights, bishops, rooks, queens, king of each side, own pawns going up.
-    castling
-        Bit 1: the side to move may castle towards file h, bit 2: towards file a.
-    en_passant
-        File of the pawn that has just gone two squares, 255 if none has.
-    codes
-        (256,) uint16: filled with stored moves. Castling is the king's move of two squares where king and rook stand
-        where they stand in standard chess, else the king's move onto the rook.
+    ``own`` and ``enemy`` (6,) uint64: pawns, knights, bishops, rooks, queens, king; own pawns move up. ``castling`` bit
+    1: towards file h, bit 2: towards file a; bits 4 and 8: with the rook next to the king rather than the outermost.
+    ``en_passant``: file of a pawn that has just advanced two squares, else 255. ``codes`` (256,) uint16 receives stored
+    moves; castling is the king's move of two squares if king and rook are on their standard squares, else the king's
+    move onto the rook.
     """
     if own[5] == 0:
         return 0
@@ -103,7 +89,7 @@ def legal_moves(own: Any, enemy: Any, castling: Any, en_passant: Any, codes: Any
     allowed = ~own_pieces
     if checkers != 0:
         if checkers & (checkers - np.uint64(1)) != 0:
-            return count  # of two checks only the king can get out
+            return count  # in double check only the king can move
         allowed &= checkers | BETWEEN[king, lowest(checkers)]
     elif castling != 0 and king < 8:
         count = _castling(codes, count, king, own, straight, occupied, attacked, castling)
@@ -139,7 +125,7 @@ def legal_moves(own: Any, enemy: Any, castling: Any, en_passant: Any, codes: Any
 
 @numba.njit(nogil=True, cache=True)
 def _attacks(pieces: Any, occupied: Any) -> Any:
-    """All squares that the other side attacks; its pawns go down."""
+    """All squares that the other side attacks; its pawns move down."""
     attacked = KING[lowest(pieces[5])] if pieces[5] != 0 else _NOWHERE
     for piece in range(5):
         left = pieces[piece]
@@ -159,7 +145,7 @@ def _attacks(pieces: Any, occupied: Any) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def _pinned(king: Any, own_pieces: Any, enemy_pieces: Any, diagonal: Any, straight: Any) -> Any:
-    """Own pieces that alone stand between the king and an enemy piece that would check it."""
+    """Own pieces that alone shield the king from a check."""
     snipers = (slides(king, enemy_pieces, BISHOP) & diagonal) | (slides(king, enemy_pieces, ROOK) & straight)
     pinned = _NOWHERE
     while snipers != 0:
@@ -183,7 +169,8 @@ def _castling(
         rooks &= ~(bit(king + 1) - np.uint64(1)) if side == 0 else bit(king) - np.uint64(1)
         if rooks == 0:
             continue
-        rook = highest(rooks) if side == 0 else lowest(rooks)
+        next_to_king = castling >> side + 2 & 1
+        rook = highest(rooks) if side == next_to_king else lowest(rooks)
         king_to, rook_to = (6, 5) if side == 0 else (2, 3)
         king_path = BETWEEN[king, king_to] | bit(king_to)
         others = occupied ^ bit(king) ^ bit(rook)

@@ -1,4 +1,4 @@
-"""What is trained on a chess store: predicting the move played and the result, with figures beside their baselines."""
+"""The chess task: predict the move played and the result, reported with baselines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
 from outofcore.domains.chess.params import TensorSection
+from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.tensors import ChessReading
+from outofcore.domains.chess.widening import classify
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch, Task
 
@@ -28,59 +30,62 @@ BINS = 16
 PHASES = {"opening": slice(0, 2), "middlegame": slice(2, 6), "endgame": slice(6, BINS)}
 """Half-moves 0 to 19, 20 to 59, and from 60 on, as bins of 10; the last bin is open."""
 
-_ROWS_AT_ONCE = 1 << 20
+_ROWS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """What the training split alone says of a position that nobody looks at.
+    """Predictions from the training split alone, without looking at the position."""
 
-    Attributes
-    ----------
-    move_counts
-        (classes,) int64: how often each move was played.
-    value_mean
-        Mean result, in the view of the tensors.
-    """
-
-    move_counts: npt.NDArray[np.int64]
-    value_mean: float
+    move_counts: npt.NDArray[np.int64]  # (classes,) int64: how often each move was played
+    value_mean: float  # mean result, in the view of the tensors
 
 
 def measure_baseline(store: Store, section: TensorSection) -> Baseline:
-    """Count the moves and average the results of the train split; reads 7 bytes a position."""
+    """Count the moves and average the results of the train split, as the tensors give them.
+
+    Reads 7 bytes per position, and the boards if there are Chess960 games, whose castling moves need them.
+    """
     moves = vocabulary(section.targets)
     table = store.rows("train")
     counts = np.zeros(moves.size, np.int64)
     total = 0
+    chess960 = _has_chess960(store)
     for start in range(0, len(table), _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, len(table))
         move, state, result = (table.fields[name].read(start, stop) for name in ("move", "state", "result"))
         black = state[:, 0] if section.view == "mover" else np.zeros(stop - start, np.uint8)
-        counts += np.bincount(moves.index[move ^ black * np.uint16(flip_code(0))], minlength=moves.size)
+        flips = black * np.uint16(flip_code(0))
+        if chess960:
+            targets = np.empty(stop - start, np.int64)
+            classify(table.fields["boards"].read(start, stop), state, move, flips, moves.index, targets)
+        else:
+            targets = moves.index[move ^ flips]
+        counts += np.bincount(targets, minlength=moves.size)
         total += int((result.astype(np.int64) * (1 - 2 * black.astype(np.int64))).sum())
     return Baseline(counts, total / max(len(table), 1))
 
 
+def _has_chess960(store: Store) -> bool:
+    """Whether the train split has a Chess960 game."""
+    games = store.sequences("train")
+    if "variant" not in games.fields:
+        return False
+    starts = range(0, len(games), _ROWS_AT_ONCE)
+    variants = (games.fields["variant"].read(start, min(start + _ROWS_AT_ONCE, len(games))) for start in starts)
+    return any(CHESS960 in variant for variant in variants)
+
+
 def make_task(store: Store, section: Any) -> ChessTask:
-    """The task of a store, by the ``tensors`` and ``train`` settings of the chess section."""
+    """The task of a store, from the ``tensors`` and ``train`` settings."""
     return ChessTask(section.tensors, section.train.preset, measure_baseline(store, section.tensors))
 
 
 class ChessTask(Task):
     """Policy and value of a position.
 
-    The loss of a position is the cross-entropy of the move played plus the squared error of the result. Where the
-    tensors carry the mask of legal moves, other moves get no probability.
-
-    Parameters
-    ----------
-    section
-        The tensors that it reads.
-    preset
-        Size of the network: ``test``, ``small``, ``medium``, ``large``.
-    baseline
-        What the model is measured against.
+    The loss of a position is the cross-entropy of the move played plus the squared error of the result. With the mask
+    of legal moves in the tensors, other moves get no probability.
     """
 
     def __init__(self, section: TensorSection, preset: str, baseline: Baseline) -> None:
@@ -88,7 +93,7 @@ class ChessTask(Task):
         self.section = section
         self.network = Network(section.planes, preset, vocabulary(section.targets))
         counts = torch.from_numpy(baseline.move_counts)
-        # Add-one smoothing: moves that the train split lacks have a probability too.
+        # Add-one smoothing, so that moves absent from the train split have a probability.
         surprise = -torch.log((counts + 1.0) / (counts + 1.0).sum())
         self.register_buffer("surprise", surprise.float(), persistent=False)
         self.register_buffer("frequent", counts.argsort(descending=True, stable=True)[:5], persistent=False)
@@ -96,13 +101,9 @@ class ChessTask(Task):
         self.frequent: Tensor
         self.value_mean = baseline.value_mean
 
-    def readings(self, reading: Reading, device: torch.device) -> tuple[Reading, Reading]:
-        """Bits instead of planes for an accelerator, and no mirror images in validation."""
-        if not isinstance(reading, ChessReading):
-            return reading, reading
-        training = replace(reading, packed=device.type != "cpu")
-        plain = replace(training, section=reading.section.model_copy(update={"mirror": False}))
-        return training, plain
+    def reading_for(self, device: torch.device, reading: Reading) -> Reading:
+        """Bits instead of planes for an accelerator."""
+        return replace(reading, packed=device.type != "cpu") if isinstance(reading, ChessReading) else reading
 
     def predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits of moves (batch, classes) float32 and expected results (batch,) float32."""
@@ -114,14 +115,14 @@ class ChessTask(Task):
         return logits, value.float()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the moves played plus squared error of the results, summed, and the number of positions."""
+        """Summed cross-entropy of the moves plus squared error of the results, and the number of positions."""
         logits, value = self.predict(batch)
         policy = functional.cross_entropy(logits, batch["target"], reduction="sum")
         error = functional.mse_loss(value, batch["value"], reduction="sum")
         return policy + error, torch.tensor(len(value))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Counts by bins of ten half-moves (16,), and sums of losses, of the model and of the baselines."""
+        """Counts in bins of ten half-moves (16,), and summed losses of the model and the baselines."""
         logits, value = self.predict(batch)
         target, result = batch["target"], batch["value"]
         ply = (batch["ply"] // PLIES_PER_BIN).clamp(0, BINS - 1).long()
@@ -143,11 +144,11 @@ class ChessTask(Task):
         }
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Accuracies are shares of the positions; losses are means, the policy's in nats.
+        """Accuracies as shares of the positions; losses as means, the policy's in nats.
 
-        ``top1_most_frequent`` and ``top5_most_frequent`` are the accuracies of the commonest moves of the train split,
-        ``policy_loss_frequencies`` is the cross-entropy of its frequencies, ``value_loss_constant`` the squared error
-        of its mean result.
+        ``top1_most_frequent`` and ``top5_most_frequent`` are accuracies of always predicting the most frequent moves of
+        the train split, ``policy_loss_frequencies`` is the cross-entropy of its frequencies, ``value_loss_constant``
+        the squared error of its mean result.
         """
         count = float(sums["positions"].sum())
         figures = {
@@ -167,7 +168,7 @@ class ChessTask(Task):
         return {**figures, "positions": count}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
-        """``accuracy_by_ply``: the accuracies of every ten half-moves of the game, beside the baseline's."""
+        """``accuracy_by_ply``: accuracy per ten half-moves of the game, with the baseline's."""
         rows: list[dict[str, float | str]] = [
             {
                 "ply": PLIES_PER_BIN * n,

@@ -38,61 +38,39 @@ def uci(code: int) -> str:
 
 
 def flip_code(code: int) -> int:
-    """The same move on the board turned upside down (rank 1 becomes rank 8), as the other colour sees it."""
+    """The same move on the vertically flipped board (rank 1 becomes rank 8), as the other colour sees it."""
     return code ^ (56 | 56 << 6)
 
 
 def mirror_code(code: int) -> int:
-    """The same move on the board mirrored left to right (file a becomes file h)."""
+    """The same move on the horizontally mirrored board (file a becomes file h)."""
     return code ^ (7 | 7 << 6)
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """A numbering of all moves that any position can have.
+    """A numbering of all moves possible in any position.
 
-    Attributes
-    ----------
-    name
-        ``uci``: the 1792 moves of a queen or a knight on an empty board and the 176 promotions of both colours, by
-        square of departure, square of arrival, piece. ``alphazero``: 64 squares of departure times 73 planes: 56
-        moves of a queen (8 directions clockwise from "up", 7 distances), 8 knight moves, 9 underpromotions (knight,
-        bishop, rook; to the left, straight, to the right). A promotion to a queen is the queen move (Silver et al.
-        2017, "Mastering Chess and Shogi by Self-Play with a General Reinforcement Learning Algorithm", table S2).
-    size
-        Number of classes, 1968 or 4672.
-    index
-        (``CODES``,) int16: stored move -> class, -1 where there is none.
-    codes
-        (size,) int32: class -> stored move, -1 where no move on the board is meant. The queen moves of ``alphazero``
-        that promote stand without their promotion; :meth:`code` adds it.
-    mirror, flip
-        (size,) int16: class -> class of the move on the board mirrored left to right, or turned upside down; classes
-        that mean no move on the board stand for themselves.
+    ``uci``: the 1792 moves of a queen or a knight on an empty board and the 176 promotions of both colours, by square
+    of departure, square of arrival, piece. ``alphazero``: 64 squares of departure times 73 planes: 56 moves of a queen
+    (8 directions clockwise from "up", 7 distances), 8 knight moves, 9 underpromotions (knight, bishop, rook; to the
+    left, straight, to the right). A promotion to a queen is the queen move (Silver et al. 2017, "Mastering Chess and
+    Shogi by Self-Play with a General Reinforcement Learning Algorithm", table S2).
     """
 
     name: VocabularyName
-    size: int
-    index: npt.NDArray[np.int16]
+    size: int  # 1968 or 4672
+    index: npt.NDArray[np.int16]  # (CODES,) int16: stored move -> class, or -1
+    # (size,) int32: class -> stored move (alphazero: without queen promotion), -1 if off the board
     codes: npt.NDArray[np.int32]
-    mirror: npt.NDArray[np.int16]
-    flip: npt.NDArray[np.int16]
+    mirror: npt.NDArray[np.int16]  # (size,) int16: class -> class on the horizontally mirrored board
+    flip: npt.NDArray[np.int16]  # (size,) int16: class -> class on the vertically flipped board
 
     def code(self, index: int, *, pawn: bool) -> int:
-        """The stored move that a class means.
+        """The stored move of a class; raises ValueError if that is not a move on the board.
 
-        Parameters
-        ----------
-        index
-            The class.
-        pawn
-            Whether a pawn stands on the square of departure: tells a promotion to a queen from a queen's move where
-            the vocabulary has one class for both.
-
-        Raises
-        ------
-        ValueError
-            If the class means no move on the board.
+        ``pawn``: a pawn is on the square of departure, which distinguishes a promotion to a queen from a queen's move
+        if both share a class.
         """
         code = int(self.codes[index])
         if code < 0:
@@ -106,7 +84,7 @@ class Vocabulary:
 
 @cache
 def vocabulary(name: VocabularyName) -> Vocabulary:
-    """The vocabulary of that name; built once."""
+    """The vocabulary of that name, cached."""
     index, codes = _uci_tables() if name == "uci" else _alphazero_tables()
     for table in (index, codes):
         table.setflags(write=False)
@@ -130,7 +108,7 @@ def _target(square: int, step: tuple[int, int], distance: int = 1) -> int | None
 
 
 def _promotes(from_square: int, to_square: int) -> bool:
-    """Whether a pawn of either colour could go there and promote."""
+    """Whether a pawn of either colour could make this move and promote."""
     ranks = (from_square >> 3, to_square >> 3)
     return ranks in ((6, 7), (1, 0)) and abs((from_square & 7) - (to_square & 7)) <= 1
 

@@ -15,12 +15,12 @@ _GROUPS = 8
 
 
 class _Block(nn.Module):
-    """Two convolutions beside the identity. Norms look at one position alone, so no micro-batch changes a result."""
+    """Residual block of two convolutions; norms are per sample, so results do not depend on the micro-batch."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         last = nn.GroupNorm(_GROUPS, channels)
-        nn.init.zeros_(last.weight)  # begins as the identity, which lets deep ones learn
+        nn.init.zeros_(last.weight)  # starts as the identity, which lets deep networks learn
         self.body = nn.Sequential(
             nn.Conv2d(channels, channels, 3, padding=1, bias=False),
             nn.GroupNorm(_GROUPS, channels),
@@ -34,14 +34,9 @@ class _Block(nn.Module):
 
 
 class PolicyHead(nn.Module):
-    """Logits of moves: how well a square of departure fits one of arrival, plus what each promotion adds there.
+    """Logits of moves: match of departure and arrival squares, plus a term per promotion.
 
-    Parameters
-    ----------
-    channels
-        Channels of its input.
-    vocabulary
-        Which moves to give, in which order. Classes that lead off the board get the least logit there is.
+    Classes that lead off the board get the lowest finite logit.
     """
 
     def __init__(self, channels: int, vocabulary: Vocabulary) -> None:
@@ -72,17 +67,7 @@ class PolicyHead(nn.Module):
 
 
 class Network(nn.Module):
-    """Planes of a board to logits of moves and an expected result.
-
-    Parameters
-    ----------
-    planes
-        12 or 18.
-    preset
-        One of ``PRESETS``.
-    vocabulary
-        The classes of moves.
-    """
+    """Planes (12 or 18) of a board to logits of moves and an expected result."""
 
     def __init__(self, planes: int, preset: str, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The oracle: python-chess reads what the engine cannot, and plays a sample of all games again beside it."""
+"""The oracle: python-chess reads what the engine cannot, and replays a sample of all games to check it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from outofcore.domains.chess.pgn.notes import (
 )
 from outofcore.domains.chess.schema import (
     BLACK_TO_MOVE,
+    INNER_ROOK_SHIFT,
     LARGEST_HALFMOVE_CLOCK,
     NO_EN_PASSANT,
     WHITE_TO_MOVE,
@@ -31,20 +32,14 @@ from outofcore.domains.chess.schema import (
 
 ILLEGAL_MOVE, UNREADABLE_MOVE, NULL_MOVE = "illegal_move", "unreadable_move", "null_move"
 INVALID_POSITION = "invalid_position"
-"""Why a game is no legal chess from its start to its end."""
+"""Why a game is not legal chess throughout."""
 
 NULL_MOVES = ("--", "Z0", "0000", "@@@@")
 _RESULTS = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
 
 
-class Refusal(Exception):  # noqa: N818 - an answer about one game, caught where it is asked for
-    """A game that is not legal chess from its start to its end.
-
-    Attributes
-    ----------
-    reason
-        One of the four above.
-    """
+class Refusal(Exception):  # noqa: N818 - an answer about one game, caught by the caller
+    """A game that is not legal chess throughout; ``reason`` is one of the four above."""
 
     def __init__(self, reason: str, *detail: object) -> None:
         super().__init__(": ".join(map(str, detail)))
@@ -63,7 +58,7 @@ class Replay:
         return len(self._moves)
 
     def add(self, board: chess.Board, move: chess.Move) -> None:
-        """Note a position and the move that is about to be played in it."""
+        """Append a position and the move about to be played in it."""
         pieces = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
         white, black = board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK]
         self._boards.append((*[piece & white for piece in pieces], *[piece & black for piece in pieces]))
@@ -87,13 +82,7 @@ class Replay:
 
 
 def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool) -> Replay:
-    """Play a game; every token must be a legal move, in SAN (long or short) or UCI.
-
-    Raises
-    ------
-    Refusal
-        Naming the first token that is not.
-    """
+    """Replay a game; raises Refusal at the first token that is not a legal move in SAN (long or short) or UCI."""
     try:
         board = chess.Board(fen or chess.STARTING_FEN, chess960=chess960)
     except ValueError as error:
@@ -116,7 +105,7 @@ def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool) -> Replay:
 
 
 class _Reader(chess.pgn.BaseVisitor["_Reader"]):
-    """Collects what python-chess's own reader finds in the main line of a game, up to its first marker."""
+    """Collects the main line of a game from python-chess's own reader, up to its first marker."""
 
     def __init__(self) -> None:
         self.replay = Replay()
@@ -148,24 +137,16 @@ class _Reader(chess.pgn.BaseVisitor["_Reader"]):
 
 
 def audit(where: str, tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result: int) -> str | None:
-    """:func:`difference` with the place of the game before it; picklable, for a process of its own."""
+    """:func:`difference` prefixed with the place of the game; picklable, to run in another process."""
     found = difference(tags, body, stored, result)
     return f"{where}: {found}" if found else None
 
 
 def difference(tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result: int) -> str | None:
-    """Read a game's own text with python-chess and say where it differs from what was made of it.
+    """Read a game's text with python-chess and describe the first difference from its stored rows.
 
-    Parameters
-    ----------
-    tags
-        Tags that state the start position and the kind of chess, where they are not the usual ones.
-    body
-        The game after its tags, as it stands in the file.
-    stored
-        All row fields of all its positions.
-    result
-        For White, where the text has no marker that says so: 1, 0, -1.
+    ``tags`` give the start position and variant if unusual, ``body`` is the game after its tags, ``stored`` holds all
+    row fields of all its positions, ``result`` for White (1, 0, -1) applies if the text has no marker.
     """
     game = chess.pgn.read_game(io.StringIO(tags + _without_empty_lines(body)), Visitor=_Reader)
     if game is None or game.errors:
@@ -189,21 +170,21 @@ def difference(tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result
 
 
 def _castling(board: chess.Board) -> int:
-    """Castling rights as bits KQkq."""
-    rooks = board.clean_castling_rights()
-    if not rooks:
-        return 0
-    rights = (
-        board.has_kingside_castling_rights(chess.WHITE),
-        board.has_queenside_castling_rights(chess.WHITE),
-        board.has_kingside_castling_rights(chess.BLACK),
-        board.has_queenside_castling_rights(chess.BLACK),
-    )
-    return sum(1 << bit for bit, right in enumerate(rights) if right)
+    """Castling rights as they are stored."""
+    rights = 0
+    for rook in chess.scan_forward(board.clean_castling_rights()):
+        color = bool(chess.BB_SQUARES[rook] & board.occupied_co[chess.WHITE])
+        king = board.king(color)
+        queenside = king is not None and rook < king
+        right = 1 << (not color) * 2 + queenside
+        outside = [square for square in board.pieces(chess.ROOK, color) if square >> 3 == rook >> 3]
+        inner = min(outside) < rook if queenside else max(outside) > rook
+        rights |= right | (right << INNER_ROOK_SHIFT if inner else 0)
+    return rights
 
 
 def _without_empty_lines(body: str) -> str:
-    """The text as python-chess takes it for one game: an empty line would end it."""
+    """The text without empty lines, at which python-chess would end the game."""
     lines = (line.strip(" \t\v\f\0\x1a\ufeff") for line in re.split(r"\r\n|\r|\n", body))
     return "\n".join(line for line in lines if line)
 
@@ -212,7 +193,7 @@ def _notes(comment: str) -> tuple[int, int, int]:
     """Clock, evaluation and mate of a comment, by python-chess's expressions."""
     clock, evaluation, mate = NO_CLOCK, NO_EVALUATION, NO_MATE
     if match := chess.pgn.CLOCK_REGEX.search(comment):
-        with localcontext(Context(traps=[])):  # a million digits are infinite
+        with localcontext(Context(traps=[])):  # a million digits overflow to infinity
             seconds = Decimal(match["hours"]) * 3600 + Decimal(match["minutes"]) * 60 + Decimal(match["seconds"])
             clock = int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
     if match := chess.pgn.EVAL_REGEX.search(comment):

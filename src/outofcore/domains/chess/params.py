@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
+from outofcore.domains.places import Match, Raw
 from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
 
 TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
@@ -29,12 +30,13 @@ class SourceSection(Section):
     longest_game: int = Field(
         4_194_304,
         ge=4096,
+        le=2**31 - 1,
         description="bytes of the longest game; a longer one is rejected, and bounds memory so",
     )
 
 
 class FilterSection(Section):
-    """Which games and positions are kept; what a filter drops is counted under its own reason."""
+    """Which games and positions are kept; each filter counts its rejects under its own reason."""
 
     min_elo: int | None = Field(None, ge=0, le=9999, description="lowest Elo; null: no bound")
     max_elo: int | None = Field(None, ge=0, le=9999, description="highest Elo; null: no bound")
@@ -71,8 +73,11 @@ class FilterSection(Section):
     max_positions: int | None = Field(
         None, ge=1, description="most positions of one game, chosen by its content; null: all"
     )
-    duplicates: Literal["drop", "keep"] = Field(
-        "drop", description="games with the start and the moves of an earlier one, in whatever file"
+    duplicates: Literal["same_game", "same_moves", "keep"] = Field(
+        "same_game",
+        description="which games are dropped, wherever an equal one came before: same_game: start, moves, result, "
+        "players, date and UTCTime are equal; same_moves: start and moves are, as of short draws and of one game under "
+        "two spellings of a name; keep: none. Games with the same moves are always in the same split",
     )
 
     @model_validator(mode="after")
@@ -84,7 +89,7 @@ class FilterSection(Section):
 
 
 class TensorSection(Section):
-    """What a position becomes when it is read; changes no byte of the store."""
+    """How positions become tensors; changes no byte of the store."""
 
     planes: Literal[12, 18] = Field(
         12, description="12 piece planes, or 18 with White to move, four castling rights and en passant"
@@ -104,10 +109,12 @@ class TensorSection(Section):
 
 
 class ChessSection(Section):
-    """Everything about chess that changes the bytes of the store or the model."""
+    """All chess settings that change the bytes of the store or the model."""
 
-    raw: str = Field(description="a PGN file, or a folder of them; .zst, .gz, .bz2 and archives are read as streams")
-    match: str = Field("**/*", description="glob inside the folder")
+    raw: Raw = Field(
+        description="a PGN file, or a folder of them; .zst, .gz, .bz2, .xz and archives are read as streams"
+    )
+    match: Match = Field("**/*", description="glob inside the folder")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
     splits: SplitSection = SplitSection()

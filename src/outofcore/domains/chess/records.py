@@ -1,4 +1,4 @@
-"""From the text of a unit to its records: read, judged, played by the engine, checked by the oracle."""
+"""A unit's text to records: read, filter, replay with the engine, check with the oracle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Converter:
         data = np.frombuffer(unit.payload, np.uint8)
         games = read_games(data, game_starts(data))
         result = _Conversion(unit, self.section, games, read_facts(games)).run()
-        if not unit.detail:
+        if "reason" not in unit.detail:
             return result
         unread = Reject(reason=unit.detail["reason"], offset=unit.offset, detail=unit.detail["detail"])
         return replace(result, found=result.found + 1, rejects=(*result.rejects, unread))
@@ -40,7 +40,7 @@ class Converter:
 
 @dataclass
 class _Conversion:
-    """The conversion of one unit: games are numbered by their place in it."""
+    """The conversion of one unit; games are numbered by their place in it."""
 
     unit: Unit
     section: ChessSection
@@ -56,6 +56,8 @@ class _Conversion:
         accepted, rows = self._play(np.flatnonzero(verdicts == KEPT))
         plies = self.games.plies[accepted].astype(np.int64)
         keys = _keys(rows, plies)
+        if self.section.filters.duplicates == "same_game":
+            keys = _keys_of_games(keys, self.games, self.facts, accepted)
         audits = self._audits(accepted, plies, keys, rows)
         accepted, keys, lengths, counts = self._select(accepted, plies, keys, rows)
         return UnitResult(
@@ -73,7 +75,7 @@ class _Conversion:
         self.rejects[game] = Reject(reason=reason, offset=offset, detail=detail)
 
     def _play(self, chosen: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
-        """Rows of all positions of the chosen games that are legal chess, and which games these are."""
+        """Rows of all positions of the chosen legal games, and which games these are."""
         parsed = engine.parse(self.games, chosen, self.facts)
         by_oracle = {}
         legal = parsed.readable.copy()
@@ -82,7 +84,7 @@ class _Conversion:
             try:
                 by_oracle[place] = oracle.read_moves(
                     self.games.tokens(game),
-                    engine.start_fen(self.games, game),
+                    self.games.start_fen(game),
                     chess960=self.facts.variant[game] == CHESS960,
                 )
                 legal[place] = True
@@ -112,7 +114,7 @@ class _Conversion:
         keys: npt.NDArray[np.uint8],
         rows: dict[str, npt.NDArray[Any]],
     ) -> tuple[Audit, ...]:
-        """Comparisons of the games that their keys choose with what the oracle reads."""
+        """Comparisons of games chosen by key with the oracle's reading."""
         chosen = np.flatnonzero(keys.view("<u8")[:, 0] % np.uint64(self.section.audit.one_in) == 0)
         ends = np.cumsum(plies)
         audits = []
@@ -138,7 +140,7 @@ class _Conversion:
         keys: npt.NDArray[np.uint8],
         rows: dict[str, npt.NDArray[Any]],
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.int64], dict[str, int]]:
-        """Leave the positions that the filters want; a game that has none left is rejected."""
+        """Keep the positions that the filters accept; a game without any is rejected."""
         filters = self.section.filters
         failing = np.any(elo_failures(self.facts, filters), axis=0)[accepted]
         if filters.elo_of == "both":
@@ -168,12 +170,13 @@ class _Conversion:
             "result": self.facts.result[accepted],
             "plies": self.games.plies[accepted].astype(np.uint16),
             "source": np.full(len(accepted), self.unit.source, np.uint32),
+            "member": np.full(len(accepted), self.unit.detail.get("member", 0), np.uint32),
             "offset": (self.games.starts[accepted] + self.unit.offset).astype(np.uint64),
         }
 
 
 def _keys(rows: dict[str, npt.NDArray[Any]], plies: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Hash of start position and moves of each game, (n, 16) uint8: the same game, the same key."""
+    """Hash of start position and moves of each game, (n, 16) uint8."""
     if not len(plies):
         return np.zeros((0, KEY_BYTES), np.uint8)
     boards, state, moves = (
@@ -185,8 +188,26 @@ def _keys(rows: dict[str, npt.NDArray[Any]], plies: npt.NDArray[np.int64]) -> np
     first = 0
     for count in plies.tolist():
         digest = blake2b(boards[96 * first : 96 * first + 96], digest_size=KEY_BYTES)
-        digest.update(state[4 * first : 4 * first + 3])  # the halfmove clock is no part of the game
+        digest.update(state[4 * first : 4 * first + 3])  # the halfmove clock is not part of the game
         first += count
         digest.update(moves[2 * (first - count) : 2 * first])
         keys += digest.digest()
     return np.frombuffer(bytes(keys), np.uint8).reshape(-1, KEY_BYTES)
+
+
+def _keys_of_games(
+    keys: npt.NDArray[np.uint8], games: Games, facts: Facts, accepted: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    """Keys whose second half also depends on result, players, date and time.
+
+    The first half, which decides the split, still depends on the moves only: games with equal moves are never in
+    different splits.
+    """
+    columns = [text_column(games, name)[accepted].tolist() for name in ("White", "Black", "UTCTime")]
+    numbers = (facts.result[accepted].tolist(), facts.date[accepted].tolist())
+    halves = bytearray()
+    for key, *texts, result, date in zip(keys, *columns, *numbers, strict=True):
+        facts_of_game = "\0".join([str(result), str(date), *(text.strip().strip("?") for text in texts)])
+        halves += blake2b(key.tobytes() + facts_of_game.encode(), digest_size=KEY_BYTES // 2).digest()
+    second = np.frombuffer(bytes(halves), np.uint8).reshape(-1, KEY_BYTES // 2)
+    return np.concatenate([keys[:, : KEY_BYTES // 2], second], axis=1)

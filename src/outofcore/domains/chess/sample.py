@@ -1,4 +1,4 @@
-"""A small PGN input, made up: games that a simple player plays against itself, and one of each oddity of real files."""
+"""Generate a small PGN input: self-play games of a simple player, and one of each oddity of real files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TERMINATIONS = ("Normal", "Time forfeit", "Abandoned")
 
 @dataclass(frozen=True)
 class Game:
-    """A game as it will be written."""
+    """A game to be written."""
 
     tags: dict[str, str]
     moves: tuple[str, ...]
@@ -44,7 +44,7 @@ def write_sample(folder: Path, generator: np.random.Generator) -> None:
     plain, archived = games[ARCHIVED:], games[:ARCHIVED]
     texts = [game.text() for game in [*plain, *_oddities(plain[0], plain[1])]]
     (folder / "games.pgn").write_text("".join(texts))
-    # A game that stands in both files, as one does that is found under each of its players.
+    # A game in both files, as if found under each of its players.
     texts = [game.text() for game in [*archived, plain[2]]]
     archive = folder / "archive"
     archive.mkdir()
@@ -53,7 +53,7 @@ def write_sample(folder: Path, generator: np.random.Generator) -> None:
 
 
 def _played(number: int, generator: np.random.Generator) -> Game:
-    """A game of a player that takes what is worth most, and otherwise moves to the centre or at random."""
+    """A game of a greedy player that otherwise moves to the centre or at random."""
     board = chess.Board()
     moves: list[str] = []
     notes: list[str] = []
@@ -94,7 +94,7 @@ def _played(number: int, generator: np.random.Generator) -> Game:
 
 
 def _worth(board: chess.Board, move: chess.Move) -> float:
-    """What a move gains at sight; to take what an enemy pawn guards costs the piece that takes."""
+    """Immediate gain of a move; capturing a piece guarded by a pawn costs the capturer."""
     gain = 0.5 if move.to_square in _CENTER else 0.0
     if move.promotion:
         gain += _VALUES[move.promotion]
@@ -118,7 +118,7 @@ def _material(board: chess.Board) -> int:
 
 
 def _evaluation(board: chess.Board) -> str:
-    """The balance of material in pawns, or the distance to mate where it stands on the board or one move away."""
+    """Material balance in pawns, or the distance to mate if it is on the board or one move away."""
     for move in () if board.is_game_over() else board.legal_moves:
         if board.gives_check(move):
             board.push(move)
@@ -130,7 +130,7 @@ def _evaluation(board: chess.Board) -> str:
 
 
 def _verdict(board: chess.Board) -> str:
-    """The result of a game that is broken off: who is ahead by three pawns has won."""
+    """Result of an unfinished game: a lead of three pawns wins."""
     balance = _material(board)
     return "1-0" if balance >= 3 else "0-1" if balance <= -3 else "1/2-1/2"
 

@@ -1,4 +1,4 @@
-"""What a chess store holds of each position and of each game."""
+"""Stored fields of positions and games."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ PIECES = ("P", "N", "B", "R", "Q", "K", "p", "n", "b", "r", "q", "k")
 STATE = ("side_to_move", "castling", "en_passant_file", "halfmove_clock")
 WHITE_TO_MOVE, BLACK_TO_MOVE = 0, 1
 CASTLING_BITS = {"K": 1, "Q": 2, "k": 4, "q": 8}
+INNER_ROOK_SHIFT = 4
+"""Shift of a castling bit whose right, in Chess960, belongs to the rook next to the king, not the outermost."""
 NO_EN_PASSANT = 255
 LARGEST_HALFMOVE_CLOCK = 255
 LARGEST_PLY = 65535
@@ -34,8 +36,10 @@ SCHEMA = Schema(
             name="state",
             dtype="uint8",
             shape=(4,),
-            doc="side to move (0 White, 1 Black), castling rights (bits KQkq from the lowest), file of the pawn that "
-            "has just gone two squares, whether it can be taken or not (255: none), halfmove clock (at most 255)",
+            doc="side to move (0 White, 1 Black), castling rights (bits KQkq from the lowest; in Chess960 a right "
+            "belongs to the outermost rook on that side of the king, with its bit shifted left by 4 set as well to the "
+            "one next to the king), file of the pawn that has just gone two squares, whether it can be taken or not "
+            "(255: none), halfmove clock (at most 255)",
             attributes={"columns": list(STATE), "castling_bits": CASTLING_BITS},
         ),
         Field(name="ply", dtype="uint16", doc="half-moves since the first position of the game"),
@@ -79,12 +83,17 @@ SCHEMA = Schema(
         ),
         Field(name="result", dtype="int8", doc="result for White: 1, 0, -1"),
         Field(name="plies", dtype="uint16", doc="half-moves of the whole game, stored or not"),
-        Field(name="source", dtype="uint32", doc="row of the file in sources"),
+        Field(name="source", dtype="uint32", doc="raw file that it comes from, a row of sources"),
+        Field(
+            name="member",
+            dtype="uint32",
+            doc="file inside that archive, in its order; 0 where it is no archive",
+        ),
         Field(name="offset", dtype="uint64", doc="byte at which the game begins in the decompressed file"),
     ),
 )
 
 
 def empty_rows(count: int) -> dict[str, npt.NDArray[Any]]:
-    """Row fields of ``count`` positions, not yet filled."""
+    """Uninitialised row fields for ``count`` positions."""
     return {field.name: np.empty((count, *field.shape), field.dtype) for field in SCHEMA.rows}

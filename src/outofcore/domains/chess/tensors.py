@@ -1,9 +1,9 @@
-"""Stored positions -> tensors: planes, move targets, values and masks of legal moves."""
+"""Stored positions to tensors: planes, move targets, values and masks of legal moves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,13 +23,8 @@ from outofcore.domains.reading import Draws
 class ChessReading:
     """Positions as tensors.
 
-    Attributes
-    ----------
-    section
-        What to give.
-    packed
-        Give the planes as bits, ``packed`` (batch, planes, 8) uint8, a byte a rank, instead of ``planes``: an eighth of
-        the bytes to move to an accelerator, where :func:`outofcore.domains.chess.accelerator.unpack` makes planes.
+    ``packed`` gives planes as bits, ``packed`` (batch, planes, 8) uint8, a byte per rank: an eighth of the bytes to
+    transfer to an accelerator, where :func:`outofcore.domains.chess.accelerator.unpack` makes planes.
     """
 
     section: TensorSection
@@ -40,27 +35,19 @@ class ChessReading:
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn rows into tensors.
 
-        Parameters
-        ----------
-        rows
-            ``boards`` (batch, 12) uint64, ``state`` (batch, 4) uint8, ``move`` (batch,) uint16, ``result`` (batch,)
-            int8, ``ply`` (batch,) of an integer type.
-        draws
-            Choose the positions to mirror, uint64 (batch,).
+        ``rows`` hold ``boards`` (batch, 12) uint64, ``state`` (batch, 4) uint8, ``move`` (batch,) uint16, ``result``
+        (batch,) int8 and ``ply`` (batch,) integer; ``draws`` (batch,) uint64 choose the positions to mirror.
 
-        Returns
-        -------
-        dict
-            ``planes`` (batch, 12 or 18, 8 ranks, 8 files) uint8 (see :func:`outofcore.domains.chess.widening.show`),
-            or ``packed``; ``target`` (batch,) int64; ``value`` (batch,) float32: 1, 0 or -1 as White, or in the mover's
-            view the side to move, won, drew or lost; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal``
-            (batch, classes) bool.
+        Returns ``planes`` (batch, 12 or 18, 8 ranks, 8 files) uint8 (see :func:`outofcore.domains.chess.widening.show`)
+        or ``packed``; ``target`` (batch,) int64; ``value`` (batch,) float32: 1, 0 or -1 if White (in the mover's view
+        the side to move) won, drew or lost; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal`` (batch, classes)
+        bool.
         """
         boards, states = np.ascontiguousarray(rows["boards"]), np.ascontiguousarray(rows["state"])
         count, mover = len(boards), self.section.view == "mover"
         mirrored = self._mirrored(states[:, 1] == 0, draws)
         turned = states[:, 0] * np.uint16(flip_code(0))
-        # From a stored move (White's squares) to the move as shown, and from one seen by the side to move.
+        # Exclusive or to the move as shown: from a stored move (White's squares), from one seen by the side to move.
         from_white = mirrored * np.uint16(mirror_code(0)) ^ (turned if mover else np.uint16(0))
         from_mover = from_white ^ turned
         moves = vocabulary(self.section.targets)
@@ -87,9 +74,9 @@ class ChessReading:
         return batch
 
     def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        """The same tensors, of rows that lie on an accelerator; unsigned words come as signed ones of the same bits.
+        """The same from rows on an accelerator; unsigned words are signed ones of the same bits.
 
-        Legal moves are made by the processor all the same.
+        Legal moves are still computed on the CPU.
         """
         boards, states = rows["boards"], rows["state"]
         device, mover = boards.device, self.section.view == "mover"
@@ -113,6 +100,10 @@ class ChessReading:
             host = boards.cpu().numpy().view(np.uint64), states.cpu().numpy()
             batch["legal"] = _legal(*host, from_mover, moves).to(device)
         return batch
+
+    def plain(self) -> ChessReading:
+        """The same reading without mirror images."""
+        return replace(self, section=self.section.model_copy(update={"mirror": False}))
 
     def _mirrored(self, without_rights: npt.NDArray[np.bool_], draws: Draws) -> npt.NDArray[np.uint8]:
         """Which positions to mirror, 0 or 1."""

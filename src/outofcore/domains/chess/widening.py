@@ -1,4 +1,4 @@
-"""Bits of stored positions -> bytes of planes, and stored moves -> classes, in compiled code."""
+"""Bits of stored positions to bytes of planes, and stored moves to classes, in compiled code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PIECES = 12
 
 
 def _rank_tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
-    """What becomes of the byte of a rank, as it is or mirrored: (2, 256) a byte, and 8 bytes of 0 and 1 in one word."""
+    """Expansions of a rank's byte, as is or mirrored: (2, 256) bytes, and words of 8 bytes of 0 and 1."""
     plain = np.arange(256, dtype=np.uint8)
     bits = np.unpackbits(plain[:, None], axis=1, bitorder="little")
     mirrored = np.packbits(bits, axis=1, bitorder="big")[:, 0]
@@ -24,32 +24,22 @@ def _rank_tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
 
 
 AS_BYTES, AS_WORDS = _rank_tables()
-"""Tables for :func:`show`: planes as bits, or as a byte a square."""
+"""Tables for :func:`show`: planes as bits, or as a byte per square."""
 
 
 @numba.njit(nogil=True, cache=True)
 def show(boards: Any, states: Any, mover: Any, mirrored: Any, table: Any, planes: Any) -> None:
     """Planes of positions, rank by rank.
 
-    Planes 0 to 5 are pawns, knights, bishops, rooks, queens and king of White, 6 to 11 those of Black; plane 12 is
-    set where White moves, 13 to 16 are the rights to castle towards file h and file a, of White, then of Black, 17 has
-    the square that a pawn has just leapt over. Seen by a Black mover, ranks are counted from Black's side, and what is
-    said of White and Black in planes 0 to 11 and 13 to 16 is said of Black and White.
+    Planes 0 to 5 are pawns, knights, bishops, rooks, queens and king of White, 6 to 11 those of Black; plane 12 is set
+    if White is to move, 13 to 16 are the rights to castle towards file h and file a, of White, then of Black, 17 is the
+    square that a pawn has just skipped. With ``mover`` and Black to move, ranks count from Black's side, and White and
+    Black swap roles in planes 0 to 11 and 13 to 16.
 
-    Parameters
-    ----------
-    boards
-        (positions, 12, 8) uint8: the bitboards, White's first, a byte a rank.
-    states
-        (positions, 4) uint8: side to move, castling bits, en passant file, halfmove clock.
-    mover
-        Whether to show the board as the side to move sees it.
-    mirrored
-        (positions,) uint8: 1 to mirror the board left to right, only of positions without castling rights.
-    table
-        ``AS_BYTES`` or ``AS_WORDS``.
-    planes
-        (positions, 12 or 18, 8) of the table's dtype; filled.
+    ``boards`` (positions, 12, 8) uint8: bitboards, White's first, a byte per rank; ``states`` (positions, 4) uint8:
+    side to move, castling bits, en passant file, halfmove clock; ``mirrored`` (positions,) uint8, only for positions
+    without castling rights; ``table`` is ``AS_BYTES`` or ``AS_WORDS``; ``planes`` (positions, 12 or 18, 8) of its dtype
+    is filled.
     """
     for n in range(len(boards)):
         shown = table[mirrored[n]]
@@ -77,23 +67,10 @@ def show(boards: Any, states: Any, mover: Any, mirrored: Any, table: Any, planes
 def classify(boards: Any, states: Any, moves: Any, flips: Any, index: Any, targets: Any) -> None:
     """Classes of the stored moves, as they are shown.
 
-    A king that takes a rook of its own (castling, as chess960 writes it) is the king's move of two squares where both
-    stand where they stand in standard chess, so that a move has one class.
-
-    Parameters
-    ----------
-    boards
-        (positions, 12) uint64.
-    states
-        (positions, 4) uint8.
-    moves
-        (positions,) uint16: stored moves.
-    flips
-        (positions,) uint16: exclusive or with a stored move that gives the move as it is shown.
-    index
-        int16 by stored move: its class.
-    targets
-        (positions,) int64; filled.
+    A king that takes its own rook (castling in chess960 notation) counts as the king's move of two squares if both are
+    on their standard squares, so that a move has one class. ``boards`` (positions, 12) uint64, ``states`` (positions,
+    4) uint8, ``moves`` and ``flips`` (positions,) uint16 (exclusive or to the move as shown), ``index`` int16 by stored
+    move; ``targets`` (positions,) int64 is filled.
     """
     for n in range(len(boards)):
         code = np.int64(moves[n])

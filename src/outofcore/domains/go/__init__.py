@@ -47,19 +47,19 @@ class Go:
         return Converter(section)
 
     def reading(self, store_attributes: Mapping[str, Any], section: GoSection) -> Reading:
-        """Planes and moves, by the feature set that ``tensors`` names."""
+        """Planes and moves, for the feature set named in ``tensors``."""
         from outofcore.domains.go.tensors import make_reading
 
         return make_reading(store_attributes, section)
 
     def task(self, store: Store, section: GoSection) -> Task:
-        """The next move, or whose game it is."""
+        """Predict the next move, or identify players."""
         from outofcore.domains.go.model import make_task
 
         return make_task(store, section)
 
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
-        """Games of eight players with habits of their own."""
+        """Games of eight simulated players with distinct habits."""
         from outofcore.domains.go.sample import write_sample
 
         write_sample(folder, generator)

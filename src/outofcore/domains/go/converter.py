@@ -15,6 +15,7 @@ from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.play.engine import COUNTED, TO_PLAY, Outcome
 from outofcore.domains.go.play.replay import Played, replay
+from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.sgf import meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
 from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns, read_header, refusal
@@ -28,7 +29,7 @@ _READ, _TOO_LONG = int(Reading.READ), int(Ending.TOO_LONG)
 
 @dataclass(frozen=True)
 class _Text:
-    """Bytes of a unit's games; some may be rewritten for reading, from the codecs named by game."""
+    """Bytes of a unit's games; ``codecs`` names the original encoding of those rewritten for reading."""
 
     payload: bytes
     starts: npt.NDArray[np.int64]
@@ -39,7 +40,7 @@ class _Text:
         return self.payload[self.starts[number] : self.ends[number]]
 
     def with_games(self, others: Mapping[int, bytes], codecs: Mapping[int, str]) -> _Text:
-        """The same with some games in other words."""
+        """A copy with some games replaced by rewritten ones."""
         games = [others.get(number, self.game(number)) for number in range(len(self.starts))]
         ends = np.cumsum([len(game) for game in games], dtype=np.int64)
         return _Text(b"".join(games), np.concatenate(([0], ends[:-1])), ends, codecs)
@@ -47,7 +48,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class Converter:
-    """Converts units; picklable, and the same unit gives the same result anywhere."""
+    """Converts units; picklable and deterministic on every machine."""
 
     section: GoSection
 
@@ -58,7 +59,7 @@ class Converter:
         text, games = _read(_Text(unit.payload, detail["starts"], detail["ends"]), counts)
         headers, refused = self._headers(text, games, detail)
         played = self._play(games, headers)
-        refused |= _illegal(games, played)
+        refused |= _illegal(games, played, headers)
         kept = np.flatnonzero(played.outcome == Outcome.KEPT)
         chosen = [
             header for header, outcome in zip(headers, played.outcome.tolist(), strict=True) if header and not outcome
@@ -79,7 +80,7 @@ class Converter:
             for number, (reason, why) in sorted(refused.items())
         ]
         rejects += _of_file(unit)
-        _count(counts, played, chosen, kept, detail)
+        counts["stray_bytes"] += detail["stray"]
         return UnitResult(
             found=len(headers) + len(rejects) - len(refused),
             rows=rows,
@@ -95,13 +96,14 @@ class Converter:
             keys=keys,
             rejects=tuple(rejects),
             counts={name: int(count) for name, count in sorted(counts.items()) if count},
+            stored_counts=_game_counts(played, chosen, kept, detail),
             audits=audits,
         )
 
     def _headers(
         self, text: _Text, games: Games, detail: Mapping[str, Any]
     ) -> tuple[list[Header | None], dict[int, Rejection]]:
-        """Headers of the games that are to be played, None for the others, and why those are refused."""
+        """Headers of the games to be played (None for the others), and why the others are refused."""
         headers: list[Header | None] = []
         refused: dict[int, Rejection] = {}
         payload, utf16, filters = text.payload, detail["utf16"], self.section.filters
@@ -154,7 +156,7 @@ class Converter:
         )
 
     def _audits(self, game: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which games the oracle plays as well: one in so many, by their keys."""
+        """Games to be checked by the oracle: one in ``one_in``, chosen by key."""
         chosen: npt.NDArray[np.bool_] = game.view(np.uint64) % np.uint64(self.section.audit.one_in) == 0
         return chosen
 
@@ -167,11 +169,11 @@ class Converter:
         chosen: npt.NDArray[np.int64],
         counts: Counter[str],
     ) -> tuple[oracle.Comparison, ...]:
-        """Comparisons of the chosen games with what the oracle makes of them; those that it cannot read are counted."""
+        """Comparisons of the chosen games with the oracle's reading; unreadable ones are counted."""
         comparisons = []
         for number in chosen.tolist():
             header = headers[number]
-            events = header and oracle.read_events(text.game(number), header.size)
+            events = header and oracle.read_events(_tree(text, unit.detail["endings"], number), header.size)
             if not header or not events:
                 counts["unreadable_for_oracle"] += 1
                 continue
@@ -186,7 +188,7 @@ class Converter:
 
 
 def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:
-    """Read all games; once more, in other words, those whose encoding hides brackets and those that are refused."""
+    """Read all games; then again, rewritten, those refused or whose encoding hides brackets."""
     games = read_games(text.payload, text.starts, text.ends)
     others: dict[int, bytes] = {}
     codecs: dict[int, str] = {}
@@ -208,8 +210,22 @@ def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:
     return text, games
 
 
+def _tree(text: _Text, endings: npt.NDArray[np.uint8], number: int) -> bytes:
+    """The text from the start of the game's tree; the oracle finds its end by itself.
+
+    It starts earlier if the oracle sees the game inside a preceding one that the engine took for unfinished.
+    """
+    start = int(text.starts[number])
+    unfinished = np.flatnonzero(endings[:number] == Ending.OPEN)
+    if len(unfinished):
+        before = int(text.starts[unfinished[-1]])
+        if before + oracle.tree_bytes(text.payload[before:]) > start:
+            start = before
+    return text.payload[start:]
+
+
 def _keys(played: Played, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """BLAKE2b of each game's record: size, setup and moves, whatever the file says about it."""
+    """BLAKE2b of each game's record: size, setup and moves, independent of anything else in the file."""
     record = played.record.astype("<i2", copy=False)
     digests = b"".join(
         hashlib.blake2b(record[begin:end].data, digest_size=KEY_BYTES).digest()
@@ -219,12 +235,12 @@ def _keys(played: Played, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
 
 
 def _first_bytes(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """The keys as they stand in the rows."""
+    """First bytes of the keys, as stored in the rows."""
     return np.ascontiguousarray(keys[:, :8]).view("<i8")[:, 0].astype(np.int64, copy=False)
 
 
-def _illegal(games: Games, played: Played) -> dict[int, Rejection]:
-    """Why games that were played are not kept."""
+def _illegal(games: Games, played: Played, headers: Sequence[Header | None]) -> dict[int, Rejection]:
+    """Reasons for played games that are not kept."""
     rejected = {}
     for number in np.flatnonzero(played.outcome > Outcome.PASSED_OVER).tolist():
         outcome = Outcome(played.outcome[number])
@@ -232,11 +248,17 @@ def _illegal(games: Games, played: Played) -> dict[int, Rejection]:
         moves = int(np.count_nonzero(before))
         why = f"{moves} moves" if outcome is Outcome.TOO_SHORT else f"at move {moves + 1}"
         rejected[number] = (outcome.name.lower(), why)
+        header = headers[number]
+        if header and outcome is Outcome.OCCUPIED:
+            column, row = games.points[played.trouble[number], :2].tolist()
+            if (row, column) in star_points(header.size, header.handicap.placed):
+                why += f", on a customary point for HA[{header.stated}]: the stones that the file omits were elsewhere"
+                rejected[number] = ("guessed_handicap", why)
     return rejected
 
 
 def _of_file(unit: Unit) -> list[Reject]:
-    """What is wrong with the file and not with one of its games: a record each."""
+    """Problems of the file rather than of one game: one reject each."""
     if unit.detail["problem"]:
         reason, why = unit.detail["problem"]
         return [Reject(reason=reason, offset=unit.offset, detail=why)]
@@ -246,7 +268,7 @@ def _of_file(unit: Unit) -> list[Reject]:
 
 
 def _labels(detail: Mapping[str, Any]) -> dict[str, str]:
-    """What the file says of all its games."""
+    """Stored labels of all games, from their headers."""
     path: str = detail["path"]
     first_line = decode((detail["first_line"],), b"", utf16=detail["utf16"])[0][0]
     return {
@@ -256,23 +278,20 @@ def _labels(detail: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _count(
-    counts: Counter[str],
-    played: Played,
-    headers: Sequence[Header],
-    kept: npt.NDArray[np.int64],
-    detail: Mapping[str, Any],
-) -> None:
-    """Add the figures of the games that are kept."""
-    counts.update(dict(zip(COUNTED, played.counts[kept].sum(axis=0, dtype=np.int64).tolist(), strict=True)))
-    counts["stray_bytes"] += detail["stray"]
-    counts["unterminated"] += int(np.count_nonzero(detail["endings"][kept] == Ending.OPEN))
+def _game_counts(
+    played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int64], detail: Mapping[str, Any]
+) -> dict[str, npt.NDArray[Any]]:
+    """Metrics of each game that is kept."""
+    counts: dict[str, npt.NDArray[Any]] = dict(zip(COUNTED, played.counts[kept].T, strict=True))
+    counts["unterminated"] = detail["endings"][kept] == Ending.OPEN
     for prefix, rules in (
-        ("names", Counter(header.name_rule for header in headers)),
-        ("komi", Counter(header.komi_rule for header in headers)),
-        ("handicap", Counter(header.handicap.rule for header in headers)),
+        ("names", [header.name_rule for header in headers]),
+        ("komi", [header.komi_rule for header in headers]),
+        ("handicap", [header.handicap.rule for header in headers]),
     ):
-        counts.update({f"{prefix}_{rule.name.lower()}": count for rule, count in rules.items()})
-    counts["handicap_differs"] += sum(
-        header.stated > 1 and header.handicap.stones != header.stated for header in headers
+        for rule in set(rules):
+            counts[f"{prefix}_{rule.name.lower()}"] = np.array([each is rule for each in rules])
+    counts["handicap_differs"] = np.array(
+        [header.stated > 1 and header.handicap.stones != header.stated for header in headers], bool
     )
+    return counts

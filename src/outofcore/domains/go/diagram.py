@@ -1,4 +1,4 @@
-"""A position as text that a person can read."""
+"""A position as text."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from outofcore.domains.go.play.engine import KO, MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.store.schema import Columns
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
-"""Columns of a board; I is left out."""
+"""Columns of a board, without I."""
 _STONES = ".XO"
 
 
 def frame_of(plane_bytes: int) -> int:
-    """Side of the board whose packed plane has so many bytes."""
+    """Board side for a packed plane of this many bytes."""
     return int((8 * plane_bytes) ** 0.5)
 
 
 def draw(rows: Columns) -> str:
-    """The first of the rows: X Black, O White, and the move played in it in parentheses."""
+    """Draw the first row: X Black, O White, with the move played in parentheses."""
     stones, state, move = rows["stones"][0], rows["state"][0], int(rows["move"][0])
     frame, size = frame_of(stones.shape[-1]), int(state[SIZE])
     bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(2, frame, frame)

@@ -1,4 +1,4 @@
-"""Go to look at: boards with the move played; ranks, komi, lengths, results."""
+"""Pictures of Go stores: boards with the move played; ranks, komi, lengths, results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAYERS = ("Black", "White")
 
 
 def pictures(store: Store) -> Sequence[Picture | Passage]:
-    """Positions of games spread over the store, each further on in its game than the one before."""
+    """Positions of games spread over the store, each later in its game than the previous one."""
     found = []
     for place, (split, _, start, length) in enumerate(spread(store, BOARDS)):
         row = start + (place + 1) * length // (BOARDS + 2)
@@ -41,7 +41,7 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
 
 
 def distributions(store: Store) -> Sequence[Distribution]:
-    """Ranks of the players that have one, komi, handicap, length and end of the games."""
+    """Known ranks, komi, handicap, length and result of the games."""
     ranks = np.concatenate([column(store, "black_rank"), column(store, "white_rank")]).astype(np.int64)
     ranks = ranks[ranks != UNKNOWN_RANK]
     komi = column(store, "komi").astype(np.float64)
@@ -59,14 +59,14 @@ def distributions(store: Store) -> Sequence[Distribution]:
 
 
 def plain_layout(store: Store) -> PlainLayout:
-    """The planes that a network reads, as torch has them by default."""
+    """The planes that a network reads, in torch's default type."""
     frame, rows = int(store.attributes["frame"]), sum(store.attributes["rows"].values())
     what = f"3 x {frame} x {frame} planes of four bytes and a move"
     return PlainLayout(what, rows * (3 * frame * frame * 4 + 2))
 
 
 def _numbers(title: str, axis: str, values: npt.NDArray[np.float64]) -> Distribution:
-    """A bar for each number where they are few."""
+    """One bar per number if there are few."""
     found, counts = np.unique(values, return_counts=True)
     if len(found) > 16:
         return binned(title, axis, "games", values)
@@ -95,7 +95,7 @@ def _move(rows: Columns) -> tuple[int, int] | None:
 
 
 def _board(points: npt.NDArray[np.uint8], move: tuple[int, int] | None, player: int) -> Iterator[str]:
-    """SVG of a board; a field is 20 wide, the move is a stone of its player with a ring."""
+    """SVG of a board, 20 units per field; the move is a stone with a ring."""
     size = len(points)
     last = 20 * size + 10
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {last + 20} {last + 20}">'

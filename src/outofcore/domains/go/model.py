@@ -1,4 +1,4 @@
-"""What is trained on a store of Go games."""
+"""Tasks trained on a Go store."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ HELD_OUT = "val"
 
 
 def make_task(store: Store, section: GoSection) -> Task:
-    """The task that ``train.task`` names, with its baseline measured on the store.
+    """The task named by ``train.task``, with its baseline measured on the store.
 
-    Raises
-    ------
-    ParamsError
-        If the store has too few players or held-out games for ``style``.
+    Raises ParamsError if the store has too few players or held-out games for ``style``.
     """
     reading = make_reading(store.attributes, section)
     if section.train.task == "policy":

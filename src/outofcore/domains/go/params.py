@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
+from outofcore.domains.places import Match, Raw
+from outofcore.domains.sections import MOST, AuditSection, SplitSection, StoreSection, TrainSection
 
 Breach = Literal["reject", "stop", "keep"]
-"""What an illegal move costs: the game, the rest of the game, or nothing."""
+"""An illegal move rejects the game, ends it, or is kept."""
 
 Result = Literal["score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"]
 BoardSize = Annotated[int, Field(ge=7, le=25)]
@@ -18,11 +19,12 @@ RANK = r"^([1-9]p|[1-9]d|([1-9]|[12][0-9]|30)k)$"
 
 
 class SourceSection(Section):
-    """How SGF is read, and what is stored of a position besides its stones."""
+    """How SGF is read, and what is stored per position besides its stones."""
 
     longest_game: int = Field(
         8_388_608,
         ge=4096,
+        le=2**31 - 1,
         description="bytes of the longest game; a longer one is rejected, and bounds memory so",
     )
     liberties: bool = Field(
@@ -31,7 +33,7 @@ class SourceSection(Section):
 
 
 class FilterSection(Section):
-    """Which games are kept, and how far; what a filter drops is counted under its own reason."""
+    """Which games are kept, and up to which move; each filter counts its rejects under its own reason."""
 
     sizes: tuple[BoardSize, ...] = Field(
         (19,), min_length=1, description="board sizes; smaller boards stand in the frame of the largest"
@@ -72,12 +74,12 @@ class FilterSection(Section):
 
     @property
     def frame(self) -> int:
-        """Side of the largest board, in whose frame all positions are stored."""
+        """Side of the largest board, the frame for all positions."""
         return self.sizes[-1]
 
 
 class TensorSection(Section):
-    """What a position becomes when it is read; changes no byte of the store."""
+    """How positions become tensors; changes no byte of the store."""
 
     features: Literal["planes3", "history8", "alphagozero18"] = Field(
         "planes3",
@@ -96,18 +98,20 @@ class TensorSection(Section):
 
 
 class GoTrainSection(TrainSection):
-    """What is learnt from the games."""
+    """What to learn from the games."""
 
     task: Literal["policy", "style"] = Field("policy", description="policy: the next move; style: whose game is it")
     players: Literal["files", "names"] = Field(
         "files", description="style: the players are those to whom a file each belongs, or everybody by name"
     )
-    min_games: int = Field(20, ge=2, description="style: games in a split below which a player does not count")
-    players_per_batch: int = Field(18, ge=2, description="style: players of a batch")
-    games_per_player: int = Field(9, ge=2, description="style: games of each, in a batch")
-    positions_per_game: int = Field(10, ge=1, description="style: positions of each, with that player to move")
+    min_games: int = Field(20, ge=2, le=MOST, description="style: games in a split below which a player does not count")
+    players_per_batch: int = Field(18, ge=2, le=2**16, description="style: players of a batch")
+    games_per_player: int = Field(9, ge=2, le=2**16, description="style: games of each, in a batch")
+    positions_per_game: int = Field(
+        10, ge=1, le=2**16, description="style: positions of each, with that player to move"
+    )
     first_moves: int | None = Field(
-        50, ge=2, description="style: moves of a game that are looked at, from its first; null: all"
+        50, ge=2, le=MOST, description="style: moves of a game that are looked at, from its first; null: all"
     )
     contrast: Literal["ge2e", "supcon"] = Field(
         "ge2e", description="style: generalised end-to-end loss, or supervised contrastive loss"
@@ -115,10 +119,10 @@ class GoTrainSection(TrainSection):
 
 
 class GoSection(Section):
-    """Everything about Go that changes the bytes of the store or the model."""
+    """All Go settings that change the bytes of the store or the model."""
 
-    raw: str = Field(description="an SGF file, or a folder; .zst, .gz, .bz2 and archives are read as streams")
-    match: str = Field("**/*", description="glob inside the folder")
+    raw: Raw = Field(description="an SGF file, or a folder; .zst, .gz, .bz2, .xz and archives are read as streams")
+    match: Match = Field("**/*", description="glob inside the folder")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
     splits: SplitSection = SplitSection()

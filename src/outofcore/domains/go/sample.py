@@ -1,4 +1,4 @@
-"""A small made-up set of games: eight players with habits of their own, and what real files are full of."""
+"""Generate a small set of games: eight players with distinct habits, and oddities of real files."""
 
 from __future__ import annotations
 
@@ -13,33 +13,19 @@ from outofcore.domains.go.play import board
 from outofcore.domains.go.play.board import CELLS, EMPTY, NO_KO, STRIDE
 
 GUEST_GAMES = 40
-"""Games of each player against guests; the players also meet each other, and such a game stands in both files."""
-_DECISION = 2.5  # how seldom they stray from what they like
+"""Games of each player against guests; games between two players are in both files."""
+_DECISION = 2.5  # inverse temperature of their choices
 
 
 @dataclass(frozen=True)
 class Player:
-    """A made-up player.
-
-    Attributes
-    ----------
-    name
-        As in the games.
-    corners
-        How he likes the four corners: top left, top right, bottom left, bottom right.
-    line
-        The line, from the edge, that he likes best.
-    close
-        How much he likes to answer near the opponent's last move.
-    reach
-        How far from it.
-    """
+    """A simulated player."""
 
     name: str
-    corners: tuple[float, float, float, float]
-    line: float
-    close: float
-    reach: float
+    corners: tuple[float, float, float, float]  # preference for top left, top right, bottom left, bottom right
+    line: float  # favourite line, counted from the edge
+    close: float  # preference for answering near the opponent's last move
+    reach: float  # how near
 
 
 PLAYERS = (
@@ -56,11 +42,11 @@ _GUEST = Player("guest", (1, 1, 1, 1), 3.0, 1.0, 2.0)
 
 
 def write_sample(folder: Path, generator: np.random.Generator) -> None:
-    """Write the files into an empty folder; the same for an equally seeded generator.
+    """Write the files into an empty folder; deterministic for a seeded generator.
 
-    Among them: a first line that is a name, games of 9 x 9 and 19 x 19, handicap in the root and in the second node,
-    HA without stones, passes of both spellings, komi in hundredths, two encodings, games in the files of both players,
-    a game that breaks off in a value, one with a stone on a stone.
+    They include a first line that is a name, games of 9 x 9 and 19 x 19, handicap in the root and in the second node,
+    HA without stones, passes in both spellings, komi in hundredths, two encodings, games in the files of both players,
+    a game cut off in a value, and a stone played on a stone.
     """
     games: list[list[bytes]] = [[] for _ in PLAYERS]
     for one in range(len(PLAYERS)):
@@ -103,7 +89,7 @@ def _game(one: Player, other: Player, generator: np.random.Generator) -> bytes:
 def _play(
     sides: tuple[Player, Player], size: int, moves: int, generator: np.random.Generator, *, handicap: bool
 ) -> str:
-    """Moves in SGF; now and then a pass, and two at the end."""
+    """Moves in SGF; an occasional pass, and two at the end."""
     cells, marks, stones = np.empty(CELLS, np.int8), np.zeros(CELLS + 1, np.int64), np.empty(CELLS, np.int64)
     bits, digest = np.zeros((2, (size * size + 7) // 8), np.uint8), np.zeros(1, np.uint64)
     board.clear(cells, bits, digest, size)
@@ -135,7 +121,7 @@ def _play(
 
 
 def _liking(player: Player, size: int) -> npt.NDArray[np.float64]:
-    """How much a player likes each cell by itself."""
+    """A player's preference for each cell, regardless of the position."""
     rows, columns = np.divmod(np.arange(CELLS), STRIDE)
     middle = (size + 1) / 2
     edge = np.minimum(np.minimum(rows, columns), np.minimum(size + 1 - rows, size + 1 - columns))
@@ -153,7 +139,7 @@ def _choose(
     ko: int,
     generator: np.random.Generator,
 ) -> int | None:
-    """Draw a cell: empty, no ko, and not with stones of one's own on all sides."""
+    """Draw an empty cell that is not ko or surrounded by own stones."""
     empty = np.flatnonzero(cells == EMPTY)
     around = cells[empty[:, None] + np.array([-STRIDE, -1, 1, STRIDE])]
     empty = empty[(empty != ko) & ~((around == colour) | (around == board.OUTSIDE)).all(1)]
@@ -163,5 +149,5 @@ def _choose(
     if last >= 0:
         distance = np.hypot(empty // STRIDE - last // STRIDE, empty % STRIDE - last % STRIDE)
         weight += 2 * player.close * np.exp(-((distance - player.reach) ** 2))
-    # Gumbel's trick: the largest of weight plus noise is a draw by the softmax of the weights.
+    # Gumbel-max trick: the argmax of weight plus noise samples from the softmax of the weights.
     return int(empty[np.argmax(_DECISION * weight + generator.gumbel(size=len(empty)))])

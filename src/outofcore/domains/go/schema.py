@@ -1,4 +1,4 @@
-"""What is stored of a game of Go and of each of its positions."""
+"""Stored fields of a Go game and of its positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw SGF files, folders and archives -> units of whole games."""
+"""Cut raw SGF files, folders and archives into units of whole games."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from outofcore.raw.unit import Unit
 
 SUFFIXES = (".sgf",)
 
-_READ_BYTES = 1 << 16  # what a damaged file can lose of its readable part
+_READ_BYTES = 1 << 16  # most of the readable part that a damaged file can lose
 _NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8), 0, b"")
 
 
 def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES) -> Iterator[Unit]:
-    """Cut the raw files, in order, into units of about ``block`` bytes at the boundaries of games.
+    """Cut the raw files, in order, into units of about ``block`` bytes at game boundaries.
 
     A unit's ``detail`` holds ``starts``, ``ends`` and ``endings`` of its games; ``offsets``, the byte of each in the
-    decompressed file; ``path``, the file below the raw folder, an archive counting as a folder; ``first_line``, the
-    name in a first line that is no SGF; ``utf16``; ``stray``, bytes outside games; ``empty``, whether the whole file
-    has no game; ``problem``, reason and detail where nothing further of the file can be read.
+    decompressed file; ``path`` below the raw folder, archives counting as folders; ``first_line``, a name in a first
+    line that is not SGF; ``utf16``; ``stray``, bytes outside games; ``empty`` if the whole file has no game;
+    ``problem``, reason and detail if the rest of the file cannot be read.
     """
     for source, file in enumerate(files):
         waiting: Unit | None = None
@@ -46,7 +46,7 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
 
 
 def _of_file(source: int, file: RawFile, longest: int, block: int) -> Iterator[tuple[Unit, int]]:
-    """Units of a raw file, each with the bytes of it that were read by then."""
+    """Units of a raw file, each with the number of its bytes read so far."""
     position = 0
     for member in file.members(SUFFIXES):
         for unit in _of_member(source, member.name, _path(file, member), _Text(member.stream), longest, block):
@@ -76,7 +76,7 @@ def _of_member(source: int, name: str, path: str, text: _Text, longest: int, blo
 
 
 def _reaches(piece: Piece, end: int) -> bool:
-    """Whether the last game lacks its own end and goes to the end of the text."""
+    """Whether the last game lacks its own end and extends to the end of the text."""
     unfinished = piece.endings[-1] in (Ending.OPEN, Ending.IN_VALUE)
     return bool(unfinished and piece.offset + int(piece.ends[-1]) == end)
 
@@ -112,7 +112,7 @@ def _detail(
 
 
 def _path(file: RawFile, member: Member) -> str:
-    """The same for a file in an archive as if the archive were unpacked where it lies."""
+    """Path of a file in an archive, as if the archive were unpacked in place."""
     if member.name == file.name:
         return plain_name(file.name)
     inside = member.name[len(file.name) + 1 :].removeprefix("./")
@@ -120,17 +120,7 @@ def _path(file: RawFile, member: Member) -> str:
 
 
 class _Text:
-    """The bytes of a member, UTF-16 turned into UTF-8 on the way.
-
-    Attributes
-    ----------
-    utf16
-        Whether they were UTF-16; known after the first read.
-    bytes, length
-        Bytes of the member that were read, and of the text that was given.
-    problem
-        Reason and detail of what is wrong with what follows, where the member cannot be read on; the text ends there.
-    """
+    """The bytes of a member, with UTF-16 converted to UTF-8."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.utf16 = False
@@ -144,7 +134,7 @@ class _Text:
         self._text = b""  # from that offset on
 
     def read(self, size: int) -> bytes:
-        """The next bytes; none at the end only."""
+        """The next bytes; empty only at the end."""
         if not self.bytes:
             text = self._first(size)
         else:
@@ -189,7 +179,7 @@ class _Text:
             raw = b""
 
     def raw_offset(self, piece: Piece) -> int:
-        """Byte of the file at which a piece begins; pieces are asked for in order."""
+        """Byte of the file at which a piece begins; call in order of pieces."""
         offset, before = self._told
         size = piece.offset - offset
         before += int(_utf16_units(self._text, np.array([size]))[0])
@@ -198,7 +188,7 @@ class _Text:
 
 
 def _utf16_units(text: bytes, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Units of 16 bits that the first so many bytes of UTF-8 stand for: one a character, two beyond the basic plane."""
+    """UTF-16 code units in the first bytes of UTF-8: one per character, two beyond the basic plane."""
     data = np.frombuffer(text, np.uint8)
     count = np.concatenate(([0], np.cumsum(((data & 0xC0) != 0x80).astype(np.int64) + (data >= 0xF0))))
     units_: npt.NDArray[np.int64] = count[ends]

@@ -1,4 +1,4 @@
-"""The eight symmetries of a board, for boards of several sizes in the frame of the largest."""
+"""The eight symmetries of a board, for several board sizes in the frame of the largest."""
 
 from __future__ import annotations
 
@@ -13,24 +13,12 @@ OFF_BOARD = -1
 
 @lru_cache(maxsize=32)
 def tables(frame: int, sizes: tuple[int, ...]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int16]]:
-    """Where points come from and go to.
+    """Index tables of the symmetries for each board size.
 
-    Symmetry s transposes where bit 0 is set, then turns the board upside down (bit 1), then left to right (bit 2).
-
-    Parameters
-    ----------
-    frame
-        Side of the frame; a board stands in its top left corner.
-    sizes
-        Sides of the boards that occur.
-
-    Returns
-    -------
-    tuple
-        ``source`` (26, 8, frame * frame) uint16: the point that is shown at each point, frame * frame outside the
-        board; and ``target`` (26, 8, frame * frame + 1) int16: where each point is shown, a pass (the last) staying a
-        pass, ``OFF_BOARD`` for points that the board has not. Both by size and symmetry; of sizes that do not occur no
-        point is on the board.
+    Symmetry s transposes if bit 0 is set, then flips vertically (bit 1) and horizontally (bit 2). Boards are in the top
+    left corner of the frame. ``source`` (26, 8, frame * frame) uint16 is the point shown at each point, frame * frame
+    outside the board; ``target`` (26, 8, frame * frame + 1) int16 is where each point is shown, ``OFF_BOARD`` outside
+    the board, and a pass (the last) stays a pass. Both are indexed by size and symmetry; unused sizes have no points.
     """
     source = np.full((26, SYMMETRIES, frame * frame), frame * frame, np.uint16)
     target = np.full((26, SYMMETRIES, frame * frame + 1), OFF_BOARD, np.int16)
@@ -52,6 +40,6 @@ def tables(frame: int, sizes: tuple[int, ...]) -> tuple[npt.NDArray[np.uint16], 
 
 @lru_cache(maxsize=32)
 def boards(frame: int, sizes: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    """Points that are on the board, uint8 (26, frame, frame) by size."""
+    """On-board points, uint8 (26, frame, frame) by size."""
     source, _ = tables(frame, sizes)
     return (source[:, 0] < frame * frame).astype(np.uint8).reshape(-1, frame, frame)

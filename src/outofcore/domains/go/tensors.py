@@ -1,9 +1,9 @@
-"""Stored positions -> planes and moves; by name of the feature set, history and symmetries included."""
+"""Stored positions to planes and moves, by feature set, with history and symmetries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,24 +31,12 @@ def planes(section: TensorSection) -> int:
 
 @dataclass(frozen=True)
 class GoReading:
-    """Positions as tensors.
-
-    Attributes
-    ----------
-    section
-        What to give.
-    frame
-        Side of the largest board.
-    sizes
-        Sides of all boards that occur.
-    games
-        Whether to give the game of each position, by its key.
-    """
+    """Positions as tensors."""
 
     section: TensorSection
-    frame: int
-    sizes: tuple[int, ...]
-    games: bool = False
+    frame: int  # side of the largest board
+    sizes: tuple[int, ...]  # sides of all boards that occur
+    games: bool = False  # include the game of each position, by key
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -57,31 +45,28 @@ class GoReading:
         return ("stones", "state", "move", *liberties, *(("game",) if self.games else ()))
 
     @property
+    def window(self) -> dict[str, Any] | None:
+        """Windows that cover the history."""
+        return {"length": self.reach, "mode": "reach"} if self.reach > 1 else None
+
+    @property
     def reach(self) -> int:
-        """Rows of a sample: the position and those before it that its history needs."""
+        """Rows per sample: the position and its history."""
         return _STEPS[self.section.features]
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, torch.Tensor]:
         """Turn rows into tensors.
 
-        Parameters
-        ----------
-        rows
-            ``stones`` (batch, 2, bytes) uint8, ``state`` (batch, 4) int16, ``move`` (batch,) int16, and the other
-            :attr:`fields`; with history all of them (batch, 8, ...), the sample last. Rows before it that belong to an
-            earlier game are known by their move numbers and give empty planes.
-        draws
-            Choose the symmetries, uint64 (batch,).
+        ``rows`` hold ``stones`` (batch, 2, bytes) uint8, ``state`` (batch, 4) int16, ``move`` (batch,) int16 and the
+        other :attr:`fields`; with history all are (batch, 8, ...), the sample last. Earlier rows that belong to another
+        game are recognised by their move numbers and give empty planes. ``draws`` (batch,) uint64 choose the
+        symmetries.
 
-        Returns
-        -------
-        dict
-            ``planes`` (batch, planes, frame, frame) uint8, the side to play first: stones now, own and the opponent's;
-            the same for each earlier position; then, of planes3 the ko point, of alphagozero18 all points if Black is
-            to play and all points if White is; then stones with 1, 2 and 3 liberties. ``move`` (batch,) int64,
-            frame * frame for a pass. ``to_play`` (batch,) int64 and ``number`` (batch,) int64, moves before this one.
-            Where boards of several sizes occur, ``on_board`` (batch, frame, frame) uint8. With ``games``, ``game``
-            (batch,) int64.
+        Returns ``planes`` (batch, planes, frame, frame) uint8, side to play first: own stones, then the opponent's, now
+        and for each earlier position; then for planes3 the ko point, for alphagozero18 two planes of the colour to
+        play; then stones with 1, 2 and 3 liberties. ``move`` (batch,) int64 is frame * frame for a pass; ``to_play``
+        and ``number`` (preceding moves) are (batch,) int64; ``on_board`` (batch, frame, frame) uint8 if boards differ
+        in size; ``game`` (batch,) int64 with ``games``.
         """
         stones, state, move = rows["stones"], rows["state"], rows["move"]
         if stones.ndim == 3:
@@ -130,15 +115,13 @@ class GoReading:
             batch["game"] = torch.from_numpy(np.ascontiguousarray(rows["game"].reshape(count, -1)[:, -1]))
         return batch
 
+    def plain(self) -> GoReading:
+        """The same reading without symmetries."""
+        return replace(self, section=self.section.model_copy(update={"symmetries": False}))
+
 
 def make_reading(store_attributes: Mapping[str, Any], section: GoSection) -> GoReading:
-    """The reading of a store, by the section's ``tensors`` settings.
-
-    Raises
-    ------
-    ParamsError
-        If the store lacks what the settings ask for.
-    """
+    """The reading of a store by its ``tensors`` settings; raises ParamsError if a field is missing."""
     params = store_attributes["params"]
     sizes = tuple(sorted(params["filters"]["sizes"]))
     if section.tensors.liberties and not params["source"]["liberties"]:

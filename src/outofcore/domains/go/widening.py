@@ -1,4 +1,4 @@
-"""Packed bits of stored positions -> bytes of planes, in compiled code that leaves the interpreter lock alone."""
+"""Packed bits of stored positions to bytes of planes, in compiled code that releases the GIL."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numba import njit
 from outofcore.domains.go.play.engine import KO, MOVE_NUMBER, SIZE, TO_PLAY
 
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-"""The 8 points that a packed byte stands for, a byte each."""
+"""The 8 points of a packed byte, one byte each."""
 
 
 @njit(nogil=True, cache=True)
 def _show(packed: Any, plane: Any) -> None:
-    """Fill a plane whose points are where they are stored."""
+    """Fill a plane in stored orientation."""
     for place in range(len(plane) >> 3):
         byte = packed[place]
         for bit in range(8):
@@ -26,7 +26,7 @@ def _show(packed: Any, plane: Any) -> None:
 
 @njit(nogil=True, cache=True)
 def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
-    """Fill a plane, each point from where ``points`` says; ``scratch`` holds all bits and some zeros after them."""
+    """Fill a plane with each point taken from ``points``; ``scratch`` holds all bits followed by zeros."""
     for place in range(len(packed)):
         byte = packed[place]
         for bit in range(8):
@@ -51,32 +51,17 @@ def widen(
     to_play: Any,
     number: Any,
 ) -> None:
-    """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` of rows.
+    """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` from rows.
 
-    Parameters
-    ----------
-    stones
-        (samples, steps, 2, bytes) uint8: rows up to the sample's own, which is the last.
-    state
-        (samples, steps, 4) int16.
-    moves
-        (samples, steps) int16.
-    liberties
-        (samples, 3, bytes) uint8; no samples where they are not wanted.
-    symmetry
-        (samples,) uint8.
-    source, target
-        See :func:`outofcore.domains.go.symmetry.tables`.
-    with_ko, with_colour
-        Whether a plane of the ko point, or two of the side to play, follow the stones.
-    planes
-        (samples, planes, points) uint8; filled.
-    move, to_play, number
-        (samples,) int64; filled.
+    ``stones`` (samples, steps, 2, bytes) uint8, ``state`` (samples, steps, 4) int16 and ``moves`` (samples, steps)
+    int16 end with the sample's own row; ``liberties`` (samples, 3, bytes) uint8 is empty if unwanted; ``symmetry``
+    (samples,) uint8; ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. ``with_ko`` and
+    ``with_colour`` add the ko plane and two colour planes after the stones. Filled: ``planes`` (samples, planes,
+    points) uint8; ``move``, ``to_play`` and ``number`` (samples,) int64.
     """
     steps, width, points = stones.shape[1], stones.shape[3], planes.shape[2]
     frame = int(np.sqrt(points))
-    scratch = np.zeros(8 * width + 8, np.uint8)  # ends in points that are never set
+    scratch = np.zeros(8 * width + 8, np.uint8)  # ends with points that are never set
     last = steps - 1
     for sample in range(len(stones)):
         size, colour = state[sample, last, SIZE], state[sample, last, TO_PLAY]

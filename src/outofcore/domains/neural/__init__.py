@@ -1,4 +1,4 @@
-"""Neural recordings: stimulus frames and responses of many sessions, brought to one clock."""
+"""Neural recordings: stimulus frames and responses of many sessions, aligned to one clock."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
 
-# Chunks of a Zarr array are files whose names end with their place in the grid.
-ZARR = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", *"0123456789")
+# Files inside a Zarr folder: those of version 3 and 2, and chunks, whose names end with their place in the grid.
+ZARR = ("zarr.json", "zarray", "zgroup", "zattrs", "zmetadata", *"0123456789")
 
 
 class Neural:
-    """The neural domain; see :class:`outofcore.domains.domain.Domain`. What a call needs is imported by the call."""
+    """The neural domain; imports are deferred to the calls that need them."""
 
     name = "neural"
     row = "bin"
     sequence = "trial"
-    suffixes = (".h5", ".hdf5", ".mat", ".nwb", ".npz", ".npy", ".txt", ".csv", ".tsv", ".dat", *ZARR)
+    suffixes = (".h5", ".hdf5", ".mat", ".nwb", ".npz", ".npy", ".txt", ".csv", ".tsv", ".dat", ".zarr", *ZARR)
     section = NeuralSection
 
     def schemas(self, section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schema]:
-        """A part for each session that can be converted."""
+        """One store part per convertible session."""
         from outofcore.domains.neural.source import session_schemas
 
         return session_schemas(files, section)
@@ -52,25 +52,25 @@ class Neural:
         return Converter(section)
 
     def reading(self, store_attributes: Mapping[str, Any], section: NeuralSection) -> Reading:
-        """Windows of frames as they are stored, and the responses of their last bin."""
+        """Windows of frames as stored, with the responses of the last bin."""
         from outofcore.domains.neural.tensors import make_reading
 
         return make_reading(store_attributes, section.tensors)
 
     def task(self, store: Store, section: NeuralSection) -> Task:
-        """Predict responses: a shared core and a readout for each session."""
+        """Predict responses with a shared core and one readout per session."""
         from outofcore.domains.neural.model import make_task
 
         return make_task(store, section)
 
     def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[PlanTable, ...]:
-        """The ways of keeping the recordings, and which of them this machine can."""
+        """Ways to keep the recordings, and which of them fit this machine."""
         from outofcore.domains.neural.plan import ways_table
 
         return (ways_table(section, outlook),)
 
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
-        """Three sessions of a known linear-nonlinear-Poisson model, and the model."""
+        """Three simulated linear-nonlinear-Poisson sessions and their ground truth."""
         from outofcore.domains.neural.sample import write_sample
 
         write_sample(folder, generator)

@@ -1,4 +1,4 @@
-"""Which way of keeping a set of recordings suits a machine: pure arithmetic on sizes and on what the machine has."""
+"""Rank ways to keep recordings on a machine, from their sizes and the machine's memory and disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outofcore.store.schema import CodecName, Schema
 
 PIXEL_BYTES: dict[StimulusType, int] = {"uint8": 1, "bfloat16": 2, "float16": 2, "float32": 4}
 
-# The rest of the memory is the model's, the system's and the page cache's.
+# The rest of the memory is for the model, the system and the page cache.
 MEMORY_SHARE = 0.9
 # Below this share of the bins in memory, a hybrid reads as much from the disk as streaming does.
 WORTH_HOLDING = 0.05
@@ -25,54 +25,30 @@ WayName = Literal["ram", "streamed", "transforms at read", "mapped", "hybrid"]
 
 @dataclass(frozen=True)
 class SessionSize:
-    """Size of a session, from its shapes alone.
+    """Size of a session, from its shapes alone."""
 
-    Attributes
-    ----------
-    name
-        Its part of the store.
-    bins
-        Bins, that is rows.
-    pixels
-        Pixels of a stored frame.
-    other_bytes
-        Bytes of a row beside its frame: responses, mask, behaviour.
-    """
-
-    name: str
+    name: str  # part of the store
     bins: int
-    pixels: int
-    other_bytes: int
+    pixels: int  # per stored frame
+    other_bytes: int  # per row without its frame: responses, mask, behaviour
 
     def row_bytes(self, dtype: StimulusType) -> int:
-        """Decoded bytes of a bin with pixels of a type."""
+        """Decoded bytes per bin with pixels of this type."""
         return self.pixels * PIXEL_BYTES[dtype] + self.other_bytes
 
     def bytes(self, dtype: StimulusType) -> int:
-        """Decoded bytes with pixels of a type."""
+        """Decoded bytes with pixels of this type."""
         return self.bins * self.row_bytes(dtype)
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What a machine has.
+    """Capacity of a machine."""
 
-    Attributes
-    ----------
-    memory
-        Bytes of memory that may be used.
-    disk
-        Bytes free for stores where they will stand.
-    margin
-        Share that is added to what a disk must hold.
-    copies
-        Times that a store stands on that disk once DVC has committed it: 2 where its cache copies, else 1.
-    """
-
-    memory: int
-    disk: int
-    margin: float = 0.2
-    copies: int = 1
+    memory: int  # usable bytes
+    disk: int  # free bytes where stores are written
+    margin: float = 0.2  # share added to the disk requirement
+    copies: int = 1  # of a store on that disk after a DVC commit: 2 if DVC's cache copies, else 1
 
     @property
     def usable_memory(self) -> int:
@@ -82,86 +58,46 @@ class MachineFacts:
 
 @dataclass(frozen=True)
 class Compressed:
-    """What a codec makes of a sample of the frames, measured.
-
-    Attributes
-    ----------
-    dtype, codec
-        Stored type of a pixel, and the codec.
-    share
-        Encoded bytes for each decoded one.
-    decoded_per_second
-        Bytes that one thread decodes in a second.
-    """
+    """Measured effect of a codec on a sample of the frames."""
 
     dtype: StimulusType
     codec: CodecName
-    share: float
-    decoded_per_second: int
+    share: float  # encoded bytes per decoded byte
+    decoded_per_second: int  # bytes per second and thread
 
 
 @dataclass(frozen=True)
 class Reads:
-    """What training reads, and what its loaders hold at least.
+    """What training reads, and the least that its loaders hold."""
 
-    Attributes
-    ----------
-    train, val
-        Shares of the bins in the two splits that a training run reads.
-    pools
-        Bytes of the pools of blocks of both loaders, with pixels of one byte.
-    batches
-        Bytes of the batches in flight, with pixels of one byte.
-    """
-
-    train: float
-    val: float
-    pools: int
-    batches: int
+    train: float  # share of the bins
+    val: float  # share of the bins
+    pools: int  # bytes of both loaders' block pools, at one byte per pixel
+    batches: int  # bytes of the batches in flight, at one byte per pixel
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way of keeping the data, and whether this machine can.
-
-    Attributes
-    ----------
-    name
-        What it is.
-    dtype, codec
-        Type of a pixel and codec of the store.
-    settings
-        The settings that choose it, where they stand.
-    memory
-        Bytes that the loaders hold.
-    store
-        Bytes of the store.
-    disk
-        Bytes that must be free for it: with DVC's copy and the margin.
-    decoded_per_second
-        Bytes that one thread decodes in a second, measured on a sample; None where nothing is decoded while training.
-    missing
-        What this machine lacks for it, a line each; empty where it fits.
-    """
+    """A way to keep the data, and whether it fits this machine."""
 
     name: WayName
     dtype: StimulusType
     codec: CodecName
-    settings: str
-    memory: int
-    store: int
-    disk: int
-    decoded_per_second: int | None
-    missing: tuple[str, ...]
+    settings: str  # that select it, with their place in params.yaml
+    memory: int  # bytes held by the loaders
+    store: int  # bytes
+    disk: int  # bytes that must be free, including DVC's copy and the margin
+    decoded_per_second: int | None  # bytes per second and thread; None if training decodes nothing
+    missing: tuple[str, ...]  # one line per shortage; empty if it fits
 
     @property
     def fits(self) -> bool:
-        """Whether this machine can."""
+        """Whether the machine has the memory and disk."""
         return not self.missing
 
 
 def sizes_of(schemas: Mapping[str, Schema]) -> tuple[SessionSize, ...]:
-    """Sizes of sessions, exact but for bins that will be rejected, from their schemas: no frame is read."""
+    """Session sizes from their schemas, without reading a frame; bins rejected later still count."""
     sizes = []
     for name, schema in schemas.items():
         stim = next(field for field in schema.rows if field.name == "stim")
@@ -172,7 +108,7 @@ def sizes_of(schemas: Mapping[str, Schema]) -> tuple[SessionSize, ...]:
 
 
 def total_bytes(sessions: Sequence[SessionSize], dtype: StimulusType) -> int:
-    """Decoded bytes of all sessions with pixels of a type."""
+    """Decoded bytes of all sessions with pixels of this type."""
     return sum(session.bytes(dtype) for session in sessions)
 
 
@@ -183,21 +119,10 @@ def ways(
     compressed: Sequence[Compressed] = (),
     dtypes: Sequence[StimulusType] = ("uint8", "bfloat16", "float32"),
 ) -> tuple[Way, ...]:
-    """The five ways, in the order in which to prefer those that fit.
+    """The five ways, in order of preference among those that fit.
 
-    Parameters
-    ----------
-    sessions
-        What there is to keep.
-    machine
-        What there is to keep it in.
-    reads
-        What training reads of it.
-    compressed
-        What codecs make of a sample; a codec that nobody has measured is not offered.
-    dtypes
-        Types that can hold the pixels, the narrowest first. All ways are given for that one, the wide ones that people
-        think of beside it.
+    Codecs without a measurement are not offered. ``dtypes`` can hold the pixels, narrowest first; all ways use the
+    narrowest, the wider ones are listed for comparison.
     """
     return tuple(_fitted(way, machine) for way in _ways(sessions, machine, reads, compressed, dtypes))
 
@@ -253,7 +178,7 @@ def _ways(
 
 
 def _fitted(way: Way, machine: MachineFacts) -> Way:
-    """The way with what the machine lacks for it."""
+    """The way, completed with what the machine lacks for it."""
     asked = ((way.memory, machine.usable_memory, "memory", "usable"), (way.disk, machine.disk, "disk", "free"))
     missing = tuple(
         f"needs {format_bytes(need)} of {what}, {format_bytes(have)} {state}"

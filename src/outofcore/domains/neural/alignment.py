@@ -1,7 +1,7 @@
-"""Samples on a clock of their own, brought to bins: held, averaged, interpolated, or counted.
+"""Align samples to bins: hold, average, interpolate or count.
 
-All functions take ascending times in nanoseconds without invalid ones. What a bin gets depends on the samples around it
-alone, so that a recording may be aligned in pieces.
+Times are ascending, valid nanoseconds. The value of a bin depends only on nearby samples, so a recording can be aligned
+in pieces.
 """
 
 from __future__ import annotations
@@ -15,20 +15,9 @@ from outofcore.domains.neural.clocks import Times
 
 
 def hold(times: Times, centres: Times, longest: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The last sample at or before the centre of each bin: the frame that is on the screen there.
+    """Index of the last sample at or before each bin centre (0 if none), and whether there is one.
 
-    Parameters
-    ----------
-    times
-        Of the samples, shape (samples,).
-    centres
-        Of the bins, shape (bins,).
-    longest
-        Nanoseconds for which a sample counts; a bin further away from it is in a gap.
-
-    Returns
-    -------
-    Index into ``times`` for each bin (0 where there is none), and whether there is one.
+    A sample older than ``longest`` nanoseconds does not count.
     """
     index = np.searchsorted(times, centres, side="right") - 1
     there = index >= 0
@@ -39,11 +28,9 @@ def hold(times: Times, centres: Times, longest: int) -> tuple[npt.NDArray[np.int
 
 
 def mean(times: Times, values: npt.NDArray[Any], edges: Times) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Average of the samples inside each bin, its beginning included and its end not.
+    """Average of the samples in each bin [start, end), shape (bins, ...), and which bins hold a sample.
 
-    Returns
-    -------
-    Averages, shape (bins, ...), not-a-number where a sample is; and which bins hold a sample, shape (bins,).
+    NaN if any of a bin's samples is.
     """
     places = np.searchsorted(times, edges, side="left")
     counts = np.diff(places)
@@ -51,7 +38,7 @@ def mean(times: Times, values: npt.NDArray[Any], edges: Times) -> tuple[npt.NDAr
     averages = np.zeros((len(counts), *values.shape[1:]), np.float64)
     if filled.any():
         inside = values[places[0] : places[-1]].astype(np.float64)
-        # Bins without a sample would repeat the sample after them; the others follow each other without a gap.
+        # reduceat would repeat the next sample for an empty bin; the non-empty bins are contiguous.
         with np.errstate(invalid="ignore"):
             totals = np.add.reduceat(inside, places[:-1][filled] - places[0], axis=0)
         averages[filled] = totals / counts[filled].reshape(-1, *(1,) * (values.ndim - 1))
@@ -61,20 +48,9 @@ def mean(times: Times, values: npt.NDArray[Any], edges: Times) -> tuple[npt.NDAr
 def linear(
     times: Times, values: npt.NDArray[Any], centres: Times, longest: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Value at the centre of each bin on a straight line between the samples on both sides.
+    """Values interpolated at bin centres, shape (bins, ...), and which bins have one.
 
-    Parameters
-    ----------
-    times, values
-        Samples, shapes (samples,) and (samples, ...).
-    centres
-        Of the bins.
-    longest
-        Nanoseconds between two samples over which a line is drawn.
-
-    Returns
-    -------
-    Values, shape (bins, ...), and which bins have one, shape (bins,).
+    No interpolation across more than ``longest`` nanoseconds between two samples.
     """
     left = np.searchsorted(times, centres, side="right") - 1
     there = left >= 0
@@ -96,12 +72,12 @@ def linear(
 
 
 def histogram(times: Times, edges: Times) -> npt.NDArray[np.int64]:
-    """Number of times in each bin, its beginning included and its end not, shape (bins,)."""
+    """Number of times in each bin [start, end), shape (bins,)."""
     return np.diff(np.searchsorted(times, edges, side="left"))
 
 
 def histogram_by(times: Times, owner: npt.NDArray[np.int64], owners: int, edges: Times) -> npt.NDArray[np.int64]:
-    """Number of times in each bin for each owner, shape (bins, owners); ``owner`` (times,) says whose each is."""
+    """Number of times per bin and owner, shape (bins, owners); ``owner`` has shape (times,)."""
     place = np.searchsorted(edges, times, side="right") - 1
     inside = (place >= 0) & (place < len(edges) - 1)
     flat = place[inside] * owners + owner[inside]

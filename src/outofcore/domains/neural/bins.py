@@ -1,4 +1,4 @@
-"""A range of bins of a session, read and aligned: frames, responses, masks, and why a bin does not count."""
+"""Read and align a range of bins: frames, responses, masks, and the reason a bin does not count."""
 
 from __future__ import annotations
 
@@ -30,58 +30,39 @@ REASONS = (
     "stimulus_range",
     "response_range",
 )
-"""Why a bin does not count; the first that applies. 0: it counts."""
+"""Why a bin is not stored or none of its responses counts: the first that applies, 0 for none."""
 
 WAYS_OUT = {
     "stimulus_range": ": more than source.stimulus_dtype can hold; float32 holds all",
     "response_range": ": more than source.response_dtype can hold; float32 holds all",
 }
-"""What to do about a reason that is one of the settings rather than of the recording."""
+"""Remedies for reasons that come from the settings rather than the recording."""
 
 Ranges = Mapping[str, npt.NDArray[np.int64]]
-"""What must be read for a range of bins, by stream: first entry and end; for spikes (vectors, 2)."""
+"""Entries to read for a range of bins, by stream: [first, end); (vectors, 2) for spikes."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Consecutive bins.
+    """Consecutive bins."""
 
-    Attributes
-    ----------
-    first
-        Number of the first one.
-    stim
-        Frames, (bins, ...) as stored, 0 where ``reason`` is not.
-    robs, dfs
-        Responses and their mask, (bins, neurons); a response is 0 where its mask is.
-    behavior
-        (bins, variables) float32; None where there is none.
-    reason
-        Index into :data:`REASONS`, (bins,) uint8.
-    """
-
-    first: int
-    stim: npt.NDArray[Any]
-    robs: npt.NDArray[Any]
-    dfs: npt.NDArray[np.uint8]
-    behavior: npt.NDArray[np.float32] | None
-    reason: npt.NDArray[np.uint8]
+    first: int  # bin number
+    stim: npt.NDArray[Any]  # frames (bins, ...) as stored; 0 where ``reason`` is set
+    robs: npt.NDArray[Any]  # responses (bins, neurons); 0 where ``dfs`` is 0
+    dfs: npt.NDArray[np.uint8]  # response mask (bins, neurons)
+    behavior: npt.NDArray[np.float32] | None  # (bins, variables)
+    reason: npt.NDArray[np.uint8]  # (bins,) index into REASONS: why there is no frame
+    silent: npt.NDArray[np.uint8]  # (bins,) index into REASONS: why no response counts in a bin that has a frame
 
 
 class BinReader:
-    """Reads ranges of bins of an open session.
-
-    Parameters
-    ----------
-    streams, survey, source
-        The session, what is known of it, and how it is read.
-    """
+    """Reads ranges of bins of an open session."""
 
     def __init__(self, streams: Streams, survey: Survey, source: SourceSection) -> None:
         self._streams, self._survey, self._source = streams, survey, source
 
     def locate(self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> list[Ranges]:
-        """What must be read for each of several ascending ranges of bins, in one pass over every clock."""
+        """Entries to read for several ascending ranges of bins, in one pass over each clock."""
         clock = self._survey.clock
         if clock is None:
             return [{} for _ in starts]
@@ -95,19 +76,22 @@ class BinReader:
         return [{name: ranges[number] for name, ranges in found.items()} for number in range(len(starts))]
 
     def read(self, start: int, stop: int, ranges: Ranges) -> Slice:
-        """Bins ``start`` to ``stop``; ``ranges`` as :meth:`locate` gave them."""
+        """Bins ``start`` to ``stop``; ``ranges`` comes from :meth:`locate`."""
         reason = np.zeros(stop - start, np.uint8)
         _mark(reason, np.arange(start, stop) < self._survey.complete, "unequal_length")
         stim = self._frames(start, stop, ranges, reason)
-        robs, dfs = self._responses(start, stop, ranges, reason)
-        behavior = self._behavior(start, stop, ranges, reason)
+        # A window needs the frames of all its bins but only the responses of the last.
+        silent = np.zeros_like(reason)
+        robs, dfs = self._responses(start, stop, ranges, silent)
+        behavior = self._behavior(start, stop, ranges, silent)
         usable = reason == 0
         if not usable.all():
             stim = np.where(usable.reshape(-1, *(1,) * (stim.ndim - 1)), stim, stim.dtype.type(0))
-            dfs &= usable[:, None]
+            silent[~usable] = 0
+        dfs &= (usable & (silent == 0))[:, None]
         if not dfs.all():
             robs = np.where(dfs, robs, robs.dtype.type(0))
-        return Slice(start, stim, robs, dfs.view(np.uint8), behavior, reason)
+        return Slice(start, stim, robs, dfs.view(np.uint8), behavior, reason, silent)
 
     def _tracks(self) -> dict[str, Track]:
         streams = self._streams
@@ -148,7 +132,7 @@ class BinReader:
         return stored
 
     def _shown(self, start: int, stop: int, ranges: Ranges) -> tuple[npt.NDArray[np.int64], Mask]:
-        """Number of the frame on the screen at each bin, and whether there is one."""
+        """Index of the frame on screen in each bin, and whether there is one."""
         streams, clock = self._streams, self._survey.clock
         if clock is None:
             entry = np.arange(start, stop)
@@ -167,7 +151,7 @@ class BinReader:
         return result, _spread(known, there)
 
     def _responses(
-        self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]
+        self, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
     ) -> tuple[npt.NDArray[Any], Mask]:
         streams, survey = self._streams, self._survey
         if streams.spikes is not None:
@@ -176,19 +160,19 @@ class BinReader:
         else:
             assert streams.samples is not None
             values, there, read = self._sampled(streams.samples, "samples", start, stop, ranges)
-            _mark(reason, read, "unreadable")
-            _mark(reason, there, "no_sample")
+            _mark(silent, read, "unreadable")
+            _mark(silent, there, "no_sample")
         finite = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
         stored, fits = encode(np.where(finite, values, 0) if not finite.all() else values, self._source.response_dtype)
         allowed = self._allowed(start, stop, ranges, values.shape)
-        _mark(reason, allowed.any(1), "masked")
-        _mark(reason, (allowed & finite).any(1), "not_finite")
+        _mark(silent, allowed.any(1), "masked")
+        _mark(silent, (allowed & finite).any(1), "not_finite")
         dfs = allowed & finite if fits is None else allowed & finite & fits
-        _mark(reason, dfs.any(1), "response_range")
+        _mark(silent, dfs.any(1), "response_range")
         return stored, dfs
 
     def _allowed(self, start: int, stop: int, ranges: Ranges, shape: tuple[int, ...]) -> Mask:
-        """The mask that the file brings, for each neuron."""
+        """The recording's own response mask, (bins, neurons)."""
         streams, clock = self._streams, self._survey.clock
         if streams.valid is None:
             return np.ones(shape, bool)
@@ -209,17 +193,18 @@ class BinReader:
         return mask
 
     def _behavior(
-        self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]
+        self, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
     ) -> npt.NDArray[np.float32] | None:
         track = self._streams.behavior
         if track is None:
             return None
         values, there, read = self._sampled(track, "behavior", start, stop, ranges)
-        _mark(reason, read, "unreadable")
         with np.errstate(over="ignore"):
             plain = values.astype(np.float32)
-        _mark(reason, there & np.isfinite(plain).all(1), "no_behavior")
-        return np.where((reason == 0)[:, None], plain, np.float32(0))
+        known = there & read & np.isfinite(plain).all(1)
+        _mark(silent, read, "unreadable")
+        _mark(silent, known, "no_behavior")
+        return np.where(known[:, None], plain, np.float32(0))
 
     def _sampled(
         self, track: Track, name: str, start: int, stop: int, ranges: Ranges
@@ -243,7 +228,7 @@ class BinReader:
 def _resampled(
     track: Track, start: int, stop: int, span: npt.NDArray[np.int64], clock: BinClock, mode: Resampling, longest: int
 ) -> tuple[npt.NDArray[Any], Mask, Mask]:
-    """Samples of a track on the clock of the bins; which bins have one; which rest on undamaged entries."""
+    """Samples of a track at the bins; which bins have one; which depend only on undamaged entries."""
     places, times = _valid(track.clock, span)
     first, end = int(span[0]), int(span[1])
     raw, fine = readable(track.array, first, end) if end > first else _nothing(track)
@@ -254,7 +239,7 @@ def _resampled(
         if not len(times):
             return np.zeros((len(centres), *values.shape[1:]), values.dtype), there, ~there
         return values[place], there, fine[place] | ~there
-    # A damaged entry spoils what rests on it and nothing else: it is followed through the same arithmetic.
+    # Damage passes through the same arithmetic, so that only values that depend on a damaged entry are lost.
     damage = (~fine).astype(np.float64)
     if mode == "mean":
         edges = clock.edges(start, stop)
@@ -265,7 +250,7 @@ def _resampled(
 
 
 def _valid(clock: Clock | None, span: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Times]:
-    """Places and times of the valid entries of a span."""
+    """Indices and times of the valid entries of a span."""
     assert clock is not None
     first, end = int(span[0]), int(span[1])
     times = readable_times(clock, first, end) if end > first else np.empty(0, np.int64)
@@ -278,12 +263,12 @@ def _nothing(track: Track) -> tuple[npt.NDArray[Any], Mask]:
 
 
 def _spread(values: Mask, there: Mask) -> Mask:
-    """Values of the bins that are there, False for the others."""
+    """Expand values of the present bins to all bins, False elsewhere."""
     result = np.zeros(len(there), bool)
     result[there] = values
     return result
 
 
 def _mark(reason: npt.NDArray[np.uint8], fine: Mask | np.bool_, name: str) -> None:
-    """Note a reason where there is none yet."""
+    """Record a reason where none is set yet."""
     reason[(reason == 0) & ~fine] = REASONS.index(name)

@@ -1,13 +1,13 @@
-"""Clocks of recordings, in whole nanoseconds, and the one clock of bins that they are brought to.
+"""Recording clocks in whole nanoseconds, and the common clock of bins.
 
-Nanoseconds as int64 are exact for clocks that count milli-, micro- or nanoseconds, and reach over 292 years; a time in
-seconds is rounded once. So a spike on the edge of a bin falls into the same bin on every machine.
+int64 nanoseconds are exact for clocks that count milli-, micro- or nanoseconds and span 292 years; times in seconds are
+rounded once. A spike on a bin edge therefore falls into the same bin on every machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,43 +19,37 @@ from outofcore.domains.neural.recordings.arrays import SlicedArray
 Times = npt.NDArray[np.int64]
 
 NANOSECONDS: dict[TimeUnit, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-INVALID = np.int64(-1)
-"""Stands for a time that is none: negative, not finite, or beyond 292 years."""
+INVALID = np.int64(np.iinfo(np.int64).min)
+"""A missing time: not finite, or beyond 292 years. Negative times are valid: sessions may be aligned to a stimulus."""
 
 BLOCK = 1 << 20
 
 
 def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
-    """Times in nanoseconds; :data:`INVALID` for what is no time."""
+    """Times in nanoseconds; :data:`INVALID` for missing times."""
     factor = NANOSECONDS[unit]
     top = np.iinfo(np.int64).max // factor
     if values.dtype.kind in "iu":
-        usable = (values >= 0) & (values < top)
+        usable = (values > -top) & (values < top)
         return np.where(usable, np.where(usable, values, 0).astype(np.int64) * factor, INVALID)
     wide = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        usable = (wide >= 0) & (wide < top)
+        usable = np.abs(wide) < top
     return np.where(usable, np.rint(np.where(usable, wide, 0.0) * factor).astype(np.int64), INVALID)
 
 
 class Clock(Protocol):
-    """When each entry of an array was taken.
-
-    Attributes
-    ----------
-    count
-        Number of entries.
-    """
+    """When each entry of an array was recorded."""
 
     count: int
 
     def times(self, start: int, stop: int) -> Times:
-        """Nanoseconds of a range of entries; :data:`INVALID` where there is none. Raises OSError if damaged there."""
+        """Nanoseconds of a range of entries, :data:`INVALID` where missing; raises OSError on damage."""
         ...
 
 
 class ListedClock:
-    """Times that stand in an array."""
+    """Times stored in an array."""
 
     def __init__(self, array: SlicedArray, unit: TimeUnit) -> None:
         self.array, self.unit = array, unit
@@ -79,39 +73,32 @@ class RegularClock:
 
 @dataclass(frozen=True)
 class ClockFacts:
-    """What a pass over a clock tells.
-
-    Attributes
-    ----------
-    count, invalid
-        Entries, and those without a time.
-    first, last
-        Earliest and latest time, nanoseconds; of no meaning where all are invalid.
-    step
-        Median interval in the first million entries, nanoseconds; 0 where there is one time only.
-    ascending
-        Whether no time is before the one before it.
-    """
+    """Result of one pass over a clock; times in nanoseconds."""
 
     count: int
-    invalid: int
-    first: int
-    last: int
-    step: int
-    ascending: bool
+    invalid: int  # entries without a time
+    first: int  # earliest time; meaningless if all are invalid
+    last: int  # latest time; meaningless if all are invalid
+    step: int  # median interval of the first million entries; 0 for a single time
+    ascending: bool  # no time precedes the one before it
+    missing: int = field(default=-1, repr=False)  # sessions are distinguished by the others, as printed
 
     @property
     def valid(self) -> int:
-        """Entries that have a time."""
+        """Number of entries with a time."""
         return self.count - self.invalid
 
 
 def examine(clock: Clock, count: int | None = None) -> ClockFacts:
-    """Pass over the first ``count`` entries of a clock (all of them by default), a million at a time."""
+    """Pass over the first ``count`` entries of a clock (default: all), a million at a time."""
     total = clock.count if count is None else count
     valid, step, ascending = 0, 0, True
     first = last = 0
-    for _, times in blocks(clock, total):
+    missing = -1
+    for places, times in blocks(clock, total):
+        if missing < 0:  # every entry so far has a time; the next is number ``valid``
+            gap = np.flatnonzero(places != np.arange(valid, valid + len(places)))
+            missing = valid + int(gap[0]) if len(gap) else -1
         if not len(times):
             continue
         gaps = np.diff(times)
@@ -122,11 +109,13 @@ def examine(clock: Clock, count: int | None = None) -> ClockFacts:
         ascending &= bool(times[0] >= last and (gaps >= 0).all())
         first, last = min(first, int(times.min())), max(last, int(times.max()))
         valid += len(times)
-    return ClockFacts(total, total - valid, first, last, step, ascending)
+    if missing < 0 and valid < total:
+        missing = valid
+    return ClockFacts(total, total - valid, first, last, step, ascending, missing)
 
 
 def blocks(clock: Clock, count: int) -> Iterator[tuple[npt.NDArray[np.int64], Times]]:
-    """Places and times of the valid entries, a million at a time; a damaged stretch counts as invalid."""
+    """Indices and times of the valid entries, a million at a time; damaged stretches count as invalid."""
     for start in range(0, count, BLOCK):
         times = readable_times(clock, start, min(start + BLOCK, count))
         places = np.flatnonzero(times != INVALID)
@@ -145,19 +134,10 @@ def readable_times(clock: Clock, start: int, stop: int) -> Times:
 
 
 def locate(clock: Clock, count: int, lows: Times, highs: Times) -> tuple[Times, Times]:
-    """Which entries decide about each of several spans of time, in one pass over the clock.
+    """First and end entry that determine each span [low, high), in one pass over an ascending clock.
 
-    Parameters
-    ----------
-    clock, count
-        An ascending clock, and how many of its entries count.
-    lows, highs
-        Beginnings and ends of the spans, nanoseconds, each ascending, shape (spans,).
-
-    Returns
-    -------
-    First entry and end of the range of entries for each span: all with a time inside, the last one before the
-    beginning, and the first one at or after the end.
+    A range covers all times inside the span, the last one before it and the first one at or after its end. ``lows`` and
+    ``highs`` are ascending nanoseconds, shape (spans,).
     """
     starts = np.zeros(len(lows), np.int64)
     stops = np.full(len(lows), count, np.int64)
@@ -176,20 +156,10 @@ def locate(clock: Clock, count: int, lows: Times, highs: Times) -> tuple[Times, 
 
 @dataclass(frozen=True)
 class BinClock:
-    """The clock of bins: bin k lasts from ``origin + k * width`` to ``origin + (k + 1) * width``.
+    """The clock of bins: bin k is [origin + k * width, origin + (k + 1) * width)."""
 
-    Attributes
-    ----------
-    origin
-        Beginning of bin 0, nanoseconds.
-    width
-        Nanoseconds of a bin, a fraction perhaps; each edge is rounded to a nanosecond by itself, so that none drifts.
-    bins
-        Number of bins.
-    """
-
-    origin: int
-    width: float
+    origin: int  # start of bin 0, nanoseconds
+    width: float  # nanoseconds, possibly fractional; each edge is rounded separately, so that none drifts
     bins: int
 
     def edges(self, start: int, stop: int) -> Times:
@@ -197,7 +167,7 @@ class BinClock:
         return self.edges_of(np.arange(start, stop + 1))
 
     def edges_of(self, bins: npt.NDArray[np.int64]) -> Times:
-        """Beginnings of the given bins."""
+        """Start times of the given bins."""
         edges: Times = self.origin + np.rint(bins * self.width).astype(np.int64)
         return edges
 
@@ -207,7 +177,7 @@ class BinClock:
         return (edges[:-1] + edges[1:]) // 2
 
     def first_centred(self, times: Times) -> npt.NDArray[np.int64]:
-        """First bin whose centre lies at or after each time, within 0 and ``bins``."""
+        """First bin whose centre is at or after each time, clipped to 0 and ``bins``."""
         margin = int(2 * self.width) + 2
         times = np.clip(times, self.origin - margin, int(self.edges_of(np.array([self.bins]))[0]) + margin)
         guess = np.floor((times - self.origin) / self.width).astype(np.int64) - 2

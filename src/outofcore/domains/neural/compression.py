@@ -1,4 +1,4 @@
-"""What codecs make of the frames of these very recordings, on this very machine: measured on a sample."""
+"""Measure codecs on a sample of the frames, on this machine."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ from outofcore.domains.neural.advisor import Compressed
 from outofcore.domains.neural.converter import Converter
 from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encode, stored_as
 from outofcore.domains.neural.params import NeuralSection
-from outofcore.domains.neural.sessions import find_sessions
 from outofcore.domains.neural.source import units_of
+from outofcore.domains.neural.surveys import look_at
 from outofcore.raw.files import RawFile
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.schema import CodecName
 
 SESSIONS = 6
 UNITS = 2
-# From a session that can only be read from its beginning on, units are taken there.
+# A session that can only be read sequentially is sampled at its start.
 UNITS_PASSED = 64
 LEAST_SECONDS = 0.05
 CODECS: tuple[CodecName, ...] = ("lz4", "zstd")
 
 
 def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.NDArray[Any]]:
-    """Frames of a few units of a few sessions, as they would be stored; empty where none can be converted."""
-    sessions = [each for each in find_sessions(files, section.source.names) if each.kind != "none"]
+    """Frames of a few units of a few sessions, as stored; empty if none can be converted."""
+    found = look_at(files, section)
+    sessions = [each for each in found.sessions if each.session.kind != "none"]
     step = -(-len(sessions) // SESSIONS) if sessions else 1
     converter = Converter(section)
     frames = []
     for session in sessions[::step]:
-        units = [unit for unit in islice(units_of(session, section), UNITS_PASSED) if "piece" in unit.detail]
+        units = [
+            unit for unit in islice(units_of(session, section, found.moved), UNITS_PASSED) if "piece" in unit.detail
+        ]
         for unit in units[:: max(1, len(units) // UNITS)][:UNITS]:
             rows = converter(unit).rows
             if len(rows["stim"]):
@@ -44,15 +47,7 @@ def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.
 
 
 def holding(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType) -> tuple[StimulusType, ...]:
-    """Types that can hold the sampled pixels, the narrowest first.
-
-    Parameters
-    ----------
-    frames
-        As stored.
-    dtype
-        How they are stored.
-    """
+    """Types that can hold the sampled pixels, narrowest first."""
     wide: tuple[StimulusType, ...] = ("bfloat16", "float32")
     whole = dtype == "uint8" or all(encode(_values(each, dtype), "uint8")[1] is None for each in frames)
     return ("uint8", *wide) if whole else wide
@@ -61,17 +56,7 @@ def holding(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType) -> tuple[St
 def measure(
     frames: Sequence[npt.NDArray[Any]], dtype: StimulusType, kinds: Sequence[StimulusType], section: NeuralSection
 ) -> tuple[Compressed, ...]:
-    """Size and decoding speed of the frames with each codec, in the chunks of the store.
-
-    Parameters
-    ----------
-    frames, dtype
-        As stored, and how.
-    kinds
-        Types of a pixel to measure.
-    section
-        Says how large a chunk is, and the level of compression.
-    """
+    """Size and decoding speed of the frames with each codec and pixel type, in the store's chunks."""
     found = []
     for kind in kinds:
         chunks = list(_chunks(frames, dtype, kind, section.store.chunk_rows))
@@ -98,7 +83,7 @@ def _values(frames: npt.NDArray[Any], dtype: StimulusType) -> npt.NDArray[Any]:
 
 
 def _decoding_speed(codec: ChunkCodec, encoded: Sequence[bytes], chunks: Sequence[npt.NDArray[Any]]) -> float:
-    """Bytes a second, of the fastest of a few passes: what else the machine does makes the others slower."""
+    """Bytes per second of the fastest of a few passes, least disturbed by other load."""
     rooms = [np.empty_like(chunk) for chunk in chunks]
     best, spent = 0.0, 0.0
     while spent < LEAST_SECONDS:

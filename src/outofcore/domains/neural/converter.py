@@ -1,20 +1,23 @@
-"""A unit to rows and sequences: a sequence for every run of bins that count, a reject for every run that does not."""
+"""Convert a unit to rows and sequences: one sequence per run of usable bins; other runs are reported."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.neural.bins import REASONS, WAYS_OUT, BinReader, Slice
 from outofcore.domains.neural.oracle import disagreements
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.runs import NO_PREDECESSOR, Runs, find_runs
 from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.source import Piece
+from outofcore.domains.neural.splits import trial_keys
 from outofcore.domains.neural.streams import find_streams
 from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import history
@@ -27,16 +30,12 @@ Rows = dict[str, npt.NDArray[Any]]
 AUDITED_BINS = 4
 """Bins of a sequence that the oracle reads."""
 
+SILENT = ": no response counts, the frames are stored"
+
 
 @dataclass(frozen=True)
 class Converter:
-    """Turns a unit into rows; picklable.
-
-    Attributes
-    ----------
-    section
-        The neural section of params.yaml.
-    """
+    """Turns a unit into rows; picklable."""
 
     section: NeuralSection
 
@@ -51,14 +50,14 @@ class Converter:
         survey: Survey = unit.detail["survey"]
         piece: Piece = unit.detail["piece"]
         held = unit.detail.get("slice") or self._read(unit, session, survey, piece)
-        runs = find_runs(piece, held, history(self.section.source.transforms))
-        rejects = (*told, *_rejects(piece, runs))
+        runs, listed = find_runs(piece, held, history(self.section.source.transforms))
+        rejects = (*told, *_rejects(piece, runs, listed))
         rows = _rows(piece, held, runs)
         trial = piece.trials[runs.trial[runs.good]]
         first, lengths = runs.start[runs.good], runs.length[runs.good]
         keys = trial_keys(survey.fingerprint, trial[:, 0], trial[:, 3])
         continues = bool(runs.good[0] and runs.continued)
-        counts |= _counts(runs, rows)
+        counts |= _counts(runs, listed, rows)
         if "spikes" in unit.detail["ranges"]:
             counts["spikes_stored"] = int(rows["robs"].sum(dtype=np.float64))
         one_in = self.section.audit.one_in
@@ -75,6 +74,7 @@ class Converter:
                 "offset": first,
             },
             keys=keys,
+            split=self._split(keys, unit.detail.get("moved", {})),
             rejects=rejects,
             part=session.name,
             continues=continues,
@@ -83,6 +83,13 @@ class Converter:
             audited=audited if differences is not None else 0,
             differences=tuple(differences or ()),
         )
+
+    def _split(self, keys: npt.NDArray[np.uint8], moved: Mapping[bytes, str]) -> npt.NDArray[Any] | None:
+        """Splits of the sequences if any is reassigned from its hash, else None."""
+        if not moved:
+            return None
+        by_hash = (SPLITS[place] for place in assign(keys, self.section.splits).tolist())
+        return np.array([moved.get(key.tobytes(), name) for key, name in zip(keys, by_hash, strict=True)])
 
     def _read(self, unit: Unit, session: Session, survey: Survey, piece: Piece) -> Slice:
         with opened(session) as recording:
@@ -118,18 +125,21 @@ def _rows(piece: Piece, held: Slice, runs: Runs) -> Rows:
     return rows if kept.all() else {name: field[kept] for name, field in rows.items()}
 
 
-def _rejects(piece: Piece, runs: Runs) -> list[Reject]:
-    """A reject for each run that fails; one that goes on from the piece before was told there."""
-    told = runs.wrong
-    told[0] &= not runs.continued
-    labels = piece.trials[runs.trial[told], 2].tolist()
+def _rejects(piece: Piece, runs: Runs, listed: Runs) -> list[Reject]:
+    """One reject per unusable run; a run continued from the previous piece was reported there."""
+    told = listed.wrong
+    told[0] &= not listed.continued
+    start, state = listed.start[told], listed.state[told]
+    labels = piece.trials[listed.trial[told], 2].tolist()
+    kept = _kept(runs)[start - piece.start].tolist()
     return [
         Reject(
-            reason=REASONS[state],
-            offset=start,
-            detail=f"{_named(label)}, from bin {start} of the session on{WAYS_OUT.get(REASONS[state], '')}",
+            reason=REASONS[why],
+            offset=first,
+            detail=f"{_named(label)}, from bin {first} of the session on{SILENT if silent else ''}"
+            f"{WAYS_OUT.get(REASONS[why], '')}",
         )
-        for start, state, label in zip(runs.start[told].tolist(), runs.state[told].tolist(), labels, strict=True)
+        for first, why, label, silent in zip(start.tolist(), state.tolist(), labels, kept, strict=True)
     ]
 
 
@@ -137,28 +147,21 @@ def _named(label: int) -> str:
     return "bins without a label" if label == UNLABELLED else f"trial {label}"
 
 
-def _counts(runs: Runs, rows: Rows) -> dict[str, int]:
+def _counts(runs: Runs, listed: Runs, rows: Rows) -> dict[str, int]:
+    rejected = int(runs.length[runs.wrong].sum())
     return {
         "bins_stored": int(runs.length[runs.good].sum()),
-        "bins_rejected": int(runs.length[runs.wrong].sum()),
+        "bins_without_response": int(listed.length[listed.wrong].sum()) - rejected,
+        "bins_rejected": rejected,
         "bins_without_predecessor": int(runs.length[runs.state == NO_PREDECESSOR].sum()),
         "responses_masked": int((rows["dfs"] == 0).sum()),
     }
 
 
 def choose_bins(keys: npt.NDArray[np.uint8], first: Ints, lengths: Ints, one_in: int) -> tuple[int, list[int]]:
-    """Which sequences the oracle reads as well, by their keys, and which bins of them.
+    """Choose sequences to audit, one in ``one_in`` by key, and a few ascending bins of each.
 
-    Parameters
-    ----------
-    keys, first, lengths
-        Key, first bin and number of bins of each sequence.
-    one_in
-        One sequence in so many.
-
-    Returns
-    -------
-    Number of sequences chosen, and a few bins of each, ascending.
+    Returns the number of chosen sequences and the bins.
     """
     chosen: set[int] = set()
     audited = 0
@@ -168,20 +171,3 @@ def choose_bins(keys: npt.NDArray[np.uint8], first: Ints, lengths: Ints, one_in:
             audited += 1
             chosen |= {start + (draw >> (64 + 16 * place)) % length for place in range(AUDITED_BINS)}
     return audited, sorted(chosen)
-
-
-def trial_keys(fingerprint: bytes, start: Ints, repeat: Ints) -> npt.NDArray[np.uint8]:
-    """Key of each sequence: of what its trial repeats, or of the trial itself.
-
-    All runs of a trial, and all repeats of what is marked as one, in whatever session, have one key and so stand in one
-    split. A trial is known by its session's content and its first bin.
-
-    Returns
-    -------
-    Shape (sequences, 16) uint8.
-    """
-    keys = np.empty((len(start), KEY_BYTES), np.uint8)
-    for number, (first, shown) in enumerate(zip(start.tolist(), repeat.tolist(), strict=True)):
-        content = b"repeat" + shown.to_bytes(8, "little") if shown >= 0 else fingerprint + first.to_bytes(8, "little")
-        keys[number] = np.frombuffer(hashlib.blake2b(content, digest_size=KEY_BYTES).digest(), np.uint8)
-    return keys

@@ -1,4 +1,4 @@
-"""A bin as text: the frame in grey characters, and the responses."""
+"""Draw a bin as text: the frame in grey characters, and the responses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_NEURONS = 12
 
 
 def draw(rows: Columns) -> str:
-    """The first of the given bins."""
+    """Draw the first of the given bins."""
     frame = rows["stim"][0].astype(np.float64)
     frame = frame.reshape(-1, *frame.shape[-2:]).mean(0)
     step = -(-frame.shape[1] // WIDEST)

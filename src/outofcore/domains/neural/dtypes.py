@@ -1,4 +1,4 @@
-"""Stored types of stimulus and responses: what they can hold, and bfloat16 as its upper 16 bits."""
+"""Stored types of stimulus and responses, their ranges, and bfloat16 as its upper 16 bits."""
 
 from __future__ import annotations
 
@@ -12,25 +12,15 @@ ResponseType = Literal["uint8", "uint16", "float32"]
 
 
 def stored_as(name: str) -> np.dtype[Any]:
-    """The numpy type that stands in the store: ``bfloat16`` is kept as uint16."""
+    """The numpy type in the store; ``bfloat16`` is kept as uint16."""
     return np.dtype(np.uint16 if name == "bfloat16" else name)
 
 
 def encode(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
-    """Bring values to a stored type.
+    """Values in the stored type, 0 where they do not fit; and where they fit, or None if all do.
 
-    Parameters
-    ----------
-    values
-        Numbers of any type.
-    name
-        ``uint8`` and ``uint16`` take whole numbers of their range alone: nothing is rounded or wrapped. The floating
-        types round to nearest, ties to even, and take what stays finite.
-
-    Returns
-    -------
-    The values as :func:`stored_as` says, 0 where they do not fit; and where they fit, of the same shape, or None where
-    all do.
+    ``uint8`` and ``uint16`` accept only whole numbers in range: nothing is rounded or wrapped. Floating types round to
+    nearest, ties to even, and accept what stays finite.
     """
     target = stored_as(name)
     if values.dtype == target and name in ("uint8", "uint16"):
@@ -51,12 +41,12 @@ def encode(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[Any], npt.N
 
 
 def bfloat16_bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-    """The upper half of float32, rounded to nearest with ties to even; not-a-number stays so."""
+    """Upper half of float32, rounded to nearest with ties to even; NaN stays NaN."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 
 def bfloat16_values(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """What :func:`bfloat16_bits` stands for, as float32."""
+    """Inverse of :func:`bfloat16_bits`, as float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)

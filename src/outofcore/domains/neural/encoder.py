@@ -1,4 +1,4 @@
-"""Encoders: from a window of frames to the expected response of every neuron of a session."""
+"""Encoders: from a window of frames to the expected response of each neuron of a session."""
 
 from __future__ import annotations
 
@@ -14,30 +14,18 @@ from outofcore.domains.neural.metrics import LEAST_RATE
 
 @dataclass(frozen=True)
 class SessionShape:
-    """What an encoder must know of a session.
+    """What an encoder needs to know about a session."""
 
-    Attributes
-    ----------
-    name
-        Its part of the store.
-    frame
-        Shape of a frame as the model sees it, height and width last.
-    neurons, behaviors
-        Columns of responses and of behaviour.
-    mean, spread
-        Mean and standard deviation of each neuron's response in the train split: where a model starts from.
-    """
-
-    name: str
-    frame: tuple[int, ...]
+    name: str  # part of the store
+    frame: tuple[int, ...]  # shape of a frame as the model sees it, height and width last
     neurons: int
     behaviors: int
-    mean: tuple[float, ...]
-    spread: tuple[float, ...]
+    mean: tuple[float, ...]  # (neurons,) mean response in the train split: the model's starting point
+    spread: tuple[float, ...]  # (neurons,) standard deviation in the train split
 
     @property
     def planes(self) -> int:
-        """Pictures of one lag: 1, or the colours."""
+        """Planes per lag: 1, or the number of colours."""
         return math.prod(self.frame[:-2])
 
 
@@ -56,14 +44,9 @@ STRIDE = 10.0
 
 
 class Core(nn.Module):
-    """Convolutions that all sessions share; the lags are the channels of the first.
+    """Convolutions shared by all sessions.
 
-    Parameters
-    ----------
-    channels
-        Lags times planes of a frame.
-    layers
-        Channels and kernel of each layer.
+    The input channels are lags times planes; ``layers`` lists channels and kernel size.
     """
 
     def __init__(self, channels: int, layers: tuple[tuple[int, int], ...]) -> None:
@@ -82,7 +65,7 @@ class Core(nn.Module):
 
 
 class FactorizedReadout(nn.Module):
-    """A place in the picture and a mixture of channels for each neuron."""
+    """A spatial mask and channel weights per neuron."""
 
     def __init__(self, session: SessionShape, channels: int) -> None:
         super().__init__()
@@ -91,13 +74,13 @@ class FactorizedReadout(nn.Module):
         self.mixture = nn.Parameter(torch.randn(session.neurons, channels) / math.sqrt(channels))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(batch, channels, height, width) to (batch, neurons): the mean over pixels, weighted by place."""
+        """(batch, channels, height, width) to (batch, neurons): mean over pixels, weighted by the mask."""
         at_place = features.flatten(2) @ (self.place.T / self.pixels)
         return (at_place * self.mixture.T).sum(1)
 
 
 class LinearReadout(nn.Module):
-    """A filter over all lags and pixels for each neuron."""
+    """A filter over all lags and pixels per neuron."""
 
     def __init__(self, session: SessionShape, channels: int) -> None:
         super().__init__()
@@ -110,18 +93,10 @@ class LinearReadout(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A shared core, and a readout for each session.
+    """A shared core and one readout per session.
 
-    Parameters
-    ----------
-    sessions
-        The sessions; their frames must have as many planes as each other where there is a core.
-    lags
-        Bins of a window.
-    preset
-        Size of the core: a key of :data:`PRESETS`.
-    positive
-        Whether responses are rates: softplus, never below :data:`outofcore.domains.neural.metrics.LEAST_RATE`.
+    With a core, all sessions need the same number of planes. ``preset`` is a key of :data:`PRESETS`. ``positive``
+    applies softplus, bounded below by :data:`outofcore.domains.neural.metrics.LEAST_RATE`.
     """
 
     def __init__(self, sessions: tuple[SessionShape, ...], lags: int, preset: str, *, positive: bool) -> None:
@@ -143,21 +118,9 @@ class Encoder(nn.Module):
             self.register_buffer(f"spread_{number}", torch.tensor(session.spread), persistent=False)
 
     def forward(self, stim: Tensor, session: int, behavior: Tensor | None = None) -> Tensor:
-        """Expected responses.
+        """Expected responses (batch, neurons) float32, in spikes per bin or the unit of the trace.
 
-        Parameters
-        ----------
-        stim
-            (batch, lags, ..., height, width), cast.
-        session
-            Index into ``sessions``.
-        behavior
-            (batch, variables) of the predicted bin; None where there is none.
-
-        Returns
-        -------
-        Tensor
-            (batch, neurons) float32: spikes a bin, or the unit of the trace.
+        ``stim`` (batch, lags, ..., height, width), cast.
         """
         frames = stim.flatten(1, -3)
         if not torch.is_autocast_enabled(frames.device.type):
@@ -167,16 +130,16 @@ class Encoder(nn.Module):
             drive = drive + self.behaviors[session](behavior).float()
         if self.positive:
             return functional.softplus(drive) + LEAST_RATE
-        # In the neuron's own unit: a trace may be in percent or in thousands.
+        # In the neuron's own unit: traces range from percent to thousands.
         mean, spread = self.get_buffer(f"mean_{session}"), self.get_buffer(f"spread_{session}")
         response: Tensor = mean + spread * drive
         return response
 
     def filters(self) -> dict[str, Tensor]:
-        """Pictures of what the model looks for.
+        """Filters for display, lags in order of time.
 
-        Without a core the filter of each neuron by session, (neurons, lags, planes, height, width), lags in the order
-        of time; with one the kernels of the first layer, ``core`` -> (channels, lags, planes, kernel, kernel).
+        Without a core (neurons, lags, planes, height, width) per session; with one the kernels of its first layer,
+        under ``core``: (channels, lags, planes, kernel, kernel).
         """
         first = next((step for step in self.core.steps if isinstance(step, nn.Conv2d)), None)
         if first is not None:

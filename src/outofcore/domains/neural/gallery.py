@@ -1,4 +1,4 @@
-"""Recordings to look at: frames with the responses to them and what does not count; rates, repeats, trials."""
+"""Pictures of recordings: frames with responses and gaps; rates, repeats and trials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH, FRAME_WIDTH, FRAME_GAP, RASTER_HEIGHT = 480, 54, 6.857, 120
 
 
 def pictures(store: Store) -> Sequence[Picture | Passage]:
-    """The first bins of a trial of each session, of up to three sessions; of trials of few bins, several."""
+    """First bins of a trial for up to three sessions; several trials if they are short."""
     found = []
     for part in store.parts[:SESSIONS]:
         for split, number, start, length in spread(store, 1, part):
@@ -45,7 +45,7 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
 
 
 def distributions(store: Store) -> Sequence[Distribution]:
-    """Mean responses of the neurons, and lengths of the trials."""
+    """Mean responses of neurons, and trial lengths."""
     rates = np.concatenate([_mean_responses(store, part) for part in store.parts])
     return [
         binned("Mean response of the neurons", _unit(store), "neurons", rates),
@@ -54,7 +54,7 @@ def distributions(store: Store) -> Sequence[Distribution]:
 
 
 def plain_layout(store: Store) -> PlainLayout:
-    """Frames and responses as four-byte numbers, as a first program would load them."""
+    """Frames and responses as four-byte numbers, as a simple program would load them."""
     total = 0
     for part in store.parts:
         for split in store.splits:
@@ -65,7 +65,7 @@ def plain_layout(store: Store) -> PlainLayout:
 
 
 def _unit(store: Store) -> str:
-    """What a response counts: spikes a second where bins have a width and hold whole spikes, else the stored unit."""
+    """Spikes per second if bins have a width and hold whole spikes, else the stored unit."""
     rates = _bin_seconds(store, store.parts[0])
     return "spikes a second" if rates else "mean response a bin"
 
@@ -90,7 +90,7 @@ def _mean_responses(store: Store, part: str) -> npt.NDArray[np.float64]:
 
 
 def _trial(rows: Columns, stored_as: str) -> Iterator[str]:
-    """SVG: frames from left to right, below them a line a neuron and a column a bin; hatched where nothing counts."""
+    """SVG: frames from left to right; below, one line per neuron and one column per bin, hatched where masked."""
     bins, neurons = len(rows["robs"]), min(rows["robs"].shape[1], NEURONS)
     frames = _frames(rows["stim"], stored_as)
     top = FRAME_WIDTH * min(max(frames.shape[1] / frames.shape[2], 0.2), 2.0) + 10
@@ -122,7 +122,7 @@ def _trial(rows: Columns, stored_as: str) -> Iterator[str]:
 
 
 def _frames(stimulus: npt.NDArray[Any], stored_as: str) -> npt.NDArray[np.uint8]:
-    """Frames as grey pictures (bins, height, width); channels are averaged, a line becomes a row."""
+    """Frames as grey pictures (bins, height, width): channels averaged, a line becomes a row."""
     values = bfloat16_values(stimulus) if stored_as == "bfloat16" else stimulus.astype(np.float64)
     if values.ndim < 3:
         values = values.reshape(len(values), 1, -1)

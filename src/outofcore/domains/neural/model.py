@@ -1,4 +1,4 @@
-"""What is trained on neural stores: predicting the responses of each bin from the frames before it."""
+"""The neural task: predict the responses in each bin from the preceding frames."""
 
 from __future__ import annotations
 
@@ -18,27 +18,21 @@ from outofcore.domains.neural.pictures import filter_pictures
 from outofcore.domains.neural.response_facts import moments, repeated_conditions
 from outofcore.domains.neural.tensors import prepare
 from outofcore.domains.neural.transforms import transformed_shape
-from outofcore.domains.task import Batch, Task
+from outofcore.domains.task import Batch, Task, doubles
 from outofcore.errors import ParamsError
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
 
-# Sums of every repeated bin and neuron are kept up to so many of them in all; beyond, sessions are left out.
+# At most this many sums of repeated bins and neurons are kept; further sessions are left out.
 MOST_REPEATS = 1 << 18
-# Predictions are sorted into so many classes, from LOWEST standard deviations above the mean on, by STEP.
+# Number of classes of predictions, starting at LOWEST standard deviations above the mean, STEP apart.
 CLASSES, LOWEST, STEP = 40, -2.0, 0.125
 
 
 def make_task(store: Store, section: NeuralSection) -> NeuralTask:
-    """The task of a store.
-
-    Raises
-    ------
-    ParamsError
-        If the settings do not fit what is stored.
-    """
-    sessions, repeated = [], []
+    """The task of a store; raises ParamsError if the settings do not fit what is stored."""
+    sessions, repeated, counted = [], [], 0
     for part in store.parts:
         attributes = store.part_attributes(part)
         try:
@@ -46,9 +40,16 @@ def make_task(store: Store, section: NeuralSection) -> NeuralTask:
         except ValueError as error:
             message = f"neural.tensors.transforms: session {part}: {error}"
             raise ParamsError(message) from error
-        mean, spread = moments(store, part, section)
+        mean, spread, count = moments(store, part, section)
+        counted += count
         sessions.append(SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], mean, spread))
         repeated.append(repeated_conditions(store, part))
+    if not counted:
+        message = (
+            "neural: no response of the train split counts, so there is nothing to learn from; the table of rejects "
+            "gives the reasons, bin by bin"
+        )
+        raise ParamsError(message)
     if len({session.planes for session in sessions}) > 1 and section.train.preset != "test":
         message = "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
         raise ParamsError(message)
@@ -56,19 +57,11 @@ def make_task(store: Store, section: NeuralSection) -> NeuralTask:
 
 
 class NeuralTask(Task):
-    """A core that all sessions share, and a readout for each.
+    """A core shared by all sessions and one readout per session.
 
     The loss of a response is the negative Poisson log-likelihood, rate - response * ln(rate), or the squared error; its
-    count is the number of responses whose mask is on.
-
-    Parameters
-    ----------
-    sessions
-        The sessions, in the order of the store's parts.
-    section
-        The neural section of params.yaml.
-    repeated
-        For each session the conditions whose repeats are compared in validation; none where not given.
+    count is the number of unmasked responses. ``sessions`` follow the order of the store's parts; ``repeated`` lists
+    for each session the conditions whose repeats are compared in validation.
     """
 
     def __init__(
@@ -91,31 +84,29 @@ class NeuralTask(Task):
             self.first_cell.append(self.first_cell[-1] + len(self._repeated[-1]) * session.neurons)
 
     def loader_options(self) -> dict[str, Any]:
-        """Windows inside one run of a trial, and the sessions, one a batch."""
-        window = {"length": self.section.tensors.window, "mode": "never"}
-        parts = tuple(session.name for session in self.sessions)
-        return {"window": window, "part": parts, "turns": self.section.train.turns}
+        """One session per batch."""
+        return {"part": tuple(session.name for session in self.sessions), "turns": self.section.train.turns}
 
     def predict(self, batch: Batch) -> tuple[Tensor, int]:
-        """Expected responses (batch, neurons) float32, and whose they are: an index into ``sessions``.
+        """Expected responses (batch, neurons) float32, and the session index.
 
-        ``part`` (batch,) in the batch says which session it is of; a batch is of one session.
+        ``part`` (batch,) of the batch gives the session; a batch holds one session.
         """
         session = int(batch["part"][0]) if "part" in batch else 0
         stim = prepare(batch["stim"], self.section.tensors)
         return self.encoder(stim, session, batch.get("behavior")), session
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Sum over the responses whose mask is on, and their number."""
+        """Sum over the unmasked responses, and their number."""
         rate, _ = self.predict(batch)
         response, mask = batch["robs"].float(), batch["dfs"].float()
         each = rate - response * rate.log() if self.poisson else (rate - response).square()
         return (each * mask).sum(), mask.sum()
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Sums by neuron over all sessions end to end (neurons,), and by repeated condition (conditions x neurons,)."""
+        """Sums per neuron over all sessions (neurons,), and per repeated condition (conditions x neurons,)."""
         rate, session = self.predict(batch)
-        rate, response, mask = rate.double(), batch["robs"].double(), batch["dfs"].double()
+        rate, response, mask = doubles(rate), doubles(batch["robs"]), doubles(batch["dfs"])
         addends = {
             "bins": mask,
             "responses": response * mask,
@@ -150,27 +141,28 @@ class NeuralTask(Task):
     def _by_condition(self, session: int, batch: Batch, addends: Mapping[str, Tensor]) -> dict[str, Tensor]:
         sums = {}
         known = self._repeated[session]
+        device = addends["bins"].device
         first, last = self.first_cell[session : session + 2]
         if len(known) and "condition" in batch:
             condition = batch["condition"].cpu().numpy()
             place = np.minimum(np.searchsorted(known, condition), len(known) - 1)
-            here = torch.from_numpy(np.flatnonzero(known[place] == condition)).to(batch["robs"].device)
-            row = torch.from_numpy(place).to(here.device)[here]
+            here = torch.from_numpy(np.flatnonzero(known[place] == condition)).to(device)
+            row = torch.from_numpy(place).to(device)[here]
         for name, source in REPEATS.items():
-            total = torch.zeros(self.first_cell[-1], dtype=torch.float64, device=batch["robs"].device)
+            total = torch.zeros(self.first_cell[-1], dtype=torch.float64, device=device)
             if len(known) and "condition" in batch:
                 total[first:last].view(len(known), -1).index_add_(0, row, addends[source][here])
             sums[name] = total
         return sums
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Figures over all neurons, and beside each what predicting the mean gives.
+        """Metrics over all neurons, each with the value that predicting the mean gives.
 
-        ``bits_per_spike`` (predicting the mean gives 0) is of all neurons together, ``bits_per_spike_median`` the
-        median over neurons; ``correlation`` is the mean over the neurons that have one, of ``neurons`` in all;
-        ``squared_error`` stands beside that of each neuron's mean; ``explainable_variance`` and
-        ``fraction_explained`` are means over the neurons whose repeats were seen, and over those of them with an
-        explainable share of 0.15 or more. A figure for which there is nothing to count is left out.
+        ``bits_per_spike`` (0 for predicting the mean) is over all neurons together, ``bits_per_spike_median`` the
+        median neuron; ``correlation`` is the mean over the neurons that have one, out of ``neurons``; ``squared_error``
+        is reported with that of each neuron's mean; ``explainable_variance`` and ``fraction_explained`` are means over
+        the neurons with repeats, and over those with an explainable share of at least 0.15. Metrics without data are
+        left out.
         """
         plain = {name: value.cpu().double().numpy() for name, value in sums.items()}
         neurons = NeuronSums(**{name: plain[name] for name in NeuronSums.__dataclass_fields__})
@@ -213,7 +205,7 @@ class NeuralTask(Task):
         }
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
-        """Recorded against predicted responses, in classes of prediction, and the correlation of each neuron.
+        """Recorded against predicted responses by class of prediction, and the correlation of each neuron.
 
         Responses are in standard deviations from each neuron's mean in the train split.
         """
@@ -237,7 +229,7 @@ class NeuralTask(Task):
         return {"responses": responses, "neurons": neurons}
 
     def pictures(self) -> dict[str, bytes]:
-        """Filters of the neurons of each session, or those of the first layer of the core."""
+        """Filters of the neurons of each session, or of the first layer of the core."""
         return {f"filters_{name}": sheet for name, sheet in filter_pictures(self.encoder.filters()).items()}
 
 
@@ -247,10 +239,10 @@ REPEATS = {
     "repeat_squares": "squares",
     "repeat_errors": "errors",
 }
-"""Sums by repeated condition, and the sums by neuron that they are parts of."""
+"""Sums by repeated condition, and the sums by neuron that include them."""
 
 RELIABLE = 0.15
-"""Least explainable share of a neuron whose fraction explained counts; below, one divides by next to nothing."""
+"""Least explainable share of a neuron whose fraction explained counts; below, the divisor is almost zero."""
 
 
 def _mean(values: npt.NDArray[np.float64]) -> float:

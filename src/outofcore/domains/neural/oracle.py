@@ -1,7 +1,6 @@
-"""The same values read in another way: plain h5py, numpy and zarr, one bin at a time.
+"""Independent second reader: plain h5py, numpy and zarr, one bin at a time.
 
-Nothing of the alignment is shared with the engine: times are scanned from the first to the last and compared, without
-searching, and frames are fetched one by one.
+It shares no alignment code with the engine: times are scanned and compared from first to last, frames fetched singly.
 """
 
 from __future__ import annotations
@@ -22,28 +21,17 @@ from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.transforms import Crop, Downsample, Normalise, Transforms
 
 NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
-# What rounding to the stored type may change, relative to the value.
+# Relative tolerance for rounding to the stored type.
 TOLERANCE = {"uint8": 0.0, "uint16": 0.0, "bfloat16": 2**-7, "float16": 2**-10, "float32": 1e-5}
 
 
 def disagreements(
     session: Session, source: SourceSection, bins: Sequence[tuple[int, int]], rows: Mapping[str, npt.NDArray[Any]]
 ) -> list[str] | None:
-    """Compare stored rows with the oracle's.
+    """One line per difference between stored rows and the oracle's.
 
-    Parameters
-    ----------
-    session, source
-        Where the values stand.
-    bins
-        Number of a bin in the session, and of its row in ``rows``.
-    rows
-        Fields as they go into the store.
-
-    Returns
-    -------
-    A line for every difference; None where the file is damaged, so that the oracle, which scans all of a clock, cannot
-    read it.
+    ``bins`` are bin numbers in the session and rows in ``rows``. None if the file is damaged and the oracle, which
+    scans whole clocks, cannot read it.
     """
     try:
         with Oracle.of(session, source) as oracle:
@@ -60,7 +48,7 @@ def _compare(
     row: int,
     rows: Mapping[str, npt.NDArray[Any]],
 ) -> Iterator[str]:
-    for field, expected in oracle.bin(number).items():
+    for field, expected in oracle.bin(number, responses=bool(rows["dfs"][row].any())).items():
         stored = rows[field][row]
         if field == "stim" and source.stimulus_dtype == "bfloat16":
             stored = bfloat16_values(stored)
@@ -87,28 +75,37 @@ class Oracle:
         self._names = source.names
         self._origin = 0
         if source.bin_width is not None:
-            name = self._names.frame or self._names.stimulus
             self._origin = min(
-                int(times[times >= 0].min())
-                for _, times in self._times(name, self._names.frame_times)
-                if (times >= 0).any()
+                int(times[np.isfinite(times)].min())
+                for _, times in self._times(*self._screen())
+                if np.isfinite(times).any()
             )
 
     @classmethod
     @contextmanager
     def of(cls, session: Session, source: SourceSection) -> Iterator[Oracle]:
-        """An oracle of a session, its file closed in the end."""
+        """Open an oracle of a session; its file is closed on exit."""
         with PlainSession.of(session) as plain:
             yield cls(plain, source)
 
-    def bin(self, number: int) -> dict[str, npt.NDArray[Any]]:
-        """What the store should hold of a bin that counts: ``stim``, ``robs`` and ``behavior``."""
-        found = {"stim": self._stimulus(number), "robs": self._responses(number)}
+    def bin(self, number: int, *, responses: bool) -> dict[str, npt.NDArray[Any]]:
+        """Expected stored values of a bin: ``stim``, and if responses count ``robs`` and ``behavior``."""
+        found = {"stim": self._stimulus(number)}
+        if not responses:
+            return found
+        found["robs"] = self._responses(number)
         if self._names.behavior is not None:
             mode, times = self._source.resample.behavior, self._names.behavior_times
             axis = self._source.time_axis.behavior
             found["behavior"] = self._sample(number, self._names.behavior, axis, times, mode).reshape(-1)
         return found
+
+    def _screen(self) -> tuple[str, int, str | None]:
+        """Name, time axis and clock of the array that was on screen."""
+        names = self._names
+        if names.frame is not None:
+            return names.frame, self._plain.longest(names.frame), names.frame_times
+        return names.stimulus, self._source.time_axis.stimulus, names.frame_times
 
     def _edges(self, number: int) -> tuple[int, int]:
         assert self._source.bin_width is not None
@@ -130,9 +127,9 @@ class Oracle:
             entry = number
             if source.bin_width is not None:
                 low, high = self._edges(number)
-                entry = self._last_before(names.frame or names.stimulus, names.frame_times, (low + high) // 2)
+                entry = self._last_before(*self._screen(), (low + high) // 2)
             if names.frame is not None:
-                entry = int(self._plain.entry(names.frame, 0, entry).reshape(-1)[0])
+                entry = int(self._plain.entry(names.frame, self._plain.longest(names.frame), entry).reshape(-1)[0])
             elif source.repeats is not None:
                 count, frames = source.repeats.count, self._plain.length(names.stimulus, axis)
                 entry = entry // count if source.repeats.order == "together" else entry % frames
@@ -165,17 +162,17 @@ class Oracle:
         if mode == "mean":
             inside = [
                 self._plain.entry(name, axis, int(place) + start).astype(np.float64)
-                for start, known in self._times(name, times)
+                for start, known in self._times(name, axis, times)
                 for place in np.flatnonzero((known >= low) & (known < high))
             ]
             return np.asarray(sum(inside[1:], inside[0]) / len(inside), np.float64)
-        before = self._last_before(name, times, centre)
+        before = self._last_before(name, axis, times, centre)
         left = np.asarray(self._plain.entry(name, axis, before), np.float64)
         if mode == "hold":
             return left
         after, time_after = -1, math.inf
         time_before = 0
-        for start, known in self._times(name, times):
+        for start, known in self._times(name, axis, times):
             later = np.flatnonzero(known > centre)
             if len(later) and after < 0:
                 after, time_after = int(later[0]) + start, float(known[later[0]])
@@ -186,21 +183,21 @@ class Oracle:
         right = np.asarray(self._plain.entry(name, axis, after), np.float64)
         return left + (right - left) * ((centre - time_before) / (time_after - time_before))
 
-    def _last_before(self, name: str, times: str | None, moment: int) -> int:
-        """Last entry whose time is not after a moment."""
+    def _last_before(self, name: str, axis: int, times: str | None, moment: int) -> int:
+        """Last entry at or before a time."""
         found = -1
-        for start, known in self._times(name, times):
-            earlier = np.flatnonzero((known >= 0) & (known <= moment))
+        for start, known in self._times(name, axis, times):
+            earlier = np.flatnonzero(known <= moment)
             if len(earlier):
                 found = int(earlier[-1]) + start
         return found
 
-    def _times(self, name: str, times: str | None) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
-        """First entry and nanoseconds (float, whole; -1 for none) of each block of a clock."""
-        length = self._plain.length(name, 0)
+    def _times(self, name: str, axis: int, times: str | None) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
+        """First entry and nanoseconds (whole float64, NaN if missing) of each block of a clock."""
+        length = self._plain.length(name, axis)
         factor = NANOSECONDS[self._plain.unit or self._source.time_unit]
         start = 0
-        for values in self._plain.times(name, times):
+        for values in self._plain.times(name, axis, times):
             known = _nanoseconds(values, factor)[: max(0, length - start)]
             yield start, known
             start += len(values)
@@ -208,13 +205,14 @@ class Oracle:
 
 def _nanoseconds(values: npt.NDArray[Any], factor: float) -> npt.NDArray[np.float64]:
     # Whole numbers stay exact in a double up to 104 days.
-    with np.errstate(invalid="ignore"):
-        wide = np.asarray(values, np.float64)
-        return np.where(np.isfinite(wide) & (wide >= 0), np.rint(wide * factor), -1)
+    wide = np.asarray(values, np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        known = np.rint(wide * factor)
+    return np.where(np.abs(known) < 2.0**63, known, np.nan)
 
 
 def transform_plainly(frames: list[npt.NDArray[Any]], transforms: Transforms) -> list[npt.NDArray[np.float64]]:
-    """Consecutive frames through the transforms, pixel by pixel; each difference leaves one less."""
+    """Transform consecutive frames pixel by pixel; each difference shortens them by one."""
     whole = frames[0].dtype.kind in "iub"
     plain = [frame.astype(np.float64) for frame in frames]
     for each in transforms:

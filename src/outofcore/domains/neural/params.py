@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
 from outofcore.domains.neural.dtypes import ResponseType, StimulusType
 from outofcore.domains.neural.transforms import SIGNED, Transforms, history
-from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
+from outofcore.domains.places import Match, Raw
+from outofcore.domains.sections import MOST, AuditSection, SplitSection, StoreSection, TrainSection
 from outofcore.store.schema import CodecName
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 Resampling = Literal["hold", "mean", "linear"]
+Shape = Annotated[tuple[Annotated[int, Field(ge=1, le=2**20)], ...], Field(min_length=1, max_length=8)]
 
 
 class NameSection(Section):
-    """Where each thing stands in a session.
+    """Where to find each array of a session.
 
-    The path inside an HDF5, NWB, MATLAB or Zarr file, the member of an .npz, the file of a folder (``spikes.npy``;
-    ``stimulus.txt.gz[1]`` for a column of text). A name with ``*`` stands for several, one trial each, in natural
-    order. A name that is given must be there.
+    The path inside an HDF5, NWB, MATLAB or Zarr file, the member of an .npz, or the file of a folder (``spikes.npy``;
+    ``stimulus.txt.gz[1]`` for a column of text). A name with ``*`` matches several arrays, one trial each, in natural
+    order. An array that is named must exist.
     """
 
     stimulus: str = Field("stim", description="frames, time first: (frames, height, width), or of any other shape")
@@ -76,7 +78,7 @@ class ResampleSection(Section):
 
 
 class RepeatSection(Section):
-    """Repeats that the order of the responses tells, where the stimulus holds each frame once."""
+    """Repeats given by the order of the responses, if the stimulus holds each frame once."""
 
     count: int = Field(ge=1, description="how often each frame was shown")
     order: Literal["together", "in_turn"] = Field(
@@ -96,8 +98,8 @@ class SourceSection(Section):
     max_gap: float | None = Field(
         None, gt=0, description="seconds for which a frame or sample counts; null: 1.5 of the usual interval"
     )
-    trial_bins: int = Field(1024, ge=1, description="bins of a trial where the files mark no trials")
-    frame_shape: tuple[int, ...] | None = Field(None, description="shape of a frame where files keep it flat")
+    trial_bins: int = Field(1024, ge=1, le=2**31, description="bins of a trial where the files mark no trials")
+    frame_shape: Shape | None = Field(None, description="shape of a frame where files keep it flat")
     time_axis: AxisSection = AxisSection()
     resample: ResampleSection = ResampleSection()
     repeats: RepeatSection | None = None
@@ -134,9 +136,9 @@ class FilterSection(Section):
 
 
 class TensorSection(Section):
-    """What a sample is and how its frames become numbers."""
+    """Definition of a sample and the conversion of its frames to numbers."""
 
-    lags: int = Field(32, ge=1, description="bins of a sample, the last one is the predicted one")
+    lags: int = Field(32, ge=1, le=2**20, description="bins of a sample, the last one is the predicted one")
     dtype: Literal["float32", "bfloat16", "float16"] = Field("float32", description="type in which the model computes")
     cast: Literal["centred", "unit", "none"] = Field(
         "centred", description="of uint8 pixels, on the device: centred (x - 127) / 255, unit x / 255, none x"
@@ -147,22 +149,24 @@ class TensorSection(Section):
 
     @property
     def window(self) -> int:
-        """Bins that a sample reads: the lags, and what the transforms need before them."""
+        """Bins that a sample reads: the lags, and those that the transforms need before them."""
         return self.lags + history(self.transforms)
 
 
 class NeuralStoreSection(StoreSection):
-    """How the store is laid out: a frame is large beside a chess position, so that chunks hold fewer rows."""
+    """Store layout. Frames are large compared with chess positions, so chunks hold fewer rows."""
 
     codec: CodecName = "lz4"
-    chunk_rows: int = Field(128, ge=16, description="bins decoded at once: 128 frames of 36 x 64 are 295 KB")
-    shard_rows: int = Field(65_536, ge=16, description="bins of a file, a multiple of chunk_rows")
+    chunk_rows: int = Field(128, ge=16, le=2**26, description="bins decoded at once: 128 frames of 36 x 64 are 295 KB")
+    shard_rows: int = Field(65_536, ge=16, le=2**40, description="bins of a file, a multiple of chunk_rows")
 
 
 class NeuralTrainSection(TrainSection):
     """Training of an encoder: the shared core and the readouts."""
 
-    batch_size: int = Field(256, ge=1, description="windows an optimizer step, over all ranks and micro-batches")
+    batch_size: int = Field(
+        256, ge=1, le=MOST, description="windows an optimizer step, over all ranks and micro-batches"
+    )
     turns: Literal["size", "turn"] = Field(
         "size", description="a batch is of one session: at random in proportion to size, or each session in turn"
     )
@@ -172,12 +176,12 @@ class NeuralTrainSection(TrainSection):
 
 
 class NeuralSection(Section):
-    """Everything about neural recordings that changes the bytes of the store or the model."""
+    """All neural settings that change the bytes of the store or the model."""
 
-    raw: str = Field(
+    raw: Raw = Field(
         description="a session, or a folder of them: .h5 .hdf5 .mat .nwb .npz .zarr, folders of .npy or text"
     )
-    match: str = Field("**/*", description="glob inside the folder")
+    match: Match = Field("**/*", description="glob inside the folder")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
     splits: SplitSection = SplitSection()

@@ -1,4 +1,4 @@
-"""Filters as pictures: one PNG for each session, lags from left to right, neurons from top to bottom."""
+"""Filters as pictures: one PNG per session, lags from left to right, neurons from top to bottom."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ import numpy.typing as npt
 from torch import Tensor
 
 MOST_FILTERS = 32
-# A pixel of a filter is drawn so large that a sheet is about so wide.
+# Approximate width of a sheet; filter pixels are scaled to reach it.
 SHEET_WIDTH, LARGEST_SCALE = 1200, 12
 
 
 def filter_pictures(filters: Mapping[str, Tensor]) -> dict[str, bytes]:
-    """PNG files by name.
+    """PNG files by name, from filters (filters, lags, planes, height, width) by name.
 
-    Parameters
-    ----------
-    filters
-        (filters, lags, planes, height, width) by name; planes are averaged, the first 32 filters are drawn.
+    Planes are averaged; the first 32 filters are drawn.
     """
     return {name: png(_sheet(each.float().mean(2).cpu().numpy()[:MOST_FILTERS])) for name, each in filters.items()}
 
 
 def _sheet(filters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """All filters on one sheet, each scaled by its own greatest weight; mid-grey is 0."""
+    """All filters on one sheet, each scaled by its largest absolute weight; mid-grey is 0."""
     count, lags, height, width = filters.shape
     sheet = np.full((count * (height + 1) - 1, lags * (width + 1) - 1), 255, np.uint8)
     for row, each in enumerate(filters):
@@ -40,7 +37,7 @@ def _sheet(filters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
 
 
 def png(grey: npt.NDArray[np.uint8]) -> bytes:
-    """A grey picture (height, width) as PNG (ISO/IEC 15948): 8 bits a pixel, no filter."""
+    """A grey picture (height, width) as PNG (ISO/IEC 15948), 8 bits per pixel, no filter."""
     height, width = grey.shape
     lines = np.zeros((height, width + 1), np.uint8)
     lines[:, 1:] = grey

@@ -1,11 +1,14 @@
-"""Values of a session one entry at a time, by the plainest means of each format: for the oracle."""
+"""Values of a session one entry at a time, by each format's plainest means, for the oracle."""
 
 from __future__ import annotations
 
+import lzma
 import math
+import threading
+import weakref
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +18,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 import zarr
+from zstandard import ZstdError
 
 from outofcore.domains.neural.params import TimeUnit
 from outofcore.domains.neural.recordings.folder import split_column
@@ -23,26 +27,69 @@ from outofcore.domains.neural.sessions import Session, opened
 from outofcore.raw.files import decompressed, natural_order
 
 BLOCK = 1 << 20
-READ_ERRORS = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What the readers of the formats raise where a file is damaged."""
+READ_ERRORS = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, ZstdError)
+"""Raised by the format readers for a damaged file."""
 
 
-def _loaded(path: Path, name: str) -> npt.NDArray[Any]:
-    """An array of an .npz; of damage that seems to announce objects, numpy tells by a ValueError."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return np.asarray(archive[name])
-    except ValueError as error:
-        message = f"{path}, {name}: {error}"
-        raise OSError(message) from error
+HELD_BYTES = 1 << 26
+"""Total size of archive vectors kept in memory between bins; larger ones are read again."""
+
+
+class _Member:
+    """An array of an archive, kept open as a stream because bins are read in ascending order."""
+
+    def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
+        self._stream = archive.open(name)
+        version = np.lib.format.read_magic(self._stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        self.shape, self._fortran, self._dtype = read(self._stream)
+        self._offset = self._stream.tell()
+
+    def entry(self, axis: int, number: int) -> npt.NDArray[Any]:
+        """One entry along an axis; for any but the slowest axis, one from each stretch of the file."""
+        order = range(len(self.shape))[:: -1 if self._fortran else 1]
+        place = order.index(axis)
+        sizes = [self.shape[each] for each in order]
+        stretch = self._dtype.itemsize * math.prod(sizes[place + 1 :])
+        parts = []
+        for outer in range(math.prod(sizes[:place])):
+            self._stream.seek(self._offset + (outer * sizes[place] + number) * stretch)
+            parts.append(self._stream.read(stretch))
+        values = np.frombuffer(b"".join(parts), self._dtype)
+        sizes.pop(place)
+        return values.reshape(sizes).T if self._fortran else values.reshape(sizes)
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+
+    def whole(self) -> npt.NDArray[Any]:
+        """All values, in file order."""
+        self._stream.seek(self._offset)
+        return np.frombuffer(self._stream.read(), self._dtype)
+
+
+_LAST = threading.local()
+
+
+def _close(archive: zipfile.ZipFile | None, members: dict[str, _Member]) -> None:
+    for member in members.values():
+        member.close()
+    if archive is not None:
+        archive.close()
+
+
+def _files(session: Session) -> list[Path]:
+    return [session.root / name for name in session.members] or [session.root]
 
 
 class PlainSession:
-    """A session, looked up by name and number."""
+    """A session, accessed by array name and entry number."""
 
     def __init__(self, session: Session, handle: Any) -> None:
         self._session, self._handle = session, handle
-        self._columns: dict[tuple[str, int], list[float]] = {}
+        self._vectors: dict[tuple[str, int | None], npt.NDArray[Any]] = {}
+        self._members: dict[str, _Member] = {}
         self.unit: TimeUnit | None = "s" if session.kind == "nwb" else None
 
     @classmethod
@@ -55,7 +102,14 @@ class PlainSession:
         elif session.kind == "zarr":
             yield cls(session, zarr.open_group(session.root, mode="r"))
         else:
-            yield cls(session, None)
+            # Sequential streams stay open for the next unit that this thread converts.
+            state = session, [(path.stat().st_mtime_ns, path.stat().st_ino) for path in _files(session)]
+            held, _LAST.held = getattr(_LAST, "held", None), None
+            if held is None or held[0] != state:
+                held = state, cls(session, zipfile.ZipFile(session.root) if session.kind == "npz" else None)
+                weakref.finalize(held[1], _close, held[1]._handle, held[1]._members)  # noqa: SLF001
+            yield held[1]
+            _LAST.held = held
 
     def length(self, name: str, axis: int) -> int:
         """Entries along time."""
@@ -71,7 +125,11 @@ class PlainSession:
         message = f"{name} has no entry {number}"
         raise IndexError(message)
 
-    def times(self, name: str, times: str | None) -> Iterator[npt.NDArray[Any]]:
+    def longest(self, name: str) -> int:
+        """The axis of a vector that may be stored as a row or a column."""
+        return int(np.argmax(self._shape(self._several(name)[0])))
+
+    def times(self, name: str, axis: int, times: str | None) -> Iterator[npt.NDArray[Any]]:
         """The clock of an array, block by block, in the unit of the file."""
         if times is not None:
             yield from self._blocks(times)
@@ -81,8 +139,9 @@ class PlainSession:
             yield from self._blocks(f"{name}/timestamps")
             return
         start, rate = series["starting_time"][()], series["starting_time"].attrs["rate"]
-        for first in range(0, len(series["data"]), BLOCK):
-            yield start + np.arange(first, min(first + BLOCK, len(series["data"]))) / rate
+        length = self._shape(name)[axis]
+        for first in range(0, length, BLOCK):
+            yield start + np.arange(first, min(first + BLOCK, length)) / rate
 
     def trains(self, name: str, labels: str | None) -> list[Iterator[npt.NDArray[Any]]]:
         """Spike times of each neuron, block by block."""
@@ -127,10 +186,10 @@ class PlainSession:
         if kind == "zarr":
             return tuple(self._handle[name].shape)
         if kind == "npz":
-            return self._member(name)[0]
+            return self._member(name).shape
         file, column = split_column(name)
         if file in self._session.members and not file.endswith(".npy"):
-            return (len(self._text(file, column)),)
+            return self._text(file, column).shape
         return tuple(self._npy(file).shape)
 
     def _one(self, name: str, axis: int, number: int) -> npt.NDArray[Any]:
@@ -148,16 +207,10 @@ class PlainSession:
         if kind == "zarr":
             return np.asarray(self._handle[name][(*(slice(None),) * axis, number)])
         if kind == "npz":
-            shape, dtype, offset, entry, fortran = self._member(name)
-            if axis or fortran:
-                return np.asarray(np.take(_loaded(self._session.root, name), number, axis))
-            size = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
-            with zipfile.ZipFile(self._session.root) as archive, archive.open(entry) as stream:
-                stream.seek(offset + number * size)
-                return np.frombuffer(stream.read(size), dtype).reshape(shape[1:])
+            return self._member(name).entry(axis, number)
         file, column = split_column(name)
         if file in self._session.members and not file.endswith(".npy"):
-            return np.array(self._text(file, column)[number])
+            return np.asarray(self._text(file, column)[number])
         return np.asarray(np.take(self._npy(file), number, axis))
 
     def _blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
@@ -169,13 +222,13 @@ class PlainSession:
             for start in range(0, len(flat), BLOCK):
                 yield np.asarray(flat[start : start + BLOCK]).reshape(-1)
         elif kind == "npz":
-            yield _loaded(self._session.root, name).reshape(-1)
+            yield self._held(name, None, lambda: self._member(name).whole().reshape(-1))
         elif kind == "zarr":
             yield np.asarray(self._handle[name][:]).reshape(-1)
         else:
             file, column = split_column(name)
             if file in self._session.members and not file.endswith(".npy"):
-                yield np.array(self._text(file, column))
+                yield self._text(file, column).reshape(-1)
             else:
                 yield np.asarray(self._npy(file)).reshape(-1)
 
@@ -183,32 +236,47 @@ class PlainSession:
         path = self._session.root / f"{file.removesuffix('.npy')}.npy"
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
-    def _member(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any], int, zipfile.ZipInfo, bool]:
-        with zipfile.ZipFile(self._session.root) as archive:
-            entry = archive.getinfo(f"{name.removesuffix('.npy')}.npy")
-            with archive.open(entry) as stream:
-                version = np.lib.format.read_magic(stream)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, fortran, dtype = read(stream)
-                return shape, dtype, stream.tell(), entry, fortran
+    def _member(self, name: str) -> _Member:
+        if name not in self._members:
+            self._members[name] = _Member(self._handle, f"{name.removesuffix('.npy')}.npy")
+        return self._members[name]
 
-    def _text(self, file: str, column: int) -> list[float]:
-        if (file, column) not in self._columns:
-            self._columns[file, column] = list(self._parsed(file, column))
-        return self._columns[file, column]
+    def _held(self, name: str, column: int | None, read: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """A vector, cached if there is room."""
+        found = self._vectors.get((name, column))
+        if found is None:
+            found = read()
+            if sum(each.nbytes for each in self._vectors.values()) + found.nbytes <= HELD_BYTES:
+                self._vectors[name, column] = found
+        return found
 
-    def _parsed(self, file: str, column: int) -> Iterator[float]:
-        titled = False
+    def _text(self, file: str, column: int | None) -> npt.NDArray[Any]:
+        """A column of a text file, or all of it (a table if lines hold several numbers)."""
+        return self._held(file, column, lambda: np.array(list(self._parsed(file, column)), np.float64))
+
+    def _parsed(self, file: str, column: int | None) -> Iterator[float | list[float]]:
+        first, width = True, 0
         with (self._session.root / file).open("rb") as raw:
             for line in decompressed(raw, file):
                 text = line.decode("latin-1").split("#")[0].strip()
                 mark = "," if "," in text else ";" if ";" in text else "\t" if "\t" in text else None
                 words = text.split(mark) if text else []
-                try:
-                    value = float(words[column]) if words else math.nan
-                except (ValueError, IndexError):
-                    value = math.nan
-                    words = words if titled else []
-                titled |= bool(words) or not math.isnan(value)
-                if words:
-                    yield value
+                values = [_parse(word) for word in words]
+                looked_at = values if column is None else values[column : column + 1]
+                if words and not (first and None in looked_at):
+                    width = width or len(words)
+                    whole = column is not None or len(words) == width
+                    numbers = [value if value is not None and whole else math.nan for value in values]
+                    if column is None and width > 1:
+                        yield numbers if whole else [math.nan] * width
+                    else:
+                        place = column or 0
+                        yield numbers[place] if place < len(numbers) else math.nan
+                first &= not words
+
+
+def _parse(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None

@@ -1,4 +1,4 @@
-"""What recordings add to ``outofcore plan``: which way of keeping them fits this machine, with the figures."""
+"""Neural part of ``outofcore plan``: which way to keep the recordings fits this machine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from outofcore.domains.planning import Kind, Outlook, PlanTable
 from outofcore.hardware import usable_memory
 from outofcore.sizes import format_bytes
 
-# A loader reads windows in blocks of so many chunks, two of them short perhaps, and holds two pools of blocks; of each
-# session so many batches, as rows and as tensors; and for each sample of a pool its place in the order.
+# A loader reads windows in blocks of this many chunks, up to two of them short, and holds two pools of blocks; of each
+# session this many batches, as rows and as tensors; and for each sample of a pool its place in the order.
 BLOCK_CHUNKS = 4
 SHORT_BLOCKS = 2
 POOLS = 2
 BATCHES = 2 * 2
 SAMPLE_BYTES = 40
-# Tables of trials and of chunks are small beside that.
+# Trial and chunk tables are small compared with that.
 TABLES = 1 << 17
 
 COLUMNS: dict[str, Kind] = {
@@ -36,7 +36,7 @@ COLUMNS: dict[str, Kind] = {
 
 
 def ways_table(section: NeuralSection, outlook: Outlook) -> PlanTable:
-    """The five ways with what they take, and which of them this machine can."""
+    """The five ways, their requirements, and which of them fit this machine."""
     stored = section.source.stimulus_dtype
     sessions = sizes_of(session_schemas(outlook.files, section))
     frames = sample_frames(outlook.files, section)
@@ -66,7 +66,7 @@ def ways_table(section: NeuralSection, outlook: Outlook) -> PlanTable:
 
 
 def machine_facts(outlook: Outlook) -> MachineFacts:
-    """What the machine has: all of its memory, unless somebody has set how much may be used."""
+    """Capacity of this machine: all of its memory unless a limit is set."""
     machine = outlook.machine
     memory = usable_memory().value if machine.origins.get("memory", "").startswith("measured") else machine.memory
     return MachineFacts(
@@ -78,7 +78,7 @@ def machine_facts(outlook: Outlook) -> MachineFacts:
 
 
 def reads_of(sessions: Sequence[SessionSize], section: NeuralSection, threads: int) -> Reads:
-    """What training reads of the sessions, and what its loaders hold at least."""
+    """What training reads of the sessions, and the least that its loaders hold."""
     splits, train = section.splits, section.train
     shares = 1 - splits.val - splits.test, splits.val
     pool_rows = (train.pool_blocks + SHORT_BLOCKS) * BLOCK_CHUNKS * section.store.chunk_rows
@@ -89,7 +89,7 @@ def reads_of(sessions: Sequence[SessionSize], section: NeuralSection, threads: i
         pools += min(POOLS * pool_rows, rows) * row
         batches += BATCHES * train.batch_size * section.tensors.window * row
         batches += threads * section.store.chunk_rows * row + SAMPLE_BYTES * min(pool_rows, rows) + TABLES
-    # Both loaders get half of the budget, so that the larger one decides.
+    # Each loader gets half of the budget, so the larger one decides.
     return Reads(train=shares[0], val=shares[1], pools=2 * pools, batches=2 * batches)
 
 

@@ -1,4 +1,4 @@
-"""Runs of bins: of one trial each, and either all of them count or all fail for one reason."""
+"""Runs of bins: each within one trial, with all bins stored or all rejected for one reason."""
 
 from __future__ import annotations
 
@@ -13,36 +13,21 @@ from outofcore.domains.neural.source import Piece
 Ints = npt.NDArray[np.int64]
 
 NO_PREDECESSOR = len(REASONS)
-"""State of a bin that a transform would compare with a bin that is none."""
+"""State of a bin that a transform would compare with a bin that does not exist."""
 OUTSIDE = len(REASONS) + 1
 """State of a bin between trials."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of a piece, in order; all arrays have shape (runs,).
+    """The runs of a piece, in order; all arrays have shape (runs,)."""
 
-    Attributes
-    ----------
-    start, stop
-        Range of bins of the session.
-    trial
-        Index into the piece's trials.
-    state
-        0 where the bins count, else why not: an index into :data:`outofcore.domains.neural.bins.REASONS`, or
-        :data:`NO_PREDECESSOR` or :data:`OUTSIDE`.
-    continued
-        Whether the first run goes on from the piece before.
-    unfinished
-        Whether the last one goes on in the next piece.
-    """
-
-    start: Ints
+    start: Ints  # bins of the session
     stop: Ints
-    trial: Ints
-    state: Ints
-    continued: bool
-    unfinished: bool
+    trial: Ints  # index into the piece's trials
+    state: Ints  # 0 if stored, else index into bins.REASONS, NO_PREDECESSOR or OUTSIDE
+    continued: bool  # the first run continues one of the previous piece
+    unfinished: bool  # the last run continues in the next piece
 
     @property
     def length(self) -> Ints:
@@ -61,17 +46,10 @@ class Runs:
         return (self.state > 0) & (self.state < NO_PREDECESSOR)
 
 
-def find_runs(piece: Piece, held: Slice, before: int) -> Runs:
-    """Find the runs of a piece.
+def find_runs(piece: Piece, held: Slice, before: int) -> tuple[Runs, Runs]:
+    """Runs to store or reject; and runs to report, which also end at a bin without a response.
 
-    Parameters
-    ----------
-    piece
-        Bins and their trials.
-    held
-        What was read, the bins on both sides included.
-    before
-        Bins that a transform looks back.
+    ``held`` includes the bins on both sides of the piece; ``before`` is how many bins the transforms look back.
     """
     bins = np.arange(held.first, held.first + len(held.reason))
     trial = np.searchsorted(piece.trials[:, 0], bins, side="right") - 1
@@ -83,13 +61,19 @@ def find_runs(piece: Piece, held: Slice, before: int) -> Runs:
         behind[step:] = fine[:-step] & (trial[step:] == trial[:-step])
         state[(state == 0) & ~behind] = NO_PREDECESSOR
     state[trial < 0] = OUTSIDE
-    change = (np.diff(trial) != 0) | (np.diff(state) != 0)
-    low, high = piece.start - held.first, piece.stop - held.first
+    reported = np.where(state, state, held.silent)
+    return _cut(piece, held.first, trial, state, state), _cut(piece, held.first, trial, reported, state)
+
+
+def _cut(piece: Piece, first: int, trial: Ints, state: Ints, frames: Ints) -> Runs:
+    """Runs of equal trial and state, with frames that are all stored (0) or none; ``first`` is their first bin."""
+    change = (np.diff(trial) != 0) | (np.diff(state) != 0) | (np.diff(frames == 0) != 0)
+    low, high = piece.start - first, piece.stop - first
     edges = np.flatnonzero(change) + 1
     start = np.concatenate([[low], edges[(edges > low) & (edges < high)]])
     return Runs(
-        start + held.first,
-        np.append(start[1:], high) + held.first,
+        start + first,
+        np.append(start[1:], high) + first,
         trial[start],
         state[start],
         continued=bool(low > 0 and not change[low - 1]),

@@ -1,8 +1,8 @@
-"""The small sample input: sessions of a known linear-nonlinear-Poisson model, with the model beside them.
+"""The sample input: simulated linear-nonlinear-Poisson sessions, with the ground-truth model.
 
-Binary white noise is shown; each neuron sums it over space and time with a filter (a Gabor patch in space, two humps
-of opposite sign in time), a softplus makes a rate of the sum, and spikes are drawn from it. Spikes lie anywhere inside
-their bin, and frames come on a clock that trembles by a millisecond.
+The stimulus is binary white noise. Each neuron filters it in space and time (a Gabor patch in space, two humps of
+opposite sign in time), a softplus turns the sum into a rate, and spikes are drawn from it. Spikes fall anywhere in
+their bin; the frame clock has a jitter of a millisecond.
 """
 
 from __future__ import annotations
@@ -25,33 +25,21 @@ BIN_WIDTH = 1 / 60
 LAGS = 5
 FRAMES = 18_360
 TRIAL_FRAMES = 330
-# Frames between trials belong to none.
+# Frames between trials belong to no trial.
 PAUSE_FRAMES = 10
-# One trial in so many shows one of two films again.
+# One trial in this many repeats one of two films.
 FILM_EVERY = 4
 
 
 @dataclass(frozen=True)
 class Design:
-    """One session.
-
-    Attributes
-    ----------
-    name
-        Its file.
-    height, width
-        Of a frame.
-    neurons
-        How many.
-    start
-        Seconds at which its clock begins.
-    """
+    """One session."""
 
     name: str
     height: int
     width: int
     neurons: int
-    start: float
+    start: float  # seconds at which its clock starts
 
 
 DESIGNS = (
@@ -62,12 +50,12 @@ DESIGNS = (
 
 
 def _write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """As ``np.savez_compressed``, whose headers differ between releases of Python."""
+    """Like ``np.savez_compressed``, whose headers differ between Python releases."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             content = io.BytesIO()
             np.lib.format.write_array(content, array, allow_pickle=False)
-            member = zipfile.ZipInfo(f"{name}.npy")  # of 1980, whatever the clock says
+            member = zipfile.ZipInfo(f"{name}.npy")  # a fixed date in 1980
             archive.writestr(member, content.getvalue(), zipfile.ZIP_DEFLATED)
 
 
@@ -89,7 +77,7 @@ def write_sample(folder: Path, generator: np.random.Generator) -> None:
 
 
 def make_filters(design: Design, generator: np.random.Generator) -> tuple[Doubles, Doubles]:
-    """Filters (neurons, lags, height, width), lags in the order of time, for pixels (x - 127) / 255; and biases."""
+    """Filters (neurons, lags, height, width), lags in order of time, for pixels (x - 127) / 255; and biases."""
     y, x = np.mgrid[: design.height, : design.width].astype(np.float64)
     filters = np.empty((design.neurons, LAGS, design.height, design.width))
     for neuron in range(design.neurons):
@@ -106,7 +94,7 @@ def make_filters(design: Design, generator: np.random.Generator) -> tuple[Double
 
 
 def rates(frames: npt.NDArray[np.uint8], filters: Doubles, bias: Doubles) -> Doubles:
-    """Expected spikes of each bin, (bins, neurons); the first bins see black frames before the first one."""
+    """Expected spikes per bin, (bins, neurons); black frames precede the first."""
     pixels = (frames.astype(np.float64) - 127) / 255
     lags = filters.shape[1]
     padded = np.concatenate([np.full((lags - 1, *pixels.shape[1:]), -127 / 255), pixels]).reshape(
@@ -121,7 +109,7 @@ def rates(frames: npt.NDArray[np.uint8], filters: Doubles, bias: Doubles) -> Dou
 def simulate(
     design: Design, filters: Doubles, bias: Doubles, generator: np.random.Generator
 ) -> dict[str, npt.NDArray[Any]]:
-    """A session as it would be recorded: frames and spikes with their times, trials, and which of them show a film."""
+    """A recorded session: frames and spikes with their times, trials, and which of them show a film."""
     frames = generator.integers(0, 2, (FRAMES, design.height, design.width), np.uint8) * np.uint8(255)
     starts = np.arange(0, FRAMES, TRIAL_FRAMES + PAUSE_FRAMES)
     starts = starts[starts + TRIAL_FRAMES <= FRAMES]

@@ -1,4 +1,4 @@
-"""What a part of the store holds: one session, a row a bin, a sequence a trial (or a stretch of one between gaps)."""
+"""Schema of a store part: one session, one row per bin, one sequence per gap-free stretch of a trial."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def session_schema(session: Session, survey: Survey, source: SourceSection) -> S
 
 
 def row_bytes(schema: Schema) -> int:
-    """Decoded bytes of one bin of a session."""
+    """Decoded bytes per bin of a session."""
     return sum(field.row_bytes for field in schema.rows)
 
 

@@ -1,4 +1,4 @@
-"""Which raw files make which session, and opening one."""
+"""Group raw files into sessions, and open them."""
 
 from __future__ import annotations
 
@@ -22,45 +22,27 @@ from outofcore.raw.files import RawFile, plain_name
 Kind = Literal["hdf5", "nwb", "npz", "zarr", "folder", "none"]
 
 HDF5 = (".h5", ".hdf5", ".mat")
-# Groups of a store that are no part.
+# Groups of a store that are not parts.
 TAKEN = ("train", "val", "test", "sources")
 
 
 @dataclass(frozen=True)
 class Session:
-    """A recording of the user's input.
+    """A recording of the user's input."""
 
-    Attributes
-    ----------
-    name
-        Its part of the store.
-    kind
-        Its format; ``none`` for a file that is no part of a recording.
-    root
-        The file, or the folder.
-    members
-        The files of a folder, relative to it.
-    source
-        Number of its (first) raw file.
-    file
-        Name of that file.
-    bytes
-        Size on disk of all its files.
-    """
-
-    name: str
-    kind: Kind
-    root: Path
-    members: tuple[str, ...]
-    source: int
-    file: str
-    bytes: int
+    name: str  # part of the store
+    kind: Kind  # format; ``none`` for a file that belongs to no recording
+    root: Path  # the file, or the folder
+    members: tuple[str, ...]  # files of a folder, relative to it
+    source: int  # number of its (first) raw file
+    file: str  # name of that file
+    bytes: int  # on disk, all files
 
 
 def find_sessions(files: Sequence[RawFile], names: NameSection) -> list[Session]:
     """Group raw files into sessions, in the order of their first file.
 
-    A folder is a session if it holds files that ``names`` means; an archive, and any other file, is of kind ``none``.
+    A folder is a session if it holds files that ``names`` refers to; archives and other files get kind ``none``.
     """
     patterns = [named_files(name).parts for name in names.model_dump().values() if name is not None]
     grouped: dict[tuple[Kind, Path, str], list[int]] = {}
@@ -77,13 +59,7 @@ def find_sessions(files: Sequence[RawFile], names: NameSection) -> list[Session]
 
 @contextmanager
 def opened(session: Session) -> Iterator[Recording]:
-    """An open recording, closed in the end.
-
-    Raises
-    ------
-    SessionError
-        If the file cannot be read at all.
-    """
+    """An open recording, closed on exit; raises SessionError if the file cannot be read at all."""
     recording: Recording
     if session.kind == "hdf5":
         recording = Hdf5Recording(session.root)
@@ -131,18 +107,18 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
 
 
 def _label(name: PurePosixPath, depth: int) -> str:
-    """The path of a session's folder: that of the file less its last ``depth`` steps."""
+    """The path of a session's folder: that of the file without its last ``depth`` segments."""
     return "/".join(name.parts[:-depth]) or "session"
 
 
 def _part_name(label: str) -> str:
-    """A label as one path segment that every filesystem and Zarr library takes."""
+    """A label as one path segment that every filesystem and Zarr library accepts."""
     bare = re.sub(r"\.(h5|hdf5|mat|nwb|npz|zarr)$", "", label, flags=re.IGNORECASE)
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", bare.replace("/", "-")).strip(".") or "session"
 
 
 def _unused(name: str, taken: set[str]) -> str:
-    """The name, numbered if it is taken already."""
+    """The name, numbered if already taken."""
     number, free = 1, name
     while free in taken:
         number += 1

@@ -1,14 +1,13 @@
-"""Sessions to units and units to rows.
+"""Sessions to units, and units to rows.
 
-A unit is a range of bins; whoever converts it reads that range from the file by itself, so that no session is ever in
-memory. A session that can only be read from its beginning on (compressed members, text) is read by whoever cuts it, in
-smaller ranges. A trial that is longer than a unit goes on in the next.
+A unit is a range of bins; each worker reads its range from the file, so no session is ever in memory as a whole. A
+session that can only be read sequentially (compressed members, text) is read by the process that cuts it, in smaller
+ranges. A trial longer than a unit continues in the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +18,10 @@ from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.recordings.recording import SessionError
 from outofcore.domains.neural.schema import row_bytes, session_schema
-from outofcore.domains.neural.sessions import Session, find_sessions, opened
+from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.streams import Streams, find_streams
-from outofcore.domains.neural.survey import Survey, survey
+from outofcore.domains.neural.survey import Survey
+from outofcore.domains.neural.surveys import Looked, look_at
 from outofcore.domains.neural.transforms import history
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
@@ -29,7 +29,7 @@ from outofcore.raw.unit import Reject, Unit
 from outofcore.store.schema import Schema
 
 UNIT_BYTES = 8 << 20
-# What the cutting thread has read waits in memory until it is converted.
+# Data read by the cutting thread stays in memory until it is converted.
 STREAMED_UNIT_BYTES = 2 << 20
 
 Ints = npt.NDArray[np.int64]
@@ -37,59 +37,24 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Piece:
-    """The bins of a unit, and the trials that they belong to.
-
-    Attributes
-    ----------
-    start, stop
-        Range of bins.
-    before, after
-        Bins that are read on both sides, where a trial goes on there.
-    trials
-        Start, stop, label, repeat and condition of each trial, shape (trials, 5).
-    """
+    """The bins of a unit, and their trials."""
 
     start: int
     stop: int
-    before: int
-    after: int
-    trials: Ints
-
-
-@contextmanager
-def surveyed(session: Session, section: NeuralSection) -> Iterator[tuple[Streams, Survey, bool]]:
-    """An open session, what is known of it, and whether it is streamed.
-
-    Raises
-    ------
-    SessionError
-        If it cannot be converted as a whole.
-    """
-    with opened(session) as recording:
-        try:
-            streams = find_streams(recording, section.source)
-            known = survey(streams, section.source)
-        except OSError as error:
-            raise SessionError(str(error), reason="unreadable_file") from error
-        yield streams, known, recording.streamed
+    before: int  # extra bins read before ``start`` if a trial continues there
+    after: int  # extra bins read after ``stop`` if a trial continues there
+    trials: Ints  # (trials, 5): start, stop, label, repeat, condition
 
 
 def session_schemas(files: Sequence[RawFile], section: NeuralSection) -> dict[str, Schema]:
-    """A part for each session that can be converted.
-
-    Raises
-    ------
-    RawInputError
-        If there is none; says what is wrong with the first.
-    """
+    """One part per convertible session; raises RawInputError with the first reason if there is none."""
     schemas: dict[str, Schema] = {}
     wrong: list[str] = []
-    for session in find_sessions(files, section.source.names):
-        try:
-            with surveyed(session, section) as (_, known, _):
-                schemas[session.name] = session_schema(session, known, section.source)
-        except SessionError as error:
-            wrong.append(f"{session.file}: {error}")
+    for each in look_at(files, section).sessions:
+        if each.survey is None:
+            wrong.append(f"{each.session.file}: {each.detail}")
+        else:
+            schemas[each.session.name] = session_schema(each.session, each.survey, section.source)
     if not schemas:
         more = f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""
         message = f"neural.raw: no session can be converted: {wrong[0] if wrong else 'no files'}{more}"
@@ -99,18 +64,25 @@ def session_schemas(files: Sequence[RawFile], section: NeuralSection) -> dict[st
 
 def session_units(files: Sequence[RawFile], section: NeuralSection) -> Iterator[Unit]:
     """Cut all sessions into units, in order."""
-    for session in find_sessions(files, section.source.names):
-        yield from units_of(session, section)
+    found = look_at(files, section)
+    for each in found.sessions:
+        yield from units_of(each, section, found.moved)
 
 
-def units_of(session: Session, section: NeuralSection) -> Iterator[Unit]:
-    """Cut a session into units; one that cannot be converted, or is none, is a unit that says so."""
+def units_of(looked: Looked, section: NeuralSection, moved: Mapping[bytes, str]) -> Iterator[Unit]:
+    """Cut a session into units; an unconvertible session or stray file becomes a unit that reports why."""
+    session = looked.session
     if session.kind == "none":
         yield _unit(session, {"counts": {"files_unused": 1}}, session.bytes)
         return
+    if looked.survey is None:
+        reject = Reject(reason=looked.reason, offset=0, detail=looked.detail)
+        yield _unit(session, {"rejects": (reject,)}, session.bytes)
+        return
     try:
-        with surveyed(session, section) as (streams, known, streamed):
-            yield from _cut(session, section, streams, known, streamed=streamed)
+        with opened(session) as recording:
+            streams = find_streams(recording, section.source, looked.survey.labels)
+            yield from _cut(session, section, streams, looked.survey, moved, streamed=recording.streamed)
     except SessionError as error:
         reject = Reject(reason=error.reason, offset=0, detail=str(error))
         yield _unit(session, {"rejects": (reject,)}, session.bytes)
@@ -121,10 +93,16 @@ def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int 
 
 
 def _cut(
-    session: Session, section: NeuralSection, streams: Streams, known: Survey, *, streamed: bool
+    session: Session,
+    section: NeuralSection,
+    streams: Streams,
+    known: Survey,
+    moved: Mapping[bytes, str],
+    *,
+    streamed: bool,
 ) -> Iterator[Unit]:
     schema = session_schema(session, known, section.source)
-    # Frames may be wider in the file than in the store, and the wider of both is what a worker holds.
+    # A worker holds frames in the file's type or the store's, whichever is wider.
     frame = streams.frames.dtype.itemsize * int(np.prod(streams.frames.shape[1:], dtype=np.int64))
     bins = max(1, (STREAMED_UNIT_BYTES if streamed else UNIT_BYTES) // max(row_bytes(schema), frame))
     pieces = cut_trials(known, bins, history(section.source.transforms) + 1)
@@ -136,6 +114,7 @@ def _cut(
     first: dict[str, Any] = {"rejects": known.rejects, "counts": dict(known.counts)}
     for number, (piece, ranges) in enumerate(zip(pieces, reader.locate(starts, stops), strict=True)):
         detail: dict[str, Any] = {"session": session, "survey": slim, "piece": piece, "ranges": ranges}
+        detail["moved"] = moved
         detail["continues"] = bool(piece.trials[0, 0] < piece.start)
         if streamed:
             detail["slice"] = reader.read(int(starts[number]), int(stops[number]), ranges)
@@ -148,7 +127,7 @@ def _cut(
 
 
 def cut_trials(known: Survey, bins: int, halo: int) -> list[Piece]:
-    """Cut a session into pieces of at most ``bins`` bins: whole trials, or a part of one that is longer."""
+    """Cut a session into pieces of at most ``bins`` bins: whole trials, or parts of a longer one."""
     trials = known.trials
     table = np.stack([trials.start, trials.stop, trials.label, trials.repeat, trials.condition], axis=1)
     pieces: list[Piece] = []

@@ -1,4 +1,4 @@
-"""Spike times of many neurons: a vector for each, or one vector and the neuron of each spike."""
+"""Spike times of many neurons: one vector per neuron, or one vector with the neuron of each spike."""
 
 from __future__ import annotations
 
@@ -26,54 +26,39 @@ from outofcore.domains.neural.recordings.entries import identify, readable, whol
 from outofcore.domains.neural.recordings.recording import Recording, SessionError, find_vector, matching, missing
 
 Ranges = npt.NDArray[np.int64]
-"""First entry and end of what must be read for a span of bins, shape (vectors, 2)."""
+"""Entries to read for a span of bins, [first, end): shape (vectors, 2)."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Whose spikes they are, where one vector holds those of all neurons.
+    """Owners of the spikes of a single vector."""
 
-    Attributes
-    ----------
-    known
-        Labels of the neurons, ascending; the first one is neuron 0.
-    bounds
-        First spike and end of each neuron, shape (neurons, 2), where the spikes are sorted by neuron; else None.
-    """
-
-    known: npt.NDArray[np.int64]
-    bounds: npt.NDArray[np.int64] | None
+    known: npt.NDArray[np.int64]  # ascending; the first is neuron 0
+    bounds: npt.NDArray[np.int64] | None  # (neurons, 2) first spike and end if spikes are sorted by neuron, else None
+    unowned: int  # spikes whose label matches no neuron
 
 
 class Spikes(Protocol):
-    """Spikes of a session.
-
-    Attributes
-    ----------
-    neurons
-        How many neurons.
-    labels
-        Whose they are, where that had to be looked for.
-    """
+    """Spikes of a session."""
 
     neurons: int
-    labels: Labels | None
+    labels: Labels | None  # set only for a single vector with labels
 
     def facts(self) -> list[ClockFacts]:
-        """What a pass over each vector tells."""
+        """Result of a pass over each vector."""
         ...
 
     def locate(self, lows: Times, highs: Times) -> npt.NDArray[np.int64]:
-        """Ranges of entries for each of several spans of time, shape (spans, vectors, 2)."""
+        """Ranges of entries for several spans of time, shape (spans, vectors, 2)."""
         ...
 
     def count(self, ranges: Ranges, edges: Times) -> npt.NDArray[np.int64]:
-        """Spikes in each bin, shape (bins, neurons)."""
+        """Spikes per bin, shape (bins, neurons)."""
         ...
 
 
 class Trains:
-    """A vector of times for each neuron."""
+    """A vector of times per neuron."""
 
     def __init__(self, vectors: Sequence[SlicedArray], unit: TimeUnit, labels: Labels | None = None) -> None:
         self._clocks = [ListedClock(vector, unit) for vector in vectors]
@@ -81,7 +66,7 @@ class Trains:
         self.neurons = len(vectors)
 
     def facts(self) -> list[ClockFacts]:
-        """What a pass over each vector tells."""
+        """Result of a pass over each vector."""
         return [examine(clock) for clock in self._clocks]
 
     def locate(self, lows: Times, highs: Times) -> npt.NDArray[np.int64]:
@@ -99,7 +84,7 @@ class Trains:
 
 
 class LabelledSpikes:
-    """One ascending vector of times, and the neuron of each; neurons are numbered in the order of their labels."""
+    """One ascending vector of times with the neuron of each, numbered in the order of their labels."""
 
     def __init__(self, times: SlicedArray, owners: SlicedArray, labels: Labels, unit: TimeUnit) -> None:
         self._clock = ListedClock(times, unit)
@@ -109,7 +94,7 @@ class LabelledSpikes:
         self.neurons = len(labels.known)
 
     def facts(self) -> list[ClockFacts]:
-        """What a pass over the vector tells."""
+        """Result of a pass over the vector."""
         return [examine(self._clock)]
 
     def locate(self, lows: Times, highs: Times) -> npt.NDArray[np.int64]:
@@ -130,21 +115,9 @@ class LabelledSpikes:
 
 
 def find_spikes(recording: Recording, source: SourceSection, labels: Labels | None = None) -> Spikes:
-    """The spikes that ``names.spike_times`` means.
+    """The spikes that ``names.spike_times`` refers to; pass ``labels`` if already known.
 
-    Parameters
-    ----------
-    recording
-        The open session.
-    source
-        Names and units.
-    labels
-        Whose spikes they are, if a pass over this session has told already.
-
-    Raises
-    ------
-    SessionError
-        If they are not there or do not fit together.
+    Raises SessionError if they are missing or inconsistent.
     """
     name = source.names.spike_times
     assert name is not None
@@ -170,7 +143,7 @@ def find_spikes(recording: Recording, source: SourceSection, labels: Labels | No
 
 
 def _vector(array: SlicedArray) -> SlicedArray:
-    """A train as a vector; MATLAB keeps an empty one as 0 x 0 and others as columns."""
+    """A train as a vector; MATLAB stores an empty one as 0 x 0 and others as columns."""
     if sum(size > 1 for size in array.shape) > 1:
         message = f"names.spike_times: expected a vector for each neuron, got shape {array.shape}"
         raise SessionError(message, reason="wrong_shape")
@@ -178,15 +151,16 @@ def _vector(array: SlicedArray) -> SlicedArray:
 
 
 def _labels(owners: SlicedArray) -> Labels:
-    """Labels that occur, without negative ones, in one pass."""
+    """Distinct non-negative labels, in one pass."""
     known = np.empty(0, np.int64)
-    ordered, last = True, np.iinfo(np.int64).min
+    ordered, last, unowned = True, np.iinfo(np.int64).min, 0
     bounds: dict[int, list[int]] = {}
     for start in range(0, owners.shape[0], BLOCK):
         values, read = readable(owners, start, min(start + BLOCK, owners.shape[0]))
         numbers = _neurons(values)
         ordered &= bool(read.all() and numbers[0] >= last and (numbers[1:] >= numbers[:-1]).all())
         last = int(numbers[-1])
+        unowned += int((~read | (numbers < 0)).sum())
         found, first, count = np.unique(numbers[read], return_index=True, return_counts=True)
         known = np.union1d(known, found)
         if ordered:
@@ -197,10 +171,10 @@ def _labels(owners: SlicedArray) -> Labels:
         message = "names.spike_neurons: no spike belongs to a neuron"
         raise SessionError(message, reason="no_spikes")
     if not ordered or len(known) == 1:
-        return Labels(known, None)
-    return Labels(known, np.array([bounds[label] for label in known.tolist()], np.int64))
+        return Labels(known, None, unowned)
+    return Labels(known, np.array([bounds[label] for label in known.tolist()], np.int64), unowned)
 
 
 def _neurons(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Which neuron fired; -1, none, where a label is no whole number."""
+    """Neuron of each spike; -1 if its label is not a whole number."""
     return whole_numbers(labels) if labels.dtype.kind == "f" else identify(labels)

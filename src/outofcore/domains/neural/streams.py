@@ -1,4 +1,4 @@
-"""The arrays and clocks of one open session, by what they are, as ``source`` names them."""
+"""The arrays and clocks of an open session, by role, as ``source`` names them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_ENTRY_BYTES = 1 << 28
 
 
 class RepeatedIndex:
-    """The frame behind each response, where the order of the responses tells it."""
+    """The frame of each response, derived from the order of the responses."""
 
     def __init__(self, frames: int, repeats: RepeatSection) -> None:
         self._frames, self._repeats = frames, repeats
@@ -35,68 +35,30 @@ class RepeatedIndex:
 
 @dataclass(frozen=True)
 class Track:
-    """Samples with the clock on which they were taken.
+    """Samples with their clock."""
 
-    Attributes
-    ----------
-    array
-        The samples, time first.
-    clock
-        Nanoseconds of each; None where a sample is a bin.
-    count
-        Samples that have both a value and a place on the clock.
-    """
-
-    array: SlicedArray
-    clock: Clock | None
-    count: int
+    array: SlicedArray  # time first
+    clock: Clock | None  # nanoseconds; None if a sample is a bin
+    count: int  # samples with both a value and a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Streams:
-    """What a session offers.
+    """The arrays of a session by role; None if not named."""
 
-    Attributes
-    ----------
-    frames
-        The pictures themselves, time (or number) first.
-    frame_shape
-        Shape of one as it is shown, before any transform.
-    shown
-        What was on the screen: the pictures in the order of time, or their numbers where ``indexed``.
-    indexed
-        Whether ``shown`` holds numbers of pictures.
-    samples
-        Responses, (samples, neurons) or (samples,); None where there are spikes.
-    spikes
-        Spike times; None where there are samples.
-    behavior
-        Behaviour, (samples, variables) or (samples,); None where none is named.
-    valid
-        Mask; None where none is named.
-    valid_like
-        On whose clock the mask stands.
-    trial, repeat
-        As ``names`` has them; None where none is named.
-    trial_starts
-        First bin of each trial and the end of the last, where a name with ``*`` made them.
-    time_unit
-        Unit of the session's times, those of spikes apart.
-    """
-
-    frames: SlicedArray
-    frame_shape: tuple[int, ...]
-    shown: Track
+    frames: SlicedArray  # the pictures, time (or number) first
+    frame_shape: tuple[int, ...]  # before any transform
+    shown: Track  # what was on screen: pictures in order of time, or their numbers if ``indexed``
     indexed: bool
-    samples: Track | None
+    samples: Track | None  # responses (samples, neurons) or (samples,); None if there are spikes
     spikes: Spikes | None
-    behavior: Track | None
-    valid: SlicedArray | None
-    valid_like: Literal["samples", "shown"]
+    behavior: Track | None  # (samples, variables) or (samples,)
+    valid: SlicedArray | None  # response mask
+    valid_like: Literal["samples", "shown"]  # stream whose clock the mask shares
     trial: SlicedArray | None
     repeat: SlicedArray | None
-    trial_starts: npt.NDArray[np.int64] | None
-    time_unit: TimeUnit
+    trial_starts: npt.NDArray[np.int64] | None  # first bin of each trial and the end, if a name with ``*`` matched them
+    time_unit: TimeUnit  # of all times but spikes
 
     @property
     def neurons(self) -> int:
@@ -108,7 +70,7 @@ class Streams:
 
     @property
     def behaviors(self) -> int:
-        """Number of variables of behaviour; 0 where there are none."""
+        """Number of behaviour variables, or 0."""
         return width(self.behavior.array) if self.behavior is not None else 0
 
 
@@ -118,19 +80,9 @@ def width(array: SlicedArray) -> int:
 
 
 def find_streams(recording: Recording, source: SourceSection, labels: Labels | None = None) -> Streams:
-    """Look up everything that ``source`` names in an open session.
+    """Look up everything that ``source`` names in an open session; pass ``labels`` if already known.
 
-    Parameters
-    ----------
-    recording, source
-        The session, and how it is read.
-    labels
-        Whose spikes they are, if a pass over this session has told already.
-
-    Raises
-    ------
-    SessionError
-        If something is missing or does not fit.
+    Raises SessionError if something is missing or inconsistent.
     """
     names, axes = source.names, source.time_axis
     frames = find_array(recording, "stimulus", names.stimulus, axes.stimulus)
@@ -192,7 +144,7 @@ def find_streams(recording: Recording, source: SourceSection, labels: Labels | N
 
 
 def _bounded(array: SlicedArray, field: str) -> None:
-    """Refuse an array of which one entry along time would not fit into memory, as a damaged header may tell."""
+    """Reject an array of which one entry would not fit into memory, as a damaged header may claim."""
     size = array.dtype.itemsize * math.prod(array.shape[1:])
     if size > MOST_ENTRY_BYTES:
         message = f"names.{field}: one entry of shape {array.shape[1:]} has {size} bytes, more than {MOST_ENTRY_BYTES}"
@@ -206,7 +158,7 @@ def _frame_shape(frames: SlicedArray, source: SourceSection) -> tuple[int, ...]:
     _bounded(frames, "stimulus")
     shape = frames.shape[1:]
     if source.frame_shape is None:
-        # A stimulus of one number a frame is a picture of one pixel to everything that follows.
+        # A scalar stimulus is treated as a picture of one pixel.
         return shape if len(shape) > 1 else (1, *(shape or (1,)))
     if np.prod(source.frame_shape, dtype=np.int64) != np.prod(shape, dtype=np.int64):
         message = f"source.frame_shape {source.frame_shape} does not fit frames of shape {shape}"
@@ -225,12 +177,12 @@ def _table(array: SlicedArray, field: str) -> SlicedArray:
 def _track(
     recording: Recording, array: SlicedArray, name: str, times: str | None, field: str, source: SourceSection
 ) -> Track:
-    """An array with its clock: the one that params name, or the format's own."""
+    """An array with its clock: the one in params.yaml, or the format's own."""
     clock: Clock | None = None
     if times is not None:
         clock = ListedClock(find_vector(recording, field, times), recording.unit or source.time_unit)
     elif "*" not in name:
-        clock = recording.clock(name)
+        clock = recording.clock(name, array.shape[0])
     if clock is None and source.bin_width is not None:
         message = (
             f"names.{field} is needed: with source.bin_width set, {name!r} must have a clock; where an entry is a bin, "

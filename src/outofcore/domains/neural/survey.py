@@ -1,9 +1,9 @@
-"""What a session will become, known before a frame of it is read: bins, shapes, trials, and what cannot be used."""
+"""Survey of a session before any frame is read: bins, shapes, trials, and what cannot be used."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,84 +18,53 @@ from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import Trials, find_trials
 from outofcore.raw.unit import Reject
 
-# A frame or sample that usually lasts longer than this is a sign of times in another unit.
+# Signs of times in a wrong unit: a frame or sample that usually lasts longer than this,
 LONGEST_STEP = 10 * 10**9
-# So is a recording of a month,
+# a recording of a month,
 LONGEST_RECORDING = 30 * 86_400 * 10**9
 # a neuron that fires faster than any,
 FASTEST_RATE = 1000.0
-# spikes that end so many times later or earlier than the frames (units differ by 1,000),
+# spikes that end this many times later or earlier than the frames (units differ by 1,000),
 WIDEST_RATIO = 200.0
-# or a clock of frames so many times as fine as the bins, of which all but one would be lost.
+# or a clock of frames this many times finer than the bins, of which all but one would be lost.
 MOST_FRAMES = 100
-# Bins for which there is nothing are gone through all the same: beside what there is, so many at most.
+# Most empty bins that are processed in addition to those with data.
 MOST_EMPTY_BINS, MOST_EMPTY_FOLD = 1_000_000, 1000
 
 
 @dataclass(frozen=True)
 class Survey:
-    """A session before conversion.
-
-    Attributes
-    ----------
-    bins
-        Number of bins.
-    clock
-        Their clock; None where a bin is a frame.
-    complete
-        Bins that every array has, where a bin is a frame; else ``bins``.
-    frame_shape
-        Shape of a stored frame.
-    neurons, behaviors
-        Columns of responses and of behaviour.
-    trials
-        Its trials.
-    rejects
-        Trials that have no bin.
-    counts
-        Figures of the session that are known by now.
-    longest
-        Nanoseconds for which an entry counts, by stream (``shown``, ``samples``, ``behavior``).
-    fingerprint
-        Digest of the session's beginning: sessions of equal content have equal ones.
-    labels
-        Whose spikes they are, where one vector holds those of all neurons.
-    """
+    """A session before conversion."""
 
     bins: int
-    clock: BinClock | None
-    complete: int
-    frame_shape: tuple[int, ...]
+    clock: BinClock | None  # None if a bin is a frame
+    complete: int  # bins that every array has, if a bin is a frame; else ``bins``
+    frame_shape: tuple[int, ...]  # as stored
     neurons: int
     behaviors: int
     trials: Trials
-    rejects: tuple[Reject, ...]
-    counts: Mapping[str, int]
-    longest: Mapping[str, int]
-    fingerprint: bytes
-    labels: Labels | None
+    rejects: tuple[Reject, ...]  # trials without bins, and entries without times
+    counts: Mapping[str, int]  # metrics known so far
+    longest: Mapping[str, int]  # nanoseconds for which an entry counts, by stream: shown, samples, behavior
+    fingerprint: bytes  # equal for sessions of equal content
+    labels: Labels | None  # if one vector holds the spikes of all neurons
 
     def slim(self) -> Survey:
-        """The same without the list of trials, to be sent along with every unit."""
+        """A copy without the list of trials, small enough to send with every unit."""
         none = np.empty(0, np.int64)
         trials = Trials(none, none, none, none, none, self.trials.conditions)
         return replace(self, trials=trials, rejects=(), counts={})
 
 
 def survey(streams: Streams, source: SourceSection) -> Survey:
-    """Look at shapes, clocks and trials of a session.
-
-    Raises
-    ------
-    SessionError
-        If it cannot be converted.
-    """
+    """Examine shapes, clocks and trials; raises SessionError if the session cannot be converted."""
     try:
         frame_shape = transformed_shape(streams.frame_shape, source.transforms)
     except ValueError as error:
         message = f"source.transforms: {error}"
         raise SessionError(message, reason="wrong_shape") from error
     counts: dict[str, int] = {}
+    untimed: list[Reject] = []
     longest: dict[str, int] = {}
     clock = None
     if source.bin_width is None:
@@ -109,16 +78,16 @@ def survey(streams: Streams, source: SourceSection) -> Survey:
             )
             raise SessionError(message, reason="unequal_length")
     else:
-        facts = _clock(streams.shown, "frame", counts)
+        facts = _clock(streams.shown, "frame", counts, untimed)
         clock = _bin_clock(facts, source, source.bin_width)
         bins = complete = clock.bins
         longest = {"shown": _longest(facts, source, clock)}
         for name, track in (("samples", streams.samples), ("behavior", streams.behavior)):
             if track is not None:
-                other = _clock(track, name.removesuffix("s"), counts)
+                other = _clock(track, name.removesuffix("s"), counts, untimed)
                 _overlap(facts, other, name)
                 longest[name] = _longest(other, source, clock)
-        _check_spikes(streams, facts, counts)
+        _check_spikes(streams, facts, counts, untimed)
     if not bins:
         message = "holds no bin: the stimulus or the responses are empty"
         raise SessionError(message, reason="empty")
@@ -133,7 +102,7 @@ def survey(streams: Streams, source: SourceSection) -> Survey:
         streams.neurons,
         streams.behaviors,
         trials,
-        tuple(rejects),
+        (*untimed, *rejects),
         counts,
         longest,
         _fingerprint(streams, bins),
@@ -151,7 +120,7 @@ def _lengths(streams: Streams) -> list[int]:
 
 
 def _same_clock(streams: Streams) -> None:
-    """Where a bin is a frame, clocks that the format keeps must agree."""
+    """If a bin is a frame, clocks kept by the format must agree."""
     if streams.shown.clock is None:
         return
     first = examine(streams.shown.clock)
@@ -168,18 +137,27 @@ def _same_clock(streams: Streams) -> None:
             raise SessionError(message, reason="clocks_differ")
 
 
-def _clock(track: Track, name: str, counts: dict[str, int]) -> ClockFacts:
-    """Facts of a clock that must be of use."""
+def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject]) -> ClockFacts:
+    """Facts of a clock, which must be usable."""
     assert track.clock is not None
     facts = examine(track.clock, track.count)
-    counts[f"{name}s_without_time"] = facts.invalid + track.array.shape[0] - track.count
-    counts[f"{name}_times_without_{name}"] = track.clock.count - track.count
+    entries, alone = track.array.shape[0], track.clock.count - track.count
+    without = facts.invalid + entries - track.count
+    counts[f"{name}s_without_time"] = without
+    counts[f"{name}_times_without_{name}"] = alone
     if not facts.valid:
-        message = f"the {track.count} {name} times hold no time: all are negative or not finite"
+        message = f"the {track.count} {name} times hold no time: none is finite"
         raise SessionError(message, reason="no_time")
     if not facts.ascending:
-        message = f"the {name} times do not ascend: some time is before the one before it"
+        message = f"the {name} times do not ascend: some time is before the one before it (missing times must be NaN)"
         raise SessionError(message, reason="times_unsorted")
+    if without:
+        first = facts.missing if facts.missing >= 0 else track.count
+        detail = f"{without} of {entries} {name} entries have no time, the first is entry {first}"
+        untimed.append(Reject(reason="no_time", offset=first, detail=detail))
+    if alone:
+        detail = f"{alone} of {track.clock.count} {name} times have no {name}, from entry {track.count} on"
+        untimed.append(Reject(reason="unequal_length", offset=track.count, detail=detail))
     if facts.step > LONGEST_STEP or facts.last - facts.first > LONGEST_RECORDING:
         message = (
             f"the {name} times are {facts.step / 1e9:g} s apart and span {(facts.last - facts.first) / 1e9:g} s: "
@@ -199,7 +177,7 @@ def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float) -> Bi
         )
         raise SessionError(message, reason="time_unit")
     end = facts.last + (facts.step or width)
-    # All bins whose centre lies before the last frame's end.
+    # All bins whose centre is before the end of the last frame.
     bins = int(np.floor((end - facts.first) / width + 0.5))
     if bins > MOST_EMPTY_BINS + MOST_EMPTY_FOLD * facts.valid:
         message = (
@@ -225,21 +203,33 @@ def _overlap(frames: ClockFacts, other: ClockFacts, name: str) -> None:
         raise SessionError(message, reason="time_unit")
 
 
-def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int]) -> None:
+def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], untimed: list[Reject]) -> None:
     if streams.spikes is None:
         return
     facts = streams.spikes.facts()
     total, invalid = sum(each.count for each in facts), sum(each.invalid for each in facts)
-    counts["spikes"], counts["spikes_without_time"] = total, invalid
+    labels = streams.spikes.labels
+    unowned = labels.unowned if labels is not None else 0
+    apart = unowned if labels is not None and labels.bounds is not None else 0
+    counts["spikes"], counts["spikes_without_time"] = total + apart, invalid
     if not all(each.ascending for each in facts):
-        message = "the spike times of a neuron do not ascend: sort them by time"
+        message = "the spike times of a neuron do not ascend: sort them by time (missing times must be NaN)"
         raise SessionError(message, reason="times_unsorted")
     held = [each for each in facts if each.valid]
     if not held:
-        message = "no spike has a time: all are negative or not finite, or there are none"
+        message = "no spike has a time: none is finite, or there are none"
         raise SessionError(message, reason="no_spikes")
+    if invalid:
+        vector, first = next((number, each.missing) for number, each in enumerate(facts) if each.missing >= 0)
+        where = f"entry {first}" + (f" of neuron {vector}" if len(facts) > 1 else "")
+        detail = f"{invalid} of {total} spikes have no time, the first is {where}"
+        untimed.append(Reject(reason="no_time", offset=first, detail=detail))
+    if unowned:
+        counts["spikes_without_neuron"] = unowned
+        detail = f"{unowned} of {total + apart} spikes belong to no neuron (negative, fractional or damaged label)"
+        untimed.append(Reject(reason="no_neuron", offset=0, detail=detail))
     last = max(each.last for each in held)
-    ratio = max(last, 1) / max(frames.last, 1)
+    ratio = _reach(held) / _reach([frames])
     rate = (total - invalid) / streams.spikes.neurons / max((last - min(each.first for each in held)) / 1e9, 1e-9)
     few = total - invalid < streams.spikes.neurons * 10
     if not few and (not 1 / WIDEST_RATIO < ratio < WIDEST_RATIO or rate > FASTEST_RATE):
@@ -250,8 +240,13 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int]) 
         raise SessionError(message, reason="time_unit")
 
 
+def _reach(facts: Sequence[ClockFacts]) -> int:
+    """Largest distance of times from zero: times relative to a stimulus may be negative."""
+    return max(1, *(max(-each.first, each.last) for each in facts))
+
+
 def _fingerprint(streams: Streams, bins: int) -> bytes:
-    """Digest of what distinguishes sessions: their size and the beginning of their responses."""
+    """Digest of what distinguishes sessions: size and the beginning of the responses."""
     digest = hashlib.blake2b(repr((bins, streams.neurons, streams.frame_shape)).encode(), digest_size=16)
     if streams.samples is not None:
         array = streams.samples.array

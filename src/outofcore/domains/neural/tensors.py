@@ -1,4 +1,4 @@
-"""Stored bins -> tensors: windows of frames kept as narrow as they are stored, and the responses of the last bin."""
+"""Stored bins to tensors: windows of frames in their stored type, and the responses of the last bin."""
 
 from __future__ import annotations
 
@@ -17,44 +17,30 @@ from outofcore.domains.reading import Draws
 
 @dataclass(frozen=True)
 class NeuralReading:
-    """Windows of bins as tensors.
-
-    Attributes
-    ----------
-    section
-        How many lags, and what becomes of them later.
-    fields
-        Row fields that it reads.
-    bfloat16
-        Whether the store keeps the frames as bfloat16.
-    """
+    """Windows of bins as tensors."""
 
     section: TensorSection
-    fields: tuple[str, ...]
-    bfloat16: bool = False
+    fields: tuple[str, ...]  # row fields to read
+    bfloat16: bool = False  # frames are stored as bfloat16
+
+    @property
+    def window(self) -> dict[str, Any]:
+        """Bins per sample, inside one run of a trial."""
+        return {"length": self.section.window, "mode": "never"}
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
-        """Turn windows into tensors; nothing is copied, and frames are not widened.
+        """Turn windows into tensors without copying or widening the frames.
 
-        Parameters
-        ----------
-        rows
-            ``stim`` (batch, window, ...) as stored, ``robs`` and ``dfs`` (batch, window, neurons), ``behavior`` (batch,
-            window, variables), ``condition`` (batch, window); without the second axis where a window is one bin.
-        draws
-            Not used: there is no random choice.
-
-        Returns
-        -------
-        dict
-            ``stim`` (batch, window, height, width), uint8 or as stored; ``robs`` (batch, neurons), ``dfs`` (batch,
-            neurons) uint8, ``behavior`` (batch, variables) and ``condition`` (batch,), all of the last bin.
+        Rows are ``stim`` (batch, window, ...) as stored, ``robs`` and ``dfs`` (batch, window, neurons), ``behavior``
+        (batch, window, variables), ``condition`` (batch, window); without the second axis if a window is one bin. The
+        result has ``stim`` (batch, window, height, width), and of the last bin ``robs`` (batch, neurons), ``dfs``
+        (batch, neurons) uint8, ``behavior`` (batch, variables) and ``condition`` (batch,). ``draws`` is unused.
         """
         del draws
         return self._last({name: torch.from_numpy(rows[name]) for name in self.fields})
 
     def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        """The same from tensors on a device, unsigned words as signed ones of the same bits."""
+        """The same from tensors on a device, with unsigned words as signed ones of the same bits."""
         del draws
         return self._last({name: rows[name] for name in self.fields})
 
@@ -67,7 +53,7 @@ class NeuralReading:
 
 
 def make_reading(store_attributes: Mapping[str, Any], section: TensorSection) -> NeuralReading:
-    """The reading of a store, whose attributes say how it was converted."""
+    """The reading of a store, from its attributes."""
     source = store_attributes["params"]["source"]
     fields = ["stim", "robs", "dfs", "condition"]
     if source["names"]["behavior"] is not None:
@@ -76,25 +62,16 @@ def make_reading(store_attributes: Mapping[str, Any], section: TensorSection) ->
 
 
 def prepare(stim: Tensor, section: TensorSection) -> Tensor:
-    """Transforms and cast of a batch of windows, on the device where they lie.
+    """Transform and cast a batch of windows on their device.
 
-    Parameters
-    ----------
-    stim
-        (batch, window, ..., height, width), as :class:`NeuralReading` gives it.
-    section
-        Lags, transforms, cast and the type to compute in.
-
-    Returns
-    -------
-    Tensor
-        (batch, lags, ..., height, width) of ``section.dtype``; lag 0 is the last entry, the predicted bin.
+    ``stim`` (batch, window, ..., height, width) becomes (batch, lags, ..., height, width) of ``section.dtype``; the
+    last lag is the predicted bin.
     """
     return cast_frames(apply(stim, section.transforms, time=1), section)
 
 
 def cast_frames(stim: Tensor, section: TensorSection) -> Tensor:
-    """Pixels in the type to compute in; uint8 ones as ``section.cast`` says, others as they are."""
+    """Pixels in the compute type; uint8 according to ``section.cast``, others unscaled."""
     dtype: torch.dtype = getattr(torch, section.dtype)
     if stim.dtype != torch.uint8 or section.cast == "none":
         return stim.to(dtype)

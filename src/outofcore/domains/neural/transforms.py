@@ -1,7 +1,7 @@
-"""Transforms of stimulus frames: one named list, applied once at conversion or at every read.
+"""Stimulus transforms: one named list, applied once at conversion or at every read.
 
-Both sides run the same list: :func:`apply` takes numpy arrays (conversion) and torch tensors (read, on whatever device
-they lie) and gives the same values. Pixels of an integer type stay of that type under ``crop`` and ``downsample``.
+:func:`apply` takes numpy arrays (conversion) and torch tensors (read, on any device) and gives the same values. Integer
+pixels keep their type under ``crop`` and ``downsample``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Crop(Section):
 
 
 class Downsample(Section):
-    """Average square blocks of pixels; rows and columns that fill no block are cut off."""
+    """Average square blocks of pixels; incomplete blocks at the edges are dropped."""
 
     name: Literal["downsample"]
     factor: int = Field(ge=2, le=256, description="side of a block in pixels; integer pixels are rounded half up")
@@ -47,7 +47,7 @@ class Normalise(Section):
 
 
 class Difference(Section):
-    """Each frame less the frame of the bin before, in float32; the first bin of a trial has none and is lost."""
+    """Frame minus the previous one, in float32; the first bin of a trial has none and is dropped."""
 
     name: Literal["difference"]
 
@@ -63,18 +63,12 @@ SIGNED = ("normalise", "difference")
 
 
 def history(transforms: Sequence[Transform]) -> int:
-    """How many bins before a bin its value depends on."""
+    """Number of preceding bins that the value of a bin depends on."""
     return sum(each.name == "difference" for each in transforms)
 
 
 def transformed_shape(shape: tuple[int, ...], transforms: Sequence[Transform]) -> tuple[int, ...]:
-    """Shape of a frame after the transforms.
-
-    Raises
-    ------
-    ValueError
-        If a transform does not fit the frame.
-    """
+    """Shape of a frame after the transforms; raises ValueError if one does not fit."""
     for each in transforms:
         if each.name in ("crop", "downsample") and len(shape) < 2:
             message = f"{each.name} needs frames of (height, width), got shape {shape}"
@@ -96,16 +90,9 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[Transform]) -
 
 
 def apply(frames: Frames, transforms: Sequence[Transform], *, time: int = 0) -> Frames:
-    """Transform frames.
+    """Transform frames (..., bins, ...), height and width last; numpy array or torch tensor.
 
-    Parameters
-    ----------
-    frames
-        Shape (..., bins, ...) with height and width last; numpy array or torch tensor.
-    transforms
-        What is done, in this order.
-    time
-        Axis of the bins. Each ``difference`` makes it one shorter, at its beginning.
+    ``time`` is the axis of the bins; each ``difference`` drops one at its start.
     """
     for each in transforms:
         if isinstance(each, Crop):
@@ -113,7 +100,7 @@ def apply(frames: Frames, transforms: Sequence[Transform], *, time: int = 0) -> 
         elif isinstance(each, Downsample):
             frames = _downsample(frames, each.factor)
         elif isinstance(each, Normalise):
-            # Doubles would be wider than any store; the same two float32 operations run on both sides.
+            # float64 would be wider than any store; both sides run the same two float32 operations.
             frames = (_float32(frames) - np.float32(each.mean).item()) / np.float32(each.std).item()
         else:
             wide = _float32(frames)
@@ -129,7 +116,9 @@ def _downsample(frames: Any, factor: int) -> Any:
     floating = frames.dtype.kind == "f" if isinstance(frames, np.ndarray) else frames.is_floating_point()
     narrow = frames.dtype.itemsize == 1
     exact = "float64" if floating else "int16" if narrow and factor <= LARGEST_IN_INT16 else "int64"
-    # Rows of pixels lie together, so that they are added first; numpy and torch add in the same order.
+    if exact == "float64" and not isinstance(frames, np.ndarray) and frames.device.type == "mps":  # has no float64
+        return _downsample(frames.cpu(), factor).to(frames.device)
+    # Rows are contiguous, so they are added first; numpy and torch add in the same order.
     total = _as(frames[..., 0:height:factor, :width], exact)
     for row in range(1, factor):
         total += frames[..., row:height:factor, :width]
@@ -140,7 +129,7 @@ def _downsample(frames: Any, factor: int) -> Any:
 
 
 def _as(values: Any, dtype: Any) -> Any:
-    """A copy of a numpy array or torch tensor in a type, which is of its library or named alike in both."""
+    """A copy of a numpy array or torch tensor in a type given by object or shared name."""
     if isinstance(values, np.ndarray):
         return values.astype(dtype)
     import torch

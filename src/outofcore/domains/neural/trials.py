@@ -29,33 +29,19 @@ Ints = npt.NDArray[np.int64]
 
 NEVER = np.int64(np.iinfo(np.int64).max)
 UNLABELLED = np.iinfo(np.int64).max
-"""Stands for the label of bins beyond the end of the labels; none of them is stored."""
+"""Label of bins beyond the end of the labels, which are not stored."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Trials of a session, ascending, none overlapping another; all arrays have shape (trials,).
+    """Trials of a session, ascending and disjoint; all arrays have shape (trials,)."""
 
-    Attributes
-    ----------
-    start, stop
-        First bin and end.
-    label
-        As the file has it, or its number; a word by its hash.
-    repeat
-        What was shown; -1 where nothing tells it.
-    condition
-        Number that the first bin of the trial has among the bins that repeat; -1 where no other trial shows the same.
-    conditions
-        How many such numbers there are.
-    """
-
-    start: Ints
+    start: Ints  # bins
     stop: Ints
-    label: Ints
-    repeat: Ints
-    condition: Ints
-    conditions: int
+    label: Ints  # as in the file, or the trial's number; words are hashed
+    repeat: Ints  # what was shown; -1 if unknown
+    condition: Ints  # number of the trial's first bin among repeated bins; -1 if no other trial shows the same
+    conditions: int  # number of conditions
 
     def __len__(self) -> int:
         return len(self.start)
@@ -63,7 +49,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class _Found:
-    """Trials as the file marks them: bounds in bins, label, number among all ``total`` trials, first entry."""
+    """Trials as marked in the file: bounds in bins, label, number among all ``total`` trials, first entry."""
 
     start: Ints
     stop: Ints
@@ -77,21 +63,7 @@ class _Found:
 def find_trials(
     streams: Streams, source: SourceSection, bins: int, clock: BinClock | None
 ) -> tuple[Trials, list[Reject]]:
-    """Find the trials of a session.
-
-    Parameters
-    ----------
-    streams, source
-        The session, and how it is read.
-    bins
-        Number of its bins.
-    clock
-        Their clock; None where a bin is a frame.
-
-    Returns
-    -------
-    The trials that have a bin, and a reject for each that has none.
-    """
+    """Trials of a session that have a bin, and a reject for each that has none."""
     if streams.trial is None:
         found = _blocks(streams, source, bins)
     elif len(streams.trial.shape) == 2 and streams.trial.shape[1] == 2:
@@ -104,7 +76,7 @@ def find_trials(
 
 
 def _blocks(streams: Streams, source: SourceSection, bins: int) -> _Found:
-    """Trials of a session that marks none: the arrays that make it, or stretches of equal length."""
+    """Trials of a session without marks: its concatenated arrays, or stretches of equal length."""
     if streams.trial_starts is not None:
         edges = np.unique(np.append(streams.trial_starts, bins))
     else:
@@ -114,7 +86,7 @@ def _blocks(streams: Streams, source: SourceSection, bins: int) -> _Found:
 
 
 def _intervals(streams: Streams, table: SlicedArray, bins: int, clock: BinClock | None) -> _Found:
-    """Trials by start and stop: the bins whose centre lies inside; bin numbers where a bin is a frame."""
+    """Trials by start and stop: bins whose centre is inside, or bin numbers if a bin is a frame."""
     values, _ = readable(table, 0, table.shape[0])
     if clock is not None or streams.shown.clock is not None:
         times = nanoseconds(values, streams.time_unit)
@@ -145,7 +117,7 @@ def _intervals(streams: Streams, table: SlicedArray, bins: int, clock: BinClock 
 
 
 def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
-    """First bin whose centre lies at or after each time; on a clock of frames, the first frame."""
+    """First bin whose centre is at or after each time; on a clock of frames, the first frame."""
     if clock is not None:
         return clock.first_centred(times)
     assert streams.shown.clock is not None
@@ -157,7 +129,7 @@ def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
 
 
 def _labelled(streams: Streams, labels: SlicedArray, bins: int, clock: BinClock | None) -> _Found:
-    """Trials by a label for each frame: stretches of equal labels that are not negative."""
+    """Trials by a label per frame: stretches of equal, non-negative labels."""
     if len([size for size in labels.shape if size > 1]) > 1:
         message = f"names.trial: expected a label for each frame, or (trials, 2) times, got shape {labels.shape}"
         raise SessionError(message, reason="wrong_shape")
@@ -198,7 +170,7 @@ def _times_of(streams: Streams, entries: Ints) -> Times:
 
 
 def _runs(labels: SlicedArray) -> Iterator[tuple[int, int, int]]:
-    """Start, end and value of each stretch of equal labels; negative and damaged ones have label -1."""
+    """Start, end and value of each stretch of equal labels; -1 for negative and damaged ones."""
     begun, value = 0, -2
     for start in range(0, labels.shape[0], BLOCK):
         raw, read = readable(labels, start, min(start + BLOCK, labels.shape[0]))
@@ -228,7 +200,7 @@ def _repeats(streams: Streams, found: _Found, clock: BinClock | None) -> Ints:
         assert streams.shown.clock is not None
         edges = clock.edges_of(found.start), clock.edges_of(found.start + 1)
         centres = (edges[0] + edges[1]) // 2
-        # The last frame before the next nanosecond is the last one at or before this one.
+        # The last frame before the next nanosecond is the last at or before this one.
         chosen = locate(streams.shown.clock, streams.shown.count, centres + 1, centres + 1)[0]
     if count <= int(chosen.max(initial=0)):
         message = f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}"
@@ -237,7 +209,7 @@ def _repeats(streams: Streams, found: _Found, clock: BinClock | None) -> Ints:
 
 
 def _conditions(start: Ints, stop: Ints, repeat: Ints) -> tuple[Ints, int]:
-    """Number the bins of what two or more trials show: the same bin of each repeat has the same number."""
+    """Number the bins shown by at least two trials; the same bin of each repeat has the same number."""
     shown, place, count = np.unique(repeat, return_inverse=True, return_counts=True)
     longest = np.zeros(len(shown), np.int64)
     np.maximum.at(longest, place, stop - start)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Text:
-    """The text domain; see :class:`outofcore.domains.domain.Domain`. What a call needs is imported by the call."""
+    """The text domain; imports are deferred to the calls that need them."""
 
     name = "text"
     row = "token"
@@ -34,7 +34,7 @@ class Text:
     section = TextSection
 
     def schemas(self, section: TextSection, files: Sequence[RawFile]) -> dict[str, Schema]:
-        """One part: ids, as wide as the tokenizer asks for."""
+        """One part, with ids as wide as the tokenizer requires."""
         from outofcore.domains.text.schema import text_schema
         from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 
@@ -42,7 +42,7 @@ class Text:
         return {"": text_schema(load_tokenizer(section))}
 
     def units(self, files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
-        """Whole documents, about two megabytes a unit, and the pieces of long ones."""
+        """Whole documents, about two megabytes per unit, and the pieces of long ones."""
         from outofcore.domains.text.source import units
 
         return units(files, section)
@@ -67,13 +67,13 @@ class Text:
         return make_task(store.attributes, section)
 
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
-        """Six hundred made-up stories, with what real files hold: a mark, CRLF, a duplicate, bytes that are no text."""
+        """Six hundred generated stories with oddities of real files: a mark, CRLF, a duplicate, invalid bytes."""
         from outofcore.domains.text.sample import write_sample
 
         write_sample(folder, generator)
 
     def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
-        """The text of the tokens, by the tokenizer among the store's attributes; without those, the ids."""
+        """The text of the tokens, by the tokenizer in the store's attributes; without one, the ids."""
         if attributes is None:
             return " ".join(map(str, rows["tokens"].tolist()))
         from outofcore.domains.text.schema import tokenizer_of
@@ -85,13 +85,13 @@ class Text:
         return section.mode == "stream"
 
     def raw_files(self, section: TextSection) -> Sequence[RawFile]:
-        """Raw files, or a dataset of the hub as if it were one."""
+        """Raw files, or a dataset of the hub in the same form."""
         from outofcore.domains.text.documents.hub import open_raw
 
         return open_raw(section)
 
     def stream_settings(self, section: TextSection) -> dict[str, Any]:
-        """How raw text becomes windows."""
+        """The settings that decide how raw text becomes windows."""
         return section.model_dump(mode="json", include={"source", "filters", "splits"}) | {
             "stream": section.stream.model_dump(mode="json")
         }
@@ -108,7 +108,7 @@ class Text:
         threads: int,
         device: torch.device,
     ) -> TextStream:
-        """Windows of tokens straight from raw text."""
+        """Windows of tokens directly from raw text."""
         from outofcore.domains.text.stream.stream import TextStream
 
         training = split == "train"
@@ -128,7 +128,7 @@ class Text:
         )
 
     def plan(self, section: TextSection, outlook: Outlook) -> tuple[PlanTable, ...]:
-        """The memory that training takes, part by part, and settings that suit a machine."""
+        """Memory needed by training, by component, and recommended settings for this machine."""
         from outofcore.domains.text.plan import advice_table, memory_table
 
         return memory_table(section, outlook), advice_table(section, outlook)

@@ -1,4 +1,4 @@
-"""Settings that suit a machine, by its memory."""
+"""Recommended settings by memory of the machine."""
 
 from __future__ import annotations
 
@@ -12,28 +12,16 @@ BATCH_SIZE = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Settings that suit a machine.
+    """Recommended settings for a class of machines."""
 
-    Attributes
-    ----------
-    machine
-        For whom.
-    memory
-        Bytes of memory that such a machine has at least.
-    preset, seq_len, optimizer, precision, shuffle_windows
-        For params.yaml, with a ``batch_size`` of 64.
-    micro_batch
-        For machine.yaml.
-    """
-
-    machine: str
-    memory: int
+    machine: str  # description
+    memory: int  # least bytes of memory of such a machine
     preset: Literal["small", "medium", "large"]
     seq_len: int
     optimizer: Literal["adamw", "adamw8bit"]
     precision: Literal["32-true", "bf16-mixed"]
     shuffle_windows: int
-    micro_batch: int
+    micro_batch: int  # for machine.yaml; the others are for params.yaml with a ``batch_size`` of 64
 
     def applied(self, section: TextSection) -> TextSection:
         """A section with these settings."""

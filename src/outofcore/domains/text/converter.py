@@ -1,4 +1,4 @@
-"""Units -> tokens: what a worker does."""
+"""Units to tokens, in a worker."""
 
 from __future__ import annotations
 
@@ -24,15 +24,7 @@ from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
 
 @dataclass(frozen=True)
 class Converter:
-    """A pure function from units to tokens.
-
-    Attributes
-    ----------
-    section
-        Policies, filters and audit.
-    tokenizer
-        The tokenizer, as a value.
-    """
+    """A pure function from units to tokens."""
 
     section: TextSection
     tokenizer: Tokenizer
@@ -67,10 +59,12 @@ class Converter:
             found = self._oracle.difference(texts[number], ids[stop - int(lengths[number]) : stop])
             if found:
                 differences.append(f"document at {documents.offsets[number]}: {found}")
-        counts = Counter(_counts(sizes, counted, int(lengths.sum())))
-        counts["documents_replaced"] = documents.replaced
-        counts["carriage_returns"] = documents.carriage_returns
-        counts["byte_order_marks"] = unit.detail["marks"]
+        counts = Counter(
+            documents_replaced=documents.replaced,
+            carriage_returns=documents.carriage_returns,
+            byte_order_marks=unit.detail["marks"],
+        )
+        stored = {**_document_counts(sizes, counted), "tokens": lengths}
         tokens, lengths = self._ended(ids, lengths)
         return UnitResult(
             found=len(texts) + len(documents.rejects),
@@ -79,6 +73,7 @@ class Converter:
             keys=keys,
             rejects=tuple(documents.rejects),
             counts=+counts,
+            stored_counts=stored,
             audited=audited,
             differences=tuple(differences),
         )
@@ -86,17 +81,18 @@ class Converter:
     def _piece(self, unit: Unit) -> UnitResult:
         detail, found = unit.detail, unit.detail["survey"]
         ids, lengths = open_engine(self.tokenizer.plain).encode([unit.payload])
-        # A piece is chosen by itself: all of a long document would take too long.
+        # Pieces are chosen individually, as a whole long document would take too long.
         chosen = detail["first"] or bool(self._chosen(np.frombuffer(key_of(unit.payload[:4096]), np.uint8)[None])[0])
         audited = chosen and self._oracle.reach(unit.payload) > 0
         difference = self._oracle.difference(unit.payload, ids, detail["before"]) if audited else None
         sizes, counted = np.array([found.bytes]), np.array([found.characters])
-        counts = Counter({"tokens": len(ids), "byte_order_marks": detail["marks"]})
+        counts = Counter(byte_order_marks=detail["marks"])
+        stored: dict[str, npt.NDArray[Any]] = {"tokens": np.array([len(ids)])}
         if not detail["continues"]:
-            counts.update(_counts(sizes, counted, 0))
+            stored |= _document_counts(sizes, counted)
+            stored["documents_in_pieces"] = np.array([1])
             counts["documents_replaced"] = int(found.replaced)
             counts["carriage_returns"] = found.carriage_returns
-            counts["documents_in_pieces"] = 1
         tokens = ids.astype(self.tokenizer.dtype)
         if not detail["unfinished"]:
             tokens, lengths = self._ended(ids, lengths)
@@ -108,12 +104,13 @@ class Converter:
             continues=detail["continues"],
             unfinished=detail["unfinished"],
             counts=+counts,
+            stored_counts=stored,
             audited=int(audited),
             differences=(f"document at {unit.offset}: {difference}",) if difference else (),
         )
 
     def _encode_in_pieces(self, engine: Engine, documents: Documents) -> tuple[Ids, Lengths]:
-        """Ids of documents of which some are longer than the engine takes; those without a safe cut are rejected."""
+        """Ids of documents, some too long for the engine; those without a safe cut are rejected."""
         cutter = Cutter(engine.ids, safe=self.tokenizer.cuttable)
         cleaned = self.section.source.model_copy(update={"newlines": "keep"})
         kept = Documents(replaced=documents.replaced, carriage_returns=documents.carriage_returns)
@@ -134,7 +131,7 @@ class Converter:
         return np.concatenate(ids) if ids else np.empty(0, np.uint32), np.array(lengths, np.int64)
 
     def _ended(self, ids: Ids, lengths: Lengths) -> tuple[npt.NDArray[Any], Lengths]:
-        """Ids in the store's dtype with the end of the document after each document, and the new lengths."""
+        """Ids in the store's dtype with the end token after each document, and the new lengths."""
         end = self.tokenizer.end_id
         if end is None:
             return ids.astype(self.tokenizer.dtype), lengths
@@ -143,7 +140,7 @@ class Converter:
         return tokens, lengths + 1
 
     def _chosen(self, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-        """Which documents the oracle reads: by the second half of the key; the first decides about the split."""
+        """Documents for the oracle, by the second half of the key; the first half decides the split."""
         number = np.ascontiguousarray(keys).view(">u8")[:, 1]
         chosen: npt.NDArray[np.bool_] = number % np.uint64(self.section.audit.one_in) == 0
         return chosen
@@ -188,7 +185,7 @@ def _count_characters(data: Any, sizes: Any, counted: Any) -> None:
         text = data[start : start + size]
         count = 0
         for place in range(size):
-            # As signed numbers, bytes that continue a character (0x80 to 0xBF) are those below -64.
+            # As signed numbers, UTF-8 continuation bytes (0x80 to 0xBF) are those below -64.
             count += text[place] >= -64
         counted[number] = count
         start += size
@@ -208,10 +205,10 @@ def _columns(
     }
 
 
-def _counts(sizes: Lengths, counted: Lengths, tokens: int) -> dict[str, int]:
-    """Figures of documents: sums, and how many there are by the power of two that their bytes do not reach."""
-    counts = {"bytes": int(sizes.sum()), "characters": int(counted.sum()), "tokens": tokens}
+def _document_counts(sizes: Lengths, counted: Lengths) -> dict[str, npt.NDArray[Any]]:
+    """Metrics of each document: its size, and the next power of two above its bytes."""
+    counts: dict[str, npt.NDArray[Any]] = {"bytes": sizes, "characters": counted}
     powers = np.frexp(sizes.astype(np.float64))[1]
-    for power, count in zip(*np.unique(powers, return_counts=True), strict=True):
-        counts[f"documents_below_2^{power:02d}_bytes"] = int(count)
+    for power in np.unique(powers).tolist():
+        counts[f"documents_below_2^{power:02d}_bytes"] = powers == power
     return counts

@@ -1,7 +1,7 @@
-"""Cross-entropy over a vocabulary without the table of all scores: that table is the largest part of a small GPT.
+"""Cross-entropy over a vocabulary without the full table of scores, the largest part of a small GPT.
 
-The scores of a few thousand tokens are made, turned into their loss and its gradient, and let go, in the forward pass;
-so memory is bounded by the chunk, and nothing is computed twice.
+The forward pass computes the scores of a few thousand tokens at a time, turns them into loss and gradient, and releases
+them; memory is bounded by the chunk and nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -13,20 +13,14 @@ from torch import Tensor
 from torch.nn import functional
 
 CHUNK_SCORES = 1 << 23
-"""Scores that are in memory at a time: 32 MiB as float32."""
+"""Scores in memory at a time: 32 MiB as float32."""
 
 
 def cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of each target in nats, summed.
+    """Summed cross-entropy of the targets in nats.
 
-    Parameters
-    ----------
-    hidden
-        (tokens, width), float32 or bfloat16.
-    weight
-        (vocabulary, width): the scores of a token are ``weight @ hidden``.
-    targets
-        (tokens,) int64.
+    ``hidden`` (tokens, width) float32 or bfloat16; ``weight`` (vocabulary, width): the scores of a token are ``weight @
+    hidden``; ``targets`` (tokens,) int64.
     """
     loss: Tensor = _ChunkedCrossEntropy.apply(hidden, weight, targets)  # type: ignore[no-untyped-call]
     return loss
@@ -55,7 +49,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             chosen = scores.gather(1, aims[:, None])
             total = scores.logsumexp(1, keepdim=True)
             loss += (total - chosen).sum()
-            # The gradient of the scores: probabilities, less one at the target.
+            # The gradient of the scores: probabilities minus one at the target.
             scores.sub_(total).exp_()
             scores.scatter_add_(1, aims[:, None], scores.new_full((len(aims), 1), -1.0))
             gradient = scores.to(part.dtype)

@@ -1,4 +1,4 @@
-"""Text to look at: pieces of documents cut into tokens; lengths, and what a token stands for."""
+"""Pictures of text stores: documents cut into tokens; lengths, and the text of tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
 
 
 def distributions(store: Store) -> Sequence[Distribution]:
-    """Lengths of documents in doublings, bytes a token, and the commonest tokens."""
+    """Document lengths in powers of two, bytes per token, and the most frequent tokens."""
     sizes, lengths = column(store, "bytes").astype(np.int64), column(store, "length").astype(np.int64)
     doublings = np.floor(np.log2(np.maximum(sizes, 1))).astype(np.int64)
     low, counts = int(doublings.min()), np.bincount(doublings - int(doublings.min()))
@@ -45,14 +45,15 @@ def distributions(store: Store) -> Sequence[Distribution]:
 
 
 def plain_layout(store: Store) -> PlainLayout:
-    """Token ids as torch counts by default."""
-    return PlainLayout("token ids of eight bytes", 8 * sum(store.attributes["rows"].values()))
+    """Uncompressed token ids in the narrowest type."""
+    dtype = tokenizer_of(store.attributes).dtype
+    return PlainLayout(f"token ids as {dtype}", np.dtype(dtype).itemsize * sum(store.attributes["rows"].values()))
 
 
 def pieces(tokenizer: Tokenizer, ids: npt.NDArray[np.integer]) -> tuple[str, ...]:
-    """The text of ids, a piece an id.
+    """The text of ids, one piece per id.
 
-    A character whose bytes are spread over several tokens stands in the piece of the last of them.
+    A character whose bytes span several tokens is in the piece of the last of them.
     """
     found, shown = [], ""
     for stop in range(1, len(ids) + 1):
@@ -63,7 +64,7 @@ def pieces(tokenizer: Tokenizer, ids: npt.NDArray[np.integer]) -> tuple[str, ...
 
 
 def _commonest(store: Store) -> Distribution:
-    """The commonest tokens among the first million of the first split that has any."""
+    """The most frequent tokens among the first million of the first non-empty split."""
     tokenizer = tokenizer_of(store.attributes)
     split = next(split for split in store.splits if len(store.rows(split)))
     ids = store.rows(split)["tokens"].read(0, min(COUNTED_TOKENS, len(store.rows(split))))

@@ -1,4 +1,4 @@
-"""What training on text takes in memory, part by part, before it begins."""
+"""Estimate the memory of text training, by component."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from outofcore.domains.text.network import Network, Size, model_size
 from outofcore.domains.text.params import TensorSection, TextSection, TextTrainSection
 from outofcore.domains.text.stream.stream import stream_bytes
 
-# Of an optimizer with 8-bit states: blocks of so many values share a scale; smaller tensors keep 32 bits.
+# 8-bit optimizer states: blocks of this many values share a scale; smaller tensors keep 32 bits.
 _BLOCK = 256
 _SMALL_TENSOR = 4096
-# A loader reads windows in blocks of so many chunks, and holds two pools of blocks.
+# A loader reads windows in blocks of this many chunks, and holds two pools of blocks.
 _BLOCK_CHUNKS = 4
 _POOLS = 2
 
@@ -24,50 +24,28 @@ Residency = Literal["loaded", "streamed", "raw"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingMemory:
-    """Bytes by part; the interpreter and its libraries come on top, some 400 MB with torch.
+    """Bytes by component; the interpreter and its libraries add some 400 MB with torch."""
 
-    Attributes
-    ----------
-    data
-        What the loaders, or the streams, of the training and the validation split hold.
-    model, gradients, optimizer
-        Parameters, their gradients, and the optimizer's states.
-    activations
-        What the forward pass keeps for the backward pass, and what both hold for a moment.
-    """
-
-    data: int
+    data: int  # loaders or streams of the train and val splits
     model: int
     gradients: int
-    optimizer: int
-    activations: int
+    optimizer: int  # its states
+    activations: int  # kept for the backward pass, and temporaries of both passes
 
     @property
     def total(self) -> int:
-        """All parts."""
+        """All components."""
         return sum(getattr(self, part.name) for part in fields(self))
 
 
 def training_memory(
     section: TextSection, vocabulary: int, *, residency: Residency, tokens: int, micro_batch: int, threads: int = 1
 ) -> TrainingMemory:
-    """The memory that training will take.
+    """Memory needed by training.
 
-    Parameters
-    ----------
-    section
-        The params.
-    vocabulary
-        Number of ids.
-    residency
-        ``loaded``: the whole training split lies in memory. ``streamed``: pools of it are read from the store. ``raw``:
-        it is tokenized on the fly.
-    tokens
-        Tokens of the training split; those of the validation split follow from ``section.splits``.
-    micro_batch
-        Windows that pass through the model at a time; 0 for the whole batch.
-    threads
-        Threads that tokenize, for ``raw``.
+    ``residency`` is ``loaded`` (whole training split in memory), ``streamed`` (pools read from the store) or ``raw``
+    (tokenized on the fly by ``threads``). ``tokens`` are those of the training split; those of validation follow from
+    ``section.splits``. ``micro_batch`` is in windows, 0 for the whole batch.
     """
     train, tensors = section.train, section.tensors
     size = model_size(section, vocabulary)
@@ -86,7 +64,7 @@ def training_memory(
 
 
 def _held_bytes(section: TextSection, residency: Residency, tokens: int, vocabulary: int, threads: int) -> int:
-    """What the loader or the stream of a split of so many tokens holds."""
+    """Bytes held by the loader or stream of a split with this many tokens."""
     train, store = section.train, section.store
     item = 2 if vocabulary <= 2**16 else 4
     if residency == "raw":
@@ -96,9 +74,9 @@ def _held_bytes(section: TextSection, residency: Residency, tokens: int, vocabul
 
 
 def kept_bytes(size: Size, train: TextTrainSection, tensors: TensorSection, windows: int) -> int:
-    """What the forward pass keeps for the backward pass.
+    """Bytes that the forward pass keeps for the backward pass.
 
-    In units of a token's vector a block keeps its two inputs, of 4 bytes, and what its matrices are given and give:
+    In units of a token's vector, a block keeps its two inputs, of 4 bytes, and the inputs and outputs of its matrices:
     14 of 4 bytes, or of 2 in mixed precision, which also keeps its matrices in 2 bytes.
     """
     mixed = train.precision == "bf16-mixed"
@@ -113,13 +91,13 @@ def kept_bytes(size: Size, train: TextTrainSection, tensors: TensorSection, wind
 
 
 def _passing_bytes(size: Size, places: int) -> int:
-    """What both passes hold for a moment: scores of a chunk of tokens, and gradients inside one block."""
+    """Temporaries of both passes: scores of a chunk of tokens, and gradients inside one block."""
     scores = 2 * 4 * min(places * size.vocabulary, CHUNK_SCORES)
     return scores + 4 * 10 * size.width * places + 4 * size.vocabulary * size.width
 
 
 def _optimizer_bytes(size: Size, train: TextTrainSection) -> int:
-    """Two states a parameter: of 4 bytes each, or of 1 with a scale for every 256 values of a tensor."""
+    """Two states per parameter: of 4 bytes each, or of 1 with a scale per 256 values of a tensor."""
     if train.optimizer == "adamw":
         return 8 * size.parameters
     with torch.device("meta"):

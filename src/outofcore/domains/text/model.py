@@ -1,4 +1,4 @@
-"""What is trained on text: predicting the next token, with figures that can be compared between tokenizers."""
+"""The text task: predict the next token, with metrics comparable across tokenizers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outofcore.domains.task import Batch, Task
+from outofcore.domains.task import Batch, Task, doubles
 from outofcore.domains.text.cross_entropy import cross_entropy, token_losses
 from outofcore.domains.text.network import Network, model_size
 from outofcore.domains.text.params import TextSection
@@ -18,24 +18,16 @@ from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 
 BINS = 64
-"""Stretches of the window that the plot of losses by place tells apart, at most."""
+"""Most places of the window in the plot of losses by place."""
 
 
 def make_task(attributes: Mapping[str, Any], section: TextSection) -> TextTask:
-    """The task of a store (or a stream) with these attributes, by the ``tensors`` and ``train`` settings."""
+    """The task of a store or stream with these attributes, from the ``tensors`` and ``train`` settings."""
     return TextTask(tokenizer_of(attributes), section)
 
 
 class TextTask(Task):
-    """A small GPT. The loss of a token is its cross-entropy in nats.
-
-    Parameters
-    ----------
-    tokenizer
-        The tokenizer of what is read.
-    section
-        Its ``tensors`` say what a window is, its ``train`` how large the model.
-    """
+    """A small GPT. The loss of a token is its cross-entropy in nats."""
 
     def __init__(self, tokenizer: Tokenizer, section: TextSection) -> None:
         super().__init__()
@@ -45,21 +37,15 @@ class TextTask(Task):
         self.register_buffer("byte_lengths", torch.from_numpy(tokenizer.byte_lengths()), persistent=False)
         self.byte_lengths: Tensor
 
-    def loader_options(self) -> dict[str, Any]:
-        """Windows of ``seq_len + 1`` tokens: inputs and targets share all but one."""
-        tensors = self.section.tensors
-        mode = "pack" if tensors.across_documents else "never"
-        return {"window": {"length": tensors.seq_len + 1, "stride": tensors.step, "mode": mode}, "phase": tensors.phase}
-
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the targets, summed, and their number."""
+        """Summed cross-entropy of the targets, and their number."""
         hidden, targets = self._hidden(batch)
         return cross_entropy(hidden, self.network.tokens.weight, targets), torch.tensor(len(targets))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Losses by place in the window (seq_len,), tokens and bytes of the targets, and how often each id is one."""
+        """Losses by place in the window (seq_len,), tokens and bytes of the targets, and the count of each id."""
         hidden, targets = self._hidden(batch)
-        losses = token_losses(hidden, self.network.tokens.weight, targets).double()
+        losses = doubles(token_losses(hidden, self.network.tokens.weight, targets))
         return {
             "loss_by_place": losses.view(-1, batch["targets"].shape[1]).sum(0),
             "windows": torch.tensor(len(batch["targets"])),
@@ -68,10 +54,10 @@ class TextTask(Task):
         }
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Mean loss in nats a token, perplexity, and bits a byte, which does not depend on the tokenizer.
+        """Mean loss in nats per token, perplexity, and bits per byte, which is independent of the tokenizer.
 
-        Beside them, as ``..._frequencies``, the same of a model that knows how often each id comes in this split, and
-        nothing of what stands before it: the entropy of the ids.
+        With each, as ``..._frequencies``, the value for a model that knows only how frequent each id is in this split:
+        the entropy of the ids.
         """
         counts = sums["counts"].double()
         tokens, size = float(counts.sum()), float(sums["bytes"])
@@ -87,7 +73,7 @@ class TextTask(Task):
         return {**figures, "tokens": tokens}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
-        """``loss_by_place``: mean loss by the number of tokens that the model has seen in the window."""
+        """``loss_by_place``: mean loss by the number of preceding tokens in the window."""
         losses = sums["loss_by_place"] / sums["windows"]
         rows: list[dict[str, float | str]] = []
         edges = torch.linspace(0, len(losses), min(BINS, len(losses)) + 1).long().tolist()
@@ -96,33 +82,20 @@ class TextTask(Task):
         return {"loss_by_place": rows}
 
     def works(self) -> dict[str, str]:
-        """``sample``: a text that the model writes, of ``train.sample_tokens`` tokens at most."""
+        """``sample``: generated text of at most ``train.sample_tokens`` tokens."""
         train = self.section.train
         return {"sample": self.write("", train.sample_tokens, seed=train.seed)} if train.sample_tokens else {}
 
     @torch.no_grad()
     def write(self, beginning: str, tokens: int, *, temperature: float = 0.8, seed: int = 0) -> str:
-        """Let the model write.
+        """Generate text.
 
-        Parameters
-        ----------
-        beginning
-            Text to go on from; "" for the start of a document.
-        tokens
-            How many tokens to add, fewer where the document ends.
-        temperature
-            How freely the next token is drawn; 0: the likeliest.
-        seed
-            Another seed, another text.
-
-        Returns
-        -------
-        str
-            The text with its beginning.
+        Continues ``beginning`` ("" for the start of a document) by at most ``tokens`` tokens; at ``temperature`` 0
+        takes the most likely. Returns the text including its beginning.
         """
         end = self.tokenizer.end_id
         ids = self.tokenizer.encode(beginning)
-        # A document begins after the end of another; without such a token, anywhere.
+        # A document begins after the end token of another; without such a token, anywhere.
         before = ids or [0 if end is None else end]
         generator = torch.Generator().manual_seed(seed)
         for _ in range(tokens):

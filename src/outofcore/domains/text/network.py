@@ -1,4 +1,4 @@
-"""A small GPT: decoder-only transformer with tied embeddings, as in Radford et al. (2019), of a size to aim at."""
+"""A small GPT: decoder-only transformer with tied embeddings (Radford et al. 2019), sized to a target."""
 
 from __future__ import annotations
 
@@ -12,55 +12,42 @@ from outofcore.domains.text.params import TextSection
 from outofcore.errors import ParamsError
 
 PRESETS = {"test": 150_000, "small": 1_000_000, "medium": 10_000_000, "large": 100_000_000}
-"""Parameters to aim at, by name."""
+"""Target numbers of parameters, by name."""
 
 _HEAD_WIDTH = 32
 _MOST_LAYERS = 48
-# Width over layers; small models of 64 layers' width and few layers, as large ones, learn well around it.
+# Width over layers; small and large models alike learn well around it.
 _ASPECT = 40.0
 
 
 @dataclass(frozen=True)
 class Size:
-    """The shape of a network.
-
-    Attributes
-    ----------
-    layers, width, heads
-        Blocks, length of a token's vector, attention heads.
-    vocabulary, context
-        Number of ids, and longest window.
-    """
+    """The shape of a network."""
 
     layers: int
-    width: int
+    width: int  # length of a token's vector
     heads: int
-    vocabulary: int
-    context: int
+    vocabulary: int  # number of ids
+    context: int  # longest window
 
     @property
     def parameters(self) -> int:
-        """How many numbers the network learns."""
+        """Number of trainable parameters."""
         block = 12 * self.width**2 + 13 * self.width
         return (self.vocabulary + self.context + 2) * self.width + self.layers * block
 
 
 def model_size(section: TextSection, vocabulary: int) -> Size:
-    """The shape of the model that the params ask for."""
+    """The network shape that the params ask for."""
     train = section.train
     return choose_size(train.parameters or PRESETS[train.preset], vocabulary, section.tensors.seq_len)
 
 
 def choose_size(parameters: int, vocabulary: int, context: int) -> Size:
-    """The shape whose number of parameters comes nearest below a number to aim at.
+    """The shape whose number of parameters is closest below a target.
 
-    Of the widths (multiples of 8) and layers that lie between 80 and 100 % of it, the one whose width is nearest to 40
-    times its layers; if there is none there, the nearest below.
-
-    Raises
-    ------
-    ParamsError
-        If the embedding of the vocabulary alone is larger.
+    Of the widths (multiples of 8) and layers within 80 to 100 % of it, the one whose width is closest to 40 times its
+    layers; otherwise the closest below. Raises ParamsError if the embedding of the vocabulary alone is larger.
     """
     shapes: list[Size] = []
     for layers in range(1, _MOST_LAYERS + 1):
@@ -119,13 +106,7 @@ class _Block(nn.Module):
 
 
 class Network(nn.Module):
-    """Ids of a window to what comes next.
-
-    Parameters
-    ----------
-    size
-        Its shape.
-    """
+    """Ids of a window to what comes next."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -138,26 +119,15 @@ class Network(nn.Module):
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
             elif parameter.dim() == 2:
-                # What each block adds to the residual stream is scaled down by the number of such sums.
+                # Residual contributions are scaled down by their number.
                 last = name.endswith(("projection.weight", "narrow.weight"))
                 nn.init.normal_(parameter, std=0.02 / (2 * size.layers) ** 0.5 if last else 0.02)
 
     def forward(self, inputs: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """The last hidden state of each token.
+        """The last hidden state of each token, (batch, length, width).
 
-        Parameters
-        ----------
-        inputs
-            Ids, (batch, length) int64.
-        positions
-            Place of each token in its document, (batch, length); None: in the window.
-        segments
-            Number of each token's document; attention stays inside one. None: it does not.
-
-        Returns
-        -------
-        Tensor
-            (batch, length, width).
+        ``inputs`` (batch, length) int64 ids; ``positions`` (batch, length) in the document, None for the place in the
+        window; ``segments`` (batch, length) document numbers that attention does not cross, None for no limit.
         """
         if positions is None:
             positions = torch.arange(inputs.shape[1], device=inputs.device)

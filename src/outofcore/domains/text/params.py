@@ -7,8 +7,11 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
+from outofcore.domains.places import Match, Raw
+from outofcore.domains.sections import MOST, AuditSection, SplitSection, StoreSection, TrainSection
 
+LONGEST = 2**20
+"""Most tokens of a window."""
 HUB = ".hub"
 """Ending of a file that names a dataset of the Hugging Face hub, in ``raw``."""
 
@@ -16,8 +19,8 @@ HUB = ".hub"
 class SourceSection(Section):
     """How raw text becomes documents.
 
-    By the file name: ``.jsonl`` and ``.ndjson`` hold a document a line, ``.parquet`` a document a row, anything else
-    is plain text.
+    By file name: ``.jsonl`` and ``.ndjson`` hold a document per line, ``.parquet`` a document per row, anything else is
+    plain text.
     """
 
     separator: str | None = Field(
@@ -40,17 +43,20 @@ class SourceSection(Section):
 class TokenizerSection(Section):
     """The tokenizer: trained from the text, or given.
 
-    The stage ``tokenizer`` writes it to ``path``; whatever tokenizes reads it there. It depends on ``given``, whatever
-    the kind, so that another file there makes the tokenizer anew.
+    The stage ``tokenizer`` writes it to ``path``, where all other stages read it. It depends on ``given``, whatever the
+    kind, so that a changed file there rebuilds the tokenizer.
     """
 
     kind: Literal["bpe", "file", "gpt2"] = Field(
         "bpe", description="bpe: byte-level BPE trained here; file: a given tokenizer.json; gpt2: GPT-2's files, given"
     )
-    vocab_size: int = Field(4096, ge=257, description="bpe: tokens, 256 bytes and the end of a document among them")
+    vocab_size: int = Field(
+        4096, ge=257, le=2**24, description="bpe: tokens, 256 bytes and the end of a document among them"
+    )
     sample_bytes: int = Field(
         16_777_216,
         ge=1,
+        le=2**40,
         description="bpe: text that is learnt from, whole documents from the start of each raw file, by its share",
     )
     given: str = Field(
@@ -63,7 +69,7 @@ class TokenizerSection(Section):
 
 
 class FilterSection(Section):
-    """Which documents are kept; what a filter drops is counted under its own reason."""
+    """Which documents are kept; each filter counts its rejects under its own reason."""
 
     min_bytes: int = Field(1, ge=1, description="bytes of UTF-8 of the shortest document")
     max_bytes: int | None = Field(None, ge=1, description="bytes of UTF-8 of the longest document; null: no bound")
@@ -82,67 +88,80 @@ class FilterSection(Section):
 
 
 class TextStoreSection(StoreSection):
-    """How tokens are laid out: chunks of 128 KiB at 2 bytes a token, files of 64 MiB."""
+    """Token layout: chunks of 128 KiB at 2 bytes per token, files of 64 MiB."""
 
-    chunk_rows: int = Field(65_536, ge=16, description="tokens decoded at once")
-    shard_rows: int = Field(33_554_432, ge=16, description="tokens of a file, a multiple of chunk_rows")
+    chunk_rows: int = Field(65_536, ge=16, le=2**26, description="tokens decoded at once")
+    shard_rows: int = Field(33_554_432, ge=16, le=2**40, description="tokens of a file, a multiple of chunk_rows")
 
 
 class TextAuditSection(AuditSection):
-    """How many documents ``tokenizers`` reads beside the engine; it is a hundred times slower."""
+    """How many documents ``tokenizers`` checks; it is a hundred times slower than the engine."""
 
     one_in: int = Field(4096, ge=1, description="one document in so many, chosen by its content, and the first")
 
 
 class TensorSection(Section):
-    """What a sample is when it is read; changes no byte of the store."""
+    """Definition of a sample; changes no byte of the store."""
 
-    seq_len: int = Field(256, ge=1, description="tokens that a model sees; a window holds one more, the last target")
-    stride: int | None = Field(None, ge=1, description="tokens from window to window; null: seq_len, each target once")
+    seq_len: int = Field(
+        256, ge=1, le=LONGEST, description="tokens that a model sees; a window holds one more, the last target"
+    )
+    stride: int | None = Field(
+        None, ge=1, le=LONGEST, description="tokens from window to window; null: seq_len, each target once"
+    )
     across_documents: bool = Field(
         default=True, description="windows run on from document to document; false: each lies inside one document"
     )
     phase: bool = Field(default=True, description="window starts move from epoch to epoch, by less than a stride")
     reset_at_documents: bool = Field(
-        default=False, description="positions start again and attention ends where a document does"
+        default=False,
+        description="positions start again and attention ends where a document does; the token that ends one opens the "
+        "next, whose first token is its target",
     )
 
     @property
     def step(self) -> int:
-        """Tokens from window to window."""
+        """Tokens from one window to the next."""
         return self.stride or self.seq_len
 
 
 class StreamSection(Section):
-    """Training straight from raw text (``mode: stream``)."""
+    """Training directly from raw text (``mode: stream``)."""
 
     shuffle_windows: int = Field(
-        8192, ge=1, description="windows that are shuffled together; three times as many are in memory"
+        8192, ge=1, le=MOST, description="windows that are shuffled together; three times as many are in memory"
     )
     max_examples: int | None = Field(
-        None, ge=1, description="windows of an epoch, the text read again where it ends before; null: all, once"
+        None,
+        ge=1,
+        le=MOST,
+        description="windows of an epoch, the text read again where it ends before; null: all, once",
     )
     val_examples: int | None = Field(
-        2048, ge=1, description="windows of a validation, in the order of the text; null: all"
+        2048, ge=1, le=MOST, description="windows of a validation, in the order of the text; null: all"
     )
 
 
 class TextTrainSection(TrainSection):
     """Training of a small GPT."""
 
-    batch_size: int = Field(64, ge=1, description="windows an optimizer step, over all ranks and micro-batches")
-    parameters: int | None = Field(None, ge=1000, description="size of the model to aim at; null: what the preset says")
+    batch_size: int = Field(
+        64, ge=1, le=MOST, description="windows an optimizer step, over all ranks and micro-batches"
+    )
+    parameters: int | None = Field(
+        None, ge=1000, le=10**12, description="size of the model to aim at; null: what the preset says"
+    )
     sample_tokens: int = Field(200, ge=0, description="tokens of the text that the trained model writes")
 
 
 class TextSection(Section):
-    """Everything about text that changes the bytes of the store or the model."""
+    """All text settings that change the bytes of the store or the model."""
 
-    raw: str = Field(
+    raw: Raw = Field(
         description="a text file, or a folder; .txt, .jsonl, .parquet, compressed, in archives; in mode stream also a "
         ".hub file, which names a dataset of the Hugging Face hub"
     )
-    match: str = Field("**/*", description="glob inside the folder")
+    match: Match = Field("**/*", description="glob inside the folder")
     mode: Literal["store", "stream"] = Field(
         "store", description="train from the store, or tokenize while training and store nothing", exclude=True
     )

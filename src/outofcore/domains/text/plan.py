@@ -1,4 +1,4 @@
-"""What text adds to ``outofcore plan``: the memory that training will take, and settings that suit a machine."""
+"""Text part of ``outofcore plan``: memory needed by training, and recommended settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURED = "last run"
 
 
 def memory_table(section: TextSection, outlook: Outlook) -> PlanTable:
-    """The memory of a training run by part, for each way of reading, and the most that the last run took."""
+    """Training memory by component for each way of reading, and the peak of the last run."""
     tokenizer = load_tokenizer(section)
     tokens = round(outlook.rows * (1 - section.splits.val - section.splits.test))
     ways = WAYS if section.mode == "store" else {RAW: WAYS[RAW]}
@@ -72,7 +72,7 @@ def _notes(parameters: int, outlook: Outlook) -> tuple[str, ...]:
 
 
 def advice_table(section: TextSection, outlook: Outlook) -> PlanTable:
-    """Settings by hardware, with the memory that each takes with the tokenizer at hand."""
+    """Settings by hardware, with the memory that each takes with the current tokenizer."""
     vocabulary = load_tokenizer(section).size
     base = outlook.process_bytes(section.train.optimizer)
     rows = []

@@ -1,4 +1,4 @@
-"""A small sample of text, made by a grammar: enough to learn something from, with what real files hold."""
+"""Generate a small text sample from a grammar: learnable, with oddities of real files."""
 
 from __future__ import annotations
 
@@ -26,15 +26,7 @@ _SAID = ("It won't do.", "We'll see about that!", "Isn't it strange?", "They're 
 
 
 def write_sample(folder: Path, generator: np.random.Generator) -> None:
-    """Write the sample: plain texts with newlines of two kinds, lines of JSON, a duplicate, bytes that are no text.
-
-    Parameters
-    ----------
-    folder
-        An empty folder.
-    generator
-        Decides every word.
-    """
+    """Write plain texts with two kinds of newlines, JSON lines, a duplicate and invalid bytes to an empty folder."""
     stories = [_story(generator) for _ in range(DOCUMENTS)]
     lines = [json.dumps({"id": number, "text": story}) for number, story in enumerate(stories[40:])]
     lines.insert(100, lines[7])

@@ -1,4 +1,4 @@
-"""What a store of text holds."""
+"""Schema of a text store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SEQUENCES = (
 
 
 def text_schema(tokenizer: Tokenizer) -> Schema:
-    """The tables of a store of text, with the tokenizer among its attributes."""
+    """The tables of a text store, with the tokenizer among its attributes."""
     ends = "none ends a document" if tokenizer.end_id is None else f"{tokenizer.end_id} ends a document"
     tokens = Field(name="tokens", dtype=tokenizer.dtype, doc=f"token ids, 0 to {tokenizer.size - 1}; {ends}")
     return Schema(rows=(tokens,), sequences=SEQUENCES, attributes=attributes(tokenizer))
 
 
 def attributes(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What a store says of its tokenizer."""
+    """Store attributes that describe the tokenizer."""
     return {
         "tokenizer": tokenizer.json,
         "end_of_document": tokenizer.end_of_document,

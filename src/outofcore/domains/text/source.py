@@ -1,4 +1,4 @@
-"""Raw files -> units: whole documents, about two megabytes a unit, and the pieces of long documents."""
+"""Raw files to units: whole documents, about two megabytes per unit, and the pieces of long documents."""
 
 from __future__ import annotations
 
@@ -21,19 +21,13 @@ from outofcore.raw.unit import Reject, Unit
 def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
     """Cut raw files into units, in order.
 
-    A unit's ``detail`` says of what ``kind`` it is (``text``, ``lines``, ``values``: whole documents; ``piece``;
-    ``reject``), which ``member`` of the raw file it comes from, and whether it is the ``first`` of all.
-
-    Parameters
-    ----------
-    files
-        The sorted raw input.
-    section
-        Policies, filters and the tokenizer's file, which says where long documents may be cut.
+    A unit's ``detail`` has its ``kind`` (``text``, ``lines``, ``values``: whole documents; ``piece``; ``reject``), the
+    ``member`` of the raw file, and whether it is the ``first`` of all. ``section`` has the tokenizer's file, which
+    decides where long documents may be cut.
     """
     first = True
     for number, file in enumerate(files):
-        # The unit at hand is held back until it is known how much of the file was read for it.
+        # A unit is held back until it is known how much of the file was read for it.
         held: Unit | None = None
         done = 0
         with Scout(file, SUFFIXES) as scout:
@@ -51,7 +45,7 @@ def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
 
 @dataclass(frozen=True)
 class _Place:
-    """A member of a raw file, and what its units need to be told of it."""
+    """A member of a raw file, with what its units need to know of it."""
 
     source: int
     index: int
@@ -60,7 +54,7 @@ class _Place:
     section: TextSection
 
     def units(self) -> Iterator[Unit]:
-        """Its units; what cannot be read, and the document that it breaks off in, are one record."""
+        """Its units; unreadable data and the document that it interrupts are one record."""
         opened = None
         try:
             opened = OpenMember(self.member, self.section.source)
@@ -95,7 +89,7 @@ class _Place:
         yield self._unit("reject", offset, b"", reject=reject)
 
     def _pieces(self, opened: OpenMember, offset: int) -> Iterator[Unit]:
-        """A document that is too long to be read whole."""
+        """Pieces of a document that is too long to be read whole."""
         section = self.section
         tokenizer = load_tokenizer(section)
         engine = open_engine(tokenizer.plain)

@@ -1,4 +1,4 @@
-"""Stored tokens -> inputs and targets, with positions and segments that begin again where a document does."""
+"""Stored tokens to inputs and targets, with positions and segments that restart with each document."""
 
 from __future__ import annotations
 
@@ -18,65 +18,50 @@ from outofcore.errors import ParamsError
 
 
 def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextReading:
-    """The reading of a store, or a stream, with these attributes.
+    """The reading of a store or stream with these attributes.
 
-    Raises
-    ------
-    ParamsError
-        If documents are to be told apart and nothing ends them.
+    Raises ParamsError if documents are to be separated but have no end token.
     """
     tokenizer = tokenizer_of(attributes)
     mask = int(np.iinfo(tokenizer.dtype).max)
-    if not section.tensors.reset_at_documents:
-        return TextReading(mask=mask)
+    tensors = section.tensors
+    mode = "pack" if tensors.across_documents else "never"
+    # Inputs and targets share all but one token.
+    window = {"length": tensors.seq_len + 1, "stride": tensors.step, "mode": mode}
+    if not tensors.reset_at_documents:
+        return TextReading(mask=mask, window=window, phase=tensors.phase)
     if tokenizer.end_id is None:
         message = (
             "text.tensors.reset_at_documents: documents are told apart by the token that ends them, and "
             "text.source.end_of_document is null"
         )
         raise ParamsError(message)
-    return TextReading(tokenizer.end_id, mask)
+    return TextReading(tokenizer.end_id, mask, window, phase=tensors.phase)
 
 
 @dataclass(frozen=True)
 class TextReading:
-    """Windows of tokens as tensors.
+    """Windows of tokens as tensors."""
 
-    Attributes
-    ----------
-    end
-        Id of the token that ends a document, where positions and attention are to begin again after it; else None.
-    mask
-        Bits of a stored id: 0xFFFF or 0xFFFFFFFF.
-    """
-
-    end: int | None = None
-    mask: int = 0xFFFF
+    end: int | None = None  # id after which positions and attention restart; None if they do not
+    mask: int = 0xFFFF  # bits of a stored id: 0xFFFF or 0xFFFFFFFF
+    window: Mapping[str, Any] | None = None
+    phase: bool = False  # whether training shifts the windows from epoch to epoch
 
     fields: ClassVar[tuple[str, ...]] = ("tokens",)
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
-        """Turn windows into tensors.
+        """Turn windows into tensors; ``draws`` is unused, as the loader chooses the windows.
 
-        Parameters
-        ----------
-        rows
-            ``tokens`` (batch, seq_len + 1) uint16 or uint32.
-        draws
-            Not used: which windows there are is the loader's choice.
-
-        Returns
-        -------
-        dict
-            ``inputs`` and ``targets`` (batch, seq_len) int64, the targets one token on; where documents are told apart
-            also ``positions`` (batch, seq_len), tokens since the document or the window began, and ``segments`` (batch,
-            seq_len), documents that ended in the window before, both int64.
+        ``rows`` hold ``tokens`` (batch, seq_len + 1) uint16 or uint32. Returns ``inputs`` and ``targets`` (batch,
+        seq_len) int64, targets one token later; if documents are separated also int64 ``positions`` (tokens since the
+        previous document's end or the window's start) and ``segments`` (documents ended in the window so far).
         """
         del draws
         return self._shifted(torch.from_numpy(rows["tokens"].astype(np.int64)))
 
     def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        """The same from tokens on a device, where unsigned integers lie as signed ones of the same bits."""
+        """The same from tokens on a device, with unsigned integers as signed ones of the same bits."""
         del draws
         return self._shifted(rows["tokens"].long() & self.mask)
 
@@ -89,22 +74,12 @@ class TextReading:
 
 
 def places(inputs: Tensor, end: int) -> tuple[Tensor, Tensor]:
-    """Where each token stands in its document.
+    """Position of each token in its document or window, and the document's number, (batch, length) int64.
 
-    Parameters
-    ----------
-    inputs
-        Ids, (batch, length).
-    end
-        The id that ends a document; it belongs to the document that it ends.
-
-    Returns
-    -------
-    tuple
-        Tokens since the document began in the window, and the number of the document in it, both (batch, length) int64.
+    The id ``end`` as an input opens the next document, since its target is that document's first token; as a target it
+    belongs to the document that it ends.
     """
-    after_end = torch.zeros_like(inputs)
-    after_end[:, 1:] = inputs[:, :-1] == end
+    begins = (inputs == end).long()
     index = torch.arange(inputs.shape[1], device=inputs.device)
-    begin = (after_end * index).cummax(1).values
-    return index - begin, after_end.cumsum(1)
+    begin = (begins * index).cummax(1).values
+    return index - begin, begins.cumsum(1)

@@ -1,1 +1,1 @@
-"""Where decoded rows lie while an epoch runs: all give the same batches, at different cost in memory and time."""
+"""Where decoded rows are kept during an epoch: the batches are the same, at different cost in memory and time."""

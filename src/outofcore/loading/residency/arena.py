@@ -1,10 +1,10 @@
 """Decoded chunks in slots of a fixed arena: the residencies ``streamed``, ``hybrid`` and ``ram``.
 
-A pool's chunks take slots and are decoded straight into them; when the pool is consumed the chunks stay until their
-slots are needed, those that have waited longest going first. A chunk that pools share is decoded once. Chunks that are
-*kept* are never given up: none of them is ``streamed``, some ``hybrid``, all ``ram``; so ``ram`` needs no reading phase
-of its own, its first epoch streams. Which ones are kept is fixed: an epoch comes by each chunk once, and a cache of
-what was used last would have lost each chunk when its time comes again.
+A pool's chunks are decoded directly into slots; after the pool is consumed they stay until their slots are needed,
+oldest first. A chunk shared by pools is decoded once. *Kept* chunks are never evicted: none in ``streamed``, some in
+``hybrid``, all in ``ram``, whose first epoch therefore streams and needs no separate reading phase. The kept set is
+fixed: an epoch uses each chunk once, so a least-recently-used cache would have evicted each chunk by the time it is
+needed again.
 """
 
 from __future__ import annotations
@@ -23,28 +23,18 @@ from outofcore.loading.residency.base import HostResidency, Ints, Work
 from outofcore.store.bulk import BulkReader
 from outofcore.store.reader import Array
 
-# Decoded bytes of a piece of work: about a millisecond, long beside what it costs to hand out.
+# Decoded bytes per piece of work: about a millisecond, long compared with handing it out.
 _TOGETHER = 1 << 20
 
 
 def spread(chunks: int, kept: int) -> npt.NDArray[np.bool_]:
-    """Which of ``chunks`` chunks are kept, ``kept`` of them, evenly spread."""
+    """Which of ``chunks`` chunks are kept: ``kept`` of them, evenly spread."""
     steps = np.arange(chunks + 1, dtype=np.int64) * min(kept, chunks) // max(chunks, 1)
     return np.diff(steps) > 0
 
 
 class Arena(HostResidency):
-    """Slots for decoded chunks.
-
-    Parameters
-    ----------
-    fields, length
-        As for every residency.
-    passing
-        Slots for chunks that come and go.
-    kept
-        Number of chunks that stay in memory once they are decoded, in slots of their own.
-    """
+    """Slots for decoded chunks: ``passing`` for temporary chunks, and one per ``kept`` chunk."""
 
     def __init__(self, fields: Mapping[str, Array], length: int, passing: int, kept: int = 0) -> None:
         super().__init__(fields, length)
@@ -59,28 +49,23 @@ class Arena(HostResidency):
         self._slot = np.full(self.chunks, -1, np.int64)
         self._holders = np.zeros(self.chunks, np.int64)
         self._decoded = np.zeros(self.chunks, np.bool_)
-        self._idle: dict[int, None] = {}  # chunks that nobody holds, the longest idle first
+        self._idle: dict[int, None] = {}  # unused chunks, longest idle first
         self._free = list(range(self._slots))
 
     def has_room(self, chunks: Ints) -> bool:
-        """Whether enough slots are free or hold chunks that nobody needs."""
+        """Whether enough slots are free or hold unused chunks."""
         with self._lock:
             return self._missing(chunks) <= 0
 
     def bring(self, chunks: Ints) -> list[Work]:
-        """Take slots for the chunks that have none; the work decodes some of them, all fields.
-
-        Raises
-        ------
-        BudgetError
-            If there are too few slots.
-        """
+        """Assign slots to the chunks that have none; the work decodes them; raises BudgetError."""
         if not self._buffers:
-            self._buffers = [
+            buffers = [
                 np.empty((self._slots, array.chunk_rows, *array.shape[1:]), array.dtype)
                 for array in self.fields.values()
             ]
-            self._origins = [buffer.ctypes.data for buffer in self._buffers]
+            self._origins = [buffer.ctypes.data for buffer in buffers]
+            self._buffers = buffers
         with self._lock:
             missing = self._missing(chunks)
             if missing > 0:
@@ -99,32 +84,38 @@ class Arena(HostResidency):
         return [partial(self._decode, new[at : at + together], taken[at : at + together]) for at in starts]
 
     def release(self, chunks: Ints) -> None:
-        """Let the chunks go that no other pool needs and that are not kept."""
+        """Release the chunks that no other pool needs and that are not kept."""
         with self._lock:
             self._holders[chunks] -= 1
             for chunk in chunks[(self._holders[chunks] == 0) & ~self._keep[chunks]].tolist():
                 self._idle[chunk] = None
 
     def settle(self) -> None:
-        """Forget what was not decoded; nobody holds the rest."""
+        """Forget chunks that were not decoded and release the others.
+
+        Computed only from what is decoded, so that an interrupted :meth:`bring` or call of this neither loses a slot
+        nor assigns it twice.
+        """
         self._holders[:] = 0
-        for chunk in np.flatnonzero((self._slot >= 0) & ~self._decoded).tolist():
-            self._idle.pop(chunk, None)
-            self._give_up(chunk)
-        held = np.flatnonzero((self._slot >= 0) & ~self._keep).tolist()
-        self._idle = {**self._idle, **dict.fromkeys(held)}
+        undecoded = ~self._decoded
+        self.addresses[:, undecoded] = ABSENT
+        self._slot[undecoded] = -1
+        held = np.flatnonzero(self._decoded & ~self._keep).tolist()
+        self._idle = {chunk: None for chunk in self._idle if self._decoded[chunk]} | dict.fromkeys(held)
+        used = set(self._slot[self._decoded].tolist())
+        self._free = [slot for slot in range(self._slots) if slot not in used]
 
     def _missing(self, chunks: Ints) -> int:
-        """Slots that are lacking to bring chunks."""
+        """Number of slots that are lacking to bring chunks."""
         slots = self._slot[chunks]
         wanted = sum(chunk in self._idle for chunk in chunks[slots >= 0].tolist())
         return int(np.count_nonzero(slots < 0)) - (len(self._free) + len(self._idle) - wanted)
 
     def _give_up(self, chunk: int) -> None:
+        self._decoded[chunk] = False
         self._idle.pop(chunk, None)
         self._free.append(int(self._slot[chunk]))
         self._slot[chunk] = -1
-        self._decoded[chunk] = False
         self.addresses[:, chunk] = ABSENT
 
     def _decode(self, chunks: list[int], slots: list[int]) -> None:

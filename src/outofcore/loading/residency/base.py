@@ -1,4 +1,4 @@
-"""What the loader asks of a residency, and what those in this machine's memory have in common."""
+"""Interface of a residency, and the common part of those in host memory."""
 
 from __future__ import annotations
 
@@ -17,20 +17,7 @@ Work = Callable[[], None]
 
 
 class Residency(ABC):
-    """Brings chunks in reach and gathers rows from them.
-
-    Parameters
-    ----------
-    fields
-        The arrays to read, by name; they share rows, chunks and shards.
-    length
-        Rows of a sample.
-
-    Attributes
-    ----------
-    bytes_read
-        Bytes read from the store so far.
-    """
+    """Makes chunks available and gathers rows from them."""
 
     name: str
 
@@ -43,25 +30,25 @@ class Residency(ABC):
         self.chunks = some.chunks
 
     def has_room(self, chunks: Ints) -> bool:
-        """Whether chunks can be brought now; else once others are released."""
+        """Whether chunks can be brought now, or only after others are released."""
         del chunks
         return True
 
     @abstractmethod
     def bring(self, chunks: Ints) -> list[Work]:
-        """Reserve room for chunks, which there must be, and return the work that fills it.
+        """Reserve existing room for chunks, and return the work that fills it.
 
-        The chunks may be gathered from once all of that work, and that of every earlier call, is done. Pieces of work
-        may run in any thread, in any order, side by side; they need not run at all if the epoch is given up.
+        The chunks are available once all of that work, and that of every earlier call, is done. Pieces of work may run
+        in any thread, in any order, concurrently, or not at all if the epoch is abandoned.
         """
 
     @abstractmethod
     def release(self, chunks: Ints) -> None:
-        """Say that the chunks of one :meth:`bring` will not be gathered from any more."""
+        """Declare that the chunks of one :meth:`bring` are no longer gathered from."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Give back all room that is not kept for the next epoch; called when no thread works any more."""
+        """Free all room that is not kept for the next epoch; called when no thread is working."""
 
     @abstractmethod
     def allocate(self, count: int) -> Room:
@@ -69,11 +56,11 @@ class Residency(ABC):
 
     @abstractmethod
     def gather(self, first: Ints, room: Room, at: int) -> None:
-        """Fill ``room`` from place ``at`` on with the samples whose first rows are given."""
+        """Fill ``room`` from place ``at`` with the samples whose first rows are given."""
 
 
 class HostResidency(Residency):
-    """A residency whose chunks lie in this machine's memory, each at an address."""
+    """A residency with chunks in host memory, each at an address."""
 
     def __init__(self, fields: Mapping[str, Array], length: int) -> None:
         super().__init__(fields, length)

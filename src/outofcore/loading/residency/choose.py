@@ -1,4 +1,4 @@
-"""Which residency suits a budget and a machine, in one line with its reason."""
+"""Choose the residency for a budget and a machine, with a one-line reason."""
 
 from __future__ import annotations
 
@@ -19,83 +19,47 @@ from outofcore.store.reader import Array
 
 Kind = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
 
-# Below this share of the chunks, keeping some saves less work than it takes to think about.
+# Below this share of the chunks, keeping some saves too little.
 _WORTH_KEEPING = 0.1
 
-# The rest of an accelerator's free memory is the model's.
+# The rest of an accelerator's free memory is for the model.
 _DEVICE_SHARE = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A residency and why it was chosen.
+    """A residency and why it was chosen."""
 
-    Attributes
-    ----------
-    kind
-        Which one; never ``"auto"``.
-    reason
-        One line for the user.
-    passing, kept
-        Slots for chunks that come and go, and chunks that stay; 0 where the residency has none.
-    """
-
-    kind: Kind
-    reason: str
-    passing: int = 0
-    kept: int = 0
+    kind: Kind  # never "auto"
+    reason: str  # one line for the user
+    passing: int = 0  # slots for temporary chunks; 0 if not applicable
+    kept: int = 0  # chunks that stay; 0 if not applicable
 
     @property
     def held(self) -> int:
-        """Chunks held in this machine's memory."""
+        """Chunks in host memory."""
         return self.passing + self.kept
 
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """What the choice depends on.
-
-    Attributes
-    ----------
-    needs
-        What streaming and holding take.
-    budget
-        Bytes that the loader may hold.
-    page_cache
-        Bytes that the system can give to cached files.
-    mappable
-        Whether all fields lie uncompressed in files of this machine.
-    full_shuffle
-        Whether rows are drawn from everywhere at once.
-    pool_blocks
-        For the message of a refusal.
-    device_room
-        Free memory of the accelerator, if batches go to one on which they can be made.
-    recurring
-        Whether chunks come again soon (as sampling by groups has it), so that those used last are the ones to keep.
-    """
+    """What the choice depends on."""
 
     needs: Needs
-    budget: int
-    page_cache: int
-    mappable: bool
-    full_shuffle: bool
-    pool_blocks: int
-    device_room: int = 0
-    recurring: bool = False
+    budget: int  # bytes that the loader may hold
+    page_cache: int  # bytes that the system can use for cached files
+    mappable: bool  # all fields are in uncompressed local files
+    full_shuffle: bool  # rows are drawn from the whole split at once
+    pool_blocks: int  # for the message of a refusal
+    device_room: int = 0  # free memory of the accelerator, if batches can be made there
+    recurring: bool = False  # chunks recur soon (as in sampling by groups), so recently used ones are kept
 
 
 def choose(kind: Kind, case: Circumstances) -> Choice:
-    """Decide, or check what the user decided.
+    """Choose a residency, or check the user's choice.
 
-    Raises
-    ------
-    BudgetError
-        If the residency cannot keep the budget.
-    ParamsError
-        If there is no such residency.
-    StoreError
-        If shards that are compressed or remote should be mapped.
+    Raises BudgetError if it cannot stay within the budget, ParamsError if it does not exist, StoreError for mapping
+    compressed or remote shards.
     """
     if kind not in get_args(Kind):
         message = f"residency must be one of {', '.join(get_args(Kind))}, got {kind!r}"
@@ -177,7 +141,7 @@ def _hold(bytes_held: int, budget: int) -> None:
 
 
 def make(choice: Choice, fields: Mapping[str, Array], length: int, device: torch.device | None) -> Residency:
-    """The residency that was chosen."""
+    """Create the residency that was chosen."""
     if choice.kind == "mapped":
         return Mapped(fields, length)
     if choice.kind == "device":

@@ -1,4 +1,4 @@
-"""The whole split on an accelerator, gathered there: no byte moves after the first epoch has begun."""
+"""The whole split on an accelerator, gathered there: after the first epoch nothing is transferred."""
 
 from __future__ import annotations
 
@@ -16,21 +16,13 @@ from outofcore.store.reader import Array
 
 
 def as_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """A tensor over the same bytes; unsigned words become signed ones, which every device can gather."""
+    """A tensor sharing the memory; unsigned words become signed ones, which every device can gather."""
     signed = {"uint16": np.int16, "uint32": np.int32, "uint64": np.int64}.get(array.dtype.name)
     return torch.from_numpy(array.view(signed) if signed else array)
 
 
 class OnDevice(Residency):
-    """Rows of the whole split as tensors on a device.
-
-    Parameters
-    ----------
-    fields, length
-        As for every residency.
-    device
-        Where the rows lie.
-    """
+    """Rows of the whole split as tensors on a device."""
 
     name = "device"
 
@@ -44,17 +36,21 @@ class OnDevice(Residency):
     def bring(self, chunks: Ints) -> list[Work]:
         """The work decodes the chunks that are needed for the first time, and copies them to the device."""
         if not self._tensors:
-            for name, array in self.fields.items():
-                shape = (self.chunks * self.chunk_rows, *array.shape[1:])
-                dtype = as_torch(np.empty(0, array.dtype)).dtype
-                self._tensors[name] = torch.empty(shape, dtype=dtype, device=self.device)
+            self._tensors = {  # all of them, or none if there is no room
+                name: torch.empty(
+                    (self.chunks * self.chunk_rows, *array.shape[1:]),
+                    dtype=as_torch(np.empty(0, array.dtype)).dtype,
+                    device=self.device,
+                )
+                for name, array in self.fields.items()
+            }
         return [partial(self._load, int(chunk)) for chunk in chunks[~self._here[chunks]]]
 
     def release(self, chunks: Ints) -> None:
-        """Nothing: what is on the device stays there."""
+        """Do nothing: data on the device stays there."""
 
     def settle(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def allocate(self, count: int) -> Room:
         """Uninitialised tensors on the device."""

@@ -1,10 +1,10 @@
-"""Batches of groups x entries x rows: some players, some games of each, some positions of each.
+"""Batches of groups x entries x rows, for example players x games x positions.
 
 An *entry* is an arithmetic progression of rows that belongs to a group (the positions of a game in which its player is
-to move). Permutations of all groups follow each other, so that each is seen equally often; when a group comes, the
-next of its entries are taken, in an order in which neighbours in the store stay near one another: 2 blocks of about 32
-entries are mixed at a time, so that a batch reads a few chunks a group and not one a game. Rows are spread over an
-entry, one drawn from each of as many stretches.
+to move). Permutations of all groups follow each other, so that each is seen equally often; each time a group is drawn,
+its next entries are taken, in an order that keeps neighbours in the store close: 2 blocks of about 32 entries are mixed
+at a time, so that a batch reads a few chunks per group instead of one per game. One row is drawn from each of equal
+stretches of an entry.
 """
 
 from __future__ import annotations
@@ -17,30 +17,24 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import ParamsError
+from outofcore.loading.arguments import integers, refuse, whole, whole_or_none
 from outofcore.loading.permutation import GOLDEN, key, local_permutation, shuffle
 from outofcore.loading.windows import Windows
 
 Ints = npt.NDArray[np.int64]
 
-_GROUPS, _ENTRIES, _ROWS = 24, 25, 26  # what a key is for; those of the other samplers lie below
-_NEAR = 32  # entries of a block
+_GROUPS, _ENTRIES, _ROWS = 24, 25, 26  # purpose of a key; those of the other samplers are lower numbers
+_NEAR = 32  # entries per block
 _BLOCKS = 2  # blocks that are mixed at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Balanced:
-    """What batches of groups are drawn from, and their shape.
+    """The groups to draw batches from, and the shape of a batch.
 
-    Attributes
-    ----------
-    group, first, count, step
-        Of each entry, int64 (entries,): the group that it belongs to, its first row, how many rows it has, and how far
-        apart they are.
-    groups, entries, rows
-        Groups of a batch, entries of each, rows of each. A batch holds ``groups * entries * rows`` samples, entry after
-        entry, group after group.
-    batches
-        Batches of an epoch; None for as many as show each entry once, on the average.
+    ``group``, ``first``, ``count`` and ``step`` are int64 (entries,): the group of each entry, its first row, number of
+    rows, and their distance. A batch has ``groups * entries * rows`` samples, entry after entry, group after group.
+    ``batches`` per epoch; None for as many as show each entry once on average.
     """
 
     group: Ints
@@ -52,45 +46,48 @@ class Balanced:
     rows: int
     batches: int | None = None
 
+    def __post_init__(self) -> None:
+        table = {
+            name: integers(f"balanced.{name}", getattr(self, name)) for name in ("group", "first", "count", "step")
+        }
+        sizes = {name: len(array) for name, array in table.items()}
+        if len(set(sizes.values())) > 1 or not sizes["group"]:
+            refuse("balanced", "columns of one length, with at least one entry", sizes)
+        for name in ("groups", "entries", "rows"):
+            whole(f"balanced.{name}", getattr(self, name), 1)
+        whole_or_none("balanced.batches", self.batches, 1)
+        whole("samples of a batch of balanced", self.size, 1)
+
     @property
     def size(self) -> int:
-        """Samples of a batch."""
+        """Samples per batch."""
         return self.groups * self.entries * self.rows
 
 
 class BalancedSampler:
-    """Draws batches of groups.
-
-    Parameters
-    ----------
-    balanced
-        What to draw.
-    windows
-        The samples: single rows, or windows that reach back.
-    seed
-        Another seed, other batches.
-    chunk_rows
-        Rows of a chunk.
-    """
+    """Draws batches of groups; samples are single rows, or windows that reach back."""
 
     def __init__(self, balanced: Balanced, windows: Windows, seed: int, chunk_rows: int) -> None:
         if windows.samples != windows.rows:
             message = "balanced sampling draws rows: use no window, or one with mode='reach'"
             raise ParamsError(message)
         names, group = np.unique(balanced.group, return_inverse=True)
-        if len(names) < balanced.groups or min(balanced.groups, balanced.entries, balanced.rows) < 1:
-            message = f"expected at least {balanced.groups} groups to draw from, got {len(names)}"
+        if len(names) < balanced.groups:
+            message = f"balanced.groups: expected at least {balanced.groups} groups to draw from, got {len(names)}"
             raise ParamsError(message)
-        last = balanced.first + (balanced.count - 1) * balanced.step
-        if balanced.count.min() < 1 or balanced.first.min() < 0 or last.max() >= windows.rows:
-            message = f"entries must have rows, inside 0..{windows.rows}"
-            raise ParamsError(message)
-        order = np.lexsort((balanced.first, group))
+        first, count, step = (integers(name, getattr(balanced, name)) for name in ("first", "count", "step"))
+        inside = (count >= 1) & (count <= windows.rows) & (step >= 1) & (step <= max(windows.rows, 1)) & (first >= 0)
+        last = first + (np.where(inside, count, 1) - 1) * np.where(inside, step, 1)
+        if not np.all(inside & (last < windows.rows)):
+            place = int(np.argmin(inside & (last < windows.rows)))
+            what = {name: int(getattr(balanced, name)[place]) for name in ("first", "count", "step")}
+            refuse(f"balanced, entry {place}", f"rows inside 0..{windows.rows}, count and step positive", what)
+        order = np.lexsort((first, group))
         self.balanced = balanced
         self.windows = windows
         self.seed = seed
         self.group_starts = np.searchsorted(group[order], np.arange(len(names) + 1))
-        self.first, self.count, self.step = balanced.first[order], balanced.count[order], balanced.step[order]
+        self.first, self.count, self.step = first[order], count[order], step[order]
         low = np.maximum(self.first - windows.length + 1, 0) // chunk_rows
         self._spans = low, last[order] // chunk_rows
 
@@ -101,7 +98,7 @@ class BalancedSampler:
 
     @property
     def batches(self) -> int:
-        """Batches of an epoch."""
+        """Batches per epoch."""
         if self.balanced.batches is not None:
             return self.balanced.batches
         each = self.balanced.groups * self.balanced.entries
@@ -109,17 +106,17 @@ class BalancedSampler:
 
     @property
     def positions(self) -> int:
-        """Samples of every epoch."""
+        """Samples per epoch."""
         return self.batches * self.balanced.size
 
     @property
     def table_bytes(self) -> int:
-        """The entries and their order, and the groups of each batch."""
+        """Bytes of the entries and their order, and the groups of each batch."""
         return 6 * self.first.nbytes + 16 * self.batches * self.balanced.groups
 
     @property
     def near(self) -> int:
-        """Entries of a block: a multiple of what is drawn at a time."""
+        """Entries per block: a multiple of the number drawn at a time."""
         return -(-_NEAR // self.balanced.entries) * self.balanced.entries
 
     def epoch(self, number: int) -> BalancedPlan:
@@ -127,7 +124,7 @@ class BalancedSampler:
         return BalancedPlan(self, number)
 
     def pool_chunks(self, world: int) -> int:
-        """Chunks of a batch, at most: those of the groups with the most."""
+        """Most chunks per batch: those of the groups with the most."""
         del world
         of_groups = []
         for start, stop in zip(self.group_starts[:-1], self.group_starts[1:], strict=True):
@@ -142,11 +139,11 @@ class BalancedSampler:
         return sum(sorted(of_groups)[-self.balanced.groups :])
 
     def pool_samples(self, world: int) -> int:
-        """Samples of a batch."""
+        """Samples per batch."""
         return self.balanced.size // world
 
     def describe(self) -> dict[str, Any]:
-        """What decides the order beside the store and the seed."""
+        """What determines the order apart from the store and the seed."""
         table = [int(array.sum() % 2**53) for array in (self.group_starts, self.first, self.count, self.step)]
         shape = [self.balanced.groups, self.balanced.entries, self.balanced.rows, self.batches]
         window = self.windows.window
@@ -187,7 +184,7 @@ class BalancedPlan:
         return position // self._sampler.balanced.size
 
     def first_rows(self, pool: int, rank: int, world: int) -> Ints:
-        """First row of each sample that a rank has in a batch."""
+        """First row of each sample of a rank in a batch."""
         return self._rows(pool)[rank::world] - (self._sampler.windows.length - 1)
 
     def _rows(self, batch: int) -> Ints:
@@ -200,7 +197,7 @@ class BalancedPlan:
         return np.asarray((sampler.first[entries][:, None] + places * sampler.step[entries][:, None]).reshape(-1))
 
     def _entries(self, group: int, turn: int) -> Ints:
-        """The entries of a group that come at its turn."""
+        """The entries of a group at its turn."""
         sampler, each = self._sampler, self._sampler.balanced.entries
         start = int(sampler.group_starts[group])
         size = int(sampler.group_starts[group + 1]) - start
@@ -216,10 +213,10 @@ class BalancedPlan:
 
 @numba.njit(nogil=True, cache=True)
 def take_turns(groups: int, start: np.uint64, out: Ints, turns: Ints) -> None:
-    """The groups of each batch, all different, and how often each came before; none comes twice more than another.
+    """The groups of each batch, all different, and how often each came before; counts differ by at most one.
 
-    Permutations of the groups follow each other. Where a batch begins in one and ends in the next, the groups that it
-    has already stand back until it is full.
+    Permutations of the groups follow each other. If a batch spans two, groups already in it are postponed until it is
+    full.
     """
     order, later = np.arange(groups), np.empty(groups, np.int64)
     seen, last = np.zeros(groups, np.int64), np.full(groups, -1)
@@ -237,7 +234,7 @@ def take_turns(groups: int, start: np.uint64, out: Ints, turns: Ints) -> None:
                     else:
                         order[front] = group
                         front += 1
-                # Those that stood back follow at random places among the rest.
+                # Postponed groups are inserted at random among the rest.
                 order[front:] = later[:back]
                 needed = out.shape[1] - taken
                 shuffle(order[needed:], start - np.uint64(rounds) * GOLDEN)
@@ -250,10 +247,9 @@ def take_turns(groups: int, start: np.uint64, out: Ints, turns: Ints) -> None:
 
 
 def _places(counts: Ints, rows: int, words: npt.NDArray[np.uint64]) -> Ints:
-    """``rows`` places in each entry, all different where there are enough, every place equally likely.
+    """``rows`` places in each entry, distinct if there are enough, all equally likely.
 
-    One in each of as many stretches of the entry, which is turned by a random number of places first: stretches differ
-    by one place in length.
+    One in each of as many stretches of the entry, after a random rotation, as stretch lengths differ by one.
     """
     counts = counts[:, None]
     edges = np.arange(rows + 1) * counts // rows
@@ -263,5 +259,5 @@ def _places(counts: Ints, rows: int, words: npt.NDArray[np.uint64]) -> Ints:
 
 
 def _words(count: int, start: int) -> npt.NDArray[np.uint64]:
-    """Random words: the raw stream of a Philox generator, which numpy promises to keep."""
+    """Random words: the raw stream of a Philox generator, which numpy guarantees to keep."""
     return np.random.Philox(key=start).random_raw(count)

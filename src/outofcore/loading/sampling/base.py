@@ -1,4 +1,4 @@
-"""What the loader asks of a way of sampling."""
+"""Interface of a sampling method."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EpochPlan(Protocol):
         ...
 
     def pool_start(self, pool: int) -> int:
-        """Position at which a pool begins, a multiple of the number of ranks; for ``pools``, the end of the epoch."""
+        """Position at which a pool begins, a multiple of the number of ranks; for ``pools``, the end."""
         ...
 
     def pool_of(self, position: int) -> int:
@@ -33,7 +33,7 @@ class EpochPlan(Protocol):
         ...
 
     def first_rows(self, pool: int, rank: int, world: int) -> Ints:
-        """First row of each sample that a rank has in a pool: those at positions p with ``p % world == rank``."""
+        """First row of each sample of a rank in a pool: positions p with ``p % world == rank``."""
         ...
 
 
@@ -42,12 +42,12 @@ class Sampler(Protocol):
 
     @property
     def positions(self) -> int:
-        """Samples of every epoch."""
+        """Samples per epoch."""
         ...
 
     @property
     def table_bytes(self) -> int:
-        """Memory that it holds throughout."""
+        """Bytes held throughout."""
         ...
 
     def epoch(self, number: int) -> EpochPlan:
@@ -55,20 +55,20 @@ class Sampler(Protocol):
         ...
 
     def pool_chunks(self, world: int) -> int:
-        """Chunks that one of ``world`` ranks needs for a pool, at most."""
+        """Most chunks that one of ``world`` ranks needs for a pool."""
         ...
 
     def pool_samples(self, world: int) -> int:
-        """Samples that one of ``world`` ranks has in a pool, at most."""
+        """Most samples that one of ``world`` ranks has in a pool."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What decides the order beside the store and the seed, for a saved state to be compared with."""
+        """What determines the order apart from store and seed, compared with that of a saved state."""
         ...
 
 
 def touched(first: Ints, length: int, chunk_rows: int, chunks: int) -> Ints:
-    """The chunks that hold windows of ``length`` rows, ascending; rows below 0 stand for row 0."""
+    """The chunks that hold windows of ``length`` rows, ascending; rows below 0 mean row 0."""
     marks = np.zeros(chunks, np.bool_)
     _mark(first, length, chunk_rows, marks)
     return np.flatnonzero(marks)

@@ -1,4 +1,4 @@
-"""Every sample once an epoch."""
+"""Every sample once per epoch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Ints = npt.NDArray[np.int64]
 
 # A block of windows reads up to one chunk more than it covers: with 4 chunks a block, a quarter more at most.
 WINDOW_BLOCK_CHUNKS = 4
-_PHASE = 16  # what a key is for; the order's own purposes lie below
+_PHASE = 16  # purpose of a key; those of the order are lower numbers
 _SLAB = 1 << 20
-_COUNTED = 1 << 22  # blocks, over all shifts, that are looked at one by one: a tenth of a second
+_COUNTED = 1 << 22  # most blocks, over all shifts, examined one by one: a tenth of a second
 
 
 def cut_samples(windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks: int, block_rows: int | None) -> Cut:
-    """Blocks that cover whole chunks, from the store's layout alone where ``block_rows`` is None."""
+    """Blocks that cover whole chunks, from the store's layout if ``block_rows`` is None."""
     if windows.window is None:
         step, rows = chunk_rows, block_rows or chunk_rows
     else:
-        # Samples of a chunk on the average, which is exact where windows are evenly spaced.
+        # Average samples per chunk, exact for evenly spaced windows.
         step = max(1, round(chunk_rows * windows.samples / max(windows.rows, 1)))
         rows = block_rows or WINDOW_BLOCK_CHUNKS * chunk_rows
     block = max(1, rows * step // chunk_rows)
@@ -67,24 +67,12 @@ class PlainPlan:
         return self.order.pool_of(position)
 
     def first_rows(self, pool: int, rank: int, world: int) -> Ints:
-        """First row of each sample that a rank has in a pool."""
+        """First row of each sample of a rank in a pool."""
         return self.windows.first_rows(self.order.samples(pool, rank, world), self.phase)
 
 
 class Plain:
-    """Every sample once an epoch, in the order of :mod:`outofcore.loading.order`.
-
-    Parameters
-    ----------
-    windows
-        The samples of the split.
-    cut
-        How they are cut.
-    seed
-        Another seed, another order.
-    chunk_rows
-        Rows of a chunk.
-    """
+    """Every sample once per epoch, in the order of :mod:`outofcore.loading.order`."""
 
     def __init__(self, windows: Windows, cut: Cut, seed: int, chunk_rows: int) -> None:
         self.windows = windows
@@ -95,12 +83,12 @@ class Plain:
 
     @property
     def positions(self) -> int:
-        """Samples of every epoch."""
+        """Samples per epoch."""
         return self.cut.samples
 
     @property
     def table_bytes(self) -> int:
-        """The table of sequences and the permutation of blocks."""
+        """Bytes of the table of sequences and the permutation of blocks."""
         return self.windows.bytes + 16 * (self.cut.samples // self.cut.block + 2)
 
     def epoch(self, number: int) -> PlainPlan:
@@ -110,11 +98,11 @@ class Plain:
         return PlainPlan(self._order.epoch(number), self.windows, phase)
 
     def pool_samples(self, world: int) -> int:
-        """Samples that one of ``world`` ranks has in a pool, at most."""
+        """Most samples that one of ``world`` ranks has in a pool."""
         return -(-min(self.cut.samples, (self.cut.pool_blocks + 2) * self.cut.block) // world) + LANES
 
     def pool_chunks(self, world: int) -> int:
-        """Chunks that one of ``world`` ranks needs for a pool, at most."""
+        """Most chunks that one of ``world`` ranks needs for a pool."""
         everything = -(-self.windows.rows // self._chunk_rows)
         if self.cut.shuffle == "full":
             return everything
@@ -125,7 +113,7 @@ class Plain:
         return min(pool, everything)
 
     def describe(self) -> dict[str, Any]:
-        """What decides the order beside the store and the seed."""
+        """What determines the order apart from the store and the seed."""
         window = self.windows.window
         return {
             "order": VERSION,
@@ -139,7 +127,7 @@ class Plain:
         }
 
     def _measure(self) -> tuple[int, int]:
-        """Chunks of a pool and of a block, at most, over all shifts that an epoch's cut may have."""
+        """Most chunks of a pool and of a block, over all shifts of an epoch's cut."""
         window = self.windows.window
         blocks = (self.cut.samples // self.cut.block + 2) * len(self.cut.shifts)
         if blocks > _COUNTED and (window is None or window.mode != "never"):
@@ -158,7 +146,7 @@ class Plain:
         return pool, block
 
     def _bound(self) -> tuple[int, int]:
-        """The same without looking at any block: what evenly spaced windows can touch, wherever a block begins."""
+        """The same without examining blocks: the most that evenly spaced windows can touch."""
         window = self.windows.window
         rows = self.cut.block
         if window is not None:

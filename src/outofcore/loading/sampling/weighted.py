@@ -1,10 +1,9 @@
 """Samples drawn in proportion to a weight, pool by pool, each lane from its share of the pool's weight.
 
-The epoch goes through the blocks in the order of :mod:`outofcore.loading.order`. A pool gets positions in proportion to
-its weight; its rows, laid end to end, are cut into 16 lanes of equal weight, and each lane draws as many samples as it
-has positions, one from each of as many equal strata of its weight: no sample comes more than once more or less often
-than it should, and a rank reads its own lanes only. Weights are counted in whole numbers, so that no machine rounds
-otherwise.
+The epoch visits the blocks in the order of :mod:`outofcore.loading.order`. A pool gets positions in proportion to its
+weight; its concatenated rows are cut into 16 lanes of equal weight, and each lane draws one sample per position, from
+equal strata of its weight. So the count of a sample differs from its expectation by at most one, and a rank reads only
+its own lanes. Weights are integers, to avoid machine-dependent rounding.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import ParamsError
+from outofcore.loading.arguments import whole_or_none, word
 from outofcore.loading.order import LANES, EpochOrder, Order, lane_edges
 from outofcore.loading.permutation import deal, key, strata
 from outofcore.loading.sampling.plain import Plain
@@ -25,8 +25,8 @@ from outofcore.loading.split import Split
 
 Ints = npt.NDArray[np.int64]
 
-_DRAW, _SHUFFLE = 20, 21  # what a key is for; those of the order and of plain sampling lie below
-_WHOLE = 2**24  # the largest weight, counted
+_DRAW, _SHUFFLE = 20, 21  # purpose of a key; those of the order and of plain sampling are lower numbers
+_WHOLE = 2**24  # the largest weight as an integer
 _SLAB = 1 << 20
 
 
@@ -34,32 +34,20 @@ _SLAB = 1 << 20
 class Weighted:
     """Draw samples in proportion to a column, with repetition.
 
-    Attributes
-    ----------
-    column
-        A field of the rows or a column of the sequences: numbers, not negative. A window has that of its last row.
-    samples
-        Draws an epoch; None for as many as there are samples.
+    ``column`` is a field of the rows or a column of the sequences, non-negative numbers; a window has the weight of its
+    last row. ``samples`` are the draws per epoch, None for the number of samples.
     """
 
     column: str
     samples: int | None = None
 
+    def __post_init__(self) -> None:
+        word("weighted.column", self.column)
+        whole_or_none("weighted.samples", self.samples, 1)
+
 
 class WeightedSampler:
-    """Draws samples by weight.
-
-    Parameters
-    ----------
-    split
-        What is read.
-    plain
-        The samples and blocks; the cut of the blocks does not move.
-    weighted
-        By what to weigh.
-    seed
-        Another seed, other draws.
-    """
+    """Draws samples by weight; the cut of the blocks of ``plain`` does not move."""
 
     def __init__(self, split: Split, plain: Plain, weighted: Weighted, seed: int) -> None:
         if plain.windows.phase or plain.cut.shuffle not in ("blocks", True):
@@ -82,12 +70,12 @@ class WeightedSampler:
 
     @property
     def positions(self) -> int:
-        """Draws of every epoch."""
+        """Draws per epoch."""
         return self._plain.cut.samples if self._weighted.samples is None else self._weighted.samples
 
     @property
     def table_bytes(self) -> int:
-        """Those of plain sampling, and a sum a block."""
+        """Bytes of plain sampling, and a sum per block."""
         return self._plain.table_bytes + self._sums.nbytes
 
     def epoch(self, number: int) -> WeightedPlan:
@@ -100,20 +88,20 @@ class WeightedSampler:
         return self._plain.pool_chunks(1)
 
     def pool_samples(self, world: int) -> int:
-        """Draws of the heaviest pool that there can be."""
+        """Draws of the heaviest possible pool."""
         heaviest = int(np.sort(self._sums)[-self._plain.cut.pool_blocks - 2 :].sum())
         return (self.positions * heaviest // int(self._sums.sum()) + 2 * LANES) // world + LANES
 
     def describe(self) -> dict[str, Any]:
-        """What decides the order beside the store and the seed."""
+        """What determines the order apart from the store and the seed."""
         return {**self._plain.describe(), "weighted": [self._weighted.column, self.positions]}
 
     def weights(self, samples: Ints) -> Ints:
-        """Counted weight of each sample of a range."""
+        """Integer weight of each sample of a range."""
         return self._count(self._weigh(self._plain.windows.first_rows(samples) + self._plain.windows.length - 1))
 
     def block_weights(self, starts: Ints) -> Ints:
-        """Counted weight of the blocks with these first samples."""
+        """Integer weights of the blocks with these first samples."""
         return self._sums[starts // self._plain.cut.block]
 
     def first_rows(self, samples: Ints) -> Ints:
@@ -168,7 +156,7 @@ class WeightedPlan:
         return int(np.searchsorted(self._starts[:-1], position, "right")) - 1
 
     def first_rows(self, pool: int, rank: int, world: int) -> Ints:
-        """First row of each draw that a rank has in a pool."""
+        """First row of each draw of a rank in a pool."""
         seed, epoch = self.order.seed, self.order.number
         starts, sizes = self.order.pool_blocks(pool)
         ranges = [np.arange(start, start + size, dtype=np.int64) for start, size in zip(starts, sizes, strict=True)]
@@ -190,8 +178,11 @@ class WeightedPlan:
 def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float64]]:
     """A function from ascending rows to their weights."""
     table = split.store.rows(split.name, split.part)
+    array = table[column] if column in table.fields else split.sequences[column]
+    if array.dtype.kind not in "iufb" or len(array.shape) != 1:
+        message = f"weighted.column: expected numbers, got {column!r} of {array.dtype}, shape {array.shape}"
+        raise ParamsError(message)
     if column in table.fields:
-        array = table[column]
 
         def of_rows(rows: Ints) -> npt.NDArray[np.float64]:
             if not len(rows):
@@ -200,7 +191,7 @@ def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float
             return np.asarray(array.read(first, int(rows[-1]) + 1)[rows - first], np.float64)
 
         return of_rows
-    weights = np.asarray(split.sequences[column].read(), np.float64)
+    weights = np.asarray(array.read(), np.float64)
     starts, _ = split.starts_and_lengths()
 
     def of_sequences(rows: Ints) -> npt.NDArray[np.float64]:

@@ -50,10 +50,23 @@ def test_more_games_than_any_real_file_has_bytes_for():
         (b'[Event "a"]\r[Site "b"]\r\r1. e4 1-0\r[Event "c"]\r', 2),
         (b'; [Event "hidden"]\n% [Event "escaped"]\n', 0),
         (b"neither tags nor moves", 1),
+        (b"[Event]\n\n1. e4 1-0\n[Event]\n\n1. e4 1-0", 2),
+        (b'1. e4 {\n[Event]\n} e5\n[Ev?nt "x"] d4 1-0', 1),
+        (b'1. e4 {\n[Event?"x"]\n} 1-0', 1),
     ],
 )
 def test_counts(text, expected):
     assert len(starts(text)) == expected
+
+
+@pytest.mark.parametrize("number", [b"9", b"0", b"5.", b"z", b"A", b"a", b"@", b"--", b"\x80"])
+def test_a_word_after_a_result_begins_a_game(number):
+    assert starts(b"1. e4 1-0\n" + number + b" d4 0-1") == [0, 10]
+
+
+@pytest.mark.parametrize("sign", [b"!", b"-", b".", b"[", b"%", b"_", b"|", b"- -"])
+def test_a_sign_after_a_result_begins_none(sign):
+    assert starts(b"1. e4 1-0 " + sign + b" d4 0-1") == [0, 11 + len(sign)]
 
 
 @pytest.mark.data

@@ -87,6 +87,35 @@ def test_ko_is_forbidden_to_the_opponent_alone(convert_text: ConvertText) -> Non
     assert stopped.counts["ko"] == 1
 
 
+TWO_SENT = ["Bda", "Wab", "Bcb", "Wbb", "Baa", "Wgg", "Bba", "Wca", "Bba", "W", "Baa"]
+"""Black sends two stones, loses them, retakes one, and sends the second again: nothing is captured by that move."""
+
+
+@pytest.mark.parametrize(
+    ("rules", "reasons"),
+    [("Chinese", ["superko"]), ("AGA", ["superko"]), ("NZ", ["superko"]), ("Japanese", []), ("Ing", [])],
+)
+def test_a_position_that_comes_back_without_a_capture(
+    convert_text: ConvertText, rules: str, reasons: list[str]
+) -> None:
+    game = text(*TWO_SENT, "Wff", root=f"RU[{rules}]")
+    assert convert_text(game, filters={"superko": "reject"}).reasons == reasons
+    kept = convert_text(game)
+    assert kept.reasons == []
+    assert kept.counts["superko"] == len(reasons)
+    stopped = convert_text(game, filters={"superko": "stop"})
+    assert len(stopped.rows["move"]) == 12 - 2 * len(reasons)
+
+
+def test_a_position_may_come_back_with_the_other_side_to_move(convert_text: ConvertText) -> None:
+    for rules, superko in (("Chinese", 1), ("AGA", 0)):
+        game = text("Bba", "Wii", "Bab", "Waa", "Bhh", root=f"RU[{rules}]")
+        kept = convert_text(game, filters={"suicide": "keep"})
+        assert kept.counts["suicide"] == 1
+        assert kept.counts["superko"] == superko
+        assert convert_text(game, filters={"suicide": "keep", "superko": "reject"}).reasons == ["superko"] * superko
+
+
 def test_suicide_by_the_rules_of_the_game(convert_text: ConvertText) -> None:
     game = ["Bba", "Wii", "Bab", "Waa", "Bcc"]
     assert convert_text(text(*game)).reasons == ["suicide"]
@@ -160,6 +189,52 @@ def test_what_cannot_be_played(convert_text: ConvertText, game: bytes, reason: s
     converted = convert_text(game + b"\n(;SZ[9];B[cc])")
     assert converted.reasons == [reason]
     assert len(converted.keys) == 1
+
+
+KO_SHAPE = ("Bba", "Wca", "Bab", "Wdb", "Bbc", "Wcc", "Bcb", "Wbb")
+FAILING = [
+    (text("Baa", "Wbb", "Baa"), {}, "occupied", "at move 3"),
+    (text(*KO_SHAPE, "Bcb"), {}, "ko", "at move 9"),
+    (text("Bba", "Wii", "Bab", "Waa"), {}, "suicide", "at move 4"),
+    (text(*TWO_SENT, root="RU[AGA]"), {"superko": "reject"}, "superko", "at move 11"),
+    (text("Baa", "Wja"), {}, "off_board", "at move 2"),
+    (text("Baa", "Waj"), {}, "off_board", "at move 2"),
+    (text("Baa", "Btj"), {}, "off_board", "at move 2"),
+    (b"(;SZ[9];B[aa];AW[ja])", {}, "off_board", "at move 2"),
+    (b"(;SZ[9];B[aa];AW[bb]AB[cc:aa])", {}, "ambiguous_node", "at move 2"),
+    (b"(;SZ[9];B[aa];AW[bb];B[cc])", {"late_setup": "reject"}, "late_setup", "at move 2"),
+    (b"(;SZ[9]AB[aa];B[bb];W[cc])", {"min_moves": 3}, "too_short", "2 moves"),
+]
+
+
+@pytest.mark.parametrize(("game", "filters", "reason", "detail"), FAILING)
+def test_a_game_that_fails_leaves_no_trace_in_the_next(
+    convert_text: ConvertText, game: bytes, filters: dict[str, Any], reason: str, detail: str
+) -> None:
+    good = b"(;SZ[9]AB[ee]AW[ef];W[dd];B[cc];W[])"
+    alone = convert_text(good, filters=filters)
+    both = convert_text(game + good, filters=filters)
+    assert [(reject.reason, reject.detail) for _, reject in both.rejects] == [(reason, detail)]
+    assert both.keys == alone.keys
+    assert all(np.array_equal(both.rows[name], alone.rows[name]) for name in alone.rows)
+    assert both.counts == alone.counts
+
+
+def test_what_is_counted_of_a_game(convert_text: ConvertText) -> None:
+    shape = text(*KO_SHAPE, "Bcb", "Wcb", "B", "W", "Bee", "Waa", "B")[:-1] + b";AW[ab]AB[ae][bd][bf][ce];AE[ii];W[be])"
+    converted = convert_text(shape, filters=KEEP)
+    expected = {"ko": 1, "occupied": 1, "after_end": 1, "late_setup": 2, "passes": 3}
+    assert {name: converted.counts[name] for name in expected} == expected
+    assert converted.sequences["alternating"].tolist() == [True]
+    assert converted.sequences["length"].tolist() == [16]
+    assert not converted.differences
+
+
+def test_moves_of_one_colour_in_a_row(convert_text: ConvertText) -> None:
+    assert convert_text(text("Baa", "Bbb", "Wcc") + text("Baa", "Wbb")).sequences["alternating"].tolist() == [
+        False,
+        True,
+    ]
 
 
 def test_more_moves_than_can_be_counted(convert_text: ConvertText) -> None:

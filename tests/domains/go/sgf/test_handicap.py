@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from outofcore.domains.go.sgf.handicap import HandicapRule, stated
+from outofcore.domains.go.sgf.handicap import Handicap, HandicapRule, handicap, openings, stated
+from outofcore.domains.go.sgf.reader import read_games
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import stones
 
@@ -16,6 +18,7 @@ from tests.domains.go.games import stones
         (b"(;SZ[19]HA[2];AB[pd][dp];W[dd])", HandicapRule.LATER_NODE, 2, 2),
         (b"(;SZ[19];AB[pd][dp][dd];W[pp])", HandicapRule.LATER_NODE, 3, 3),
         (b"(;SZ[19]AB[aa:ca];W[dd])", HandicapRule.ROOT, 3, 3),
+        (b"(;SZ[19]HA[3]AB[aa:ca];W[dd])", HandicapRule.ROOT, 3, 3),
         (b"(;SZ[19]HA[4];W[jj])", HandicapRule.PLACED, 4, 4),
         (b"(;SZ[19]HA[2];B[pd];B[dp];W[dd])", HandicapRule.MOVES, 2, 0),
         (b"(;SZ[19]HA[4];B[pd];W[dp])", HandicapRule.STATED_ONLY, 0, 0),
@@ -34,6 +37,51 @@ def test_rules(convert_text: ConvertText, game: bytes, rule: HandicapRule, count
     assert not converted.differences
 
 
+OPENINGS = {
+    b"(;AB[aa:bc][cc]AW[dd];B[ee];B[ff];W[gg];B[hh])": [7, 1, 0, 2, 0],
+    b"(;AB[ba:aa];C[x];AE[aa:ac];W[bb])": [2, 3, 0, 0, 1],
+    b"(;C[x];;AE[aa];W[bb];B[cc])": [0, 1, 2, 0, 1],
+    b"(;B[aa];AB[bb];B[cc];W[dd];B[ee])": [0, 0, -1, 2, 0],
+    b"(;W[aa];AB[bb];B[cc])": [0, 0, -1, 0, 1],
+    b"(;)": [0, 0, -1, 0, -1],
+}
+
+
+def test_a_rectangle_from_its_last_corner_is_a_handicap_as_well(convert_text: ConvertText) -> None:
+    converted = convert_text(b"(;SZ[19]HA[3]AB[ca:aa];W[dd])")
+    assert converted.sequences["handicap_rule"].tolist() == [HandicapRule.ROOT]
+    assert converted.sequences["handicap"].tolist() == [3]
+    assert (stones(converted.rows, 19)[0] == 1).sum() == 3
+
+
+def test_what_opens_each_game() -> None:
+    ends = np.cumsum([len(game) for game in OPENINGS])
+    games = read_games(b"".join(OPENINGS), np.concatenate(([0], ends[:-1])), ends)
+    assert openings(games).tolist() == list(OPENINGS.values())
+
+
+@pytest.mark.parametrize(
+    ("named", "facts", "size", "expected"),
+    [
+        (2, [0, 0, -1, 2, 0], 19, (2, HandicapRule.MOVES, 0)),
+        (2, [0, 0, -1, 3, 0], 19, (2, HandicapRule.MOVES, 0)),
+        (3, [0, 0, -1, 2, 0], 19, (0, HandicapRule.STATED_ONLY, 0)),
+        (2, [0, 0, -1, 0, -1], 19, (0, HandicapRule.STATED_ONLY, 0)),
+        (9, [0, 0, -1, 0, 1], 19, (9, HandicapRule.PLACED, 9)),
+        (10, [0, 0, -1, 0, 1], 19, (10, HandicapRule.UNPLACED, 0)),
+        (5, [0, 0, -1, 0, 1], 7, (5, HandicapRule.UNPLACED, 0)),
+        (1, [0, 0, -1, 0, 1], 19, (0, HandicapRule.NONE, 0)),
+        (1, [0, 0, -1, 1, 0], 19, (0, HandicapRule.NONE, 0)),
+        (4, [3, 0, 0, 0, 1], 19, (3, HandicapRule.ROOT, 0)),
+        (4, [3, 0, 2, 0, 1], 19, (3, HandicapRule.LATER_NODE, 0)),
+        (4, [3, 1, 0, 0, 1], 19, (0, HandicapRule.POSITION, 0)),
+        (4, [0, 1, 0, 0, 1], 19, (0, HandicapRule.POSITION, 0)),
+    ],
+)
+def test_judging_one_game(named: int, facts: list[int], size: int, expected: Handicap) -> None:
+    assert handicap(named, facts, size) == expected
+
+
 def test_stated_number_is_kept(convert_text: ConvertText) -> None:
     converted = convert_text(b"(;SZ[19]HA[3]AB[pd][dp];W[dd])(;SZ[19]HA[3:2];B[pd])")
     assert converted.sequences["handicap_stated"].tolist() == [3, -1]
@@ -49,6 +97,15 @@ def test_policies(convert_text: ConvertText) -> None:
     even = convert_text(games, filters={"handicap": "drop"})
     assert even.reasons == ["handicap"] * 3
     assert len(even.keys) == 1
+
+
+def test_stones_in_the_way_that_were_only_guessed_have_a_reason_of_their_own(convert_text: ConvertText) -> None:
+    games = b"(;SZ[19]HA[2];W[dd];B[pd])(;SZ[19]HA[2];W[dd];B[aa];W[aa])(;SZ[19]HA[2]AB[pd][dp];W[dd];B[pd])"
+    converted = convert_text(games)
+    assert converted.reasons == ["guessed_handicap", "occupied", "occupied"]
+    detail = "at move 2, on a customary point for HA[2]: the stones that the file omits were elsewhere"
+    assert converted.rejects[0][1].detail == detail
+    assert len(convert_text(games, filters={"occupied": "stop"}).rows["move"]) == 1 + 2 + 1
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sgfmill import sgf_grammar
 
 from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, Piece, cut
-from outofcore.domains.go.sgf.scan import Ending
+from outofcore.domains.go.sgf.scan import ROOT_IDENTIFIERS, Ending
 
 Found = list[tuple[int, bytes, Ending]]
 
@@ -77,6 +78,92 @@ def test_a_long_game_is_passed_over_to_its_end() -> None:
     assert [ending for *_, ending in found] == [Ending.TOO_LONG, Ending.CLOSED]
     assert found[0][1] == data[:100]
     assert found[1][1] == b"(;GM[1];B[cc])"
+
+
+BRANCHED = b"(;GM[1]SZ[19]PB[a]PW[b];B[pd]%s(;%s[1]W[dp];B[pp];W[dd])%s(;W[dd];B[qq]))"
+
+
+@pytest.mark.parametrize("name", ROOT_IDENTIFIERS)
+@pytest.mark.parametrize("between", [b"", b"\n", b"\r\n "])
+def test_a_variation_that_looks_like_a_root_is_no_game(name: str, between: bytes) -> None:
+    first = BRANCHED % (between, name.encode(), between)
+    second = BRANCHED % (between, b"C", between)
+    data = first + b" junk\n" + second
+    for block in (1, 13, BLOCK_BYTES):
+        assert games(data, block) == [(0, first, Ending.CLOSED), (len(data) - len(second), second, Ending.CLOSED)]
+
+
+def test_a_long_variation_that_looks_like_a_root_is_passed_over_with_its_game() -> None:
+    tree = b"(;GM[1];B[aa]\n(;GM[1]C[" + b"x" * 300 + b"];W[bb])\n(;W[cc]))"
+    for block in (1, 100, BLOCK_BYTES):
+        found = games(tree + b"\n(;GM[1];B[dd])", block, longest=200)
+        assert [ending for *_, ending in found] == [Ending.TOO_LONG, Ending.CLOSED]
+        assert found[1][:2] == (len(tree) + 1, b"(;GM[1];B[dd])")
+
+
+@pytest.mark.parametrize("block", [1, 250, BLOCK_BYTES])
+def test_a_long_game_after_one_without_a_parenthesis_ends_by_its_own(block: int) -> None:
+    broken, good, last = b"(;GM[1];B[aa]\n", b"(;GM[1];B[bb])", b"(;GM[1];B[ee])"
+    long = b"(;GM[1]C[" + b"x" * 500 + b"];B[cc](;W[dd]))"
+    found = games(broken + good + b"\n" + long + b"\n" + last, block, longest=200)
+    assert [ending for *_, ending in found] == [Ending.OPEN, Ending.CLOSED, Ending.TOO_LONG, Ending.CLOSED]
+    assert [game for _, game, _ in found] == [broken, good, long[:200], last]
+
+
+LINES = [b"(;GM[1];B[%c%c](;W[aa])(;GN[x]W[bb]))" % (97 + number, 97 + number) for number in range(12)]
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+@pytest.mark.parametrize("broken", [(0,), (4, 5), (1, 6, 11), tuple(range(12))])
+@pytest.mark.parametrize("longest", [300, 1 << 20])
+def test_games_without_a_parenthesis_cost_no_other(missing: int, broken: tuple[int, ...], longest: int) -> None:
+    lines = [line[: -missing or None] if number in broken else line for number, line in enumerate(LINES)]
+    data = b"\n".join(lines)
+    for block in (7, BLOCK_BYTES):
+        found = games(data, block, longest)
+        assert [game.rstrip() for _, game, _ in found] == lines
+        assert [ending is Ending.OPEN for *_, ending in found] == [number in broken for number in range(12)]
+
+
+def test_any_number_of_games_may_lack_a_parenthesis() -> None:
+    lines = [b"(;PB[%d]\n" % number for number in range(18_000)]
+    for longest in (250_000, 1 << 20):
+        assert [game for _, game, _ in games(b"".join(lines), longest=longest)] == lines
+    lines = [line[:-1] + b")\n" if number % 3 else line for number, line in enumerate(lines)]
+    assert [game.rstrip() for _, game, _ in games(b"".join(lines), 50_000)] == [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"(;GM[1];B[aa]\n(;PB[x]W[bb])\n(;W[cc])",  # its brother is no root, so neither is a game
+        b"(;GM[1];B[aa](;GM[1]W[bb]",  # nothing but a new line begins the next game
+        b"(;GM[1];B[aa]\n(;GN[main line]W[bb]",
+    ],
+)
+def test_a_game_that_was_cut_short_keeps_its_variations(data: bytes) -> None:
+    assert games(data) == [(0, data, Ending.OPEN)]
+
+
+ROOTED = st.recursive(
+    st.sampled_from([b"(;B[aa])", b"(;GM[1]B[bb];W[cc])", b"(;PB[(;]KM[6];B[])", b"(;C[\n(;GM[1\\];)])"]),
+    lambda inner: st.tuples(
+        st.sampled_from([b"(;GM[1]", b"(\n;SZ[9]PB[x];B[dd]", b"(;C[a\\]) ]", b"(;W[ee];GN[x]"]),
+        st.lists(st.tuples(st.sampled_from([b"", b"\n", b"\r"]), inner).map(b"".join), min_size=1, max_size=3),
+    ).map(lambda tree: tree[0] + b"".join(tree[1]) + b")"),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.tuples(ROOTED, st.sampled_from([b"", b"\n", b"name\n", b") "])), max_size=5), st.integers(1, 30))
+def test_divides_whatever_is_balanced_as_sgfmill_does(parts: list[tuple[bytes, bytes]], block: int) -> None:
+    data = b"".join(tree + junk for tree, junk in parts)
+    ends, position = [], 0
+    while (tokens := sgf_grammar.tokenise(data, position))[0]:
+        position = tokens[1]
+        ends.append(position)
+    assert [offset + len(game) for offset, game, _ in games(data, block)] == ends
+    assert [game for _, game, _ in games(data)] == [tree for tree, _ in parts]
 
 
 @pytest.mark.parametrize("data", [b"", b"no game\n", b"\x00\xff" * 50, b"((((", b"[;]"])

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 
 import numpy as np
 import pytest
 
-from outofcore.domains.neural.recordings.folder import FolderRecording, text_column
+from outofcore.domains.neural.recordings.folder import FolderRecording, text_array
 from outofcore.domains.neural.recordings.recording import SessionError, find_array, matching
 
 
@@ -17,28 +19,65 @@ from outofcore.domains.neural.recordings.recording import SessionError, find_arr
         ("time,value\n1,2\n3,\n", 1, [2, np.nan]),
         ("1;2\n3;x", 1, [2, np.nan]),
         ("a\tb\r\n1\t2\r\n", 0, [1]),
-        ("1\n2\n", 3, [np.nan, np.nan]),
         ("nan\n1\n", 0, [np.nan, 1]),
         ("", 0, []),
+        ("", None, []),
+        ("spikes of cell 3, in ms\n1\n2.5\n", None, [1, 2.5]),
+        ("time\n1\n2\n", None, [1, 2]),
+        ("1\n2 3\nx\n4\n", None, [1, np.nan, np.nan, 4]),
     ],
 )
 def test_columns_of_text(tmp_path, text, column, expected):
     (tmp_path / "a.txt").write_text(text)
-    array = text_column(tmp_path / "a.txt", column)
+    array = text_array(tmp_path / "a.txt", column)
     assert array.shape == (len(expected),)
     np.testing.assert_array_equal(array.read(0, len(expected)), expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1,2,3\n4,x,6\n7,8,9\n",
+        "a,b,c\n1,2,3\n4,,6\n7,8,9",
+        "cell 0;cell 1;cell 2\n1;2;3\n4;nan;6\n7;8;9\n",
+        "# a comment\n  1   2 3 \r\n4 NaN 6\r\n\r\n7 8 9\r\n",
+        "one two three\n1 2 3\n4 - 6 # here too\n7 8 9",
+        "1\t2\t3\t\n4\t\t6\n7\t8\t9\n",
+        "three cells that fired\n1 2 3\n4 - 6\n7 8 9",
+    ],
+)
+def test_tables_of_text(tmp_path, text):
+    (tmp_path / "a.txt").write_text(text)
+    array = text_array(tmp_path / "a.txt", None)
+    assert array.shape == (3, 3)
+    np.testing.assert_array_equal(array.read(0, 3), [[1, 2, 3], [4, np.nan, 6], [7, 8, 9]])
+    column = text_array(tmp_path / "a.txt", 2)
+    assert column.read(0, 3).tolist() == [3, 6, 9]
+
+
+def test_a_line_of_another_length_is_missing_as_a_whole(tmp_path):
+    (tmp_path / "a.csv").write_text("1,2\n3\n4,5,6\n7,8\n")
+    expected = [[1, 2], [np.nan, np.nan], [np.nan, np.nan], [7, 8]]
+    np.testing.assert_array_equal(text_array(tmp_path / "a.csv", None).read(0, 4), expected)
+
+
+@pytest.mark.parametrize(("column", "axis", "words"), [(2, 0, "no column 2, lines have 2"), (None, 1, "3 x 2 numbers")])
+def test_what_a_text_cannot_be_is_refused_with_its_shape(tmp_path, column, axis, words):
+    (tmp_path / "a.csv").write_text("1,2\n3,4\n5,6\n")
+    with pytest.raises(SessionError, match=words):
+        text_array(tmp_path / "a.csv", column, axis)
 
 
 def test_long_and_compressed_text(tmp_path):
     values = np.arange(120_000)
     with gzip.open(tmp_path / "a.txt.gz", "wt") as file:
         file.writelines(f"{value} {value / 2}\n" for value in values)
-    array = text_column(tmp_path / "a.txt.gz", 1)
+    array = text_array(tmp_path / "a.txt.gz", 1)
     assert array.shape == (120_000,)
     assert np.array_equal(array.read(100_000, 100_010), values[100_000:100_010] / 2)
     (tmp_path / "a.txt.gz").write_bytes((tmp_path / "a.txt.gz").read_bytes()[:-3000])
     with pytest.raises(SessionError, match="damaged"):
-        text_column(tmp_path / "a.txt.gz", 1)
+        text_array(tmp_path / "a.txt.gz", 1)
 
 
 def test_a_pattern_stands_for_trials(tmp_path):
@@ -54,3 +93,12 @@ def test_a_pattern_stands_for_trials(tmp_path):
     assert not recording.streamed
     with pytest.raises(SessionError, match="no such array; there are"):
         find_array(recording, "stimulus", "data/robs/*")
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
+def test_a_damaged_compressed_text_is_one_session(tmp_path, suffix, compress):
+    whole = bytearray(compress(b"1 2\n" * 20_000))
+    whole[len(whole) // 2] ^= 0xFF
+    (tmp_path / f"a.txt.{suffix}").write_bytes(whole)
+    with pytest.raises(SessionError, match=r"a\.txt"):
+        text_array(tmp_path / f"a.txt.{suffix}", None).read(0, 20_000)

@@ -76,9 +76,9 @@ def test_series_are_those_of_pynwb(path):
     recording = NwbRecording(path)
     assert np.array_equal(recording.array("stimulus/presentation/movie").read(3, 9), movie[3:9])
     np.testing.assert_array_equal(recording.array("acquisition/trace").read(10, 20), trace[10:20])
-    clock = recording.clock("acquisition/trace")
+    clock = recording.clock("acquisition/trace", 100)
     np.testing.assert_allclose(clock.times(0, 100) / 1e9, timestamps, atol=1e-9)
-    regular = recording.clock("stimulus/presentation/movie")
+    regular = recording.clock("stimulus/presentation/movie", 50)
     assert regular.times(0, 3).tolist() == [1_500_000_000, 1_520_000_000, 1_540_000_000]
     recording.close()
 
@@ -141,7 +141,17 @@ def test_a_series_that_makes_no_sense_costs_its_session_and_says_why(path, tmp_p
     recording = NwbRecording(tmp_path / "b.nwb")
     with pytest.raises(SessionError, match=r"acquisition/trace|timestamps"):  # noqa: PT012 - one of both refuses
         recording.array("acquisition/trace")
-        recording.clock("acquisition/trace")
+        recording.clock("acquisition/trace", 100)
+    recording.close()
+
+
+@pytest.mark.parametrize("times", [3.0, np.zeros((5, 2))])
+def test_spike_times_of_another_shape_are_refused(path, tmp_path, times):
+    with h5py.File(shutil.copy(path, tmp_path / "b.nwb"), "r+") as file:
+        _replaced(file, "units/spike_times", data=times)
+    recording = NwbRecording(tmp_path / "b.nwb")
+    with pytest.raises(SessionError, match="expected a time for each spike, got shape"):
+        recording.trains("units")
     recording.close()
 
 

@@ -64,3 +64,16 @@ def test_results_come_in_the_order_of_the_items():
 
     found = list(side_by_side(slow, range(30), threads=4, ahead=6))
     assert found == [(number, number * number) for number in range(30)]
+
+
+def test_one_that_was_never_iterated_over_starts_nothing():
+    begun: list[int] = []
+
+    def numbers() -> Generator[int]:
+        begun.append(1)
+        yield 1
+
+    ahead = Ahead(numbers(), 1)
+    ahead.close()
+    assert not ahead._thread.is_alive()
+    assert begun == []

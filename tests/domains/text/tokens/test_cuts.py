@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
-from outofcore.domains.text.tokens.cuts import EXPRESSIONS, PUNCTUATION, WINDOW_BYTES, Cutter, cuttable
+from outofcore.domains.text.tokens.cuts import EXPRESSIONS, PUNCTUATION, WINDOW_BYTES, Cutter, at_character, cuttable
 from outofcore.domains.text.tokens.engine import ReferenceEngine
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 
@@ -125,3 +125,10 @@ def test_which_tokenizers_have_known_cuts(tokenizer: Tokenizer):
 def test_listed_punctuation_is_no_letter_number_mark_or_apostrophe():
     word = pre_tokenizers.Split(Regex(r"[\p{L}\p{N}\p{M}\s'’]"), "removed")
     assert "".join(piece for piece, _ in word.pre_tokenize_str(PUNCTUATION)) == PUNCTUATION
+
+
+def test_a_character_begins_at_or_before_a_place():
+    text = "a\u00e9\u20ac\U0001f600".encode()
+    assert [at_character(text, place) for place in range(len(text) + 1)] == [0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10]
+    assert at_character(text[2:], 0) == 0
+    assert at_character(text[:-1], len(text) - 1) == len(text) - 1

@@ -1,1 +1,1 @@
-"""PGN as bytes: where games begin, what their tags say, which moves and notes they hold."""
+"""PGN as bytes: game starts, tags, moves and notes."""

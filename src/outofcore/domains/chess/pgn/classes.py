@@ -1,9 +1,12 @@
-"""Free text of tags put into classes: variants, time controls, terminations."""
+"""Classify free-text tags: variants, time controls, terminations."""
 
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from functools import lru_cache
+
+import chess
 
 from outofcore.domains.chess.params import TerminationClass, TimeClass
 
@@ -24,7 +27,8 @@ _CHESS960_NAMES = {
     *("freestylechess", "frc", "dfrc", "doublefischerrandom", "doublefischerrandomchess", "chess9lx"),
 }
 
-_FIRST_PERIOD = re.compile(r"\s*(?:(\d{1,6})/)?(\d{1,9})(?:\+(\d{1,9}))?\s*(?::.*)?")
+_SECONDS = r"\d{1,9}(?:\.\d{1,9})?"
+_FIRST_PERIOD = re.compile(rf"\s*(?:(\d{{1,6}})/)?({_SECONDS})(?:\+({_SECONDS}))?\s*(?::.*)?", re.ASCII)
 _DAY = 86_400
 _MOVES_OF_A_GAME = 40
 # Lichess, https://lichess.org/faq#time-controls: seconds below which a game is bullet, blitz, rapid.
@@ -53,37 +57,49 @@ _ENDINGS: tuple[tuple[str, TerminationClass], ...] = (
 
 @lru_cache(maxsize=1024)
 def variant_code(name: str) -> int:
-    """Which kind of chess a ``Variant`` tag means, however it is spelled (``fischerandom``, ``Chess 960``)."""
+    """Variant of a ``Variant`` tag, in any spelling (``fischerandom``, ``Chess 960``)."""
     key = re.sub(r"[\s_-]", "", name.lower())
     if name.strip() in _STANDARD_NAMES or key in _STANDARD_NAMES:
         return STANDARD
     return CHESS960 if key in _CHESS960_NAMES else OTHER_VARIANT
 
 
+@lru_cache(maxsize=1024)
+def castles_as_in_chess960(fen: str) -> bool:
+    """Whether a start position has castling rights outside standard chess, as python-chess judges it."""
+    if "-" in fen.split()[2:3]:
+        return False
+    try:
+        return chess.Board(fen).has_chess960_castling_rights()
+    except ValueError:  # invalid position, reported when the game is played
+        return False
+
+
 @lru_cache(maxsize=4096)
 def time_class(control: str) -> TimeClass:
-    """The class of a ``TimeControl`` tag, by the seconds that 40 moves may take: base + 40 increments.
+    """Class of a ``TimeControl`` tag, by the seconds available for 40 moves: base + 40 increments.
 
-    The first period counts: ``40/7200:3600`` gives 7200 seconds for 40 moves. A day or more a move, and no limit
-    (``-``), are correspondence; what is no time control by the PGN standard is unknown.
+    The first period counts: ``40/7200:3600`` gives 7200 seconds for 40 moves. Seconds may have decimals, as engine
+    matches write them (``10+0.1``). A day or more per move, and no limit (``-``), are correspondence; anything that is
+    not a time control in the PGN standard is unknown.
     """
     if control.strip() == "-":
         return "correspondence"
     match = _FIRST_PERIOD.fullmatch(control.strip().removeprefix("*"))
     if match is None:
         return "unknown"
-    moves, base, increment = (int(group or 0) for group in match.groups())
+    moves, base, increment = (Decimal(group or 0) for group in match.groups())
     if moves:
         if base >= _DAY * moves:
             return "correspondence"
-        base = base * _MOVES_OF_A_GAME // moves
-    seconds = base + _MOVES_OF_A_GAME * increment
+        base = base * _MOVES_OF_A_GAME / moves
+    seconds = int(base + _MOVES_OF_A_GAME * increment)
     return next((name for bound, name in _BOUNDS if seconds <= bound), "classical")
 
 
 @lru_cache(maxsize=4096)
 def termination_class(text: str) -> TerminationClass:
-    """The class of a ``Termination`` tag, as Lichess, chess.com and engine tournaments write it."""
+    """Class of a ``Termination`` tag as written by Lichess, chess.com and engine tournaments."""
     lowered = text.strip().lower()
     if lowered in ("", "?", "-", "unknown"):
         return "unknown"
@@ -92,5 +108,5 @@ def termination_class(text: str) -> TerminationClass:
 
 
 def is_rated(event: str, *, has_rating_change: bool) -> bool:
-    """Whether a game says that it was rated: its event begins with that word, or a rating changed by it."""
+    """Whether the game is marked as rated: its event begins with that word, or it has a rating change."""
     return has_rating_change or event.lower().startswith("rated ")

@@ -1,4 +1,4 @@
-"""What the tags of games say, as columns: Elo, date, result, variant."""
+"""Game tags as columns: Elo, date, result, variant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from outofcore.domains.chess.pgn.classes import variant_code
+from outofcore.domains.chess.pgn.classes import CHESS960, STANDARD, castles_as_in_chess960, variant_code
 from outofcore.domains.chess.pgn.games import TAGS, Games, decoded
 from outofcore.domains.chess.pgn.lexis import (
     BLACK_WINS,
@@ -27,28 +27,13 @@ LARGEST_ELO = 9999
 
 @dataclass(frozen=True)
 class Facts:
-    """Columns of n games.
+    """Columns of n games."""
 
-    Attributes
-    ----------
-    elo
-        (n, 2) int16: White's and Black's, 0 where unknown.
-    date
-        (n,) int32: yyyymmdd, 0 for each digit that is unknown; of ``Date``, else of ``UTCDate``.
-    result
-        (n,) int8: 1, 0, -1 from White's view; nothing meant where ``outcome`` is no result.
-    outcome
-        (n,) uint8: the result of tag and marker together, a code of :mod:`outofcore.domains.chess.pgn.lexis`;
-        ``CONFLICT`` where they differ.
-    variant
-        (n,) uint8: ``STANDARD``, ``CHESS960`` or ``OTHER_VARIANT``.
-    """
-
-    elo: npt.NDArray[np.int16]
-    date: npt.NDArray[np.int32]
-    result: npt.NDArray[np.int8]
-    outcome: npt.NDArray[np.uint8]
-    variant: npt.NDArray[np.uint8]
+    elo: npt.NDArray[np.int16]  # (n, 2) int16: White's and Black's, 0 if unknown
+    date: npt.NDArray[np.int32]  # (n,) int32: yyyymmdd, 0 for unknown digits; Date, else UTCDate
+    result: npt.NDArray[np.int8]  # (n,) int8: 1, 0, -1 for White; undefined if ``outcome`` is not a result
+    outcome: npt.NDArray[np.uint8]  # (n,) uint8: result of tag and marker, a lexis code; CONFLICT if they differ
+    variant: npt.NDArray[np.uint8]  # (n,) uint8: STANDARD, CHESS960 or OTHER_VARIANT
 
 
 def read_facts(games: Games) -> Facts:
@@ -68,12 +53,22 @@ def read_facts(games: Games) -> Facts:
         date=date,
         result=(DRAW - outcome.astype(np.int8)).astype(np.int8),
         outcome=outcome.astype(np.uint8),
-        variant=np.array([variant_code(name) for name in text_column(games, "Variant")], np.uint8),
+        variant=_variants(games),
     )
 
 
+def _variants(games: Games) -> npt.NDArray[np.uint8]:
+    """Variant of each game: by its tag, or by its start position if the tag does not mention Chess960."""
+    variants = np.array([variant_code(name) for name in text_column(games, "Variant")], np.uint8)
+    own_start = games.tags[:, TAGS.index("FEN"), 0] >= 0
+    for game in np.flatnonzero(own_start & (variants == STANDARD)).tolist():
+        if castles_as_in_chess960(games.start_fen(game)):
+            variants[game] = CHESS960
+    return variants
+
+
 def text_column(games: Games, name: str) -> npt.NDArray[Any]:
-    """Values of one tag as text, (n,) object; empty where the tag is missing."""
+    """Values of one tag as text, (n,) object; empty if missing."""
     column = np.full(len(games), "", object)
     bounds = games.tags[:, TAGS.index(name)]
     texts: dict[bytes, str] = {}
@@ -100,7 +95,7 @@ def _stripped(data: Bytes, i: int, j: int) -> tuple[int, int]:
 
 @njit(nogil=True, cache=True)
 def _elo(data: Bytes, i: int, j: int) -> int:
-    """The number ``data[i:j]``, 0 if it is none or no Elo."""
+    """The number ``data[i:j]``, 0 if it is not a valid Elo."""
     i, j = _stripped(data, i, j)
     value = 0
     for k in range(i, j):
@@ -112,7 +107,7 @@ def _elo(data: Bytes, i: int, j: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _date(data: Bytes, i: int, j: int) -> int:
-    """``1997.05.??`` as 19970500; 0 if ``data[i:j]`` is no date."""
+    """``1997.05.??`` as 19970500; 0 if ``data[i:j]`` is not a date."""
     i, j = _stripped(data, i, j)
     if j - i != 10 and j - i != 4:
         return 0

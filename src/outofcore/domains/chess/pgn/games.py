@@ -1,7 +1,7 @@
-"""What the games of a piece of PGN say: tags, moves as bare tokens, termination markers, clocks and evaluations.
+"""Read the games of a piece of PGN: tags, move tokens, termination markers, clocks and evaluations.
 
-The moves of the main line are copied out as tokens, parted by blanks: no numbers, comments, variations or glyphs. The
-engine gets these tokens and must make one move of each; nothing that stands in the text is passed over unseen.
+Main-line moves are copied as tokens separated by blanks, without numbers, comments, variations or glyphs. The engine
+must turn every token into one move, so nothing in the text is skipped unnoticed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from outofcore.domains.chess.pgn.mainline import read_text
 
 TAGS = (
     "Event",
+    "White",
+    "Black",
     "Date",
     "Result",
     "WhiteElo",
     "BlackElo",
     "UTCDate",
+    "UTCTime",
     "TimeControl",
     "Termination",
     "Variant",
@@ -29,7 +32,7 @@ TAGS = (
     "BlackTitle",
     "WhiteRatingDiff",
 )
-"""The tags that are read; a tag that stands twice counts as it stands last."""
+"""The tags that are read; the last occurrence of a tag counts."""
 
 
 def _name_table() -> Bytes:
@@ -44,43 +47,20 @@ NAMES = _name_table()
 
 @dataclass(frozen=True)
 class Games:
-    """The games of a piece of PGN, n of them, with m tokens in all.
-
-    Attributes
-    ----------
-    data
-        The bytes.
-    starts
-        (n + 1,) int64: where each game begins, and the end of the last one.
-    tags
-        (n, len(TAGS), 2) int32: where the value of each tag stands in ``data``; -1 where the tag is missing.
-    bodies
-        (n,) int64: where the tags of each game end.
-    results
-        (n,) uint8: termination marker after the moves, a code of :mod:`outofcore.domains.chess.pgn.lexis`.
-    text, text_offsets
-        The tokens, each followed by a blank, and (n + 1,) int32 where those of each game begin.
-    token_offsets
-        (n + 1,) int32: the number of the first token of each game.
-    clock, evaluation, mate
-        (m,) int32 centiseconds, int16 centipawns and int8 moves, as noted after each move; see
-        :mod:`outofcore.domains.chess.pgn.notes`.
-    castling
-        (m,) uint8: whether the token is a castling move, and to which side.
-    """
+    """The n games of a piece of PGN, with m tokens in all."""
 
     data: Bytes
-    starts: npt.NDArray[np.int64]
-    tags: npt.NDArray[np.int32]
-    bodies: npt.NDArray[np.int64]
-    results: Bytes
-    text: Bytes
-    text_offsets: npt.NDArray[np.int32]
-    token_offsets: npt.NDArray[np.int32]
-    clock: npt.NDArray[np.int32]
-    evaluation: npt.NDArray[np.int16]
-    mate: npt.NDArray[np.int8]
-    castling: Bytes
+    starts: npt.NDArray[np.int64]  # (n + 1,) int64: start of each game, and end of the last
+    tags: npt.NDArray[np.int32]  # (n, len(TAGS), 2) int32: span of each tag's value in ``data``; -1 if missing
+    bodies: npt.NDArray[np.int64]  # (n,) int64: end of each game's tags
+    results: Bytes  # (n,) uint8: termination marker after the moves, a lexis code
+    text: Bytes  # the tokens, each followed by a blank
+    text_offsets: npt.NDArray[np.int32]  # (n + 1,) int32: start of each game in ``text``
+    token_offsets: npt.NDArray[np.int32]  # (n + 1,) int32: number of each game's first token
+    clock: npt.NDArray[np.int32]  # (m,) int32 centiseconds after each move; see notes
+    evaluation: npt.NDArray[np.int16]  # (m,) int16 centipawns
+    mate: npt.NDArray[np.int8]  # (m,) int8 moves
+    castling: Bytes  # (m,) uint8: castling side of the token, if any
 
     def __len__(self) -> int:
         return len(self.results)
@@ -91,22 +71,26 @@ class Games:
         return np.diff(self.token_offsets)
 
     def tag(self, game: int, name: str) -> str | None:
-        """Value of a tag, None where it is missing; UTF-8, or else Latin-1."""
+        """Value of a tag as UTF-8 or else Latin-1; None if missing."""
         begin, end = self.tags[game, TAGS.index(name)]
         return decoded(self.data[begin:end].tobytes()) if begin >= 0 else None
+
+    def start_fen(self, game: int) -> str:
+        """The game's own start position, or an empty text."""
+        return (self.tag(game, "FEN") or "").replace('"', "").strip()
 
     def body(self, game: int) -> str:
         """Text of a game after its tags."""
         return decoded(self.data[self.bodies[game] : self.starts[game + 1]].tobytes())
 
     def tokens(self, game: int) -> list[str]:
-        """Moves of a game as they are written; only a space divides them, not what else may count as one in Unicode."""
+        """Moves of a game as written; only spaces separate them, not other Unicode white space."""
         text = self.text[self.text_offsets[game] : self.text_offsets[game + 1]]
         return decoded(text.tobytes()).split(" ")[:-1]
 
 
 def decoded(text: bytes) -> str:
-    """Text of a PGN file: UTF-8, or Latin-1 as the standard has it."""
+    """Text of a PGN file: UTF-8, or Latin-1 as in the standard."""
     try:
         return text.decode()
     except UnicodeDecodeError:
@@ -114,15 +98,7 @@ def decoded(text: bytes) -> str:
 
 
 def read_games(data: Bytes, starts: npt.NDArray[np.int64]) -> Games:
-    """Read the games that begin at ``starts``; the last one ends with the data.
-
-    Parameters
-    ----------
-    data
-        (n,) uint8.
-    starts
-        Of :func:`outofcore.domains.chess.pgn.starts.game_starts`.
-    """
+    """Read the games at ``starts`` (from ``game_starts``); the last one ends with the data."""
     count = len(starts)
     bounds = np.append(starts, data.size)
     most_tokens = data.size // 2 + count + 1

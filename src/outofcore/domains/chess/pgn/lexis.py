@@ -1,9 +1,9 @@
-"""The smallest pieces of PGN, read from bytes by compiled code.
+"""Lexical elements of PGN, read from bytes by compiled code.
 
-What the standard (PGN Specification and Implementation Guide, 1994) leaves open is settled here once, for cutting and
-for reading: a line ends with LF, CR LF or CR; NUL, Ctrl-Z and byte-order marks count as blanks; a tag stands at the
-beginning of a line, or after another tag; ``%`` at the beginning of a line and ``;`` anywhere outside of comments hide
-the rest of the line.
+Cases that the standard (PGN Specification and Implementation Guide, 1994) leaves open are decided here for both cutting
+and reading: a line ends with LF, CR LF or CR; NUL, Ctrl-Z and byte-order marks count as blanks; a tag is at the
+beginning of a line or after another tag; ``%`` at the beginning of a line and ``;`` outside comments hide the rest of
+the line.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def _kinds() -> Bytes:
 
 
 KIND = _kinds()
-"""What a byte is outside of comments: part of a token, a blank, the end of a line, or a mark of its own."""
+"""Class of a byte outside comments: part of a token, a blank, the end of a line, or a mark of its own."""
 
 NO_RESULT, WHITE_WINS, DRAW, BLACK_WINS, UNKNOWN_RESULT, CONFLICT = 0, 1, 2, 3, 4, 5
-"""Termination markers: none, ``1-0``, ``1/2-1/2``, ``0-1``, ``*``, and two that differ."""
+"""Termination markers: none, ``1-0``, ``1/2-1/2``, ``0-1``, ``*``, and conflicting."""
 
 LONGEST_TAG_NAME = 255
 BYTE_ORDER_MARK = (0xEF, 0xBB, 0xBF)
@@ -40,7 +40,7 @@ BYTE_ORDER_MARK = (0xEF, 0xBB, 0xBF)
 
 @njit(nogil=True, cache=True)
 def line_end(data: Bytes, i: int) -> int:
-    """Index of the end of the line that ``i`` stands in."""
+    """Index of the end of the line containing ``i``."""
     while i < data.size and KIND[data[i]] != LINE_END:
         i += 1
     return i
@@ -58,7 +58,7 @@ def token_end(data: Bytes, i: int) -> int:
 
 @njit(nogil=True, cache=True)
 def has_letter(data: Bytes, i: int, j: int) -> bool:
-    """Whether a token holds a letter, as moves do and move numbers do not."""
+    """Whether a token contains a letter, as moves do and move numbers do not."""
     for k in range(i, j):  # noqa: SIM110 - compiled code has no generators
         if data[k] >= ord("A"):
             return True
@@ -76,14 +76,14 @@ def nag_end(data: Bytes, i: int) -> int:
 
 @njit(nogil=True, cache=True)
 def is_glued(data: Bytes, i: int) -> bool:
-    """Whether the ``$`` at ``i`` begins no glyph but a word (``$exd5``), which is no move."""
+    """Whether the ``$`` at ``i`` begins a word (``$exd5``), which is not a move, rather than a glyph."""
     j = i + 1
     return j < data.size and KIND[data[j]] == TOKEN and not ord("0") <= data[j] <= ord("9")
 
 
 @njit(nogil=True, cache=True)
 def is_byte_order_mark(data: Bytes, i: int) -> bool:
-    """Whether the UTF-8 byte-order mark stands at ``i``."""
+    """Whether there is a UTF-8 byte-order mark at ``i``."""
     return i + 2 < data.size and (
         data[i] == BYTE_ORDER_MARK[0] and data[i + 1] == BYTE_ORDER_MARK[1] and data[i + 2] == BYTE_ORDER_MARK[2]
     )
@@ -111,7 +111,7 @@ def result_code(data: Bytes, i: int, j: int) -> int:
 
 @njit(nogil=True, cache=True)
 def tag_name_end(data: Bytes, i: int) -> int:
-    """Index after the name of the tag that opens at ``i`` (a bracket); 0 if no tag does."""
+    """Index after the name of the tag whose bracket is at ``i``; 0 if it is not a tag."""
     j = i + 1
     while j < data.size and j - i <= LONGEST_TAG_NAME:
         c = data[j]
@@ -127,10 +127,10 @@ def tag_name_end(data: Bytes, i: int) -> int:
 
 @njit(nogil=True, cache=True)
 def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int]:
-    """Where the value of a tag stands and where the tag ends: (begin, end, index after the tag).
+    """Span of a tag's value and end of the tag: (begin, end, index after the tag).
 
-    The value ends at the first quote before a closing bracket, so that quotes inside it do no harm. A tag without
-    quotes has no value: begin is -1, and it takes the rest of its line.
+    The value ends at the first quote before a closing bracket, so quotes inside it are harmless. A tag without quotes
+    has no value: begin is -1, and it extends to the end of its line.
     """
     i = name_end
     while i < data.size and KIND[data[i]] == BLANK:

@@ -1,4 +1,4 @@
-"""The walk through the text of games: tags, tokens of the main line, notes and markers, in compiled code."""
+"""Walk through the text of games: tags, main-line tokens, notes and markers, in compiled code."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from outofcore.domains.chess.pgn.lexis import (
     token_end,
 )
 from outofcore.domains.chess.pgn.notes import NO_CLOCK, NO_EVALUATION, NO_MATE, read_note
+from outofcore.domains.chess.pgn.remarks import is_remark, move_end
 
 NOT_CASTLING, KINGSIDE, QUEENSIDE = 0, 1, 2
 
 
 @njit(nogil=True, cache=True)
 def _tag_number(data: Bytes, i: int, j: int, names: Bytes) -> int:
-    """Row of ``names`` that ``data[i:j]`` equals; -1 if none does."""
+    """Row of ``names`` equal to ``data[i:j]``, or -1."""
     for row in range(names.shape[0]):
         if j - i >= names.shape[1] or names[row, j - i] != 0 or names[row, 0] != data[i]:
             continue
@@ -46,9 +47,9 @@ def _tag_number(data: Bytes, i: int, j: int, names: Bytes) -> int:
 
 @njit(nogil=True, cache=True)
 def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
-    """The move in a token: without its number (``12.Nf3``), leading dots and glyphs (``Nf3!?``); maybe nothing.
+    """The move in a token without number (``12.Nf3``), leading dots and remarks (``Nf3!?``); may be empty.
 
-    Four zeros are a null move, also inside a number: python-chess takes them for one.
+    Four zeros are a null move, also inside a number, as in python-chess.
     """
     k, zeros = i, 0
     while k < j and ord("0") <= data[k] <= ord("9"):
@@ -56,20 +57,18 @@ def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
         k += 1
         if zeros == 4:
             return k - 4, k
-    if k == j:
-        return j, j
-    if data[k] == ord("."):
+    if k < j and data[k] == ord("."):
         i = k
         while i < j and data[i] == ord("."):
             i += 1
-    while j > i and (data[j - 1] == ord("!") or data[j - 1] == ord("?")):
-        j -= 1
-    return i, j
+        k = i
+    stop = move_end(data, i, j)
+    return (i, stop) if stop > k or k == i else (j, j)
 
 
 @njit(nogil=True, cache=True)
 def _castling_side(data: Bytes, i: int, j: int) -> int:
-    """Which castling move ``data[i:j]`` is, written with letters or zeros."""
+    """Castling side of ``data[i:j]``, written with letters or zeros."""
     if j - i < 3 or data[i + 1] != ord("-") or not (data[i] == ord("O") or data[i] == ord("0")):
         return NOT_CASTLING
     if data[i + 2] != data[i]:
@@ -93,11 +92,11 @@ def read_text(
     mate: npt.NDArray[np.int8],
     castling: Bytes,
 ) -> None:
-    """Read the games whose text stands between ``bounds``; the other arrays are those of ``Games``, to be filled."""
+    """Read the games whose text is between ``bounds``; fills the other arrays, which are those of ``Games``."""
     written, token = 0, 0
     for game in range(results.size):
         first = token
-        depth, moved = 0, False
+        depth, moved, after_move = 0, False, False
         in_comment, at_line_start, in_tags = False, True, True
         result = NO_RESULT
         i, end = bounds[game], bounds[game + 1]
@@ -166,14 +165,19 @@ def read_text(
                         result = code if result in (NO_RESULT, code) else CONFLICT
                         continue
                 if result != NO_RESULT:
-                    continue  # what follows a marker and begins no game is no move
-                k, move_end = _move_bounds(data, begin, i)
-                if k == move_end:
+                    continue  # text after a marker that does not begin a game is not a move
+                k, stop = _move_bounds(data, begin, i)
+                if k == stop:
+                    after_move = after_move and not ord("0") <= data[begin] <= ord("9")
                     continue
+                # After a number comes a move: in "2. N f3" the letter is a knight.
+                if after_move and k == begin and is_remark(data, k, stop):
+                    continue
+                after_move = True
                 clock[token], evaluation[token], mate[token] = NO_CLOCK, NO_EVALUATION, NO_MATE
-                castling[token] = _castling_side(data, k, move_end)
+                castling[token] = _castling_side(data, k, stop)
                 token += 1
-                while k < move_end:
+                while k < stop:
                     text[written] = data[k]
                     written += 1
                     k += 1

@@ -1,7 +1,7 @@
 """Clocks and evaluations in comments: ``[%clk 0:09:58]``, ``[%eval -1.25]``, ``[%eval #-3]``.
 
-The grammar is that of python-chess, with numbers taken exactly as they are written: centiseconds and centipawns,
-further digits of a second cut off. Of several notes after a move the first counts, as with python-chess.
+The grammar is that of python-chess, with numbers exactly as written: centiseconds and centipawns, further digits of a
+second truncated. The first of several notes after a move counts, as in python-chess.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_SPACES = (0x00, 0x1A)
 
 @njit(nogil=True, cache=True)
 def _digits(data: Bytes, i: int, end: int) -> tuple[int, int]:
-    """The number that begins at ``i`` and the index after it; the number stays below 10**15."""
+    """The number at ``i``, capped below 10**15, and the index after it."""
     value = 0
     while i < end and ord("0") <= data[i] <= ord("9"):
         value = min(value * 10 + data[i] - ord("0"), 10**15 - 1)
@@ -35,7 +35,7 @@ def _digits(data: Bytes, i: int, end: int) -> tuple[int, int]:
 
 @njit(nogil=True, cache=True)
 def _fraction(data: Bytes, i: int, end: int) -> tuple[int, int]:
-    """Hundredths after a point at ``i - 1``, further digits cut off, and the index after them."""
+    """Hundredths after a point at ``i - 1``, further digits truncated, and the index after them."""
     hundredths, weight = 0, 10
     while i < end and ord("0") <= data[i] <= ord("9"):
         hundredths += (data[i] - ord("0")) * weight
@@ -46,7 +46,7 @@ def _fraction(data: Bytes, i: int, end: int) -> tuple[int, int]:
 
 @njit(nogil=True, cache=True)
 def _clock(data: Bytes, i: int, end: int) -> int:
-    """Centiseconds of the ``h:mm:ss.ff]`` at ``i``, at most ``LARGEST_CLOCK``; ``NO_CLOCK`` if it is none."""
+    """Centiseconds of the ``h:mm:ss.ff]`` at ``i``, at most ``LARGEST_CLOCK``; ``NO_CLOCK`` if invalid."""
     total = 0
     for part in range(3):
         value, j = _digits(data, i, end)
@@ -107,7 +107,7 @@ def read_note(
     evaluation: npt.NDArray[np.int16],
     mate: npt.NDArray[np.int8],
 ) -> None:
-    """Read the note that opens at ``i`` with ``[%`` into arrays of one, unless one stands there already."""
+    """Read the ``[%`` note at ``i`` into arrays of one, unless already set."""
     i += 2
     name_length = 0
     while i + name_length < end and ord("a") <= data[i + name_length] <= ord("z"):

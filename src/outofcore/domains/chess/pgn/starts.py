@@ -8,8 +8,8 @@ A game begins
 * at a token after a result, or at a line that begins with ``1.`` after moves (games without tags);
 * at a line that begins with ``[Event "``, even inside a comment that was never closed: one bad game costs one game.
 
-An empty line ends nothing: some programs put one among the tags, some into the moves. Nothing before a start has any
-say in what is read after it, so a file may be cut at any start.
+Empty lines do not end games: some programs put them among the tags or into the moves. Nothing before a start affects
+how the text after it is read, so a file may be cut at any start.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from outofcore.domains.chess.pgn.lexis import (
 OUTSIDE, IN_TAGS, IN_MOVES, OVER = 0, 1, 2, 3
 
 LOOKAHEAD = 1024
-"""A start this far from the end of the data is one whatever follows."""
+"""A start this far from the end of the data is certain, whatever follows."""
 
 
 @njit(nogil=True, cache=True)
@@ -57,9 +57,9 @@ def _same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
 
 @njit(nogil=True, cache=True)
 def _is_word(data: Bytes, i: int, j: int) -> bool:
-    """Whether a token can be a move, a number or a word: it holds a letter, a digit, or what null moves consist of.
+    """Whether a token can be a move, number or word: has a letter, a digit, or characters of null moves.
 
-    Not what would be a tag or an escape if it stood at the beginning of a line.
+    Excludes what would be a tag or an escape at the beginning of a line.
     """
     if data[i] == ord("[") or data[i] == ord("%"):
         return False
@@ -74,7 +74,7 @@ def _is_word(data: Bytes, i: int, j: int) -> bool:
 
 @njit(nogil=True, cache=True)
 def _is_move_one(data: Bytes, i: int) -> bool:
-    """Whether ``1.`` stands at ``i``, and not ``1...``, with or without a blank before the dots."""
+    """Whether ``1.``, not ``1...``, is at ``i``, with or without a blank before the dots."""
     if i + 2 >= data.size or data[i] != ord("1") or data[i + 1] != ord("."):
         return False
     j = i + 2
@@ -84,13 +84,7 @@ def _is_move_one(data: Bytes, i: int) -> bool:
 
 
 def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
-    """Offsets at which games begin.
-
-    Parameters
-    ----------
-    data
-        PGN from the beginning of a file or of a game, (n,) uint8.
-    """
+    """Offsets at which games begin, in PGN from the beginning of a file or of a game, (n,) uint8."""
     starts = np.empty(64 + data.size // 256, np.int64)
     count = _find_starts(data, starts)
     if count > starts.size:  # games shorter than any real one
@@ -101,7 +95,7 @@ def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
 
 @njit(nogil=True, cache=True)
 def _find_starts(data: Bytes, starts: npt.NDArray[np.int64]) -> int:
-    """Write as many starts as there is room for, and return how many there are."""
+    """Write as many starts as there is room for, and return their number."""
     count = 0
     phase = OUTSIDE
     in_comment = False
@@ -129,7 +123,7 @@ def _find_starts(data: Bytes, starts: npt.NDArray[np.int64]) -> int:
         if plain and moved and phase == IN_MOVES and depth == 0:
             j = token_end(data, i)
             if c > ord("1") or not (at_line_start or j - i == 3 or j - i == 7):
-                at_line_start = False  # most tokens: they begin no game and end none
+                at_line_start = False  # most tokens neither begin nor end a game
                 i = j
                 continue
         if c == BYTE_ORDER_MARK[0] and is_byte_order_mark(data, i):

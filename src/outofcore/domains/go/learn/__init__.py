@@ -1,1 +1,1 @@
-"""What is learnt from games: the next move, and whose game it is."""
+"""Tasks on games: predict the next move, identify the player."""

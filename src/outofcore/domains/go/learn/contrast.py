@@ -1,4 +1,4 @@
-"""Losses that bring games of one player together and keep those of others apart."""
+"""Losses that pull together games of one player and push apart those of others."""
 
 from __future__ import annotations
 
@@ -12,20 +12,9 @@ TEMPERATURE = 0.1
 def ge2e(games: Tensor, player: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
     """Generalised end-to-end loss (Wan et al. 2018), softmax form.
 
-    Each game is to be nearest to the mean of its player's other games, among the means of all players.
-
-    Parameters
-    ----------
-    games
-        Unit vectors (games, dimensions).
-    player
-        Player of each, int64 (games,).
-    scale, shift
-        Learnt, of the cosines; the scale is positive.
-
-    Returns
-    -------
-    Sum of the loss over games of players with two or more, and their number.
+    Each game should be closest to the mean of its player's other games among the means of all players. ``games`` are
+    unit vectors (games, dimensions), ``player`` is (games,) int64; ``scale`` (positive) and ``shift`` of the cosines
+    are learnt. Returns the sum over games of players with at least two games, and their number.
     """
     _, group, count = torch.unique(player, return_inverse=True, return_counts=True)
     sums = torch.zeros(len(count), games.shape[1], device=games.device).index_add(0, group, games)

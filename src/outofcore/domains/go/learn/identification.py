@@ -1,4 +1,4 @@
-"""Whose games are these? Held-out games of each player, half to know him by, half to ask with."""
+"""Player identification on held-out games: half of each player's games are references, half are queries."""
 
 from __future__ import annotations
 
@@ -26,50 +26,28 @@ Ints = npt.NDArray[np.int64]
 
 
 class Answer(NamedTuple):
-    """How often the player was found.
+    """Identification accuracy."""
 
-    Attributes
-    ----------
-    games
-        Games that were asked with.
-    questions
-        How many questions there were.
-    top1, top5
-        Share of questions whose player came first, and among the first five.
-    """
-
-    games: int
+    games: int  # games per query
     questions: int
-    top1: float
-    top5: float
+    top1: float  # share of queries whose player is ranked first
+    top5: float  # share of queries whose player is among the first five
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """The held-out games that are used; a slot is a game seen from one side.
+    """The held-out games in use; a slot is a game seen from one side."""
 
-    Attributes
-    ----------
-    key
-        Of each game, ascending, int64 (games,).
-    slot
-        Of Black and of White, int64 (games, 2); -1: not used.
-    player
-        Of each slot, int64 (slots,).
-    asked
-        Whether a slot belongs to questions, or to what the player is known by; bool (slots,).
-    """
-
-    key: Ints
-    slot: Ints
-    player: Ints
-    asked: npt.NDArray[np.bool_]
+    key: Ints  # (games,) int64, ascending
+    slot: Ints  # (games, 2) int64: slot of Black and of White, -1 if unused
+    player: Ints  # (slots,)
+    asked: npt.NDArray[np.bool_]  # (slots,) bool: query rather than reference
 
 
 def choose_panel(games: Games, most: int = 2 * GAMES_ASKED[-1]) -> Panel:
-    """Take up to ``most`` games of each player, in the order of their keys, in turn to know him by and to ask with.
+    """Up to ``most`` games per player in key order, alternating between reference and query.
 
-    A player with a single game, and the other side of each game, do not matter here.
+    Players with a single game, and sides without a known player, are left out.
     """
     order = np.argsort(games.key, kind="stable")
     key, sides = games.key[order], games.sides[order]
@@ -89,18 +67,10 @@ def choose_panel(games: Games, most: int = 2 * GAMES_ASKED[-1]) -> Panel:
 
 
 def identify(vectors: Tensor, panel: Panel) -> list[Answer]:
-    """Ask for each player with 1, 5, 10 and more of his games, every game once, whose they are; cosines answer.
+    """Identify each player from queries of 1, 5, 10 and more games, each game used once, by cosine similarity.
 
-    Parameters
-    ----------
-    vectors
-        What is known of each slot, float (slots, dimensions); what belongs together is added up. A slot of zeros was
-        never seen and counts for nobody.
-
-    Returns
-    -------
-    list
-        One answer for each number of games that some player has.
+    ``vectors`` (slots, dimensions) of one player are summed; all-zero slots were never seen and are ignored. One answer
+    per number of games that some player has.
     """
     player, asked = torch.from_numpy(panel.player), torch.from_numpy(panel.asked)
     seen = vectors.abs().sum(1) > 0
@@ -131,12 +101,9 @@ def identify(vectors: Tensor, panel: Panel) -> list[Answer]:
 
 
 def opening_maps(store: Store, split: str, panel: Panel, frame: int) -> Tensor:
-    """Heat map of each slot: where its player moved among the first 50 moves of the game, by colour; needs no training.
+    """Heat map per slot of its player's points among the first 50 moves; a baseline without training.
 
-    Returns
-    -------
-    Tensor
-        float32 (slots, 2 * frame * frame): first the points of Black's moves, then of White's; a slot fills one half.
+    float32 (slots, 2 * frame * frame): points of Black's moves, then of White's; a slot fills one half.
     """
     maps = torch.zeros(len(panel.player), 2 * frame * frame)
     if not len(panel.player):
@@ -155,7 +122,7 @@ def opening_maps(store: Store, split: str, panel: Panel, frame: int) -> Tensor:
 
 
 def slots_of(panel: Panel, game: Ints, colour: Ints) -> Ints:
-    """The slot of each row; -1 for rows that belong to none."""
+    """Slot of each row, or -1."""
     place = np.minimum(np.searchsorted(panel.key, game), len(panel.key) - 1)
     slots: Ints = np.where(panel.key[place] == game, panel.slot[place, colour], -1)
     return slots

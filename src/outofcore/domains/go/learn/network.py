@@ -1,4 +1,4 @@
-"""Residual networks over the board: one that plays, one that tells players apart."""
+"""Residual networks over the board: a policy and a player encoder."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from torch.nn import functional
 PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20)}
 """Channels and residual blocks by name."""
 DIMENSIONS = {"test": 64, "small": 64, "medium": 128, "large": 256}
-"""Numbers in the embedding of a style."""
+"""Dimensions of a style embedding."""
 
 _GROUPS = 8
 NEAR = 5
-"""Lines around a move that show its shape."""
+"""Radius of the neighbourhood of a move, in lines."""
 PHASES = (0, 8, 16, 30, 60, 100, 160)
-"""First moves of the phases of a game."""
+"""First move of each phase of a game."""
 
 
 class _Block(nn.Module):
-    """Two convolutions beside the identity. Norms see one position alone: no micro-batch changes a result."""
+    """Residual block of two convolutions; norms are per sample, so results do not depend on the micro-batch."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         last = nn.GroupNorm(_GROUPS, channels)
-        nn.init.zeros_(last.weight)  # begins as the identity
+        nn.init.zeros_(last.weight)  # starts as the identity
         self.body = nn.Sequential(
             nn.Conv2d(channels, channels, 3, padding=1, bias=False),
             nn.GroupNorm(_GROUPS, channels),
@@ -38,23 +38,13 @@ class _Block(nn.Module):
 
 
 class Tower(nn.Module):
-    """Planes -> features of every point.
-
-    Parameters
-    ----------
-    planes
-        Planes of a position.
-    frame
-        Side of the largest board.
-    preset
-        One of :data:`PRESETS`.
-    """
+    """Planes to features of every point; ``preset`` is a key of :data:`PRESETS`."""
 
     def __init__(self, planes: int, frame: int, preset: str) -> None:
         super().__init__()
         channels, blocks = PRESETS[preset]
         self.stem = nn.Conv2d(planes, channels, 3, padding=1)
-        self.point = nn.Parameter(torch.zeros(channels, frame, frame))  # where on the board a point lies
+        self.point = nn.Parameter(torch.zeros(channels, frame, frame))  # position on the board
         self.blocks = nn.Sequential(*(_Block(channels) for _ in range(blocks)))
 
     def forward(self, planes: Tensor) -> Tensor:
@@ -64,7 +54,7 @@ class Tower(nn.Module):
 
 
 class PolicyNetwork(nn.Module):
-    """Planes -> logits of all points and the pass."""
+    """Planes to logits of all points and the pass."""
 
     def __init__(self, planes: int, frame: int, preset: str) -> None:
         super().__init__()
@@ -74,7 +64,7 @@ class PolicyNetwork(nn.Module):
         self.rest = nn.Linear(channels, 1)
 
     def forward(self, planes: Tensor, on_board: Tensor | None) -> Tensor:
-        """Logits (batch, frame * frame + 1); points outside ``on_board`` get the least that there is."""
+        """Logits (batch, frame * frame + 1); points outside ``on_board`` get the lowest finite value."""
         board = self.tower(planes)
         points = self.points(board).flatten(1)
         if on_board is not None:
@@ -83,19 +73,10 @@ class PolicyNetwork(nn.Module):
 
 
 class StyleNetwork(nn.Module):
-    """A position and the move chosen in it -> what they say about the player.
+    """Embedding of a position and the move chosen in it, characteristic of the player.
 
-    Habits are of two kinds: where on the board somebody plays at which time of the game (a table), and which shape he
-    makes or answers there (a small residual network over the neighbourhood of the move).
-
-    Parameters
-    ----------
-    planes
-        Planes of a position.
-    frame
-        Side of the largest board.
-    preset
-        One of :data:`PRESETS`.
+    Two kinds of habits: where somebody plays at which stage of the game (a table), and local shapes (a small residual
+    network over the neighbourhood of the move).
     """
 
     def __init__(self, planes: int, frame: int, preset: str) -> None:
@@ -107,7 +88,7 @@ class StyleNetwork(nn.Module):
         self.blocks = nn.Sequential(*(_Block(channels) for _ in range(blocks)))
         last = nn.Linear(2 * size, size)
         self.shape = nn.Sequential(nn.Linear(2 * channels, 2 * size), nn.ReLU(), last)
-        # The table begins near nothing and the shapes at nothing: random numbers would drown what a few games tell.
+        # The table starts near zero and the shapes at zero: random values would drown the signal of a few games.
         nn.init.normal_(self.where.weight, std=0.02)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
@@ -117,14 +98,8 @@ class StyleNetwork(nn.Module):
     def forward(self, planes: Tensor, move: Tensor, to_play: Tensor, number: Tensor, on_board: Tensor | None) -> Tensor:
         """Embeddings (batch, dimensions).
 
-        Parameters
-        ----------
-        planes
-            (batch, planes, frame, frame) of any dtype.
-        move, to_play, number
-            (batch,) int64: the move chosen, 0 for Black or 1 for White, moves before this one.
-        on_board
-            (batch, frame, frame) where boards are smaller than the frame.
+        ``planes`` (batch, planes, frame, frame) of any dtype; ``move``, ``to_play`` (0 Black, 1 White) and ``number``
+        (preceding moves) (batch,) int64; ``on_board`` (batch, frame, frame) if boards are smaller than the frame.
         """
         phase = torch.bucketize(number, self.begins, right=True) - 1
         points = self.frame * self.frame + 1
@@ -135,7 +110,7 @@ class StyleNetwork(nn.Module):
         return where + shape
 
     def _around(self, planes: Tensor, move: Tensor, on_board: Tensor | None) -> Tensor:
-        """The points up to ``NEAR`` lines from the move, and a plane that is set on the board; zero around a pass."""
+        """The points up to ``NEAR`` lines from the move, with an on-board plane; zero around a pass."""
         board = planes.new_ones(planes.shape[0], self.frame, self.frame) if on_board is None else on_board
         padded = functional.pad(torch.cat([planes, board[:, None].to(planes.dtype)], 1), (NEAR,) * 4)
         passed = move == self.frame * self.frame

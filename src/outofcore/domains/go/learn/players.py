@@ -1,9 +1,9 @@
-"""Whose games they are: players by the files that belong to them or by name, and their games on either side.
+"""Which players' games these are: by file or by name, on either side.
 
-A game between two players of a set lies in the files of both. It is stored once, under the file that was read first,
-so its ``player_of_file`` is one of two. What identifies players is therefore the name in the game, which it has for
-both sides; files only say which names count. Names are compared as text, so that encodings do not matter, and byte for
-byte where a character could not be decoded.
+A game between two players of a set is in the files of both but stored once, under the file read first, so
+``player_of_file`` names only one of them. Players are therefore identified by the names in the game; files only decide
+which names count. Names are compared as text, independent of encoding, and as bytes where a character could not be
+decoded.
 """
 
 from __future__ import annotations
@@ -26,40 +26,22 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Games:
-    """The games of a split and who played them.
+    """The games of a split and their players."""
 
-    Attributes
-    ----------
-    key
-        Of each game, int64 (games,), as in the rows.
-    sides
-        Player of Black and of White, int64 (games, 2); -1 for one who does not count.
-    start, length
-        First row and number of rows, int64.
-    first_player
-        Who made the first move: 0 Black, 1 White.
-    alternating
-        Whether the colours take turns.
-    """
-
-    key: Ints
-    sides: Ints
-    start: Ints
-    length: Ints
-    first_player: Ints
-    alternating: npt.NDArray[np.bool_]
+    key: Ints  # (games,) int64, as in the rows
+    sides: Ints  # (games, 2) int64: player as Black and as White; -1 if not counted
+    start: Ints  # first row
+    length: Ints  # rows
+    first_player: Ints  # who moved first: 0 Black, 1 White
+    alternating: npt.NDArray[np.bool_]  # the colours take turns
 
 
 def find_players(store: Store, section: GoTrainSection) -> tuple[str, ...]:
-    """Names of the players that count, sorted, by the train split.
+    """Sorted names of the players that count, from the train split.
 
-    With ``players: files``, those to whom a file belongs: its first line where that is a name, else the name in most of
-    its games. With ``players: names``, everybody. In both cases only who played ``min_games``.
-
-    Raises
-    ------
-    ParamsError
-        If fewer than two players are left.
+    With ``players: files``, the owners of files: the first line if it is a name, else the name in most of its games;
+    with ``players: names``, everybody. Players with fewer than ``min_games`` are dropped; ParamsError if fewer than two
+    remain.
     """
     sides = _names(store, "train")
     games = Counter(name for side in sides for name in side if name)
@@ -75,7 +57,7 @@ def find_players(store: Store, section: GoTrainSection) -> tuple[str, ...]:
 
 
 def _owners(store: Store, sides: tuple[list[str], list[str]], games: Counter[str]) -> set[str]:
-    """The player of each file; of two who are in equally many of its games, the one who has fewer elsewhere."""
+    """The player of each file; on ties the one with fewer games elsewhere."""
     labels, lines = _column(store, "train", "player_of_file"), _column(store, "train", "first_line")
     of_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
     said: dict[str, str] = {}
@@ -90,7 +72,7 @@ def _owners(store: Store, sides: tuple[list[str], list[str]], games: Counter[str
 
 
 def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
-    """What Black and White are known by in each game."""
+    """Names identifying Black and White in each game."""
     known = []
     for side in ("black", "white"):
         texts, raw = _column(store, split, side), _column(store, split, f"{side}_bytes")
@@ -99,7 +81,7 @@ def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
 
 
 def read_games(store: Store, split: str, names: tuple[str, ...]) -> Games:
-    """The games of a split with the players of their sides."""
+    """The games of a split with the players of both sides."""
     number = {name: place for place, name in enumerate(names)}
     sides = [[number.get(name, -1) for name in side] for side in _names(store, split)]
     table = store.sequences(split)
@@ -114,16 +96,11 @@ def read_games(store: Store, split: str, names: tuple[str, ...]) -> Games:
 
 
 def entries(games: Games, least: int, first_moves: int | None) -> dict[str, Ints]:
-    """Rows by player and game, for a sampler that draws players, games of each, and rows of each game.
+    """Rows by player and game, for a sampler over players, their games, and rows of each game.
 
-    Only rows with the player to move: every second row, of the first moves if only those are looked at. Games in which
-    the colours do not take turns, and those with fewer than ``least`` such rows, are left out.
-
-    Returns
-    -------
-    dict
-        One item an entry: ``group``, the player; ``first``, its first row; ``count``, its rows; ``step``, from one to
-        the next: 2. All int64 (entries,).
+    Only rows with the player to move: every second row, from the opening if so configured. Games without strictly
+    alternating colours, or with fewer than ``least`` such rows, are left out. All (entries,) int64: ``group`` (player),
+    ``first`` row, ``count`` of rows, ``step`` (2).
     """
     found = []
     length = games.length if first_moves is None else np.minimum(games.length, first_moves)

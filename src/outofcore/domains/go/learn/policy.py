@@ -1,10 +1,9 @@
-"""Learning the next move."""
+"""Next-move prediction."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,6 @@ from torch.nn import functional
 
 from outofcore.domains.go.learn.network import PolicyNetwork
 from outofcore.domains.go.tensors import GoReading, planes
-from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch, Task
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ _ROWS_AT_ONCE = 1 << 20
 
 
 def count_moves(store: Store, frame: int) -> npt.NDArray[np.int64]:
-    """How often each point, and the pass, was played in the train split; int64 (frame * frame + 1,)."""
+    """Frequency of each point and the pass in the train split; (frame * frame + 1,) int64."""
     moves = store.rows("train")["move"]
     counts = np.zeros(frame * frame + 1, np.int64)
     for start in range(0, len(moves), _ROWS_AT_ONCE):
@@ -37,16 +35,9 @@ def count_moves(store: Store, frame: int) -> npt.NDArray[np.int64]:
 
 
 class PolicyTask(Task):
-    """The next move of a position: cross-entropy over all points and the pass.
+    """Predict the next move: cross-entropy over all points and the pass.
 
-    Parameters
-    ----------
-    reading
-        What it reads.
-    preset
-        Size of the network.
-    frequencies
-        How often each move was played in the train split: the baseline.
+    ``frequencies`` of the moves in the train split are the baseline.
     """
 
     def __init__(self, reading: GoReading, preset: str, frequencies: npt.NDArray[np.int64]) -> None:
@@ -54,21 +45,12 @@ class PolicyTask(Task):
         self.reach = reading.reach
         self.network = PolicyNetwork(planes(reading.section), reading.frame, preset)
         counts = torch.from_numpy(frequencies)
-        # Add-one smoothing: moves that the train split lacks have a probability too.
+        # Add-one smoothing, so that moves absent from the train split have a probability.
         surprise = -torch.log((counts + 1.0) / (counts + 1.0).sum())
         self.register_buffer("surprise", surprise.float(), persistent=False)
         self.register_buffer("frequent", counts.argsort(descending=True, stable=True)[:5], persistent=False)
         self.surprise: Tensor
         self.frequent: Tensor
-
-    def readings(self, reading: Reading, device: torch.device) -> tuple[Reading, Reading]:
-        """Validation without symmetries."""
-        del device
-        return reading, unturned(reading)
-
-    def loader_options(self) -> dict[str, Any]:
-        """Windows that reach back as far as the history."""
-        return window_options(self.reach)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sum of the cross-entropy, and the number of positions."""
@@ -77,7 +59,7 @@ class PolicyTask(Task):
         )
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Counts by bins of twenty moves (16,), and sums of the losses of the model and of the frequencies."""
+        """Counts in bins of twenty moves (16,), and summed losses of the model and the frequencies."""
         logits, move = self._logits(batch), batch["move"]
         bins = (batch["number"] // MOVES_PER_BIN).clamp(0, BINS - 1)
         best = logits.topk(5).indices
@@ -96,10 +78,10 @@ class PolicyTask(Task):
         }
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Accuracies are shares of the positions, losses means in nats.
+        """Accuracies as shares of the positions, losses as means in nats.
 
-        ``top1_most_frequent`` and ``top5_most_frequent`` are the accuracies of the commonest moves of the train split,
-        ``loss_frequencies`` is the cross-entropy of its frequencies.
+        ``top1_most_frequent`` and ``top5_most_frequent`` are accuracies of always predicting the most frequent moves of
+        the train split, ``loss_frequencies`` is the cross-entropy of its frequencies.
         """
         count = float(sums["positions"].sum())
         figures = {
@@ -113,7 +95,7 @@ class PolicyTask(Task):
         return {**figures, "positions": count}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
-        """``accuracy_by_move``: accuracies of every twenty moves of the game, beside the baseline's."""
+        """``accuracy_by_move``: accuracy per twenty moves of the game, with the baseline's."""
         rows: list[dict[str, float | str]] = []
         for place in range(BINS):
             count = float(sums["positions"][place])
@@ -136,15 +118,3 @@ class PolicyTask(Task):
     def _logits(self, batch: Batch) -> Tensor:
         logits: Tensor = self.network(batch["planes"], batch.get("on_board"))
         return logits.float()
-
-
-def unturned(reading: Reading) -> Reading:
-    """The same reading without symmetries."""
-    if not isinstance(reading, GoReading):
-        return reading
-    return replace(reading, section=reading.section.model_copy(update={"symmetries": False}))
-
-
-def window_options(reach: int) -> dict[str, Any]:
-    """What a loader must be told, for training and validation, where a sample is more than its row."""
-    return {"window": {"length": reach, "mode": "reach"}} if reach > 1 else {}

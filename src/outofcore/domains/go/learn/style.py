@@ -1,4 +1,4 @@
-"""Learning whose game it is."""
+"""Player identification by contrastive training."""
 
 from __future__ import annotations
 
@@ -15,28 +15,15 @@ from outofcore.domains.go.learn.contrast import ge2e, supcon
 from outofcore.domains.go.learn.identification import Answer, Panel, identify
 from outofcore.domains.go.learn.network import DIMENSIONS, StyleNetwork
 from outofcore.domains.go.learn.players import Games, entries
-from outofcore.domains.go.learn.policy import unturned, window_options
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.tensors import GoReading, planes
-from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch, Task
 
 
 class StyleTask(Task):
-    """An embedding of positions that tells players apart; that of a game is the mean of its positions'.
+    """Embeddings that tell players apart; a game's is the mean of its positions'.
 
-    Parameters
-    ----------
-    reading
-        What it reads.
-    section
-        The training settings.
-    games
-        The games of the train split.
-    panel
-        The held-out games to ask with.
-    baseline
-        What the heat maps of openings answer.
+    ``games`` come from the train split, ``panel`` are held-out games, ``baseline`` the answers of opening heat maps.
     """
 
     def __init__(
@@ -46,7 +33,7 @@ class StyleTask(Task):
         self.section, self.panel, self.baseline = section, panel, baseline
         self.reach = reading.reach
         self.network = StyleNetwork(planes(reading.section), reading.frame, section.preset)
-        # Kept as a logarithm, so that it follows quickly how much a single game can tell.
+        # Learnt as a logarithm, so that it adapts quickly to how informative a single game is.
         self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
         self.shift = nn.Parameter(torch.tensor(-5.0))
         self._games = games
@@ -63,16 +50,11 @@ class StyleTask(Task):
         self.panel_key: Tensor
         self.panel_slot: Tensor
 
-    def readings(self, reading: Reading, device: torch.device) -> tuple[Reading, Reading]:
-        """Validation without symmetries."""
-        del device
-        return reading, unturned(reading)
-
     def loader_options(self) -> dict[str, Any]:
-        """Windows that reach back as far as the history, and batches of players x games x positions.
+        """Windows that cover the history, and batches of players x games x positions.
 
-        ``balanced`` holds :func:`outofcore.domains.go.learn.players.entries` and how many ``groups`` (players),
-        ``entries`` of each (games) and ``rows`` of each (positions) make a batch of training.
+        ``balanced`` holds :func:`outofcore.domains.go.learn.players.entries` and the ``groups`` (players), ``entries``
+        (games per player) and ``rows`` (positions per game) of a training batch.
         """
         section = self.section
         balanced = {
@@ -81,18 +63,17 @@ class StyleTask(Task):
             "entries": section.games_per_player,
             "rows": section.positions_per_game,
         }
-        return {"balanced": balanced, **window_options(self.reach)}
+        return {"balanced": balanced}
 
     def micro_batches(self, batch: Batch, size: int) -> Iterator[Batch]:
-        """The whole batch: every game in it is compared with every other."""
+        """The whole batch: each of its games is compared with all others."""
         del size
         yield batch
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Sum of the contrastive loss over the games in the batch that have a companion, and their number.
+        """Summed contrastive loss over games with another of the same player in the batch, and their number.
 
-        Rows are known by their game and the side to play, in whatever order they come; those of players who do not
-        count are passed over.
+        Rows are grouped by game and side to play, in any order; players that do not count are skipped.
         """
         player, game = _look_up(self.train_key, self.train_player, batch)
         counted = player >= 0
@@ -101,7 +82,7 @@ class StyleTask(Task):
         number = int(group.max()) + 1 if len(group) else 0
         sums = torch.zeros(number, positions.shape[1], device=positions.device).index_add(0, group, positions)
         means = sums / torch.bincount(group, minlength=number)[:, None]
-        # What all players share says nothing; left in, it draws all vectors into one before the differences are learnt.
+        # The mean of all players carries no information; left in, it collapses the vectors before they differ.
         vectors = functional.normalize(means - means.mean(0), dim=1)
         owner = torch.zeros(number, dtype=torch.int64, device=group.device).index_put((group,), player[counted])
         if self.section.contrast == "ge2e":
@@ -109,7 +90,7 @@ class StyleTask(Task):
         return supcon(vectors, owner)
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Sums of the embeddings of each slot of the panel, (slots, dimensions), and their number, (slots,)."""
+        """Summed embeddings of each panel slot, (slots, dimensions), and their number, (slots,)."""
         slot, _ = _look_up(self.panel_key, self.panel_slot, batch)
         counted = slot >= 0
         if self.section.first_moves is not None:
@@ -121,10 +102,7 @@ class StyleTask(Task):
         return {"embeddings": sums, "positions": torch.bincount(slot[counted], minlength=slots)}
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Shares of questions answered rightly, first and among the first five, by the number of games asked with.
-
-        Those of the heat maps stand beside them.
-        """
+        """Top-1 and top-5 accuracy by games per query, with those of the heat maps."""
         figures: dict[str, float] = {"players": float(len(np.unique(self.panel.player)))}
         baseline = {answer.games: answer for answer in self.baseline}
         for mine in self._answers(sums):
@@ -139,7 +117,7 @@ class StyleTask(Task):
         return figures
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
-        """``identification``: accuracy by the number of games asked with, of the model and of the heat maps."""
+        """``identification``: accuracy by games per query, of the model and of the heat maps."""
         baseline = {answer.games: answer for answer in self.baseline}
         rows: list[dict[str, float | str]] = [
             {
@@ -169,7 +147,7 @@ class StyleTask(Task):
 
 
 def _look_up(keys: Tensor, values: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """What a table by game and side says of each row, -1 where the game is not in it; and the game's place in it."""
+    """Value per row from a table by game and side (-1 if the game is missing), and the game's index in it."""
     place = torch.searchsorted(keys, batch["game"]).clamp(max=len(keys) - 1)
     value = values[place, batch["to_play"]]
     return torch.where(keys[place] == batch["game"], value, -1), place

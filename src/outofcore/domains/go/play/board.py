@@ -1,4 +1,4 @@
-"""A Go board in machine code: stones, captures, ko, suicide, with the packed bits of both colours kept up to date."""
+"""A compiled Go board: stones, captures, ko and suicide, with packed bits of both colours kept up to date."""
 
 from __future__ import annotations
 
@@ -28,18 +28,11 @@ STONE_WORDS = _words(2 * CELLS).reshape(2, CELLS)
 
 @njit(nogil=True, cache=True)
 def clear(cells: npt.NDArray[np.int8], bits: npt.NDArray[np.uint8], digest: npt.NDArray[np.uint64], size: int) -> None:
-    """An empty board.
+    """Reset to an empty board.
 
-    Parameters
-    ----------
-    cells
-        (``CELLS``,): ``EMPTY``, ``OUTSIDE``, or the colour of a stone; row r, column c is (r + 1) * STRIDE + c + 1.
-    bits
-        (2, bytes): the black and the white stones, point r * frame + c as bit, most significant first.
-    digest
-        (1,): exclusive or of the words of all stones.
-    size
-        Side of the board.
+    ``cells`` (``CELLS``,) is ``EMPTY``, ``OUTSIDE`` or a colour; row r, column c is (r + 1) * STRIDE + c + 1. ``bits``
+    (2, bytes) are black and white stones, point r * frame + c, most significant bit first. ``digest`` (1,) is the
+    exclusive or of the words of all stones.
     """
     cells[:] = OUTSIDE
     for row in range(size):
@@ -58,7 +51,7 @@ def put(
     cell: int,
     colour: int,
 ) -> None:
-    """Make a cell ``EMPTY`` or a stone of a colour, whatever it was; nothing is captured."""
+    """Set a cell to ``EMPTY`` or a colour, whatever it was, without captures."""
     old = cells[cell]
     point = (cell // STRIDE - 1) * frame + cell % STRIDE - 1
     mask = np.uint8(0x80 >> (point & 7))
@@ -81,16 +74,9 @@ def chain(
 ) -> tuple[int, int]:
     """Walk the chain of the stone at ``cell`` until ``enough`` liberties are known.
 
-    Parameters
-    ----------
-    marks
-        (``CELLS`` + 1,): cells met in this walk carry its number, which stands last.
-    stones
-        (``CELLS``,): filled with the stones met, the whole chain where fewer liberties than ``enough`` were found.
-
-    Returns
-    -------
-    Liberties found (at most ``enough``), stones met.
+    ``marks`` (``CELLS`` + 1,) holds the walk's number, stored last, in all cells met. ``stones`` (``CELLS``,) receives
+    the stones met: the whole chain if it has fewer than ``enough`` liberties. Returns liberties (at most ``enough``)
+    and stones.
     """
     marks[CELLS] += 1
     walk = marks[CELLS]
@@ -128,11 +114,9 @@ def play(
     cell: int,
     colour: int,
 ) -> tuple[int, int, int]:
-    """Put a stone on an empty cell, take the opponent's chains without liberty, else its own.
+    """Play a stone on an empty cell; capture the opponent's chains without liberties, else its own.
 
-    Returns
-    -------
-    Stones captured; stones of its own lost (suicide); the cell that simple ko forbids the opponent, or ``NO_KO``.
+    Returns stones captured, own stones lost (suicide), and the cell forbidden by simple ko or ``NO_KO``.
     """
     put(cells, bits, digest, frame, cell, colour)
     captured = 0
@@ -165,7 +149,7 @@ def remove_dead(
     stones: npt.NDArray[np.int64],
     frame: int,
 ) -> int:
-    """Take all chains without liberty off at once, as after setup; returns how many stones."""
+    """Remove all chains without liberties at once, as after setup; returns the number of stones."""
     dead = np.zeros(CELLS, np.bool_)
     count = 0
     for cell in range(CELLS):
@@ -189,7 +173,7 @@ def liberty_planes(
     frame: int,
     planes: npt.NDArray[np.uint8],
 ) -> None:
-    """Mark the stones of chains with 1, 2 and 3 liberties in ``planes`` (3, bytes), packed as in :func:`clear`."""
+    """Mark stones of chains with 1, 2 and 3 liberties in ``planes`` (3, bytes), packed as in :func:`clear`."""
     planes[:] = 0
     done = np.zeros(CELLS, np.bool_)
     for cell in range(CELLS):

@@ -1,4 +1,4 @@
-"""The loop in machine code that plays the games of a unit."""
+"""Compiled loop that plays the games of a unit."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TO_PLAY, SIZE, KO, MOVE_NUMBER = range(4)
 MOST_MOVES = 32_767
 
 COUNTED = ("occupied", "suicide", "ko", "superko", "after_end", "late_setup", "setup_captures", "passes", "captures")
-"""What is counted in each game, by column; the first six may be forbidden."""
+"""Counts of each game, by column; the first six may be forbidden."""
 OCCUPIED, SUICIDE, KO_RETAKEN, SUPERKO, AFTER_END, LATE_SETUP, SETUP_CAPTURES, PASSES, CAPTURES = range(len(COUNTED))
-_PASS_LETTERS = 19  # tt, on boards that have no such point
+_PASS_LETTERS = 19  # tt, on boards without that point
 
 
 class Outcome(IntEnum):
-    """What became of a game when it was played."""
+    """Result of playing a game."""
 
     KEPT = 0
     PASSED_OVER = 1
@@ -48,7 +48,7 @@ class Outcome(IntEnum):
     TOO_SHORT = 10
 
 
-_STOPPED = -1  # kept as far as it goes
+_STOPPED = -1  # kept up to there
 _KEPT, _PASSED_OVER, _SET_UP_LATE = int(Outcome.KEPT), int(Outcome.PASSED_OVER), int(Outcome.LATE_SETUP)
 _OFF_BOARD, _AMBIGUOUS = int(Outcome.OFF_BOARD), int(Outcome.AMBIGUOUS_NODE)
 _TOO_MANY, _TOO_SHORT = int(Outcome.TOO_MANY_MOVES), int(Outcome.TOO_SHORT)
@@ -69,7 +69,7 @@ def _set_up(
     bits: npt.NDArray[np.uint8],
     digest: npt.NDArray[np.uint64],
 ) -> int:
-    """Add and remove the stones of one node; 0 or the :class:`Outcome` that forbids it."""
+    """Apply the setup of one node; returns 0 or the :class:`Outcome` that forbids it."""
     told = np.full(CELLS, -1, np.int64)
     for event in range(events[0], events[1]):
         low_column, high_column = (
@@ -119,13 +119,13 @@ def _write_position(
 
 @njit(nogil=True, cache=True)
 def _situation(digest: npt.NDArray[np.uint64], superko: int, to_play: int) -> Any:
-    """The position, with the side to play where the superko rule asks for it."""
+    """Hash of the position, with the side to play if the superko rule requires it."""
     return digest[0] ^ (_WHITE_TO_PLAY if superko == 2 and to_play == 1 else _NOTHING)
 
 
 @njit(nogil=True, cache=True)
 def _seen_before(seen: npt.NDArray[np.uint64], count: int, now: Any) -> bool:
-    for earlier in range(count):  # noqa: SIM110 - any() of a generator is nothing that can be compiled
+    for earlier in range(count):  # noqa: SIM110 - any() of a generator cannot be compiled
         if seen[earlier] == now:
             return True
     return False
@@ -133,7 +133,7 @@ def _seen_before(seen: npt.NDArray[np.uint64], count: int, now: Any) -> bool:
 
 @njit(nogil=True, cache=True)
 def _record_setup(record: npt.NDArray[np.int16], told: int, digest: npt.NDArray[np.uint64]) -> int:
-    """Note the board after setup; returns where the record goes on."""
+    """Append the board after setup to the record; returns the record's new end."""
     record[told] = -1
     for word in range(4):
         record[told + 1 + word] = np.int16((digest[0] >> np.uint64(16 * word)) & np.uint64(0xFFFF))
@@ -262,18 +262,17 @@ def play_games(
                 breach = -1
                 if lost and not suicide_allowed[game]:
                     breach = SUICIDE
-                elif (
-                    superko[game]
-                    and captured + lost
-                    and _seen_before(seen, number + 1, _situation(digest, superko[game], 1 - kind))
+                    counts[game, SUICIDE] += 1
+                # A position can come back without a capture: send two, lose them, retake, send the second again.
+                if (breach < 0 or breaches[breach] == _KEEP) and (
+                    superko[game] and _seen_before(seen, number + 1, _situation(digest, superko[game], 1 - kind))
                 ):
                     breach = SUPERKO
-                if breach >= 0:
-                    counts[game, breach] += 1
-                    if breaches[breach] != _KEEP:
-                        verdict = _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED
-                        told = told_row
-                        break
+                    counts[game, SUPERKO] += 1
+                if breach >= 0 and breaches[breach] != _KEEP:
+                    verdict = _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED
+                    told = told_row
+                    break
                 passes = 0
                 counts[game, CAPTURES] += captured
             if kind == last_colour:

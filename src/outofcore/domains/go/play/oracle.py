@@ -1,4 +1,4 @@
-"""sgfmill beside the engine: it checks chosen games position by position, and reads what the engine will not."""
+"""Independent check with sgfmill, position by position; also reads games that the engine refuses."""
 
 from __future__ import annotations
 
@@ -23,8 +23,17 @@ _BEGIN = re.compile(rb"\(\s*;")
 _LETTERS = np.array([None, "b", "w"], object)
 
 
+def tree_bytes(text: bytes) -> int:
+    """Bytes of the game tree at the start of ``text`` by sgfmill's count of parentheses; 0 if unclosed."""
+    tokens, end = sgf_grammar.tokenise(text) if _BEGIN.match(text) else ([], 0)
+    return end if tokens and tokens[-1] == ("D", b")") else 0
+
+
 def main_line(game: bytes) -> list[Node] | None:
-    """Properties of each node of the main line as sgfmill reads them; None where it cannot."""
+    """Properties of each main-line node as read by sgfmill, or None.
+
+    Text after the tree is ignored.
+    """
     if not _BEGIN.match(game):  # sgfmill would take the first variation for the game
         return None
     try:
@@ -39,7 +48,7 @@ def main_line(game: bytes) -> list[Node] | None:
 
 
 def rewritten(game: bytes) -> bytes | None:
-    """The main line as plain SGF, where sgfmill can read a game that the engine will not; else None."""
+    """The main line as plain SGF if sgfmill can read a game that the engine refuses, else None."""
     nodes = main_line(game)
     if nodes is None:
         return None
@@ -54,14 +63,14 @@ def rewritten(game: bytes) -> bytes | None:
 
 
 def _expected(stones: npt.NDArray[np.uint8], frame: int, size: int) -> list[Any]:
-    """Boards as sgfmill holds them: for each row, lists of lists of "b", "w" or None from the bottom line up."""
+    """Boards in sgfmill's form: per row, lists of lists of "b", "w" or None from the bottom line up."""
     bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(-1, 2, frame, frame)
     boards_: list[Any] = _LETTERS[(bits[:, 0] + 2 * bits[:, 1])[:, :size, :size][:, ::-1]].tolist()
     return boards_
 
 
 def read_events(game: bytes, size: int) -> list[Event] | None:
-    """Moves and setup of the main line as sgfmill reads them; None where it cannot."""
+    """Main-line moves and setup as read by sgfmill, or None."""
     nodes = main_line(game)
     if nodes is None:
         return None
@@ -82,32 +91,18 @@ def read_events(game: bytes, size: int) -> list[Event] | None:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Plays a game on sgfmill's board and compares every position, mover, ko point and move with the rows; picklable.
+    """Replays a game with sgfmill and compares every position, mover, ko point and move; picklable."""
 
-    Attributes
-    ----------
-    where
-        What to call the game.
-    events
-        What sgfmill has read (:func:`read_events`).
-    stones, state, move
-        Its rows.
-    placed
-        Handicap stones that stand on the star points before anything else.
-    filters
-        Under which the rows were made: whether a game may have been stopped.
-    """
-
-    where: str
-    events: list[Event]
+    where: str  # name of the game in messages
+    events: list[Event]  # from :func:`read_events`
     stones: npt.NDArray[np.uint8]
     state: npt.NDArray[np.int16]
     move: npt.NDArray[np.int16]
-    placed: int
-    filters: FilterSection
+    placed: int  # handicap stones on star points before anything else
+    filters: FilterSection  # of the conversion: a game may have been cut
 
     def __call__(self) -> str | None:
-        """What differs first; None where nothing does."""
+        """The first difference, or None."""
         told = self._difference()
         return f"{self.where}, {told}" if told else None
 

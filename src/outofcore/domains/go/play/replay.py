@@ -1,4 +1,4 @@
-"""Play the games of a unit and write one row for every move: the position before it, and the move."""
+"""Play the games of a unit and write one row per move: the position before it, and the move."""
 
 from __future__ import annotations
 
@@ -18,45 +18,20 @@ _BREACHES = {"keep": 0, "stop": 1, "reject": 2}
 
 @dataclass(frozen=True)
 class Played:
-    """Rows of the games that are kept, one after another, and what became of each game.
+    """Rows of the kept games, consecutive, and the outcome of each game."""
 
-    Attributes
-    ----------
-    stones
-        Black and white stones before the move, packed bits, uint8 (rows, 2, bytes).
-    state
-        :data:`STATE_COLUMNS`, int16 (rows, 4).
-    move
-        Point in the frame, or the number of its points for a pass, int16 (rows,).
-    liberties
-        Stones with 1, 2, 3 liberties, packed bits, uint8 (rows, 3, bytes); no rows where they were not asked for.
-    outcome
-        :class:`Outcome` of each game, uint8.
-    trouble
-        Event at which a game that is not kept failed, int64.
-    rows
-        First row and number of rows of each game, int64 (games, 2).
-    counts
-        :data:`COUNTED` in each game, int32 (games, columns).
-    alternating
-        Whether the colours take turns, bool.
-    record
-        Everything that makes a game itself (size, setup, moves) as int16, independent of the frame.
-    record_spans
-        First and last + 1 of each game in ``record``, int64 (games, 2).
-    """
-
-    stones: npt.NDArray[np.uint8]
-    state: npt.NDArray[np.int16]
-    move: npt.NDArray[np.int16]
+    stones: npt.NDArray[np.uint8]  # uint8 (rows, 2, bytes): black and white stones before the move, packed bits
+    state: npt.NDArray[np.int16]  # int16 (rows, 4): STATE_COLUMNS
+    move: npt.NDArray[np.int16]  # int16 (rows,): point in the frame; their number for a pass
+    # uint8 (rows, 3, bytes): stones with 1, 2, 3 liberties, packed bits; no rows unless requested
     liberties: npt.NDArray[np.uint8]
-    outcome: npt.NDArray[np.uint8]
-    trouble: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int32]
-    alternating: npt.NDArray[np.bool_]
-    record: npt.NDArray[np.int16]
-    record_spans: npt.NDArray[np.int64]
+    outcome: npt.NDArray[np.uint8]  # uint8 (games,): Outcome
+    trouble: npt.NDArray[np.int64]  # int64 (games,): event at which a rejected game failed
+    rows: npt.NDArray[np.int64]  # int64 (games, 2): first row and number of rows
+    counts: npt.NDArray[np.int32]  # int32 (games, columns): COUNTED
+    alternating: npt.NDArray[np.bool_]  # bool (games,): the colours take turns
+    record: npt.NDArray[np.int16]  # int16: size, setup and moves, independent of the frame
+    record_spans: npt.NDArray[np.int64]  # int64 (games, 2): [first, end) of each game in ``record``
 
 
 def plane_bytes(frame: int) -> int:
@@ -75,24 +50,10 @@ def replay(
     *,
     liberties: bool,
 ) -> Played:
-    """Play the games.
+    """Play the ``wanted`` games from their main lines.
 
-    Parameters
-    ----------
-    games
-        Their main lines.
-    wanted
-        Whether a game is played at all.
-    sizes
-        Side of each board.
-    placed
-        Handicap stones to put on the star points before the first event.
-    suicide_allowed, superko
-        Rules of each game; superko: 0 none, 1 no position twice, 2 no position twice with the same side to move.
-    filters
-        What illegal moves cost.
-    liberties
-        Whether liberties are written.
+    ``sizes`` are board sides, ``placed`` handicap stones put on star points first. ``superko``: 0 none, 1 positional, 2
+    situational. ``filters`` decide about illegal moves.
     """
     count = len(wanted)
     before = np.concatenate(([0], np.cumsum(games.kind[: games.first[-1]] < ADD_BLACK)))

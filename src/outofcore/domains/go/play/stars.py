@@ -9,9 +9,9 @@ from outofcore.domains.go.play.board import STRIDE
 
 
 def star_points(size: int, stones: int) -> list[tuple[int, int]]:
-    """Customary handicap points (row and column from the top left); none where the board has none for so many stones.
+    """Customary handicap points, (row, column) from the top left; empty if the board has none for so many stones.
 
-    The placement of the Go Text Protocol (fixed_handicap): corners first, then sides, the centre for odd numbers.
+    Placement of the Go Text Protocol (fixed_handicap): corners, then sides; the centre for odd numbers.
     """
     if not 2 <= stones <= 9 or size < 7 or (stones > 4 and (size % 2 == 0 or size == 7)):
         return []

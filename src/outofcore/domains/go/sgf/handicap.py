@@ -1,4 +1,4 @@
-"""Handicap: what HA says, what is on the board, and which of them counts."""
+"""Handicap: reconcile HA with the stones on the board."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, WHITE, Games
 
 OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour")
-"""What precedes or begins the moves of a game, by column of :func:`openings`."""
+"""Facts about the opening of a game, by column of :func:`openings`."""
 
 
 class HandicapRule(IntEnum):
-    """How the number of handicap stones was found."""
+    """How the number of handicap stones was determined."""
 
     NONE = 0
     ROOT = 1
@@ -25,19 +25,19 @@ class HandicapRule(IntEnum):
     LATER_NODE = 2
     """Black stones are set up in a node after it."""
     MOVES = 3
-    """HA names so many stones as Black plays before White begins."""
+    """HA equals the number of stones that Black plays before White begins."""
     PLACED = 4
-    """HA alone, and White begins: the stones were put on the customary points."""
+    """HA alone, and White begins: the stones are on the customary points."""
     STATED_ONLY = 5
-    """HA alone, and Black begins with fewer stones than it names: an even game."""
+    """HA alone, and Black begins with fewer stones: an even game."""
     POSITION = 6
     """White stones are set up as well: a position, not a handicap."""
     UNPLACED = 7
-    """HA alone, and White begins, on a board without customary points for so many stones."""
+    """HA alone, and White begins, on a board without customary points for that many stones."""
 
 
 class Handicap(NamedTuple):
-    """Stones that Black was given, the rule, and how many of them are yet to be placed."""
+    """Stones given to Black, the rule, and how many are still to be placed."""
 
     stones: int
     rule: HandicapRule
@@ -47,8 +47,8 @@ class Handicap(NamedTuple):
 def openings(games: Games) -> npt.NDArray[np.int64]:
     """Facts about the opening of each game, int64 (games, columns of :data:`OPENING`).
 
-    Points of black setup before the first move; of other setup; the node of the first setup, -1 without; moves of Black
-    before White's first; the colour of the first move, -1 without moves.
+    Points of black setup before the first move; of other setup; node of the first setup (-1 if none); Black's moves
+    before White's first; colour of the first move (-1 if none).
     """
     facts = np.zeros((len(games.status), len(OPENING)), np.int64)
     _openings(games.first, games.kind, games.points, games.node, facts)
@@ -75,31 +75,22 @@ def _openings(
                 facts[game, 3] += 1
                 facts[game, 4] = BLACK
             elif facts[game, 3] == 0:
-                columns = abs(int(points[event, 2]) - int(points[event, 0])) + 1
-                rows = abs(int(points[event, 3]) - int(points[event, 1])) + 1
+                corners = points[event].astype(np.int64)  # compiled int() of a uint8 is unsigned
+                columns = abs(corners[2] - corners[0]) + 1
+                rows = abs(corners[3] - corners[1]) + 1
                 facts[game, 0 if kind == ADD_BLACK else 1] += columns * rows
                 if facts[game, 2] < 0:
                     facts[game, 2] = nodes[event]
 
 
 def stated(raw: bytes) -> int:
-    """The number in HA; -1 where it is missing or no number."""
+    """The number in HA; -1 if missing or invalid."""
     text = raw.strip()
     return min(int(text), 999) if text.isdigit() else -1
 
 
 def handicap(named: int, facts: list[int], size: int) -> Handicap:
-    """Judge one game.
-
-    Parameters
-    ----------
-    named
-        What HA says (:func:`stated`).
-    facts
-        Its row of :func:`openings`.
-    size
-        Side of its board.
-    """
+    """Handicap of one game, from HA (``named``), its row of :func:`openings` and the board side."""
     black, other, node, leading, colour = facts
     if black or other:
         if other:

@@ -1,4 +1,4 @@
-"""What the properties of a game say of it, and whether the filters want it: decided before a stone is played."""
+"""Read the properties of a game and apply the filters to them, before a stone is played."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Rejection = tuple[str, str]
 
 @dataclass(slots=True)
 class Header:
-    """The properties of a game, read."""
+    """The parsed properties of a game."""
 
     black_bytes: bytes
     white_bytes: bytes
@@ -47,18 +47,10 @@ class Header:
 
 
 def read_header(values: Sequence[bytes], facts: list[int], *, utf16: bool, codec: str | None = None) -> Header:
-    """Read the properties of a game.
+    """Parse the properties of a game.
 
-    Parameters
-    ----------
-    values
-        Of :data:`PROPERTIES`, empty where missing.
-    facts
-        Its row of :func:`outofcore.domains.go.sgf.handicap.openings`.
-    utf16
-        Whether the file was UTF-16.
-    codec
-        What the game was in before it was made UTF-8 for reading; None where it was not.
+    ``values`` of :data:`PROPERTIES` are empty if missing; ``facts`` is a row of
+    :func:`outofcore.domains.go.sgf.handicap.openings`; ``codec`` is the original encoding if the game was transcoded.
     """
     (black, white, black_rank, white_rank), rule = decode(
         (values[_PB], values[_PW], values[_BR], values[_WR]), b"UTF-8" if codec else values[_CA], utf16=utf16
@@ -72,8 +64,8 @@ def read_header(values: Sequence[bytes], facts: list[int], *, utf16: bool, codec
         black=black,
         white=white,
         name_rule=rule,
-        black_rank=meaning.rank(black_rank),
-        white_rank=meaning.rank(white_rank),
+        black_rank=_rank(black_rank, values[_BR], values[_CA]),
+        white_rank=_rank(white_rank, values[_WR], values[_CA]),
         size=size,
         komi_raw=values[_KM],
         komi=komi,
@@ -86,8 +78,16 @@ def read_header(values: Sequence[bytes], facts: list[int], *, utf16: bool, codec
     )
 
 
+def _rank(text: str, raw: bytes, charset: bytes) -> int:
+    """A rank; decoded alone if unknown with the game's other values, since only a name may be damaged."""
+    rank = meaning.rank(text)
+    if rank != meaning.UNKNOWN_RANK or raw.isascii():
+        return rank
+    return meaning.rank(decode((raw,), charset)[0][0])
+
+
 def refusal(header: Header, values: Sequence[bytes], filters: FilterSection) -> Rejection | None:
-    """Why a game is not wanted; None where it is."""
+    """Why a game is filtered out, or None."""
     size, given = header.size, header.handicap
     if values[_GM].strip() not in (b"", b"1"):
         return "other_game", f"GM[{_shown(values[_GM])}] is not Go"
@@ -120,7 +120,7 @@ def _shown(value: bytes) -> str:
 
 
 def columns(headers: Sequence[Header]) -> dict[str, npt.NDArray[Any]]:
-    """Columns of the table of sequences that headers fill."""
+    """Columns of the sequence table that headers fill."""
     lists: dict[str, tuple[Any, list[Any]]] = {
         "black": (object, [header.black for header in headers]),
         "white": (object, [header.white for header in headers]),

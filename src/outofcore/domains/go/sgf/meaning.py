@@ -1,4 +1,4 @@
-"""What the properties of a game mean: size, komi, result, date, rank, rules; what is unclear stays unknown."""
+"""Interpret the properties of a game: size, komi, result, date, rank, rules; unclear values stay unknown."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?|[+-]?[.,]\d+")
-_RESULT = re.compile(r"([BW])\s*\+\s*(.*)", re.IGNORECASE | re.DOTALL)
+_RESULT = re.compile(r"(B|W|Black|White)(?:\s*\+\s*(.*))?", re.IGNORECASE | re.DOTALL)
 _DATE = re.compile(r"(\d{4})(?:[-/.](\d{1,2})(?:[-/.](\d{1,2}))?)?")
 _RANK = re.compile(r"(P?)\s*(\d{1,2})\s*(dan pro|[a-z]+|段|级|級|品|단|급|段位)?", re.IGNORECASE)
 _LARGEST_KOMI = 625.0
+_MOST_STONES = 5
 
 UNKNOWN_RANK = -128
 PROFESSIONAL = 100
 
 
 class KomiRule(IntEnum):
-    """How KM became points of compensation for White."""
+    """How KM was converted to points of compensation for White."""
 
     MISSING = 0
     AS_WRITTEN = 1
@@ -41,7 +42,7 @@ class ResultKind(IntEnum):
     TIME = 3
     FORFEIT = 4
     WIN = 5
-    """It is told who won and not how."""
+    """The winner is known, but not how."""
     DRAW = 6
     VOID = 7
 
@@ -61,7 +62,7 @@ class Ruleset(IntEnum):
 
 SUICIDE_ALLOWED = frozenset((Ruleset.NEW_ZEALAND, Ruleset.ING, Ruleset.TROMP_TAYLOR))
 SUPERKO = {Ruleset.CHINESE: 1, Ruleset.AGA: 2, Ruleset.NEW_ZEALAND: 2, Ruleset.TROMP_TAYLOR: 1}
-"""1: no position twice; 2: no position twice with the same side to move. Others know simple ko alone."""
+"""1: no position twice; 2: no position twice with the same side to move. Other rulesets have only simple ko."""
 _RULESETS = {
     "japanese": Ruleset.JAPANESE,
     "japan": Ruleset.JAPANESE,
@@ -82,7 +83,7 @@ _RULESETS = {
 
 
 class Outcome(NamedTuple):
-    """RE as it is stored: winner 1 Black, -1 White, 0 nobody or unknown; points won by, NaN where not counted."""
+    """RE as stored: winner 1 Black, -1 White, 0 nobody or unknown; margin in points, NaN if not counted."""
 
     winner: int
     kind: ResultKind
@@ -91,7 +92,7 @@ class Outcome(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def board_size(raw: bytes) -> int:
-    """Side of the board: 19 where SZ is missing; 0 where it is not square, -1 where it cannot be read."""
+    """Side of the board: 19 if SZ is missing, 0 if not square, -1 if invalid."""
     if not raw.strip():
         return 19
     try:
@@ -103,10 +104,10 @@ def board_size(raw: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def komi(raw: bytes) -> tuple[float, KomiRule]:
-    """Points that White is given, and the rule that read them.
+    """Points given to White, and the rule used.
 
-    Some servers write hundredths, and area counting compares half the points: 7.5 points are 3.75 stones. Whole numbers
-    from 100 on, and quarters, can mean nothing else.
+    Some servers write hundredths, and area counting uses half the points: 7.5 points are 3.75 stones. Whole numbers
+    from 100, and quarters below 5 stones, can have no other meaning, as nobody gives 10 or more points in such steps.
     """
     if not raw.strip():
         return math.nan, KomiRule.MISSING
@@ -115,10 +116,10 @@ def komi(raw: bytes) -> tuple[float, KomiRule]:
         return math.nan, KomiRule.UNREADABLE
     value = float(text.replace(",", "."))
     if text.isdigit() and 100 <= value <= 1000 and value % 25 == 0:
-        if value % 50 or value == 350:
+        if value < 100 * _MOST_STONES and (value % 50 or value == 350):
             return value / 50, KomiRule.HUNDREDTHS_DOUBLED
         return value / 100, KomiRule.HUNDREDTHS
-    if value % 0.5 == 0.25:
+    if value % 0.5 == 0.25 and abs(value) < _MOST_STONES:
         return value * 2, KomiRule.DOUBLED
     if abs(value) > _LARGEST_KOMI:
         return math.nan, KomiRule.UNREADABLE
@@ -127,7 +128,7 @@ def komi(raw: bytes) -> tuple[float, KomiRule]:
 
 @lru_cache(maxsize=4096)
 def result(raw: bytes) -> Outcome:
-    """Who won, and how. What names nobody as winner is a draw, void or unknown, never the other side's win."""
+    """Winner and kind of result. A result without a named winner is a draw, void or unknown, never a win."""
     text = raw.decode("latin-1").strip()
     found = _RESULT.fullmatch(text)
     if not found:
@@ -135,8 +136,8 @@ def result(raw: bytes) -> Outcome:
         if word in ("0", "draw", "jigo", "tie"):
             return Outcome(0, ResultKind.DRAW, 0.0)
         return Outcome(0, ResultKind.VOID if word == "void" else ResultKind.UNKNOWN, math.nan)
-    winner = 1 if found[1] in "bB" else -1
-    how = found[2].strip().lower()
+    winner = 1 if found[1][0] in "bB" else -1
+    how = (found[2] or "").strip().lower()
     for prefix, kind in (("r", ResultKind.RESIGNATION), ("t", ResultKind.TIME), ("f", ResultKind.FORFEIT)):
         if how.startswith(prefix):
             return Outcome(winner, kind, math.nan)
@@ -149,7 +150,7 @@ def result(raw: bytes) -> Outcome:
 
 @lru_cache(maxsize=4096)
 def date(raw: bytes) -> int:
-    """The first day of DT as year * 10000 + month * 100 + day; 00 for what it does not tell, 0 for no date at all."""
+    """The first day of DT as year * 10000 + month * 100 + day; 00 for unknown parts, 0 without a date."""
     found = _DATE.search(raw.decode("latin-1"))
     if not found:
         return 0
@@ -161,7 +162,7 @@ def date(raw: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def rank(text: str) -> int:
-    """A rank as one number: 9 dan 9, 1 dan 1, 1 kyu 0, 30 kyu -29, professional 9 dan 109; -128 unknown."""
+    """A rank as a number: 9 dan 9, 1 dan 1, 1 kyu 0, 30 kyu -29, professional 9 dan 109; -128 unknown."""
     found = _RANK.match(text.strip())
     if not found or not 1 <= int(found[2]) <= 30:
         return UNKNOWN_RANK
@@ -178,6 +179,6 @@ def rank(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def rules(raw: bytes) -> Ruleset:
-    """The ruleset that RU names."""
+    """The ruleset named by RU."""
     word = re.sub(r"[^a-z]", "", raw.decode("latin-1").lower()).removesuffix("rules").removesuffix("rule")
     return _RULESETS.get(word, Ruleset.UNKNOWN)

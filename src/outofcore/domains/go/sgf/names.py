@@ -1,4 +1,4 @@
-"""Text of SGF in whatever encoding: the bytes are kept, the text is decoded by a rule that is kept as well."""
+"""SGF text in any encoding: bytes are kept, and decoded by a rule that is stored with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAME_BYTES = {
     "euc_kr": "cp949",
     "big5": "cp950",
 }
-"""Codecs and the wider ones that programs mean by their names."""
+"""Codecs by name, each replaced by the wider one that programs mean."""
 _BRACKETS_INSIDE = frozenset(("cp932", "shift_jis_2004", "shift_jisx0213", "gb18030", "cp950", "big5hkscs", "johab"))
 """Codecs in which the second byte of a character can be a bracket or a backslash."""
 _NO_CHARSETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape"))
@@ -24,7 +24,7 @@ _BREAKS = (b"\n", b"\r", b"\r\n", b"\n\r")
 _CHARSET = re.compile(rb"(?<![A-Z])CA\s*\[([\w-]+)\]")
 _SPACES = re.compile(r"\s+")
 _PLAIN = re.compile(rb"[\x00!-\[\]-~]*")  # ASCII without spaces and backslashes, joined by NUL
-# A character of two to four bytes, one or more of them after the first overwritten by a question mark.
+# A character of two to four bytes with continuation bytes overwritten by question marks.
 _CUT = re.compile(
     rb"[\xc2-\xdf]\?|[\xe0-\xef](?:\?[\x80-\xbf?]|[\x80-\xbf]\?)|[\xf0-\xf4](?=[\x80-\xbf]{0,2}\?)[\x80-\xbf?]{3}"
 )
@@ -32,27 +32,27 @@ _CUT_CHARACTER = "\ufffd".encode()
 
 
 class NameRule(IntEnum):
-    """How text was decoded; the first that fits."""
+    """How text was decoded: the first rule that fits."""
 
     ASCII = 0
     """All bytes are ASCII."""
     UTF16 = 1
     """The file is UTF-16."""
     DECLARED = 2
-    """As the game's CA property says."""
+    """According to the game's CA property."""
     UTF8 = 3
-    """Valid UTF-8, which nothing declares."""
+    """Undeclared valid UTF-8."""
     DAMAGED_UTF8 = 4
-    """UTF-8 in which question marks overwrote bytes of characters; U+FFFD stands for each."""
+    """UTF-8 in which question marks overwrote bytes of characters; each becomes U+FFFD."""
     GB18030 = 5
     """Nearly all pairs of bytes are common Chinese characters."""
     LATIN1 = 6
-    """Nothing else fits: one character a byte."""
+    """Nothing else fits: one character per byte."""
 
 
 @lru_cache(maxsize=256)
 def codec_of(charset: bytes) -> str | None:
-    """Python's name of a declared encoding, widened where that is usual; None if unknown or no superset of ASCII."""
+    """Python's codec for a declared encoding, widened where customary; None unless a known superset of ASCII."""
     try:
         found = codecs.lookup(charset.decode("ascii").strip())
         if found.name.replace("-", "_") in _NO_CHARSETS or _PRINTABLE.decode(found.name) != _PRINTABLE.decode("ascii"):
@@ -63,14 +63,14 @@ def codec_of(charset: bytes) -> str | None:
 
 
 def transcoded(game: bytes, charset: bytes) -> tuple[bytes, str] | None:
-    """A game as UTF-8, and its codec, where that hides brackets in characters; None where it can be read as it is.
+    """A game as UTF-8 and its codec, if the encoding hides brackets in characters; else None.
 
     In Shift-JIS, GB18030 and Big5 the second byte of a character can be ``[``, ``]`` or a backslash. ``charset`` is the
-    game's CA property, empty where none was seen.
+    game's CA property, empty if none was seen.
     """
     if game.isascii():
         return None
-    # Where such a character ends the value before it, CA seems to be part of that value.
+    # If such a character ends the preceding value, CA appears to be part of that value.
     hidden = None if charset else _CHARSET.search(game)
     codec = codec_of(hidden[1] if hidden else charset)
     if codec not in _BRACKETS_INSIDE:
@@ -82,7 +82,7 @@ def transcoded(game: bytes, charset: bytes) -> tuple[bytes, str] | None:
 
 
 def unescaped(raw: bytes) -> bytes:
-    """SGF escapes resolved: a backslash before a line break removes it, before anything else leaves that."""
+    """SGF escapes resolved: a backslash is dropped, together with a line break that follows it."""
     if b"\\" not in raw:
         return raw
     return _ESCAPED.sub(lambda found: b"" if found[1] in _BREAKS else found[1], raw)
@@ -91,14 +91,7 @@ def unescaped(raw: bytes) -> bytes:
 def decode(values: tuple[bytes, ...], charset: bytes, *, utf16: bool = False) -> tuple[tuple[str, ...], NameRule]:
     """Decode the values of one game, all by one rule; never fails.
 
-    Parameters
-    ----------
-    values
-        Bytes between the brackets.
-    charset
-        The game's CA property; empty where it has none.
-    utf16
-        Whether the bytes were UTF-16 and are now UTF-8.
+    ``charset`` is the CA property or empty; ``utf16`` if the bytes were UTF-16 and are now UTF-8.
     """
     joined = b"\0".join(values)
     if _PLAIN.fullmatch(joined) and joined.count(b"\0") == len(values) - 1:
@@ -140,13 +133,13 @@ def _decodes(raw: bytes, codec: str) -> bool:
 
 
 def _is_damaged_utf8(raw: bytes) -> bool:
-    """Whether valid UTF-8 remains beside the overwritten characters, and some of it is more than ASCII."""
+    """Whether valid non-ASCII UTF-8 remains besides the overwritten characters."""
     rest = _CUT.sub(b"", raw)
     return _decodes(rest, "utf-8") and not rest.isascii()
 
 
 def _is_chinese(raw: bytes) -> bool:
-    """Whether four of five pairs of bytes or more are characters of GB 2312, most of them of its common level."""
+    """Whether at least four of five byte pairs are GB 2312 characters, mostly of its common level."""
     if not _decodes(raw, "gb18030"):
         return False
     common = rare = other = 0

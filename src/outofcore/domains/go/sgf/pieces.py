@@ -1,4 +1,4 @@
-"""Cut a stream of bytes into pieces of whole games."""
+"""Cut a byte stream into pieces of whole games."""
 
 from __future__ import annotations
 
@@ -13,56 +13,32 @@ from outofcore.domains.go.sgf.scan import NEWLINE, find_games
 
 BLOCK_BYTES = 1 << 20
 MOST_GAMES = 1 << 14  # of one piece
-NAME_BYTES = 256  # of the longest name that a first line can be
+NAME_BYTES = 256  # longest name in a first line
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Whole games, one after another, and what lies between them.
+    """Whole games and the bytes between them."""
 
-    Attributes
-    ----------
-    offset
-        Where ``payload`` begins in the stream.
-    payload
-        From the first byte of the first game to the last of the last; empty where there is no game.
-    starts, ends
-        Of each game in ``payload``, int64.
-    endings
-        How each game ends, uint8 (:class:`outofcore.domains.go.sgf.scan.Ending`).
-    stray
-        Bytes outside games, spaces aside, that were passed since the piece before.
-    name
-        The stream's first line, where it is no SGF but stands alone before the first game.
-    """
-
-    offset: int
-    payload: bytes
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    endings: npt.NDArray[np.uint8]
-    stray: int
-    name: bytes
+    offset: int  # of ``payload`` in the stream
+    payload: bytes  # first byte of the first game to last byte of the last; empty without games
+    starts: npt.NDArray[np.int64]  # in ``payload``, int64
+    ends: npt.NDArray[np.int64]  # in ``payload``, int64
+    endings: npt.NDArray[np.uint8]  # uint8, outofcore.domains.go.sgf.scan.Ending
+    stray: int  # non-blank bytes outside games since the previous piece
+    name: bytes  # the stream's first line, if it is not SGF and precedes the first game alone
 
 
 def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) -> Iterator[Piece]:
     """Cut a stream into pieces of whole games, about ``block`` bytes each.
 
-    The games are the same for any ``block``. A piece without games comes last where bytes follow the last game, or
-    where there is none.
-
-    Parameters
-    ----------
-    read
-        Gives the next bytes, at most so many; none at the end.
-    longest
-        Bytes that a game may have; more than that and a block are never held.
-    block
-        Bytes read at a time.
+    The games do not depend on ``block``. A piece without games comes last if bytes follow the last game or there is
+    none. ``read(n)`` returns at most n bytes, none at the end. At most ``longest`` (bytes per game) plus a block are
+    held.
     """
     held, base, before, stray = b"", 0, NEWLINE, 0
     skipping = np.zeros(2, np.int64)
-    head: bytes | None = b""  # what stands before the first game
+    head: bytes | None = b""  # text before the first game
     while True:
         more = read(block)
         held += more

@@ -1,4 +1,4 @@
-"""Read the main line of SGF games: moves, setup stones and the properties of the game, FF[1] to FF[4]."""
+"""Read the main line of SGF games, FF[1] to FF[4]: moves, setup stones and game properties."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_POINT = 255
 
 
 class Reading(IntEnum):
-    """What the reader made of a game."""
+    """Result of reading a game."""
 
     READ = 0
     UNTERMINATED_VALUE = 1
@@ -35,46 +35,20 @@ _AMBIGUOUS, _STRAY = int(Reading.AMBIGUOUS_NODE), int(Reading.STRAY_TEXT)
 
 @dataclass(frozen=True)
 class Games:
-    """Main lines of the games of a unit, as they are written: nothing is played yet.
+    """Main lines of the games of a unit as written, not yet played."""
 
-    Attributes
-    ----------
-    spans
-        First and last + 1 byte of the first value of each of :data:`PROPERTIES`, int32 (games, properties, 2); or -1.
-    first
-        First event of each game, int64 (games + 1,).
-    kind
-        ``BLACK``, ``WHITE`` (moves), ``ADD_BLACK``, ``ADD_WHITE``, ``ADD_EMPTY`` (setup) of each event, uint8.
-    points
-        Column and row from the top left, and those of the opposite corner where setup names a rectangle, uint8
-        (events, 4); 255: no point, a pass.
-    node
-        Number of the event's node in its game, the root being 0, int32.
-    status
-        :class:`Reading` of each game, uint8.
-    trouble
-        Byte in the unit at which reading failed, int64.
-    """
-
-    spans: npt.NDArray[np.int32]
-    first: npt.NDArray[np.int64]
-    kind: npt.NDArray[np.uint8]
+    spans: npt.NDArray[np.int32]  # int32 (games, properties, 2): [first, end) of each property's first value, or -1
+    first: npt.NDArray[np.int64]  # int64 (games + 1,): first event
+    kind: npt.NDArray[np.uint8]  # uint8 (events,): BLACK, WHITE (moves), ADD_BLACK, ADD_WHITE, ADD_EMPTY (setup)
+    # uint8 (events, 4): column and row from the top left, opposite corner of a rectangle; 255: pass
     points: npt.NDArray[np.uint8]
-    node: npt.NDArray[np.int32]
-    status: npt.NDArray[np.uint8]
-    trouble: npt.NDArray[np.int64]
+    node: npt.NDArray[np.int32]  # int32 (events,): node number in its game, the root is 0
+    status: npt.NDArray[np.uint8]  # uint8 (games,): Reading
+    trouble: npt.NDArray[np.int64]  # int64 (games,): byte in the unit at which reading failed
 
 
 def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Games:
-    """Read the main line of every game: at each branch its first variation.
-
-    Parameters
-    ----------
-    payload
-        Bytes that hold the games.
-    starts, ends
-        Of each game, int64.
-    """
+    """Read the main line of every game: at each branch its first variation."""
     most = payload.count(b"[")
     games = Games(
         spans=np.full((len(starts), len(PROPERTIES), 2), -1, np.int32),
@@ -103,7 +77,7 @@ def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
 
 @njit(nogil=True, cache=True)
 def _coordinate(letter: int) -> int:
-    """0 to 51 of a letter; -1 of anything else."""
+    """0 to 51 for a letter, else -1."""
     if 97 <= letter <= 122:
         return letter - 97
     if 65 <= letter <= 90:
@@ -113,7 +87,7 @@ def _coordinate(letter: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _point(data: npt.NDArray[np.uint8], begin: int, end: int, kind: int, point: npt.NDArray[np.uint8]) -> bool:
-    """Read a value as a point, a pass (of a move) or a rectangle (of setup); whether it is one."""
+    """Parse a point, a pass (of a move) or a rectangle (of setup); returns whether it is valid."""
     setup = kind >= ADD_BLACK
     while begin < end and data[begin] <= 32:
         begin += 1
@@ -149,8 +123,8 @@ def _read(
 ) -> None:
     """Fill the arrays of :class:`Games`.
 
-    Text where an identifier should stand is most often the rest of a comment with an unescaped bracket. It is passed
-    over, but a move or setup after the comment in the same node may be part of it: such a game is not trusted.
+    Unexpected text instead of an identifier is usually the rest of a comment with an unescaped bracket. It is skipped,
+    but a move or setup after the comment in the same node may be part of it, so such a game is rejected.
     """
     event = 0
     for game in range(len(starts)):

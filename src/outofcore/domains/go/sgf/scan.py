@@ -1,4 +1,8 @@
-"""Where games begin and end in bytes, whatever stands between them."""
+"""Find where games begin and end in bytes with arbitrary text between them.
+
+A game ends with the parenthesis that closes its first one. What looks like a root inside is a variation, unless the
+parentheses do not balance: only then does a new line that begins like a root start the next game.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-LOOK = 1024  # bytes after a parenthesis in which a game must show itself as one
+LOOK = 1024  # bytes after a parenthesis within which a game must be recognisable
 
 OPEN, CLOSE, NODE = 40, 41, 59  # ( ) ;
 BEGIN_VALUE, ESCAPE, END_VALUE = 91, 92, 93  # [ \ ]
@@ -34,6 +38,8 @@ ROOT_IDENTIFIERS = (
     "PC",
 )
 _ROOTS = np.array(sorted((ord(name[0]) << 8) | ord(name[1]) for name in ROOT_IDENTIFIERS), np.int64)
+_GAME_NAME = (ord("G") << 8) | ord("N")  # used by programs to name variations
+_DEPTHS = 1 << 14  # most parentheses tracked individually if unbalanced
 
 
 class Ending(IntEnum):
@@ -42,14 +48,15 @@ class Ending(IntEnum):
     CLOSED = 0
     """With its last parenthesis."""
     OPEN = 1
-    """Without it: the file ends, or another game begins."""
+    """Without it: the file ends, or parentheses do not balance and another game begins."""
     IN_VALUE = 2
-    """Inside a property value that nothing closes."""
+    """Inside an unclosed property value."""
     TOO_LONG = 3
-    """Not within the bytes that a game may have."""
+    """Not within the size limit of a game."""
 
 
 _CLOSED, _OPEN, _IN_VALUE, _TOO_LONG = (int(ending) for ending in Ending)
+_CUT_OFF = -1  # more bytes are needed
 
 
 @njit(nogil=True, cache=True)
@@ -61,7 +68,7 @@ def _past_space(data: npt.NDArray[np.uint8], at: int, stop: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _property(data: npt.NDArray[np.uint8], at: int, stop: int) -> tuple[int, int]:
-    """Code of the identifier's capitals (two at most count) if a value follows; else 0. And where reading ended."""
+    """Code of the identifier's capitals (at most two) if a value follows, else 0; and the end of reading."""
     code = 0
     capitals = 0
     while at < stop:
@@ -80,39 +87,135 @@ def _property(data: npt.NDArray[np.uint8], at: int, stop: int) -> tuple[int, int
 
 @njit(nogil=True, cache=True)
 def _is_root(code: int) -> bool:
-    for root in _ROOTS:  # noqa: SIM110 - any() of a generator is nothing that can be compiled
+    for root in _ROOTS:  # noqa: SIM110 - any() of a generator cannot be compiled
         if root == code:
             return True
     return False
 
 
 @njit(nogil=True, cache=True)
-def _begins(data: npt.NDArray[np.uint8], at: int, final: bool, where: int) -> int:  # noqa: FBT001
-    """Whether a game begins here: 1 yes, 0 no, -1 more bytes are needed.
+def _begins(data: npt.NDArray[np.uint8], at: int, final: bool) -> int:  # noqa: FBT001
+    """Whether a top-level game begins here: 1 yes, 0 no, -1 more bytes are needed.
 
-    ``where`` is 0 outside games (any tree of nodes is a game, and what looks like the rest of a root is one as well),
-    1 in a game and 2 in a value of one: there a new game must show a root property, as no variation does.
+    Any tree of nodes is a game, and so is what looks like the rest of a root.
     """
     stop = min(len(data), at + LOOK)
     rest = _past_space(data, at + 1, stop) if data[at] == OPEN else at
     node = rest < stop and data[rest] == NODE
-    if node and where == 0 and data[at] == OPEN:
+    if node and data[at] == OPEN:
         return 1
     first = _past_space(data, rest + 1, stop) if node else rest
     code, end = _property(data, first, stop)
+    if end >= stop and stop == len(data) and not final:
+        return _CUT_OFF
+    return 1 if code and end < stop and (data[at] == OPEN or _is_root(code)) else 0
+
+
+@njit(nogil=True, cache=True)
+def _looks_like_root(data: npt.NDArray[np.uint8], at: int, final: bool, in_value: bool) -> int:  # noqa: FBT001
+    """Whether a tree begins here with a root property: 1 yes, 0 no, -1 more bytes are needed."""
+    stop = min(len(data), at + LOOK)
+    end = node = _past_space(data, at + 1, stop)
     answer = 0
-    if code and end < stop:
-        if where == 0 and data[at] == OPEN:
+    if node < stop and data[node] == NODE:
+        code, end = _property(data, _past_space(data, node + 1, stop), stop)
+        if end < stop and _is_root(code) and code != _GAME_NAME:
             answer = 1
-        elif _is_root(code) and (where == 0 or node):
-            answer = 1
-            if where == 2:  # the text of a value may quote SGF, its brackets escaped
+            if in_value:  # the text of a value may quote SGF, its brackets escaped
                 while end < stop and data[end] != END_VALUE:
                     end += 1
                 answer = 1 if end < stop and data[end - 1] != ESCAPE else 0
-    if end >= stop and stop == len(data) and not final:
-        return -1
-    return answer
+    return _CUT_OFF if end >= stop and stop == len(data) and not final else answer
+
+
+@njit(nogil=True, cache=True)
+def _read_on(
+    data: npt.NDArray[np.uint8],
+    before: int,
+    final: bool,  # noqa: FBT001
+    limit: int,
+    floor: int,
+    state: npt.NDArray[np.int64],
+    opened: npt.NDArray[np.int64],
+    roots: npt.NDArray[np.int64],
+) -> int:
+    """Read until ``floor`` unclosed parentheses remain, or to ``limit``; returns how it ended.
+
+    ``state`` (updated) is the position, the unclosed parentheses before it, and 1 inside a value. ``opened`` are the
+    unclosed parentheses, outermost first; ``roots`` (parentheses, 2) the first of the last trees in each that all look
+    like roots (-1 if none), and their number.
+    """
+    at, depth, value = state[0], state[1], state[2] == 1
+    ending = _OPEN
+    while at < limit:
+        byte = data[at]
+        root = 0
+        if byte == OPEN and (data[at - 1] if at else before) in (NEWLINE, RETURN):
+            root = _looks_like_root(data, at, final, value)
+            if root < 0 or (root and value):
+                ending = _IN_VALUE if root > 0 else _CUT_OFF
+                break
+        if value:
+            if byte == ESCAPE:
+                if at + 1 == len(data) and not final:
+                    ending = _CUT_OFF
+                    break
+                at += 1
+            elif byte == END_VALUE:
+                value = False
+        elif byte == BEGIN_VALUE:
+            value = True
+        elif byte == OPEN:
+            if 0 < depth <= _DEPTHS:
+                if root == 0 or roots[depth - 1, 1] == 0:
+                    roots[depth - 1, 0] = at if root else -1
+                    roots[depth - 1, 1] = 0
+                roots[depth - 1, 1] += root
+            if depth < _DEPTHS:
+                opened[depth], roots[depth, 0], roots[depth, 1] = at, -1, 0
+            depth += 1
+        elif byte == CLOSE:
+            depth -= 1
+            if depth == floor:
+                at += 1
+                ending = _CLOSED
+                break
+        at += 1
+    state[0], state[1], state[2] = min(at, len(data)), depth, 1 if value else 0
+    return ending
+
+
+@njit(nogil=True, cache=True)
+def _closing(data: npt.NDArray[np.uint8], at: int, stop: int) -> int:
+    """End of a tree; -1 if it is not closed before ``stop``."""
+    depth = 0
+    value = False
+    while at < stop:
+        byte = data[at]
+        if value:
+            at += byte == ESCAPE
+            value = byte != END_VALUE
+        elif byte == BEGIN_VALUE:
+            value = True
+        elif byte == OPEN:
+            depth += 1
+        elif byte == CLOSE:
+            depth -= 1
+            if depth == 0:
+                return at + 1
+        at += 1
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _next_root(roots: npt.NDArray[np.int64], floor: int, depth: int, least: int) -> int:
+    """Start of the next game if the one at ``floor`` lacks a parenthesis; -1 if too few trees indicate it."""
+    first, seen = -1, 0
+    for level in range(floor, min(depth, _DEPTHS)):
+        if first < 0:
+            first = roots[level, 0]
+        seen += roots[level, 1]
+    return first if seen >= least else -1
 
 
 @njit(nogil=True, cache=True)
@@ -126,92 +229,71 @@ def find_games(
     ends: npt.NDArray[np.int64],
     endings: npt.NDArray[np.uint8],
 ) -> tuple[int, int, int]:
-    """Mark the games in ``data``, which begins outside of one, or inside one that was found too long.
+    """Mark the games in ``data``, which starts outside a game or inside one being skipped as too long.
 
-    Parameters
-    ----------
-    data
-        Bytes, uint8.
-    before
-        The byte before them; a newline where they begin the stream.
-    final
-        Whether nothing follows.
-    longest
-        Bytes that a game may have; of a longer one only the first so many are marked, the rest is passed over.
-    skipping
-        Depth of parentheses in the game that is being passed over (0: none), and 1 inside a value; updated.
-    starts, ends, endings
-        Filled with the games; their length bounds how many are marked.
-
-    Returns
-    -------
-    Number of games, bytes that need not be seen again (all where ``final``), bytes outside games without spaces.
+    ``before`` is the preceding byte (a newline at the start of the stream), ``final`` whether nothing follows. Only the
+    first ``longest`` bytes of a longer game are marked. ``skipping`` (updated) is the parenthesis depth in a skipped
+    game (0: none) and 1 inside a value. ``starts``, ``ends`` and ``endings`` are filled up to their length. Returns the
+    number of games, the bytes that need not be seen again (all if ``final``), and the non-blank bytes outside games.
     """
     count = 0
     stray = 0
     at = 0
+    state = np.array([0, skipping[0], skipping[1]])
+    opened, roots = np.zeros(_DEPTHS, np.int64), np.zeros((_DEPTHS, 2), np.int64)
+    passing = skipping[0] > 0
+    floor = 0
+    skipping[:] = 0
     while at < len(data):
+        if passing:
+            ending = _read_on(data, before, final, len(data), floor, state, opened, roots)
+            at = state[0]
+            passing = ending in (_OPEN, _CUT_OFF)
+            if passing:
+                skipping[0], skipping[1] = state[1] - floor, state[2]
+                break
+            continue
         start = at
-        depth, value = skipping[0], skipping[1] == 1
-        skip = depth > 0
-        if not skip:
-            byte = data[at]
-            line = (data[at - 1] if at else before) in (NEWLINE, RETURN)
-            answer = 0
-            if byte in (OPEN, NODE) or (line and 65 <= byte <= 90):
-                answer = _begins(data, at, final, 0)
-            if answer < 0 or (answer and count == len(starts)):
-                return count, at, stray
-            if not answer:
-                stray += byte > 32
-                at += 1
-                continue
-            depth = 0 if byte == OPEN else 1
-        end = -1
-        ending = _OPEN
-        while at < len(data):
-            if not skip and at - start >= longest:
-                starts[count], ends[count], endings[count] = start, at, _TOO_LONG
-                count += 1
-                skip = True
-            byte = data[at]
-            line = (data[at - 1] if at else before) in (NEWLINE, RETURN)
-            if byte == OPEN and (skip or at > start) and (line or not value):
-                answer = _begins(data, at, final, 2 if value else 1)
-                if answer > 0:
-                    end, ending = at, _IN_VALUE if value else _OPEN
-                    break
-                if answer < 0:
-                    end = -2
-                    break
-            if value:
-                if byte == ESCAPE:
-                    if at + 1 == len(data) and not final:
-                        end = -2
-                        break
-                    at += 1
-                elif byte == END_VALUE:
-                    value = False
-            elif byte == BEGIN_VALUE:
-                value = True
-            elif byte == OPEN:
-                depth += 1
-            elif byte == CLOSE:
-                depth -= 1
-                if depth == 0:
-                    end, ending = at + 1, _CLOSED
-                    break
+        byte = data[at]
+        line = (data[at - 1] if at else before) in (NEWLINE, RETURN)
+        answer = 0
+        if byte in (OPEN, NODE) or (line and 65 <= byte <= 90):
+            answer = _begins(data, at, final)
+        if answer < 0 or (answer and count == len(starts)):
+            break
+        if not answer:
+            stray += byte > 32
             at += 1
-        if end < 0 and not final:
-            if not skip:
-                return count, start, stray
-            skipping[0], skipping[1] = depth, 1 if value else 0
-            return count, at, stray
+            continue
+        end, ending, floor = -1, _CLOSED, -1
+        if byte == OPEN and start < state[0]:  # read before, in a game that is not balanced
+            known = min(state[1], _DEPTHS)
+            level = int(np.searchsorted(opened[:known], start))
+            if level < known and opened[level] == start:
+                floor = level if state[1] <= _DEPTHS or level < _DEPTHS // 2 else -1
+            else:
+                end = _closing(data, start, state[0])
         if end < 0:
-            end, ending = len(data), _IN_VALUE if value else _OPEN
-        skipping[0] = skipping[1] = 0
-        if not skip:
-            starts[count], ends[count], endings[count] = start, end, ending
-            count += 1
+            if floor < 0:
+                floor = 0
+                state[0], state[1], state[2] = start, 0, 0
+                if byte != OPEN:
+                    opened[0], roots[0, 0], roots[0, 1] = start, -1, 0
+                    state[1] = 1
+            ending = _read_on(data, before, final, min(len(data), start + longest), floor, state, opened, roots)
+            end = state[0]
+        too_long = ending == _OPEN and start + longest < len(data)
+        if ending == _CUT_OFF or (ending == _OPEN and not too_long and not final):
+            break
+        if ending != _CLOSED:
+            following = _next_root(roots, floor, state[1], 2 if too_long else 1)
+            if following >= 0:
+                end, ending = following, _OPEN
+            elif too_long:
+                end, ending, passing = start + longest, _TOO_LONG, True
+            elif state[2]:
+                ending = _IN_VALUE
+        starts[count], ends[count], endings[count] = start, end, ending
+        count += 1
         at = end
-    return count, len(data), stray
+    return count, at, stray

@@ -1,1 +1,1 @@
-"""Sessions as they lie on disk, one small reader for each format; nothing here is ever whole in memory."""
+"""Sessions on disk, one small reader per format; none is ever in memory as a whole."""

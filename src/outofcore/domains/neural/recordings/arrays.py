@@ -1,4 +1,4 @@
-"""Arrays in files, read in slices along their first axis, and arrays that are made of others."""
+"""Arrays in files, read in slices along their first axis, and views composed of them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,12 @@ class SlicedArray(Protocol):
         ...
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop`` of the first axis.
-
-        Raises
-        ------
-        OSError
-            If the file is damaged there.
-        """
+        """Entries ``start`` to ``stop`` of the first axis; raises OSError if the file is damaged there."""
         ...
 
 
 class Concatenated:
-    """Several arrays end to end: the trials of a session that keeps each in an array of its own.
-
-    Attributes
-    ----------
-    starts
-        First entry of each, and the end of the last, shape (arrays + 1,).
-    """
+    """Arrays end to end: a session that keeps one array per trial."""
 
     def __init__(self, arrays: Sequence[SlicedArray]) -> None:
         self._arrays = arrays
@@ -71,7 +59,7 @@ class Part:
 
 
 class Flat:
-    """A vector that a file keeps as a column or a row."""
+    """A vector stored as a column or a row."""
 
     def __init__(self, array: SlicedArray) -> None:
         self._array = array
@@ -81,7 +69,7 @@ class Flat:
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Entries ``start`` to ``stop``."""
-        # A row is a vector along its second axis: short of reading it whole there is no slice of it along the first.
+        # A row varies along its second axis, so it has no slices along the first: it is read whole.
         if self._row:
             return self._array.read(0, 1).reshape(-1)[start:stop]
         return self._array.read(start, stop).reshape(-1)

@@ -1,4 +1,4 @@
-"""Reading entries of an array although the file may be damaged there."""
+"""Read entries of an array from a file that may be damaged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def readable(array: SlicedArray, start: int, stop: int) -> tuple[npt.NDArray[Any
 
 
 def take(array: SlicedArray, index: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], Mask]:
-    """Entries by number, in any order and repeated; neighbours are read in one go, each entry once."""
+    """Entries by number, in any order, with repeats; neighbours are read together, each entry once."""
     if not len(index):
         return np.empty((0, *array.shape[1:]), array.dtype), np.empty(0, bool)
     first, last = int(index[0]), int(index[-1])
@@ -40,7 +40,7 @@ def take(array: SlicedArray, index: npt.NDArray[np.int64]) -> tuple[npt.NDArray[
 
 
 def identify(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Labels as numbers: whole numbers as they are, words and fractions by their hash, not-a-number as -1."""
+    """Labels as integers: whole numbers unchanged, words and fractions hashed, NaN as -1."""
     if values.dtype.kind in "iu":
         return values.astype(np.int64)
     if values.dtype.kind == "f":
@@ -52,7 +52,7 @@ def identify(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def whole_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Floating-point numbers as whole ones; -1 for those that are none, or beyond 2**62."""
+    """Floating-point values as integers; -1 for fractions and beyond 2**62."""
     wide = values.astype(np.float64)  # a narrow type has no 2**62
     whole = np.isfinite(wide) & (wide == np.floor(wide)) & (np.abs(wide) < 2.0**62)
     return np.where(whole, np.where(whole, wide, 0).astype(np.int64), -1)

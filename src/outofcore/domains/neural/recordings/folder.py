@@ -1,12 +1,14 @@
-"""A session that is a folder of .npy files and of text with numbers in columns."""
+"""A session stored as a folder of .npy files and text columns."""
 
 from __future__ import annotations
 
+import lzma
+import math
 import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +24,12 @@ if TYPE_CHECKING:
     from outofcore.domains.neural.clocks import Clock
     from outofcore.domains.neural.params import TimeUnit
 
+DOUBLE = np.dtype(np.float64)
 TEXT = (".txt", ".csv", ".tsv", ".dat")
 
 
 class FolderRecording:
-    """A folder; arrays are named by their path in it, ``.npy`` left out or not, ``[2]`` for a column of text."""
+    """A folder; arrays are named by relative path, ``.npy`` optional, ``[2]`` for a column of text."""
 
     unit: TimeUnit | None = None
 
@@ -43,62 +46,80 @@ class FolderRecording:
         """A file by its path in the folder."""
         file, column = split_column(name)
         if file in self._files and not file.endswith(".npy"):
-            return text_column(self._root / file, column)
+            return text_array(self._root / file, column, axis)
         if f"{file.removesuffix('.npy')}.npy" not in self._files:
             raise KeyError(name)
         return npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
 
     def trains(self, name: str) -> list[SlicedArray]:
-        """One vector; with ``*`` in the name, a file for each neuron."""
+        """One vector, or with ``*`` in the name one file per neuron."""
         return [self.array(name)]
 
-    def clock(self, name: str) -> Clock | None:
-        """A folder keeps clocks in files of their own."""
-        del name
+    def clock(self, name: str, count: int) -> Clock | None:
+        """None: folders keep clocks in files of their own."""
+        del name, count
         return None
 
     def close(self) -> None:
         """Nothing is held open between reads."""
 
 
-def split_column(name: str) -> tuple[str, int]:
-    """``stimulus.txt.gz[1]`` -> the file and column 1; column 0 where none is named."""
+def split_column(name: str) -> tuple[str, int | None]:
+    """``stimulus.txt.gz[1]`` -> the file and column 1; column None if none is named."""
     found = re.fullmatch(r"(.*)\[(\d+)\]", name)
-    return (found[1], int(found[2])) if found else (name, 0)
+    return (found[1], int(found[2])) if found else (name, None)
 
 
 def named_files(name: str) -> PurePosixPath:
-    """The file that a name means, as a pattern: its suffix may be left out for .npy."""
+    """Files matching a name or pattern; the suffix .npy is optional."""
     return PurePosixPath(split_column(name)[0])
 
 
-def text_column(path: Path, column: int) -> StreamedArray:
-    """A column of a text of numbers: separated by commas, semicolons, tabs or blanks, ``#`` begins a comment.
+def text_array(path: Path, column: int | None, axis: int = 0) -> StreamedArray:
+    """A text of numbers or one column of it, separated by commas, semicolons, tabs or blanks; ``#`` for comments.
 
-    The first line may name the columns. A later entry that is no number counts as not-a-number.
+    The first line may be a header. A later entry that is not a number is NaN, as is a line whose number of entries
+    differs from the first. A text of one column is a vector, one of several a table.
     """
+    rows, columns = 0, 0
     try:
-        count = sum(len(block) for block in _column_blocks(path, column))
-    except (OSError, EOFError, zlib.error, ZstdError) as error:
+        for block in _blocks(path, column):
+            rows, columns = rows + len(block), block.shape[1]
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, ZstdError) as error:
         message = f"{path.name}: damaged: {clean(error)}"
         raise SessionError(message, reason="unreadable_file") from error
-    return StreamedArray((count,), np.dtype(np.float64), lambda: _column_blocks(path, column))
+    if column is not None and column >= columns > 0:
+        message = f"{path.name}: no column {column}, lines have {columns}, numbered from 0"
+        raise SessionError(message, reason="wrong_shape")
+    if axis:
+        message = f"{path.name}: a text of {rows} x {columns} numbers, and time is not first; transpose it"
+        raise SessionError(message, reason="wrong_shape")
+    if column is not None or columns <= 1:
+        place = column or 0
+        return StreamedArray((rows,), DOUBLE, lambda: (block[:, place] for block in _blocks(path, column)))
+    return StreamedArray((rows, columns), DOUBLE, lambda: _blocks(path, column))
 
 
-def _column_blocks(path: Path, column: int) -> Iterator[npt.NDArray[Any]]:
-    titled = None
+def _blocks(path: Path, column: int | None) -> Iterator[npt.NDArray[np.float64]]:
+    """All columns, (lines, columns), about a megabyte of text at a time."""
+    columns, titled = 0, None
     with path.open("rb") as raw:
         for lines in _line_blocks(decompressed(raw, path.name)):
-            cells = [_cell(line, column) for line in lines]
-            if titled is None and cells:
-                titled = _number(cells[0]) is None
-                cells = cells[titled:]
-            values = (_number(cell) for cell in cells)
-            yield np.array([np.nan if value is None else value for value in values], np.float64)
+            rows = [_cells(line) for line in lines]
+            if titled is None and rows:
+                titled = any(_number(cell) is None for cell in _named(rows[0], column))
+                rows = rows[titled:]
+            if rows:
+                columns = columns or len(rows[0])
+                yield np.array([_row(row, columns, column) for row in rows], np.float64)
+
+
+def _named(cells: list[bytes], column: int | None) -> list[bytes]:
+    return cells if column is None else cells[column : column + 1]
 
 
 def _line_blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Lines that hold data, trimmed, comments cut off, about a megabyte at a time."""
+    """Data lines, stripped of comments and blanks, about a megabyte at a time."""
     rest = b""
     while content := stream.read(BLOCK_BYTES):
         *lines, rest = (rest + content).split(b"\n")
@@ -111,10 +132,21 @@ def _data(lines: list[bytes]) -> list[bytes]:
     return [line for line in bare if line]
 
 
-def _cell(line: bytes, column: int) -> bytes:
+def _cells(line: bytes) -> list[bytes]:
     separator = next((mark for mark in (b",", b";", b"\t") if mark in line), None)
-    cells = line.split(separator)
-    return cells[column].strip() if column < len(cells) else b"nan"
+    return [cell.strip() for cell in line.split(separator)]
+
+
+def _row(cells: list[bytes], columns: int, column: int | None) -> list[float]:
+    """The numbers of a line; other columns than the wanted one are not parsed."""
+    if column is None and len(cells) != columns:
+        return [math.nan] * columns
+    values = [math.nan] * columns
+    for place in range(columns) if column is None else (column,):
+        number = _number(cells[place]) if place < min(len(cells), columns) else None
+        if number is not None:
+            values[place] = number
+    return values
 
 
 def _number(cell: bytes) -> float | None:

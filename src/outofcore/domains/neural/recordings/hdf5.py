@@ -1,6 +1,6 @@
-"""HDF5 files, MATLAB's version 7.3 among them, through h5py.
+"""HDF5 files, including MATLAB 7.3, through h5py.
 
-A handle lives as long as one call and stays in its thread: h5py's objects must not cross a fork.
+Handles are local to a call and a thread: h5py objects must not cross a fork.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from outofcore.domains.neural.clocks import Clock
     from outofcore.domains.neural.params import TimeUnit
 
-# Values may be so many, and so many times the bytes of their file: deflate reaches 1,032. A shape of terabytes that was
-# never written has no bytes behind it, and would be read for days.
+# Limits on the number of values, absolute and per byte of their file (deflate reaches 1,032): a shape of terabytes
+# never written has no bytes behind it and would take days to read.
 FREE_BYTES, MOST_FOLD = 64 << 20, 2000
-# What h5py and HDF5 raise of a damaged file: types that no longer are any, names that are no text, null references.
+# Raised by h5py for a damaged file: invalid types, undecodable names, null references.
 DAMAGE = (OSError, RuntimeError, TypeError, ValueError)
-# A soft link may name another; more than this many in a row is a circle.
+# Soft links may chain; more than this many in a row is a cycle.
 MOST_LINKS = 16
 
 
 class Hdf5Array:
     """A dataset, sliced along one of its axes.
 
-    MATLAB keeps arrays column by column, so that a file that it wrote shows all axes reversed; they are turned back.
+    MATLAB writes arrays column by column, so all axes appear reversed; they are turned back.
     """
 
     def __init__(self, dataset: Any, axis: int) -> None:
@@ -57,7 +57,7 @@ class Hdf5Array:
         choice = tuple(slice(start, stop) if axis == place else slice(None) for axis in range(rank))
         try:
             values = native(self._dataset[choice])
-        except (OSError, RuntimeError, MemoryError) as error:  # h5py tells a damaged chunk in either way
+        except (OSError, RuntimeError, MemoryError) as error:  # h5py raises either for a damaged chunk
             message = f"{self._dataset.name}, entries {start} to {stop}: {clean(error)}"
             raise OSError(message) from error
         return np.moveaxis(values.T if self._reversed else values, self._axis, 0)
@@ -71,7 +71,7 @@ class Hdf5Recording:
 
     def __init__(self, path: Path) -> None:
         try:
-            # Nothing is ever written here, so that a lock would only hinder others; some filesystems have none.
+            # Read-only, so a lock would only block others; some filesystems have none.
             self.file = h5py.File(path, "r", locking=False)
         except OSError as error:
             if path.suffix == ".mat" and not h5py.is_hdf5(path):
@@ -88,7 +88,7 @@ class Hdf5Recording:
             if isinstance(item, h5py.Dataset) and not name.startswith("#"):
                 found.append(name)
 
-        with suppress(*DAMAGE, KeyError):  # of a damaged file, what there is
+        with suppress(*DAMAGE, KeyError):  # in a damaged file, whatever is readable
             self.file.visititems(visit)
         return found
 
@@ -106,9 +106,9 @@ class Hdf5Recording:
                 return [as_array(self.file[reference], 0) for reference in found[()].T.reshape(-1)]
         return [as_array(found, 0)]
 
-    def clock(self, name: str) -> Clock | None:
-        """Plain HDF5 keeps clocks in arrays of their own."""
-        del name
+    def clock(self, name: str, count: int) -> Clock | None:
+        """None: plain HDF5 keeps clocks in arrays of their own."""
+        del name, count
         return None
 
     def close(self) -> None:
@@ -116,14 +116,9 @@ class Hdf5Recording:
         self.file.close()
 
     def resolve(self, name: str) -> Any:
-        """The group or dataset of a path, links followed by hand: none leads out of this file.
+        """The group or dataset at a path, following links by hand so that none leaves this file.
 
-        Raises
-        ------
-        KeyError
-            If there is nothing of that name.
-        SessionError
-            If the path leads through a link into another file, or the file is damaged there.
+        Raises KeyError if it does not exist, SessionError for a link into another file or damage.
         """
         steps, group, links = name.strip("/").split("/"), self.file["/"], 0
         while steps:
@@ -141,13 +136,13 @@ class Hdf5Recording:
                 steps = link.path.strip("/").split("/") + steps
                 group = self.file["/"] if link.path.startswith("/") else group
                 continue
-            with damage_told(name):  # the link is there; what it leads to may not be
+            with damage_told(name):  # the link exists, its target may not
                 group = group[step]
         return group
 
 
 def _link(group: Any, step: str) -> Any:
-    """The link of a name in a group; None where there is none."""
+    """The link of a name in a group, or None."""
     if not isinstance(group, h5py.Group):
         return None
     with damage_told(step):
@@ -156,7 +151,7 @@ def _link(group: Any, step: str) -> Any:
 
 @contextmanager
 def damage_told(name: str) -> Iterator[None]:
-    """What h5py raises of a damaged file, as an error of the session."""
+    """Convert h5py errors of a damaged file to errors of the session."""
     try:
         yield
     except (*DAMAGE, KeyError) as error:
@@ -165,7 +160,7 @@ def damage_told(name: str) -> Iterator[None]:
 
 
 def as_array(found: Any, axis: int) -> Hdf5Array:
-    """A dataset as a sliced array, if it is one and its values lie in the file itself."""
+    """A dataset as a sliced array; rejects datasets whose values are outside the file."""
     with damage_told(str(found.name)):
         return _as_array(found, axis)
 

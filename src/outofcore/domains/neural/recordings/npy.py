@@ -1,6 +1,6 @@
-"""Archives of numpy arrays (.npz). ``np.load`` cannot map their members; here they are read in slices all the same.
+"""Archives of numpy arrays (.npz), read in slices, which ``np.load`` cannot do.
 
-A member that is stored plainly (``np.savez``) is mapped at its place in the archive; a compressed one
+A member stored plainly (``np.savez``) is mapped at its offset in the archive; a compressed one
 (``np.savez_compressed``) is decompressed as a stream. Pickled objects are never loaded.
 """
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 # Local file header of a zip archive: 30 bytes, the last two fields are the lengths of what follows.
 LOCAL_HEADER = 30
-# What zipfile raises of a damaged archive: of absurd versions (NotImplementedError, a RuntimeError) and names too.
+# Raised by zipfile for a damaged archive, also for absurd versions (NotImplementedError is a RuntimeError) and names.
 ARCHIVE_DAMAGE = (OSError, zipfile.BadZipFile, RuntimeError, ValueError, struct.error)
 
 
 class MappedArray:
-    """An array that lies plainly in a file, mapped for each read, so that no page stays with the process."""
+    """An uncompressed array, mapped anew for each read so that its pages are released."""
 
     def __init__(self, path: Path, header: Header, offset: int, axis: int) -> None:
         self._path, self._header, self._offset, self._axis = path, header, offset, axis
@@ -50,13 +50,7 @@ class MappedArray:
 
 
 class Header:
-    """What the header of a .npy file says.
-
-    Attributes
-    ----------
-    shape, dtype, fortran
-        Of the array; fortran where it lies column by column.
-    """
+    """Header of a .npy file."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
         try:
@@ -76,7 +70,7 @@ class Header:
         return int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64))
 
     def check_room(self, name: str, held: int) -> None:
-        """Refuse an array of which the file holds ``held`` bytes, less than all."""
+        """Reject an array if the file holds only ``held`` of its bytes."""
         if held < self.nbytes:
             message = f"{name}: truncated: its header tells {self.nbytes} bytes of values, the file holds {held}"
             raise SessionError(message, reason="unreadable_file")
@@ -156,12 +150,12 @@ class NpzRecording:
         return StreamedArray(header.shape, dtype, blocks)
 
     def trains(self, name: str) -> list[SlicedArray]:
-        """One vector; an archive has no vectors of unequal length."""
+        """One vector; an archive has no ragged vectors."""
         return [self.array(name)]
 
-    def clock(self, name: str) -> Clock | None:
-        """An archive keeps clocks in arrays of their own."""
-        del name
+    def clock(self, name: str, count: int) -> Clock | None:
+        """None: archives keep clocks in arrays of their own."""
+        del name, count
         return None
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""NWB 2 files: an HDF5 file whose series know their clocks, read with h5py.
+"""NWB 2 files, read with h5py; their series have clocks.
 
-Time series of every kind are named by their group (``acquisition/sweep_01``): voltage and current traces, image series,
-fluorescence and other optical physiology. ``units`` holds spike times by neuron, ``intervals/trials`` start and stop.
+Time series are named by their group (``acquisition/sweep_01``): voltage and current traces, image series, fluorescence
+and other optical physiology. ``units`` holds spike times by neuron, ``intervals/trials`` start and stop.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from outofcore.domains.neural.recordings.arrays import Part, SlicedArray
 from outofcore.domains.neural.recordings.hdf5 import DAMAGE, Hdf5Array, Hdf5Recording, as_array, damage_told
 from outofcore.domains.neural.recordings.recording import SessionError
 
-# Units of a table; an index of more than so many is none.
+# Largest plausible number of units; a longer index is invalid.
 MOST_NEURONS = 1 << 20
 
 
 class ScaledArray:
-    """A series in the unit that it states: data * conversion + offset, with a conversion by channel perhaps."""
+    """A series in its stated unit: data * conversion + offset, with an optional conversion per channel."""
 
     def __init__(self, array: SlicedArray, factor: npt.NDArray[np.float64], offset: float) -> None:
         self._array, self._factor, self._offset = array, factor, offset
@@ -38,7 +38,7 @@ class ScaledArray:
 
 
 class Intervals:
-    """Start and stop of each row of a table of intervals, shape (rows, 2), seconds."""
+    """Start and stop of each row of an intervals table, shape (rows, 2), seconds."""
 
     def __init__(self, start: Hdf5Array, stop: Hdf5Array) -> None:
         if len(start.shape) != 1 or start.shape != stop.shape:
@@ -59,7 +59,7 @@ class NwbRecording(Hdf5Recording):
     unit: TimeUnit | None = "s"
 
     def names(self) -> list[str]:
-        """Paths of series and tables, and of the columns of tables."""
+        """Paths of series, tables and table columns."""
         found: list[str] = []
 
         def visit(name: str, item: Any) -> None:
@@ -70,7 +70,7 @@ class NwbRecording(Hdf5Recording):
             if series or column:
                 found.append(name)
 
-        with suppress(*DAMAGE, KeyError):  # of a damaged file, what there is
+        with suppress(*DAMAGE, KeyError):  # in a damaged file, whatever is readable
             self.file.visititems(visit)
         return found
 
@@ -101,11 +101,14 @@ class NwbRecording(Hdf5Recording):
         return ScaledArray(array, factor, offset)
 
     def trains(self, name: str) -> list[SlicedArray]:
-        """Spike times of the units, or vectors as plain HDF5 keeps them."""
+        """Spike times of the units, or ragged vectors as in plain HDF5."""
         found = self.resolve(name)
         if not has(found, "spike_times_index"):
             return super().trains(name)
         times = self._part(name, "spike_times")
+        if len(times.shape) != 1:
+            message = f"{name}/spike_times: expected a time for each spike, got shape {times.shape}"
+            raise SessionError(message, reason="wrong_shape")
         ends = self._values(name, "spike_times_index", None)
         if ends.dtype.kind == "f":
             message = f"{name}/spike_times_index: expected whole numbers, got {ends.dtype}"
@@ -117,7 +120,7 @@ class NwbRecording(Hdf5Recording):
             raise SessionError(message, reason="unequal_length")
         return [Part(times, int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
 
-    def clock(self, name: str) -> Clock | None:
+    def clock(self, name: str, count: int) -> Clock | None:
         """The clock of a series: its timestamps, or its start and rate; always seconds."""
         found = self.resolve(name)
         if not has(found, "data"):
@@ -141,10 +144,10 @@ class NwbRecording(Hdf5Recording):
         if not (math.isfinite(start) and math.isfinite(rate) and rate > 0):
             message = f"{name}/{key}: expected a start in seconds and a rate above 0, got {start:g} and {rate:g}"
             raise SessionError(message, reason="no_time")
-        return RegularClock(start, rate, self.array(name).shape[0])
+        return RegularClock(start, rate, count)
 
     def _part(self, name: str, key: str, axis: int = 0) -> Hdf5Array:
-        """A dataset of a series or a table; it is there, but may lead nowhere."""
+        """A dataset of a series or table; it exists, but its link may be broken."""
         try:
             return as_array(self.resolve(f"{name}/{key}"), axis)
         except KeyError as error:
@@ -152,7 +155,7 @@ class NwbRecording(Hdf5Recording):
             raise SessionError(message, reason="unreadable_file") from error
 
     def _values(self, name: str, key: str, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
-        """All values of a small dataset of that shape; None for a vector of at most MOST_NEURONS."""
+        """All values of a small dataset of that shape; shape None means a vector of at most MOST_NEURONS."""
         array = self._part(name, key)
         fits = len(array.shape) == 1 and array.shape[0] <= MOST_NEURONS if shape is None else array.shape == shape
         if not fits or array.dtype.kind not in "iuf":
@@ -169,7 +172,7 @@ def has(found: Any, key: str) -> bool:
 
 
 def number(place: Any, key: str, default: float | None) -> float:
-    """An attribute that must be one number; ``default`` where it is not there, None where it must be."""
+    """A single-number attribute; ``default`` if missing; if that is None, an error."""
     with damage_told(f"{place.name}, attribute {key}"):
         value = place.attrs.get(key, default)
     if not np.isscalar(value) or isinstance(value, (str, bytes)):

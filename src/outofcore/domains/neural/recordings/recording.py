@@ -1,4 +1,4 @@
-"""What every format offers: arrays by name, read in slices along time."""
+"""Common interface of the formats: arrays by name, read in slices along time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 class SessionError(RawInputError):
-    """A session that cannot be converted as a whole.
-
-    Attributes
-    ----------
-    reason
-        One short word, as counted in the metrics.
-    """
+    """A session that cannot be converted as a whole; ``reason`` is the word counted in the metrics."""
 
     def __init__(self, detail: str, *, reason: str) -> None:
         super().__init__(detail)
@@ -34,55 +28,39 @@ class SessionError(RawInputError):
 
 
 class Recording(Protocol):
-    """An open session.
+    """An open session."""
 
-    Attributes
-    ----------
-    streamed
-        Whether its arrays can only be read from their beginning on: compressed members, text.
-    unit
-        Unit of all times where the format prescribes one; None where the params tell it.
-    """
-
-    streamed: bool
-    unit: TimeUnit | None
+    streamed: bool  # arrays can only be read sequentially: compressed members, text
+    unit: TimeUnit | None  # of all times if the format prescribes one; None if params.yaml gives it
 
     def names(self) -> Sequence[str]:
         """Names of all arrays, for patterns and messages."""
         ...
 
     def array(self, name: str, axis: int = 0) -> SlicedArray:
-        """An array by name, its axis ``axis`` brought to the front.
+        """An array by name, with axis ``axis`` moved to the front.
 
-        Raises
-        ------
-        KeyError
-            If there is none of that name.
-        SessionError
-            If it is no array of numbers or words inside this very file.
+        Raises KeyError if it does not exist, SessionError unless it holds numbers or words within this file.
         """
         ...
 
     def trains(self, name: str) -> list[SlicedArray]:
-        """Vectors by neuron, as each format keeps vectors of unequal length. Raises as :meth:`array`."""
+        """One vector per neuron, as the format stores ragged vectors. Raises as :meth:`array`."""
         ...
 
-    def clock(self, name: str) -> Clock | None:
-        """The clock that the format keeps beside an array; None where it keeps none."""
+    def clock(self, name: str, count: int) -> Clock | None:
+        """The format's own clock for an array of ``count`` entries along time, or None."""
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         ...
 
 
 def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> SlicedArray:
-    """The array that ``names.<field>`` means.
+    """The array that ``names.<field>`` refers to.
 
-    Raises
-    ------
-    SessionError
-        If it is not there (reason ``missing_field``), is no array, or its parts do not fit together.
+    Raises SessionError if it is missing (reason ``missing_field``), not an array, or of mismatched parts.
     """
     try:
         if "*" not in name:
@@ -100,7 +78,7 @@ def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Sl
 
 
 def find_vector(recording: Recording, field: str, name: str) -> SlicedArray:
-    """An array that must be a vector, kept as a column or a row perhaps. Raises as :func:`find_array`."""
+    """A vector, possibly stored as a column or row. Raises as :func:`find_array`."""
     array = find_array(recording, field, name)
     if len(array.shape) == 1:
         return array
@@ -119,7 +97,7 @@ def missing(recording: Recording, field: str, name: str) -> SessionError:
 
 
 def matching(recording: Recording, pattern: str) -> list[str]:
-    """Names that a pattern means, ``*`` inside one path segment, in natural order."""
+    """Names matching a pattern, ``*`` within one path segment, in natural order."""
     steps = pattern.strip("/").split("/")
     found = [
         name
@@ -138,7 +116,7 @@ def _checked(array: SlicedArray, field: str, name: str) -> SlicedArray:
 
 
 def native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values in the byte order of the machine, truth values as 0 and 1, words as text."""
+    """Values in native byte order, booleans as 0 and 1, words as text."""
     if values.dtype.kind == "b":
         return values.view(np.uint8)
     if values.dtype.kind in "SO":
@@ -151,5 +129,5 @@ def _word(value: Any) -> str:
 
 
 def clean(error: BaseException) -> str:
-    """What an exception says, in one line and without a path of this machine."""
+    """An exception's message in one line, without local paths."""
     return re.sub(r"'?/[^\s',:]+/", "", " ".join(str(error).split())) or type(error).__name__

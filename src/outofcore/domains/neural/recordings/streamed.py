@@ -1,7 +1,8 @@
-"""Arrays that can be read from their beginning on only: compressed members, text."""
+"""Arrays that can only be read sequentially: compressed members, text."""
 
 from __future__ import annotations
 
+import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+from zstandard import ZstdError
 
 from outofcore.domains.neural.recordings.recording import clean
 
@@ -16,16 +18,10 @@ BLOCK_BYTES = 1 << 20
 
 
 class StreamedArray:
-    """An array made of consecutive blocks, which are produced anew when a read goes back.
+    """An array of consecutive blocks; reading backwards starts the stream again.
 
-    A read that begins where the one before began, or later, goes on; what lies before it is forgotten.
-
-    Parameters
-    ----------
-    shape, dtype
-        Of the whole.
-    blocks
-        Gives the blocks in order, from the first on.
+    A read at or after the start of the previous one continues the stream; earlier data is discarded. ``blocks`` yields
+    the blocks in order from the first.
     """
 
     def __init__(
@@ -56,7 +52,7 @@ class StreamedArray:
         assert self._running is not None
         try:
             block = next(self._running)
-        except (OSError, EOFError, BadZipFile, zlib.error, StopIteration) as error:
+        except (OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError, ZstdError, StopIteration) as error:
             self._broken = (self._position, f"damaged from entry {self._position} on: {clean(error)}")
             raise OSError(self._broken[1]) from error
         self._held.append((self._position, block))

@@ -75,9 +75,9 @@ class ZarrRecording:
             return [ZarrArray(found, 0)]
         return [self.array(f"{name}/{key}") for key in sorted(found.array_keys(), key=natural_order)]
 
-    def clock(self, name: str) -> Clock | None:
-        """Zarr keeps clocks in arrays of their own."""
-        del name
+    def clock(self, name: str, count: int) -> Clock | None:
+        """None: Zarr keeps clocks in arrays of their own."""
+        del name, count
         return None
 
     def close(self) -> None:

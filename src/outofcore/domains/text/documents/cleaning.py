@@ -1,4 +1,4 @@
-"""What is done to raw bytes before they are text: newlines and invalid UTF-8, by the user's choice, counted."""
+"""Clean raw bytes before decoding: newlines and invalid UTF-8, by policy, counted."""
 
 from __future__ import annotations
 
@@ -11,19 +11,13 @@ import pyarrow as pa
 from outofcore.domains.text.params import SourceSection
 
 BLOCK_BYTES = 2 << 20
-# Below this many bytes decoding is faster than asking another library.
+# Below this many bytes, decoding is faster than calling another library.
 _FEW_BYTES = 4096
 BOM = b"\xef\xbb\xbf"
 
 
 class InvalidText(Exception):  # noqa: N818 - not an error: the worker turns it into a reject
-    """Bytes that are not UTF-8, where the user wants such documents rejected.
-
-    Attributes
-    ----------
-    position
-        Offset of the first wrong byte in the bytes that were cleaned.
-    """
+    """Bytes that are not UTF-8, if such documents are to be rejected; ``position`` is that of the first wrong byte."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -32,30 +26,17 @@ class InvalidText(Exception):  # noqa: N818 - not an error: the worker turns it 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """UTF-8 that is ready for the tokenizer.
-
-    Attributes
-    ----------
-    text
-        The bytes.
-    replaced
-        Whether U+FFFD stands for bytes that were not UTF-8.
-    carriage_returns
-        CR characters that became, or vanished before, a LF.
-    """
+    """UTF-8 that is ready for the tokenizer."""
 
     text: bytes
-    replaced: bool = False
-    carriage_returns: int = 0
+    replaced: bool = False  # U+FFFD replaces bytes that were not UTF-8
+    carriage_returns: int = 0  # CR characters that became LF, or were dropped before one
 
 
 def clean(raw: bytes, source: SourceSection) -> Cleaned:
-    """Apply the policies for invalid UTF-8 and newlines to a text, or to a block as :func:`blocks` cuts it.
+    """Apply the policies for invalid UTF-8 and newlines to a text, or to a block from :func:`blocks`.
 
-    Raises
-    ------
-    InvalidText
-        If it is not UTF-8 and ``source.invalid_utf8`` is ``reject``.
+    Raises InvalidText if it is not UTF-8 and ``source.invalid_utf8`` is ``reject``.
     """
     replaced = False
     if not is_utf8(raw):
@@ -70,7 +51,7 @@ def clean(raw: bytes, source: SourceSection) -> Cleaned:
 
 
 def is_utf8(raw: bytes) -> bool:
-    """Whether bytes are valid UTF-8; many times faster than decoding them, where they are many."""
+    """Whether bytes are valid UTF-8; for many bytes much faster than decoding."""
     if raw.isascii():
         return True
     if len(raw) < _FEW_BYTES:
@@ -93,9 +74,9 @@ def _first_wrong_byte(raw: bytes) -> int:
 
 
 def blocks(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Move the cuts of a raw text so that its parts can be cleaned one by one.
+    """Move the cuts of a raw text so that its parts can be cleaned separately.
 
-    No block ends inside a character or between CR and LF, so the cleaned blocks, end to end, are the cleaned whole.
+    No block ends inside a character or between CR and LF, so the concatenated cleaned blocks equal the cleaned whole.
     """
     rest = b""
     for part in parts:
@@ -109,9 +90,9 @@ def blocks(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _whole(block: bytes) -> int:
-    """Length of the block without a last character that may be unfinished, and without a last CR.
+    """Length of the block without a possibly unfinished last character and without a last CR.
 
-    Before a byte that begins a character a decoder is in its first state, whatever came before, valid or not.
+    Before a byte that begins a character, a decoder is in its initial state whatever preceded, valid or not.
     """
     for back in range(1, min(4, len(block)) + 1):
         byte = block[-back]

@@ -1,4 +1,4 @@
-"""Where one document of a stream ends and the next begins: at a line's end, or at a separator."""
+"""Where documents of a stream are divided: at line ends or at a separator."""
 
 from __future__ import annotations
 
@@ -11,31 +11,20 @@ from outofcore.domains.text.params import SourceSection
 
 @dataclass(frozen=True)
 class Division:
-    """What stands between documents; found from left to right, as :meth:`bytes.split` does.
-
-    Attributes
-    ----------
-    separator
-        The bytes.
-    any_newline
-        Whether a LF of the separator stands for CRLF, CR or LF in the raw text.
-    """
+    """The separator between documents; found from left to right, as in :meth:`bytes.split`."""
 
     separator: bytes
-    any_newline: bool = False
+    any_newline: bool = False  # LF in the separator matches CRLF, CR or LF in the raw text
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest text that it matches."""
+        """Bytes of the longest match."""
         return len(self.separator) + self.separator.count(b"\n") * self.any_newline
 
     def next(self, buffer: bytes, start: int, *, last: bool) -> tuple[int, int] | None:
-        """Start and end of the first separator from ``start`` on.
+        """Start and end of the first separator from ``start``.
 
-        Parameters
-        ----------
-        last
-            Whether the stream ends with the buffer; if not, a match that more bytes could change does not count.
+        Unless the stream ends with the buffer (``last``), a match that more bytes could change does not count.
         """
         if not self.any_newline:
             found = buffer.find(self.separator, start)
@@ -46,7 +35,7 @@ class Division:
         return match.span()
 
     def end_of_last(self, buffer: bytes, *, last: bool) -> int:
-        """Where the last separator of the buffer, which begins with a document, ends; 0 if there is none."""
+        """End of the last separator in a buffer that begins with a document, or 0."""
         if self._seen_from_behind:
             found = buffer.rfind(self.separator)
             return found + len(self.separator) if found >= 0 else 0
@@ -56,7 +45,7 @@ class Division:
         return end
 
     def split(self, buffer: bytes) -> list[tuple[int, int]]:
-        """Start and end of each piece of a whole stretch between separators; where two meet there is no piece."""
+        """Start and end of each non-empty piece between separators of a whole stretch."""
         pieces, start = [], 0
         while start < len(buffer):
             stop, after = self.next(buffer, start, last=True) or (len(buffer), len(buffer))
@@ -71,7 +60,7 @@ class Division:
 
     @cached_property
     def _seen_from_behind(self) -> bool:
-        """Whether two matches can never overlap, so that the last one is the same from the left and from the right."""
+        """Whether matches can never overlap, so that the last one is the same from either side."""
         text = self.separator
         return not self.any_newline and all(text[:size] != text[-size:] for size in range(1, len(text)))
 
@@ -80,7 +69,7 @@ LINES = Division(b"\n")
 
 
 def division(source: SourceSection) -> Division | None:
-    """What divides the documents of a ``.txt``; None where a file is one document."""
+    """The division of a ``.txt`` into documents; None if a file is one document."""
     if source.separator is None:
         return None
     separator = source.separator.encode()

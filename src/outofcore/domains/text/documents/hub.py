@@ -1,9 +1,7 @@
-"""A dataset of the Hugging Face hub as a raw file, streamed through the ``datasets`` library, an optional extra.
+"""A dataset of the Hugging Face hub as a raw file, streamed with the optional ``datasets`` library.
 
-It is named by a small YAML file that ends in ``.hub``, so that the pipeline has a file to depend on::
-
-    dataset: roneneldan/TinyStories
-    revision: main   # better a commit: the same text for ever
+It is named by a small YAML file that ends in ``.hub``, so that the pipeline has a file to depend on, with ``dataset:
+roneneldan/TinyStories`` and ``revision: main`` (better a commit, for reproducible text).
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from outofcore.raw.files import Member, RawFile, find_files
 
 
 class Dataset(Section):
-    """What a ``.hub`` file says."""
+    """Content of a ``.hub`` file."""
 
     dataset: str = Field(description="its id on the hub, or a folder that holds a dataset")
     configuration: str | None = Field(None, description="its configuration; null: the only one")
@@ -34,14 +32,10 @@ class Dataset(Section):
 
 
 def open_raw(section: TextSection) -> list[RawFile]:
-    """The raw files of a section, or its dataset as if it were one.
+    """The raw files of a section, or its dataset in the same form.
 
-    Raises
-    ------
-    RawInputError
-        If there are no raw files.
-    ParamsError
-        If a ``.hub`` file is none, or when it is read, if ``datasets`` is not installed or finds no such dataset.
+    Raises RawInputError without raw files, and ParamsError for an invalid ``.hub`` file or, on reading, if ``datasets``
+    is not installed or does not find the dataset.
     """
     files = find_files(section.raw, section.match, SUFFIXES, section="text")
     if not section.raw.endswith(HUB):
@@ -57,21 +51,13 @@ def open_raw(section: TextSection) -> list[RawFile]:
 
 @dataclass(frozen=True)
 class HubFile(RawFile):
-    """A dataset, read as lines of JSON.
-
-    Attributes
-    ----------
-    dataset
-        Which dataset.
-    column
-        The column that holds the text.
-    """
+    """A dataset, read as lines of JSON."""
 
     dataset: Dataset
     column: str
 
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
-        """One member: a line for each record of the dataset's split, from the first on."""
+        """One member: a line per record of the dataset's split."""
         del suffixes
         lines = _Lines({self.column: record.get(self.column)} for record in self._records())
         stream = cast("BinaryIO", io.BufferedReader(lines, 1 << 20))
@@ -98,7 +84,7 @@ class HubFile(RawFile):
 
 
 class _Lines(io.RawIOBase):
-    """Records as a stream of lines, made as they are asked for."""
+    """Records as a lazy stream of lines."""
 
     def __init__(self, records: Iterable[dict[str, Any]]) -> None:
         self.given = 0

@@ -1,4 +1,4 @@
-"""JSON Lines: a document a line, many lines parsed at once where all of them are plain."""
+"""JSON Lines: one document per line, parsed in bulk if all lines are plain."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from outofcore.domains.text.documents.cleaning import is_utf8
 from outofcore.domains.text.params import SourceSection
 from outofcore.raw.unit import Reject, Unit
 
-# Below this many bytes a table is not worth its making.
+# Below this many bytes, building a table does not pay off.
 _TABLE_BYTES = 4096
 RECORD_BYTES = 16 << 20
 """Bytes of the longest line of JSON and the longest value of Parquet; they are never read in pieces."""
 
 
 def texts_of_lines(unit: Unit, source: SourceSection) -> Iterator[tuple[int, tuple[bytes, bool] | Reject]]:
-    """Each line of a unit that is not blank: its offset, and its text or reject.
+    """Offset and text, or reject, of each non-blank line of a unit.
 
-    The text is UTF-8, with whether U+FFFD stands in it for what is no character.
+    The text is UTF-8, with whether it contains U+FFFD in place of an invalid character.
     """
     payload = unit.payload
     starts, stops = _line_bounds(payload)
@@ -40,7 +40,7 @@ def texts_of_lines(unit: Unit, source: SourceSection) -> Iterator[tuple[int, tup
 
 
 def _line_bounds(payload: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Start and stop of each line that has a byte."""
+    """Start and stop of each non-empty line."""
     stops = np.flatnonzero(np.frombuffer(payload, np.uint8) == ord("\n"))
     if not payload.endswith(b"\n"):
         stops = np.append(stops, len(payload))
@@ -52,11 +52,11 @@ def _line_bounds(payload: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 def _as_table(
     payload: bytes, column: str, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
 ) -> list[bytes] | None:
-    """The texts, if every line is an object that Arrow reads and that has a text; else None.
+    """The texts, if every line is an object with a text that Arrow can read; else None.
 
-    Where each line begins with ``{`` and ends with ``}`` (and perhaps a CR), and there are as many objects as lines,
-    each line is one object. Arrow refuses what is not JSON, a column that is no string, and a key that comes twice.
-    It does not look whether strings are UTF-8; so that is done here.
+    If each line begins with ``{`` and ends with ``}`` (and perhaps a CR), and there are as many objects as lines, each
+    line is one object. Arrow rejects invalid JSON, non-string columns and duplicate keys, but does not check UTF-8,
+    which is done here.
     """
     data = np.frombuffer(payload, np.uint8)
     ends = stops - 1
@@ -82,7 +82,7 @@ def _as_table(
 
 
 def _text_of(line: bytes, source: SourceSection, offset: int) -> tuple[bytes, bool] | Reject:
-    """The text of one line, and whether U+FFFD stands in it for what is no character."""
+    """The text of one line, and whether it contains U+FFFD in place of an invalid character."""
     if len(line) > RECORD_BYTES:
         return Reject(reason="too_large", offset=offset, detail=f"a line of {len(line)} bytes")
     try:

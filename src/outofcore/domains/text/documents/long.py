@@ -1,4 +1,4 @@
-"""Documents that are read in pieces: a first look at the whole, then the pieces, cut where the ids allow it."""
+"""Documents read in pieces: a first pass over the whole, then pieces cut where the ids allow it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,17 @@ from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter
 from outofcore.raw.unit import KEY_BYTES, Reject
 
 PIECE_BYTES = 2 << 20
-"""What a piece holds, about; it ends with the last safe cut before, or failing that with the last one found later."""
+"""Approximate size of a piece, which ends at the last safe cut before it, or else at the next one found."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a first look at a document finds.
-
-    Attributes
-    ----------
-    key
-        Hash of its text, as of any document.
-    bytes, characters
-        Of its cleaned text.
-    cuts
-        Where its pieces begin, but for the first: byte offsets in the cleaned text.
-    replaced, carriage_returns
-        As of :class:`outofcore.domains.text.documents.cleaning.Cleaned`.
-    """
+    """Result of the first pass over a document."""
 
     key: bytes
-    bytes: int
-    characters: int
-    cuts: tuple[int, ...]
+    bytes: int  # of its cleaned text
+    characters: int  # of its cleaned text
+    cuts: tuple[int, ...]  # starts of its pieces but the first: byte offsets in the cleaned text
     replaced: bool
     carriage_returns: int
 
@@ -45,7 +33,7 @@ def key_of(text: bytes) -> bytes:
 
 
 def too_long_or_short(size: int, filters: FilterSection, offset: int) -> Reject | None:
-    """The reject of a document whose text has so many bytes, if it is one."""
+    """The reject of a document with this many bytes, if it is filtered out."""
     if size < filters.min_bytes:
         return Reject(reason="too_short", offset=offset, detail=f"{size} bytes")
     if filters.max_bytes is not None and size > filters.max_bytes:
@@ -56,20 +44,9 @@ def too_long_or_short(size: int, filters: FilterSection, offset: int) -> Reject 
 def survey(
     parts: Iterable[bytes], source: SourceSection, filters: FilterSection, cutter: Cutter, longest: int, offset: int
 ) -> Survey | Reject:
-    """Look at a document from front to back, in bounded memory.
+    """First pass over the raw ``parts`` of a document, in bounded memory.
 
-    Parameters
-    ----------
-    parts
-        Its raw bytes.
-    source, filters
-        Policies.
-    cutter
-        Finds safe cuts.
-    longest
-        Bytes that may follow each other without a safe cut.
-    offset
-        Where it begins, for the reject.
+    ``cutter`` finds safe cuts, at most ``longest`` bytes apart; ``offset`` is reported in a reject.
     """
     digest = hashlib.sha256()
     cuts: list[int] = []
@@ -109,7 +86,7 @@ def survey(
 
 
 def pieces(parts: Iterable[bytes], source: SourceSection, cuts: tuple[int, ...]) -> Iterator[bytes]:
-    """The cleaned text of a document, cut as its survey says."""
+    """The cleaned text of a document, cut as in its survey."""
     waiting = bytearray()
     start = 0
     places = iter((*cuts, None))

@@ -1,4 +1,4 @@
-"""A file of documents, opened: of what kind it is, and the stretches of whole documents in it."""
+"""An opened file of documents: its kind, and stretches of whole documents."""
 
 from __future__ import annotations
 
@@ -16,45 +16,22 @@ from outofcore.raw.files import Member, plain_name
 
 SUFFIXES = (".txt", ".jsonl", ".ndjson", ".parquet")
 WHOLE_BYTES = 4 << 20
-"""A plain text of up to so many raw bytes is read whole; a longer one is looked through first, then read in pieces."""
+"""A plain text up to this many raw bytes is read whole; a longer one is surveyed first, then read in pieces."""
 
 Kind = Literal["text", "lines", "values"]
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive whole documents, about two megabytes; or a place where one begins that is too long for that.
+    """Consecutive whole documents, about two megabytes; or the start of one too long for that."""
 
-    Attributes
-    ----------
-    offset
-        Of its first byte (its first row in Parquet).
-    payload
-        Its bytes; None at a document of more than ``WHOLE_BYTES`` (``RECORD_BYTES`` where a document is a line), which
-        whoever takes the stretch has to read from the reader before asking for the next.
-    lengths
-        Of the values of Parquet.
-    """
-
-    offset: int
+    offset: int  # of its first byte (its first row in Parquet)
     payload: bytes | None
-    lengths: Any = None
+    lengths: Any = None  # of the values of Parquet
 
 
 class OpenMember:
-    """A member of a raw file.
-
-    Attributes
-    ----------
-    kind
-        ``text``, ``lines`` (of JSON) or ``values`` (of Parquet).
-    division
-        What stands between its documents; None where it is one.
-    reader
-        Its bytes.
-    marks
-        Byte-order marks that were passed over, 0 or 1.
-    """
+    """A member of a raw file."""
 
     def __init__(self, member: Member, source: SourceSection) -> None:
         name = plain_name(member.name).lower()
@@ -70,13 +47,17 @@ class OpenMember:
         self._source = source
         if self.kind != "values":
             mark = self.reader.read(len(BOM))
-            # In JSON a mark is never text.
+            # In JSON a byte-order mark is never text.
             self.marks = int(mark == BOM and (self.kind == "lines" or source.bom == "strip"))
             if not self.marks:
                 self.reader.give_back(mark)
 
     def stretches(self) -> Iterator[Stretch]:
-        """Its documents in order."""
+        """Its documents in order.
+
+        A stretch without payload is a document above ``WHOLE_BYTES`` (``RECORD_BYTES`` for lines), which the caller
+        must read from the reader before requesting the next.
+        """
         if self.kind == "values":
             for row, payload, lengths in values(self._member, self._source.text_column):
                 yield Stretch(row, payload, lengths)
@@ -94,6 +75,6 @@ class OpenMember:
                 reader.give_back(waiting)
                 waiting = b""
                 yield Stretch(reader.position, None)
-        # A file without a byte is a document without a byte.
+        # An empty file is an empty document.
         if waiting or (divided is None and reader.position == start):
             yield Stretch(reader.position - len(waiting), waiting)

@@ -1,4 +1,4 @@
-"""Parquet: a document a row, read a few rows at a time."""
+"""Parquet: one document per row, read a few rows at a time."""
 
 from __future__ import annotations
 
@@ -19,33 +19,22 @@ from outofcore.raw.files import Member
 
 _UNIT_BYTES = 2 << 20
 _PAGE_BYTES = 1 << 20
+_TEXTS = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+)
 
 
 def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArray[np.int64]]]:
-    """The values of a column, about two megabytes at a time.
+    """The values of a string or bytes column, about two megabytes at a time.
 
-    Parameters
-    ----------
-    member
-        A Parquet file that is neither compressed as a whole nor in an archive: it is read from its end.
-    column
-        A column of strings or bytes.
-
-    Yields
-    ------
-    tuple
-        Number of the first row, the bytes of the values end to end, and the length of each; -1 for null.
-
-    Raises
-    ------
-    DamagedInput
-        If it is no Parquet file, or breaks off.
-    RawInputError
-        If it cannot be read from its end, or has no such column.
+    Yields the first row, the concatenated bytes of the values, and the length of each (-1 for null). The member must be
+    seekable: not compressed as a whole or in an archive. Raises DamagedInput if it is not valid Parquet, RawInputError
+    if it is not seekable or lacks the column.
     """
     try:
         file = pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False)
-    except (io.UnsupportedOperation, tarfile.StreamError, AttributeError) as error:  # as a tar is read, it cannot seek
+    except (io.UnsupportedOperation, tarfile.StreamError, AttributeError) as error:  # tar streams cannot seek
         message = f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"
         raise RawInputError(message) from error
     except (pa.ArrowException, OSError) as error:
@@ -69,20 +58,23 @@ def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArra
 
 
 def _damage(name: str, error: Exception) -> DamagedInput:
-    """The damage that Arrow tells of, in one line; an error of the disk passes."""
+    """Arrow's message about damage, in one line; disk errors propagate."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
     return DamagedInput(f"{name}: expected a Parquet file, {' '.join(str(error).split())}")
 
 
 def _is_text(kind: Any) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(test(kind) for test in tests)
+    """Whether a type is an Arrow string or bytes, including dictionaries and extension types (JSON)."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_text(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return any(is_text(kind) for is_text in _TEXTS)
 
 
 def _rows(file: Any, column: str) -> int:
-    """Rows that hold about two megabytes, by the sizes that the file states."""
+    """Number of rows that hold about two megabytes, by the sizes stated in the file."""
     place = file.schema_arrow.names.index(column)
     size = rows = 0
     for group in range(file.metadata.num_row_groups):
@@ -93,7 +85,7 @@ def _rows(file: Any, column: str) -> int:
 
 
 def _content(array: Any) -> bytes:
-    """The bytes of all values, end to end."""
+    """The bytes of all values, concatenated."""
     if not len(array):
         return b""
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]

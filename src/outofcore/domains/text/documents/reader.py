@@ -1,4 +1,4 @@
-"""Reading a member of a raw file from front to back, with bytes put back; and a second reader that runs ahead."""
+"""Read a member of a raw file sequentially with push-back; and a second reader that looks ahead."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ from outofcore.domains.text.documents.division import Division
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
 
-_READ_BYTES = 1 << 16  # what a damaged file can lose of its readable part
+_READ_BYTES = 1 << 16  # most of the readable part that a damaged file can lose
 
 
 class Reader:
-    """A stream that can take back what was read last.
-
-    Attributes
-    ----------
-    position
-        Offset of the next byte.
-    """
+    """A stream to which the last bytes read can be returned."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.position = 0
@@ -30,7 +24,7 @@ class Reader:
         self._damage: DamagedInput | None = None
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes; b"" at the end only."""
+        """Up to ``size`` bytes; b"" only at the end."""
         if self._returned:
             block, self._returned = self._returned[:size], self._returned[size:]
         else:
@@ -39,7 +33,7 @@ class Reader:
         return block
 
     def _fetch(self, size: int) -> bytes:
-        """Read on; what comes before damage is given first, the damage told by the next call."""
+        """Read more; data before damage is returned first, the damage is raised by the next call."""
         pieces = []
         missing = size
         try:
@@ -58,9 +52,9 @@ class Reader:
         self.position -= len(block)
 
     def document(self, division: Division | None) -> Iterator[bytes]:
-        """The raw bytes of the document that begins here, in parts; its separator is read but not given.
+        """The raw bytes of the document that begins here, in parts; its separator is consumed.
 
-        Afterwards the reader stands where the next document begins, or at the end.
+        Afterwards the reader is at the start of the next document, or at the end.
         """
         buffer = b""
         while True:
@@ -75,7 +69,7 @@ class Reader:
                 if buffer:
                     yield buffer
                 return
-            # A separator may have begun in what is kept.
+            # A separator may begin in the part that is kept.
             done = len(buffer) - (division.longest if division else 0)
             if done > 0:
                 yield buffer[:done]
@@ -83,17 +77,10 @@ class Reader:
 
 
 class Scout:
-    """Reads a raw file at places that lie one beyond the other; opened when first needed, once.
+    """Reads a raw file at ascending places; opened on first use, once.
 
-    What a long document holds (its key, where it may be cut) must be known before its first piece goes out; an archive
-    cannot be wound back, so a second reader looks ahead.
-
-    Parameters
-    ----------
-    file
-        The raw file.
-    suffixes
-        Endings of the members that count, as for :meth:`outofcore.raw.files.RawFile.members`.
+    The key and cuts of a long document must be known before its first piece is sent; an archive cannot seek back, so a
+    second reader looks ahead.
     """
 
     def __init__(self, file: RawFile, suffixes: tuple[str, ...]) -> None:
@@ -113,7 +100,7 @@ class Scout:
             self._members.close()
 
     def at(self, member: int, offset: int) -> Reader:
-        """A reader at an offset of the member with this number, in the order of the archive, from 0."""
+        """A reader at an offset of the member with this number, counted from 0 in archive order."""
         if self._members is None:
             self._members = cast("Generator[Member]", self._file.members(self._suffixes))
         while self._reader is None or self._number < member:

@@ -1,4 +1,4 @@
-"""Units of whole documents -> their texts, in a worker."""
+"""Units of whole documents to texts, in a worker."""
 
 from __future__ import annotations
 
@@ -15,31 +15,17 @@ from outofcore.raw.unit import Reject, Unit
 
 @dataclass
 class Documents:
-    """The documents of a unit, in order.
+    """The documents of a unit, in order."""
 
-    Attributes
-    ----------
-    texts
-        Cleaned UTF-8.
-    offsets
-        Where each stands: its first byte in the decompressed file, or its row of a Parquet file.
-    rejects
-        The others.
-    replaced
-        Documents in which U+FFFD stands for bytes that were not UTF-8.
-    carriage_returns
-        CR characters that became, or vanished before, a LF.
-    """
-
-    texts: list[bytes] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)  # cleaned UTF-8
+    offsets: list[int] = field(default_factory=list)  # first byte in the decompressed file, or row of a Parquet file
     rejects: list[Reject] = field(default_factory=list)
-    replaced: int = 0
-    carriage_returns: int = 0
+    replaced: int = 0  # number of documents with U+FFFD in place of bytes that were not UTF-8
+    carriage_returns: int = 0  # CR characters that became LF, or were dropped before one
 
 
 def read_documents(unit: Unit, section: TextSection) -> Documents:
-    """Read the documents of a unit of whole documents (of kind ``text``, ``lines`` or ``values``)."""
+    """Read the documents of a unit of kind ``text``, ``lines`` or ``values``."""
     documents = Documents()
     source, filters = section.source, section.filters
     for offset, raw in _raw_texts(unit, section):

@@ -1,4 +1,4 @@
-"""The text of a raw file, document by document, without a tokenizer."""
+"""The text of a raw file by document, without a tokenizer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from outofcore.raw.unit import Unit
 
 
 def texts(file: RawFile, section: TextSection) -> Iterator[Iterator[bytes]]:
-    """Each document as the cleaned blocks of its text, to be taken before the next document is asked for.
+    """Each document as cleaned blocks, to be consumed before the next document is requested.
 
-    A document that is not valid, or breaks off, ends where that shows.
+    An invalid or truncated document ends where the problem appears.
     """
     for member in file.members(SUFFIXES):
-        with suppress(DamagedInput):  # the conversion counts what cannot be read
+        with suppress(DamagedInput):  # unreadable input is counted by the conversion
             yield from _of_member(member, section)
 
 

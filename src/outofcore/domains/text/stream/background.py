@@ -1,4 +1,4 @@
-"""Making things in a thread while the ones before are used."""
+"""Produce items in a thread while earlier ones are used."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _WAIT_SECONDS = 0.1
 
 
 class Ahead(Generic[Item]):
-    """The items of a generator, made by a thread that stays so many ahead.
+    """The items of a generator, produced by a thread that stays up to ``ahead`` items ahead.
 
-    An error of the generator is raised where its item would have come.
+    The thread starts with the iteration, so that the owner can close it even if a Ctrl-C arrives just then. An error of
+    the generator is raised in place of its item.
     """
 
     def __init__(self, items: Generator[Item], depth: int) -> None:
@@ -26,9 +27,9 @@ class Ahead(Generic[Item]):
         self._made: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(depth)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="text-stream", daemon=True)
-        self._thread.start()
 
     def __iter__(self) -> Iterator[Item]:
+        self._thread.start()
         while True:
             item, error = self._made.get()
             if error is not None:
@@ -40,7 +41,8 @@ class Ahead(Generic[Item]):
     def close(self) -> None:
         """Stop the thread and end the generator."""
         self._stopped.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _work(self) -> None:
         error: BaseException | None = None
@@ -48,7 +50,7 @@ class Ahead(Generic[Item]):
             for item in self._items:
                 if not self._put(item, None):
                     break
-        except BaseException as caught:  # noqa: BLE001 - it is raised in the thread that waits for the item
+        except BaseException as caught:  # noqa: BLE001 - raised in the thread that waits for the item
             error = caught
         self._items.close()
         self._put(None, error)
@@ -66,12 +68,9 @@ class Ahead(Generic[Item]):
 def side_by_side(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int
 ) -> Generator[tuple[Item, Result]]:
-    """Apply a function to items in several threads; results come in the order of the items.
+    """Apply a function to items in several threads; results keep the order of the items.
 
-    Parameters
-    ----------
-    ahead
-        Items that are taken before the first unfinished one: bounds what is in memory.
+    At most ``ahead`` items are taken before the first unfinished one, which bounds memory.
     """
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="text-stream")

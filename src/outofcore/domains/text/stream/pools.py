@@ -1,4 +1,4 @@
-"""From raw files to pools of windows: what is read, tokenized and shuffled together."""
+"""Raw files to pools of windows that are read, tokenized and shuffled together."""
 
 from __future__ import annotations
 
@@ -23,45 +23,25 @@ from outofcore.raw.unit import Unit, UnitResult
 
 
 def units_in_memory(threads: int) -> int:
-    """Units that are tokenized or wait for their turn."""
+    """Units being tokenized or queued."""
     return 2 * threads + 2
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Windows that are shuffled together.
+    """Windows that are shuffled together."""
 
-    Attributes
-    ----------
-    number
-        Of the pool in its epoch.
-    origin
-        Where its first window begins.
-    windows
-        (windows, length), in the order of the text.
-    """
-
-    number: int
-    origin: Origin
-    windows: Tokens
+    number: int  # in its epoch
+    origin: Origin  # start of its first window
+    windows: Tokens  # (windows, length), in text order
 
 
 @dataclass(frozen=True)
 class RawText:
-    """The raw text of a split as windows of tokens, from any place on.
+    """The raw text of a split as windows of tokens, from any place.
 
-    Attributes
-    ----------
-    files, section
-        The raw input and how it is read.
-    choose
-        Which documents belong to the split, by their keys (n, 16).
-    seed
-        With the epoch, decides the order of the files; None for the order as it is.
-    threads
-        Units tokenized at a time.
-    tally
-        Counts what was read.
+    ``choose`` selects documents of the split by key (n, 16). ``seed`` with the epoch decides the order of the files,
+    None for the given order. ``threads`` units are tokenized at a time.
     """
 
     files: tuple[RawFile, ...]
@@ -73,27 +53,15 @@ class RawText:
 
     @property
     def length(self) -> int:
-        """Tokens of a window."""
+        """Tokens per window."""
         return self.section.tensors.seq_len + 1
 
     def pools(self, epoch: int, phase: int, number: int, origin: Origin, size: int) -> Generator[Pool]:
-        """The pools of an epoch, without end: after the last file the text begins again, in another order.
+        """The pools of an epoch, endless: after the last file the text restarts in another order.
 
-        Parameters
-        ----------
-        epoch
-            Number of the epoch.
-        phase
-            Tokens that each round passes over first, where windows cross documents.
-        number, origin
-            The pool to begin with; 0 and ``Origin()`` for the first.
-        size
-            Windows of a pool; the last of a round may have fewer.
-
-        Raises
-        ------
-        RawInputError
-            If the whole text holds not one window.
+        ``phase`` tokens are skipped at the start of each round if windows cross documents. Start with pool ``number``
+        at ``origin`` (0 and ``Origin()`` for the first). The last pool of a round may hold fewer than ``size`` windows.
+        Raises RawInputError if the whole text has no window.
         """
         while True:
             from_start, pools = origin == Origin(origin.round), 0
@@ -106,7 +74,7 @@ class RawText:
             number, origin = number + pools, Origin(origin.round + 1)
 
     def count(self, spare: int, limit: int | None = None) -> int:
-        """Windows of a round; where they cross documents, with any phase up to ``spare``.
+        """Windows per round; if they cross documents, valid for any phase up to ``spare``.
 
         Tokenizes everything once, or up to ``limit`` windows.
         """
@@ -144,7 +112,7 @@ class RawText:
             yield Pool(number, begin, np.concatenate(waiting))
 
     def _windows(self, epoch: int, phase: int, origin: Origin) -> Iterator[Windows]:
-        """The windows of what is left of a round."""
+        """The windows of the rest of a round."""
         tensors = self.section.tensors
         resumed = origin != Origin(origin.round)
         windower = Windower(self.length, tensors.step, phase if tensors.across_documents and not resumed else 0)
@@ -164,19 +132,13 @@ class RawText:
                     windower.end()
 
     def _from(self, epoch: int, origin: Origin) -> Iterator[tuple[Origin, UnitResult]]:
-        """The units from a place on, each with the place of its first token, or of the first that is asked for."""
+        """The units from a place, each with the place of its first token, or of the first requested one."""
         for file, number, result in self._results(self._order(epoch, origin.round), origin.file, origin.unit):
             resumed = (file, number) == (origin.file, origin.unit)
             yield Origin(origin.round, file, number, origin.token if resumed else 0), result
 
     def _results(self, order: Sequence[int], file: int, unit: int) -> Iterator[tuple[int, int, UnitResult]]:
-        """Tokenized units from a place on: file in this order, unit in it, and what it became.
-
-        Raises
-        ------
-        AuditError
-            If the engine and its oracle differ.
-        """
+        """Tokenized units from a place: file in this order, unit in it, and result; raises AuditError."""
         converter = Converter(self.section, load_tokenizer(self.section))
         wanted = (
             (place, number, _unaudited(each))
@@ -184,7 +146,7 @@ class RawText:
             for number, each in enumerate(units([self.files[order[place]]], self.section))
             if place > file or number >= unit
         )
-        # One pool of threads for all files: an engine lives as long as its thread.
+        # One thread pool for all files, since an engine lives as long as its thread.
         results = side_by_side(lambda item: converter(item[2]), wanted, self.threads, units_in_memory(self.threads))
         for (place, number, each), result in results:
             if result.differences:
@@ -202,6 +164,6 @@ class RawText:
 
 
 def _unaudited(unit: Unit) -> Unit:
-    """The unit; that it is the first of all, and so audited, is said of one that is read once."""
+    """The unit without its mark as first of all: only non-repeated records can be audited."""
     detail: dict[str, Any] = {**unit.detail, "first": False}
     return replace(unit, detail=detail)

@@ -1,4 +1,4 @@
-"""Batches straight from raw text, in the same form and with the same promises as from a store."""
+"""Batches directly from raw text, in the same form and with the same guarantees as from a store."""
 
 from __future__ import annotations
 
@@ -25,28 +25,19 @@ from outofcore.errors import BudgetError, StateError
 from outofcore.raw.files import RawFile
 
 VERSION = 1
-# What a unit takes in memory while it is tokenized: its bytes, twice, and its ids of four and two bytes.
+# Memory of a unit being tokenized: its bytes, twice, and its ids of four and two bytes.
 UNIT_BYTES = 12 << 20
-# What the engine of a thread takes, beside what it remembers.
+# Memory of a thread's engine, without its cache.
 ENGINE_BYTES = 32 << 20
 
 
 def stream_bytes(section: TextSection, item: int, batch_size: int, threads: int) -> int:
-    """What a stream holds at most, words that the engine remembers aside.
+    """Most bytes held by a stream, not counting words cached by the engine.
 
-    Parameters
-    ----------
-    section
-        The params.
-    item
-        Bytes of an id.
-    batch_size
-        Windows of a batch.
-    threads
-        Units tokenized at a time.
+    ``item``: bytes per id; ``batch_size`` in windows; ``threads``: units tokenized at a time.
     """
     length = section.tensors.seq_len + 1
-    # One pool is given out, one waits, one is being made.
+    # One pool is being consumed, one waits, one is being made.
     pools = 3 * section.stream.shuffle_windows * length * item
     batches = 2 * batch_size * length * 8
     return pools + batches + units_in_memory(threads) * UNIT_BYTES + threads * ENGINE_BYTES
@@ -55,48 +46,13 @@ def stream_bytes(section: TextSection, item: int, batch_size: int, threads: int)
 class TextStream:
     """Iterates over the batches of an epoch, tokenizing in the background; nothing is stored.
 
-    The text is read from front to back, file after file; pools of ``stream.shuffle_windows`` windows are shuffled while
-    the next is made. Each iteration is an epoch: ``stream.max_examples`` windows, or all of the text, which is then
-    counted first. The order depends on the text, the params, the seed and the epoch alone.
+    The text is read sequentially, file after file; pools of ``stream.shuffle_windows`` windows are shuffled while the
+    next is made. An iteration is an epoch: ``samples`` windows, or the whole text (counted first) if None. With
+    ``repeat`` the text restarts if it is shorter; otherwise the epoch is. The order depends only on text, params, seed
+    and epoch (``identity`` is their digest, ``epoch`` the current or next one). ``choose`` selects documents of the
+    split by keys (n, 16) uint8; ``device`` None keeps batches in host memory.
 
-    Parameters
-    ----------
-    files
-        The sorted raw input.
-    section
-        The params.
-    reading
-        Makes tensors of windows.
-    choose
-        Which documents belong to the split, by their keys, shape (n, 16) uint8.
-    batch_size
-        Windows of a batch.
-    samples
-        Windows of an epoch. None: all windows of the text, once.
-    repeat
-        Whether the text begins again where it ends before; else there are fewer samples.
-    memory
-        Bytes that the stream may hold.
-    threads
-        Units tokenized at a time.
-    seed
-        Another seed, another order.
-    shuffle
-        Whether files and windows are shuffled.
-    device
-        Where batches go; None leaves them in this machine's memory.
-
-    Attributes
-    ----------
-    epoch
-        The epoch of the present iteration, or of the next one if none has begun.
-    identity
-        What the order of windows depends on, as a digest.
-
-    Raises
-    ------
-    BudgetError
-        If the memory is too little for two pools and the units in flight.
+    Raises BudgetError if ``memory`` bytes do not suffice for two pools and the units in flight.
     """
 
     def __init__(
@@ -147,28 +103,28 @@ class TextStream:
 
     @property
     def samples(self) -> int:
-        """Windows of an epoch; where the text decides, the first call reads that."""
+        """Windows per epoch; if the text decides, the first call reads it."""
         if self._samples is None:
             self._samples = self._text.count(self._spare, self._limit)
         return self._samples
 
     def __len__(self) -> int:
-        """Batches of an epoch, the last perhaps not full."""
+        """Batches per epoch, including a partial last one."""
         return -(-self.samples // self.batch_size)
 
     def __iter__(self) -> Generator[dict[str, Tensor]]:
-        """The batches from where the consumer stands, or of the next epoch."""
+        """The batches from the consumer's place, or of the next epoch."""
         self.close()
         if self._begun:
             self.set_epoch(self.epoch + 1)
         return self._batches()
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration give this epoch, from its beginning."""
+        """Start the next iteration at the beginning of this epoch."""
         self.epoch, self._position, self._begun = epoch, _Position(), False
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the consumer stands; may be taken after any batch."""
+        """The consumer's place; valid after any batch."""
         at = self._position
         origin = [at.origin.round, at.origin.file, at.origin.unit, at.origin.token]
         place = {"given": at.given, "pool": at.pool, "inside": at.inside, "origin": origin}
@@ -181,12 +137,9 @@ class TextStream:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on after the last batch that was received.
+        """Resume after the last batch that was received.
 
-        Raises
-        ------
-        StateError
-            If the state belongs to other text, other params or another seed.
+        Raises StateError if the state belongs to other text, params or another seed.
         """
         if state.get("version") != VERSION or state.get("identity") != self.identity:
             message = (
@@ -202,7 +155,7 @@ class TextStream:
             self.set_epoch(state["epoch"] + 1)
 
     def close(self) -> None:
-        """End the present iteration and its threads."""
+        """End the current iteration and its threads."""
         if self._running is not None:
             self._running.close()
             self._running = None
@@ -215,8 +168,7 @@ class TextStream:
     def _batches(self) -> Generator[dict[str, Tensor]]:
         at = self._position
         phase = int(_words(self._seed, self.epoch, -1, 1)[0] % np.uint64(self._spare + 1))
-        running = Ahead(self._text.pools(self.epoch, phase, at.pool, at.origin, self._size), 1)
-        self._running = running
+        running = self._running = Ahead(self._text.pools(self.epoch, phase, at.pool, at.origin, self._size), 1)
         waiting: list[npt.NDArray[Any]] = []
         try:
             for pool in running:
@@ -241,7 +193,7 @@ class TextStream:
             running.close()
 
     def _tensors(self, tokens: npt.NDArray[Any]) -> dict[str, Tensor]:
-        # No reading of text makes a random choice.
+        # Text readings make no random choices.
         batch = self._reading({"tokens": tokens}, np.zeros(len(tokens), np.uint64))
         if self._device is None:
             return batch
@@ -250,7 +202,7 @@ class TextStream:
 
 @dataclass(frozen=True)
 class _Position:
-    """Where the consumer stands in an epoch: windows given in all; the pool, windows given of it, and its beginning."""
+    """The consumer's place in an epoch: windows delivered in all; the pool, windows delivered of it, and its start."""
 
     given: int = 0
     pool: int = 0
@@ -259,7 +211,7 @@ class _Position:
 
 
 def _words(seed: int, epoch: int, number: int, count: int) -> npt.NDArray[np.uint64]:
-    """Random words of a purpose: the raw output of Philox, which numpy promises never to change."""
+    """Random words for a purpose: raw Philox output, which numpy guarantees never to change."""
     text = f"{seed} {epoch} {number}".encode()
     key = np.frombuffer(hashlib.sha256(text).digest()[:16], "<u8").astype(np.uint64)
     words: npt.NDArray[np.uint64] = np.random.Philox(key=key).random_raw(count)

@@ -1,4 +1,4 @@
-"""What a stream has read: documents found, accepted and rejected, each counted once however often it is read."""
+"""Count the documents read by a stream, each once however often it is read."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ from outofcore.raw.unit import UnitResult
 
 
 class Tally:
-    """Counts the documents of units as they come by.
-
-    Attributes
-    ----------
-    found, accepted
-        Documents of all splits.
-    rejected
-        The others, by reason.
-    """
+    """Counts the documents of units as they pass."""
 
     def __init__(self) -> None:
         self.found = 0
@@ -26,7 +18,7 @@ class Tally:
         self._seen: set[tuple[int, int]] = set()
 
     def add(self, file: int, unit: int, result: UnitResult) -> None:
-        """Count a unit, unless it came before."""
+        """Count a unit unless already counted."""
         if (file, unit) in self._seen:
             return
         self._seen.add((file, unit))

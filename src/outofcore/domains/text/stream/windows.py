@@ -1,4 +1,4 @@
-"""From tokens as they come to windows, each with the place in the raw text where it begins."""
+"""Cut a sequence of tokens into windows, each with the place in the raw text where it begins."""
 
 from __future__ import annotations
 
@@ -14,39 +14,21 @@ Tokens = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Origin:
-    """A place in the tokens of a split, from which reading can go on.
+    """A place in the tokens of a split, from which reading can resume."""
 
-    Attributes
-    ----------
-    round
-        How many times the whole text was read before, in this epoch.
-    file
-        Number of the raw file in the order of the round.
-    unit
-        Number of the unit in that file.
-    token
-        Tokens of the split in that unit before the place.
-    """
-
-    round: int = 0
-    file: int = 0
-    unit: int = 0
-    token: int = 0
+    round: int = 0  # how many times the whole text was read before, in this epoch
+    file: int = 0  # in the order of the round
+    unit: int = 0  # in that file
+    token: int = 0  # tokens of the split in that unit before the place
 
     def after(self, tokens: int) -> Origin:
-        """The place so many tokens later in the same unit."""
+        """The place this many tokens later in the same unit."""
         return replace(self, token=self.token + tokens)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Consecutive windows.
-
-    Attributes
-    ----------
-    tokens
-        (windows, length).
-    """
+    """Consecutive windows, ``tokens`` (windows, length)."""
 
     tokens: Tokens
     _step: int
@@ -61,17 +43,7 @@ class Windows:
 
 
 class Windower:
-    """Cuts tokens that belong together into windows.
-
-    Parameters
-    ----------
-    length
-        Tokens of a window.
-    step
-        Tokens from the start of a window to that of the next.
-    skip
-        Tokens to pass over first.
-    """
+    """Cuts consecutive tokens into windows of ``length``, ``step`` apart, after skipping ``skip``."""
 
     def __init__(self, length: int, step: int, skip: int = 0) -> None:
         self._length = length
@@ -82,7 +54,7 @@ class Windower:
         self._origins: list[Origin] = []
 
     def add(self, tokens: Tokens, origin: Origin) -> Windows:
-        """The windows that are whole with these tokens, which go on from those before."""
+        """The windows completed by these tokens, which continue the previous ones."""
         passed = min(self._skip, len(tokens))
         self._skip -= passed
         before = 0 if self._waiting is None else len(self._waiting)
@@ -96,7 +68,7 @@ class Windower:
         return windows
 
     def end(self) -> None:
-        """What comes next does not belong to what came before."""
+        """Discard the rest: what follows does not continue it."""
         self._waiting, self._begins, self._origins, self._skip = None, [], [], 0
 
     def _drop(self, text: Tokens, count: int) -> None:
@@ -104,7 +76,7 @@ class Windower:
         self._skip += max(0, count - len(text))
         self._waiting = text[count:].copy()
         moved = [begin - count for begin in self._begins[kept:]]
-        # The first part that still counts may have begun before what is left.
+        # The first remaining part may have begun before the remaining tokens.
         origins = self._origins[kept:]
         if moved[0] < 0:
             origins[0] = origins[0].after(-moved[0])
@@ -113,11 +85,8 @@ class Windower:
 
 
 def count_windows(tokens: npt.NDArray[np.int64] | int, length: int, step: int, spare: int = 0) -> int:
-    """Windows in stretches of so many tokens, each stretch by itself.
+    """Windows in stretches of these lengths, each cut separately.
 
-    Parameters
-    ----------
-    spare
-        Tokens at the start of a stretch that may be passed over.
+    ``spare`` tokens at the start of a stretch may be skipped.
     """
     return int(np.maximum((np.asarray(tokens) - spare - length) // step + 1, 0).sum())

@@ -1,31 +1,31 @@
 r"""Where a text may be cut so that the ids of the parts, end to end, are the ids of the whole.
 
 A byte-level BPE first splits a text into pre-tokens by a regular expression and then merges bytes inside each of them.
-So a cut is safe if it is a boundary of pre-tokens whatever stands to its left and to its right, and if the left part
+So a cut is safe if it is a boundary of pre-tokens in any context, and if the left part
 alone is split as it is in the whole. The expressions of GPT-2, cl100k (Llama 3), Qwen and o200k share three properties:
 
-1. They have no look-behind, and their alternatives together match any character. Matching goes on from the end of the
+1. They have no look-behind, and their alternatives together match any character. Matching continues at the end of the
    last match; so from a boundary on, the right part is split as if the text began there.
 2. A run of letters or of numbers ends with the first character that is neither letter, number, mark nor apostrophe;
    no match holds a letter or number followed by such a character. No match at all holds a character that is not white
-   space followed by a space: white space stands at the front of a match, or makes up all of it, but for the line ends
+   space followed by a space: white space is at the front of a match, or is all of it, except for the line ends
    that may follow punctuation.
 3. Whether a match may end after a letter, a number or other non-space is decided by the next character only in that it
-   does or does not go on with the run (or begin a contraction, by its apostrophe). There, the end of the text decides
+   does or does not continue the run (or begin a contraction, by its apostrophe). There, the end of the text decides
    as such a character does. The one look-ahead, ``\s+(?!\S)``, belongs to white space.
 
-Hence two kinds of places are boundaries in every context, and the left part cannot know that the text goes on:
+Hence two kinds of places are boundaries in every context, whether or not the text continues:
 
-* after a letter or number, before white space or punctuation that is no apostrophe;
+* after a letter or number, before white space or punctuation other than an apostrophe;
 * after any character that is not white space, before a space (U+0020).
 
-The first kind needs to know what is a letter, and libraries follow different versions of Unicode: only letters and
+The first kind depends on what is a letter, and libraries follow different versions of Unicode: only letters and
 numbers of Unicode 3.2 and the punctuation listed here count. The second kind needs white space only, which is settled.
 
 Not safe are the places that come to mind first, after a newline or a blank line: GPT-2 gives the last white space of a
 run to a pre-token of its own, and the others glue newlines to the punctuation before them.
 
-What the argument leaves out, tokens of the user's own that are looked for in the raw text and may hold a space, is
+What the argument does not cover, added tokens that are matched in the raw text and may contain a space, is
 tested at each cut: a window around it must have the ids of its halves.
 """
 
@@ -37,11 +37,11 @@ from typing import Any
 from unicodedata import ucd_3_2_0
 
 WINDOW_BYTES = 512
-"""What is tokenized on each side of a cut to test it; longer than any token that is looked for in the raw text."""
+"""Bytes tokenized on each side of a cut to test it; longer than any added token."""
 
 PUNCTUATION = '.,;:!?()[]{}<>"/\\|-_*+=#%&@~^`$«»…—–“”„、。〈〉《》「」『』【】〔〕！（），．：；？｛｝～'
 _PLACE = re.compile(
-    # Python's white space includes all of Unicode's, and more; U+180E was white space once.
+    # Python's white space is a superset of Unicode's; U+180E once was white space.
     rf"(?s).*(?:[^\s\u180e\u200b](?= )|[^\W_](?=[ \t\r\n{re.escape(PUNCTUATION)}]))"
 )
 _STEP_BYTES = 4096
@@ -59,11 +59,11 @@ EXPRESSIONS = {
         rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}"
     ),
 }
-"""The regular expressions for which the argument holds, as they stand in published tokenizers."""
+"""The regular expressions for which the argument holds, as in published tokenizers."""
 
 
 def cuttable(tokenizer: Mapping[str, Any]) -> bool:
-    """Whether the argument holds for a tokenizer, given the content of its ``tokenizer.json``."""
+    """Whether the argument above holds for a tokenizer, given the content of its ``tokenizer.json``."""
     model = tokenizer["model"]
     plain = (
         model.get("type") == "BPE"
@@ -96,34 +96,21 @@ def _splits_as_known(pre_tokenizer: Mapping[str, Any] | None) -> bool:
 
 
 class Cutter:
-    """Finds places to cut at.
-
-    Parameters
-    ----------
-    safe
-        Whether there are any: see :func:`cuttable`.
-    ids
-        The ids of a short text, for the test of each cut.
-    """
+    """Finds safe cuts; ``safe`` is :func:`cuttable`, ``ids`` tokenizes a short text to test a cut."""
 
     def __init__(self, ids: Callable[[bytes], list[int]], *, safe: bool) -> None:
         self._ids = ids
         self._safe = safe
 
     def last(self, text: bytes | bytearray, low: int, high: int) -> int | None:
-        """The last safe cut of a text in ``low < cut <= high``, or None.
+        """The last safe cut of a text in ``low < cut <= high`` (byte offsets), or None.
 
-        Parameters
-        ----------
-        text
-            Valid UTF-8 that begins and ends between characters, with ``WINDOW_BYTES`` beyond ``high`` wherever the
-            document goes on.
-        low, high
-            Byte offsets.
+        ``text`` is valid UTF-8, cut between characters, with ``WINDOW_BYTES`` beyond ``high`` if the document
+        continues.
         """
         stop = high if self._safe else low
         while stop > low:
-            # One character more is seen on the right; a step begins between characters.
+            # One more character is visible on the right; a step begins between characters.
             start = at_character(text, max(low, stop - _STEP_BYTES))
             cut = self._last_in_step(text, start, stop)
             if cut is not None and cut > low:
@@ -157,7 +144,7 @@ def _settled(character: str) -> bool:
 
 
 def at_character(text: bytes | bytearray, place: int) -> int:
-    """The byte offset, or the first before it where a character begins (or the text ends)."""
+    """The byte offset, moved back to the start of a character (or the end of the text)."""
     while 0 < place < len(text) and text[place] & 0xC0 == 0x80:
         place -= 1
     return place

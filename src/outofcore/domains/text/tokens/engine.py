@@ -1,4 +1,4 @@
-"""The engine: ``gigatoken``, a hundred times as fast as ``tokenizers``, which takes over where it cannot serve."""
+"""The engine: ``gigatoken``, a hundred times as fast as ``tokenizers``, which is the fallback."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import tokenizers
 Ids = npt.NDArray[np.uint32]
 Lengths = npt.NDArray[np.int64]
 
-# A call of the engine's batch costs 0.13 ms but leaves the interpreter's lock alone; one of its single call 1 us.
+# A batch call of the engine costs 0.13 ms but releases the GIL; a single call costs 1 us.
 _SINGLE_BYTES = 32_768
-# The engine remembers every word that it has met. It starts afresh when the process has grown by so much meanwhile.
+# The engine caches every word. It is recreated when the process has grown by this much.
 MEMORY_BYTES = 128 << 20
 _CHECK_BYTES = 4 << 20
 
-# Strings about which tokenizers differ, if they differ: for the comparison before an engine is used.
+# Strings on which tokenizers are likely to differ, compared before an engine is used.
 PROBES = (
     "Hello world, it's the 2nd of May 1987; they'LL pay 12345,67 to I'm-not-here.",
     "  two  spaces\n\n\n three newlines \r\n\r\n CRLF \t tab \x0b \x0c \x00 NUL  \n ",
@@ -37,18 +37,12 @@ PROBES = (
 
 
 class Engine(Protocol):
-    """Gives the ids that ``tokenizers`` gives.
+    """Gives the same ids as ``tokenizers``."""
 
-    Attributes
-    ----------
-    longest
-        Bytes of the longest text that it takes at a time: what bounds its memory.
-    """
-
-    longest: int
+    longest: int  # most bytes per text, which bounds memory
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
-        """Ids of texts (valid UTF-8), end to end, and how many there are of each."""
+        """Concatenated ids of texts (valid UTF-8), and their number per text."""
         ...
 
     def ids(self, text: bytes) -> list[int]:
@@ -57,7 +51,7 @@ class Engine(Protocol):
 
 
 class FastEngine:
-    """``gigatoken``, an instance a thread: one instance does one call at a time."""
+    """``gigatoken``, one instance per thread, as an instance serves one call at a time."""
 
     longest = 16 << 20
 
@@ -66,7 +60,7 @@ class FastEngine:
         self._local = threading.local()
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
-        """Ids of texts, end to end, and how many there are of each."""
+        """Concatenated ids of texts, and their number per text."""
         size = sum(map(len, texts))
         instance = self._instance(size)
         if size <= _SINGLE_BYTES:
@@ -83,7 +77,7 @@ class FastEngine:
         return ids
 
     def _instance(self, size: int) -> Any:
-        """The instance of this thread; a new one where the words that it remembers take too much memory."""
+        """The instance of this thread; recreated when its word cache takes too much memory."""
         local = self._local
         local.unchecked = getattr(local, "unchecked", 0) + size
         if local.unchecked > _CHECK_BYTES and hasattr(local, "instance"):
@@ -99,14 +93,14 @@ class FastEngine:
 class ReferenceEngine:
     """``tokenizers`` itself."""
 
-    # It takes about 500 bytes of memory a token.
+    # It takes about 500 bytes of memory per token.
     longest = 4 << 20
 
     def __init__(self, plain: str) -> None:
         self._tokenizer = tokenizers.Tokenizer.from_str(plain)
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
-        """Ids of texts, end to end, and how many there are of each."""
+        """Concatenated ids of texts, and their number per text."""
         encoded = [self.ids(text) for text in texts]
         lengths = np.array([len(ids) for ids in encoded], np.int64)
         return np.fromiter((number for ids in encoded for number in ids), np.uint32, int(lengths.sum())), lengths
@@ -119,23 +113,20 @@ class ReferenceEngine:
 
 @lru_cache(maxsize=2)
 def open_engine(plain: str) -> Engine:
-    """The fastest engine that does this tokenizer as ``tokenizers`` does.
+    """The fastest engine that gives the ids of ``tokenizers`` for this tokenizer.
 
-    Parameters
-    ----------
-    plain
-        See :attr:`outofcore.domains.text.tokens.tokenizer.Tokenizer.plain`.
+    ``plain``: see :attr:`outofcore.domains.text.tokens.tokenizer.Tokenizer.plain`.
     """
     reference = ReferenceEngine(plain)
     try:
         engine = FastEngine(plain)
         alike = all(engine.ids(probe.encode()) == reference.ids(probe.encode()) for probe in PROBES)
-    except Exception:  # noqa: BLE001 - whatever the engine says of a tokenizer that it cannot do
+    except Exception:  # noqa: BLE001 - whatever the engine raises for an unsupported tokenizer
         alike = False
     return engine if alike else reference
 
 
 def resident_bytes() -> int:
-    """Memory of this process in use."""
+    """Resident memory of this process."""
     size: int = psutil.Process(os.getpid()).memory_info().rss
     return size

@@ -1,4 +1,4 @@
-"""Making a tokenizer: learnt from the text, or from files that the user has."""
+"""Obtain a tokenizer: trained on the text, or from the user's files."""
 
 from __future__ import annotations
 
@@ -16,33 +16,19 @@ from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.errors import ParamsError
 from outofcore.raw.files import RawFile
 
-# The trainer counts words in parallel by these; what it learns depends on how its text is cut, so that is fixed.
+# The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
 CHUNK_BYTES = 65_536
 
 GPT2_FILES = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
-"""GPT-2's vocabulary and merges, as OpenAI and as the hub name them."""
+"""GPT-2's vocabulary and merges, as named by OpenAI and by the hub."""
 TOKENIZER_FILE = "tokenizer.json"
 
 
 def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
-    """The tokenizer that the params ask for.
+    """Content of ``tokenizer.json`` for the tokenizer that the params ask for.
 
-    Parameters
-    ----------
-    section
-        Its ``tokenizer`` says of what kind; a trained one learns from documents read as ``source`` says.
-    files
-        The sorted raw input; only a trained one looks at it.
-
-    Returns
-    -------
-    str
-        Content of a ``tokenizer.json``.
-
-    Raises
-    ------
-    ParamsError
-        If a file that is named is missing or of another kind, or there is no text to learn from.
+    Only a trained one reads the raw files. Raises ParamsError if a named file is missing or of another kind, or there
+    is no text.
     """
     if section.tokenizer.kind == "bpe":
         return _train(section, files)
@@ -69,9 +55,9 @@ def _train(section: TextSection, files: Sequence[RawFile]) -> str:
 
 
 def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
-    """The text that a tokenizer learns from: of each raw file the beginning, by its share of ``sample_bytes``.
+    """Training text of a tokenizer: the beginning of each raw file, by its share of ``sample_bytes``.
 
-    It comes in chunks of at most 64 KiB that end where a document or a word does.
+    In chunks of at most 64 KiB that end with a document or a word.
     """
     cutter = Cutter(lambda _: [], safe=True)
     total = sum(file.bytes for file in files)

@@ -1,4 +1,4 @@
-"""The oracle: ``tokenizers`` reads documents beside the engine, whole, or as much as its memory allows."""
+"""The oracle: ``tokenizers`` checks documents, whole or as far as its memory allows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,7 @@ WHOLE_BYTES = 512 << 10
 
 
 class Oracle:
-    """Compares ids with the reference's.
-
-    Parameters
-    ----------
-    tokenizer
-        The tokenizer.
-    engine
-        Gives the ids of what stands before a piece, and tests cuts.
-    """
+    """Compares ids with the reference's; ``engine`` tokenizes the context of a piece and tests cuts."""
 
     def __init__(self, tokenizer: Tokenizer, engine: Engine) -> None:
         self._engine = engine
@@ -32,26 +24,16 @@ class Oracle:
         self._cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
 
     def reach(self, text: bytes) -> int:
-        """How many bytes of a text are compared: half a megabyte at most, up to a safe cut; 0 where there is none."""
+        """Bytes of a text to compare: up to a safe cut within half a megabyte; 0 if there is none."""
         if len(text) <= WHOLE_BYTES:
             return len(text)
         return self._cutter.last(text, 0, WHOLE_BYTES) or 0
 
     def difference(self, text: bytes, ids: npt.NDArray[Any], before: bytes = b"") -> str | None:
-        """How the ids of a document, or of a piece of one, differ from the reference's, as far as they are compared.
+        """How the ids of a document or piece differ from the reference's, or None.
 
-        Parameters
-        ----------
-        text
-            UTF-8.
-        ids
-            What the engine made of it.
-        before
-            The end of the piece before: the reference is given both in one, so that the cut between them is checked.
-
-        Returns
-        -------
-        None where they are equal.
+        ``text`` is UTF-8, ``ids`` are the engine's. ``before`` is the end of the previous piece: the reference gets
+        both joined, so that the cut between them is checked.
         """
         compared = self.reach(text)
         expected = np.array(self._reference.ids(before + text[:compared]), np.int64)

@@ -1,4 +1,4 @@
-"""A finished tokenizer: its ``tokenizer.json``, and what the rest of the domain asks of it."""
+"""A finished tokenizer: its ``tokenizer.json`` and derived facts."""
 
 from __future__ import annotations
 
@@ -19,22 +19,14 @@ from outofcore.errors import ParamsError
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A tokenizer as a value: it can be pickled, compared, and stored beside the tokens.
+    """A tokenizer as a value: it can be pickled, compared, and stored with the tokens."""
 
-    Attributes
-    ----------
-    json
-        Content of its ``tokenizer.json``.
-    end_of_document
-        The token that ends a document; None for no such token.
-    """
-
-    json: str
-    end_of_document: str | None
+    json: str  # content of its ``tokenizer.json``
+    end_of_document: str | None  # token, or None
 
     @cached_property
     def plain(self) -> str:
-        """The tokenizer that documents are given to, as JSON: special tokens in a text are text, nothing is added."""
+        """The tokenizer for documents, as JSON: special tokens in a text are plain text, nothing is added."""
         content = dict(self._content)
         added = content.get("added_tokens") or []
         content["added_tokens"] = [token for token in added if not token["special"]]
@@ -53,13 +45,7 @@ class Tokenizer:
 
     @property
     def end_id(self) -> int | None:
-        """Id of the token that ends a document.
-
-        Raises
-        ------
-        ParamsError
-            If the tokenizer has no such token.
-        """
+        """Id of the token that ends a document; raises ParamsError if the tokenizer lacks it."""
         if self.end_of_document is None:
             return None
         if self.end_of_document not in self._vocabulary:
@@ -72,7 +58,7 @@ class Tokenizer:
 
     @cached_property
     def cuttable(self) -> bool:
-        """Whether it is known where long texts may be cut; see :mod:`outofcore.domains.text.tokens.cuts`."""
+        """Whether safe cuts of long texts are known; see :mod:`outofcore.domains.text.tokens.cuts`."""
         return cuttable(json.loads(self.plain))
 
     def decode(self, ids: npt.NDArray[Any]) -> str:
@@ -81,16 +67,16 @@ class Tokenizer:
         return text
 
     def encode(self, text: str) -> list[int]:
-        """The reference's ids of a short text, in which special tokens are text."""
+        """The reference's ids of a short text, with special tokens treated as text."""
         ids: list[int] = tokenizers.Tokenizer.from_str(self.plain).encode(text, add_special_tokens=False).ids
         return ids
 
     def byte_lengths(self) -> npt.NDArray[np.int64]:
-        """How many bytes of text each id stands for, shape (size,); 0 for special tokens and ids without a token."""
+        """Bytes of text per id, shape (size,); 0 for special tokens and unused ids."""
         lengths = np.zeros(self.size, np.int64)
         byte_level = '"ByteLevel"' in json.dumps(self._content.get("decoder"))
         for token, number in self._vocabulary.items():
-            # Byte-level tokens are written with one character a byte.
+            # Byte-level tokens are written with one character per byte.
             lengths[number] = len(token) if byte_level else len(self._reference.decode([number]).encode())
         for token in self._content.get("added_tokens") or []:
             lengths[token["id"]] = 0 if token["special"] else len(token["content"].encode())
@@ -115,12 +101,9 @@ class Tokenizer:
 
 
 def load_tokenizer(section: TextSection) -> Tokenizer:
-    """The finished tokenizer that ``tokenizer.path`` names.
+    """The tokenizer at ``tokenizer.path``.
 
-    Raises
-    ------
-    ParamsError
-        If there is none, it is no ``tokenizer.json``, or it lacks the token that ends documents.
+    Raises ParamsError if it is missing, not a ``tokenizer.json``, or lacks the end token.
     """
     path = Path(section.tokenizer.path)
     try:

@@ -1,0 +1,267 @@
+"""A store from a user's own arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ValidationError
+
+from outofcore.conversion.given import Piece, fields_of, form_of, iterated, opened, read, refuse, segment, steps
+from outofcore.conversion.labels import Labels
+from outofcore.conversion.sequenced import TRAIN, Sequencer, Shares
+from outofcore.domains.sections import SplitSection, StoreSection
+from outofcore.machine import load_machine
+from outofcore.space.forecast import Need, Purpose
+from outofcore.space.guard import Guard
+from outofcore.store.reader import Store, open_store
+from outofcore.store.schema import Columns, Field, Layout, Schema
+from outofcore.store.seal import SEAL
+from outofcore.store.work import work_folder
+from outofcore.store.writer import SEQUENCE_CHUNK_ROWS, StoreWriter
+
+CHUNK_BYTES, SHARD_BYTES = 1 << 18, 1 << 26  # decoded, of the widest field
+LEAST_CHUNK_ROWS, MOST_CHUNK_ROWS = 16, 1 << 18
+MOST_SHARD_CHUNKS = 1 << 12
+STEP_BYTES = 1 << 24  # of the rows that are copied at a time
+LABELS_TOGETHER = 1 << 20
+KEPT = "nothing was kept; make room and call write_store again"
+WAYS = (
+    "a path on another disk",
+    "fields of narrower types",
+    "an iterator of pieces if they compress well (the disk is watched while they are written)",
+)
+_RESERVED = {"domain", "row", "sequence", "parts", "splits", "params"}
+_RESERVED |= {"found", "accepted", "rejected", "rows", "sequences", "audited"}
+_Checked = TypeVar("_Checked", bound=BaseModel)
+
+
+def write_store(
+    path: str | Path,
+    data: Piece | Iterable[Piece],
+    *,
+    splits: Mapping[str, float] | None = None,
+    seed: int = 0,
+    groups: npt.ArrayLike | str | None = None,
+    sequences: npt.ArrayLike | str | None = None,
+    lengths: npt.ArrayLike | None = None,
+    codec: str = "zstd",
+    level: int = 1,
+    chunk_rows: int | None = None,
+    shard_rows: int | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> Store:
+    """Write arrays as a sealed store.
+
+    Equal rows and arguments give equal bytes, in one mapping or in pieces of any size, on any machine.
+
+    Parameters
+    ----------
+    path
+        Folder of the store. A sealed store that is there is replaced when the new one is complete.
+    data
+        Arrays that share their first axis, by field name (bool, integers, or floats of 16 to 64 bits), or an iterator
+        of such mappings, each with the next rows. Memory maps and arrays of h5py and zarr are read in slices.
+    splits
+        Share of each split, such as ``{"val": 0.05, "test": 0.05}``; ``train`` has the rest. None for ``train`` only.
+    seed
+        Another seed, another choice of the splits.
+    groups
+        The group of each row (whole numbers or text), or the name of the field that has it. All rows of a group are in
+        one split. Stored as the column ``group`` of the sequences. A field of text is accepted only as ``groups``.
+    sequences
+        The number of each row's sequence, which never decreases, or the name of the field that has it.
+    lengths
+        The number of rows of each sequence, instead of ``sequences``.
+    codec, level
+        ``zstd``, ``lz4`` or ``none``, and the level of compression.
+    chunk_rows
+        Rows that are decoded at once, a multiple of 16; by default about 256 KiB of the widest field.
+    shard_rows
+        Rows of a file, a multiple of ``chunk_rows``; by default about 64 MiB of the widest field.
+    attributes
+        Further facts about the store, JSON values.
+
+    Returns
+    -------
+    The store, open for reading.
+
+    Raises
+    ------
+    ParamsError
+        If an argument or a field is not what is expected; names it, and what was expected.
+    SpaceError
+        If the disk has too little room, before anything is written if ``data`` is a mapping.
+    StoreError
+        If another process writes this store.
+
+    Notes
+    -----
+    With ``groups``, a hash of the group decides the split; without, a hash of the content of the sequence or, without
+    sequences, of the row: equal content is never in two splits. By default a sequence is a run of rows of one group or,
+    without groups, ``chunk_rows`` rows of a split. Memory is constant, with one exception: if there are ``splits`` and
+    sequences but no ``groups``, each sequence is held until it is complete.
+
+    Examples
+    --------
+    >>> write_store("mine.zarr", {"x": x, "y": y}, splits={"val": 0.05}, groups=subject)  # doctest: +SKIP
+    """
+    final, shares, own = _target(path), _shares(splits, seed), _attributes(attributes)
+    pieces = iterated(data)
+    head = next(pieces, None)
+    if head is None:
+        refuse("data", "at least one mapping of arrays", "none")
+    text = groups if isinstance(groups, str) else None
+    first = opened(head, None, text)
+    form = form_of(first[0])
+    fields = fields_of(form)
+    if not fields:
+        refuse("data", "at least one field of numbers", f"only {text}")
+    store = _store_section(fields, codec=codec, level=level, chunk_rows=chunk_rows, shard_rows=shard_rows)
+    labels = Labels(groups, sequences, lengths, form)
+    need = 0
+    if isinstance(data, Mapping):
+        arrays, rows = first
+        for start, stop in steps(rows, 1, LABELS_TOGETHER):
+            labels.of(arrays, start, stop)
+        labels.finish()
+        need = most_bytes(fields, store.layout(), rows, len(shares.names), labels)
+        labels.restart()
+    machine = load_machine()
+    guard = Guard("write_store", 0.0, machine.disk_reserve, KEPT, WAYS)
+    guard.require([Need(final, Purpose.STORE, need)])
+    schema = Schema(rows=fields, sequences=labels.columns(form))
+    row_bytes = sum(field.row_bytes for field in fields)
+    with work_folder(final) as work, guard.writing(work), ThreadPoolExecutor(machine.workers) as encoders:
+        writer = StoreWriter(work, {"": schema}, store.layout(), shares.names, encoders)
+        try:
+            sequencer, total = Sequencer(writer, shares, store.chunk_rows), 0
+            for arrays, rows in chain([first], (opened(piece, form, text) for piece in pieces)):
+                for start, stop in steps(rows, row_bytes, STEP_BYTES):
+                    starts, values = labels.of(arrays, start, stop)
+                    columns = {field.name: read(arrays[field.name], field, start, stop) for field in fields}
+                    sequencer.add(columns, starts, values)
+                    guard.watch(writer.bytes_written())
+                total += rows
+            labels.finish()
+            if not total:
+                refuse("data", "at least one row", "none")
+            sequencer.close()
+            facts = _facts(writer, shares)
+            params = {"splits": dict(shares.shares), "seed": shares.seed, "store": store.model_dump(mode="json")}
+            writer.commit(final, {**own, **facts, "params": params}, _source(facts["found"], total * row_bytes))
+        except BaseException:
+            writer.abandon()
+            raise
+    return open_store(final)
+
+
+def _target(path: object) -> Path:
+    """The folder of the store, links resolved."""
+    if not isinstance(path, str | Path) or str(path).startswith("s3:/"):
+        refuse("path", "a folder", path)
+    final = Path(os.path.realpath(path))
+    if final.exists() and not (final / SEAL).is_file():
+        refuse("path", "a new folder, or a sealed store to replace", path)
+    return final
+
+
+def _shares(splits: object, seed: int) -> Shares:
+    if splits is not None and not isinstance(splits, Mapping):
+        refuse("splits", "a mapping of shares by split", repr(splits))
+    shares = {}
+    for name, share in (splits or {}).items():
+        segment("splits", name, (TRAIN, "sources", "sequences"))
+        number = isinstance(share, int | float | np.number) and not isinstance(share, bool)
+        if not number or not 0 <= share < 1:
+            refuse(f"splits[{name!r}]", "a share from 0 to below 1", repr(share))
+        shares[name] = float(share)
+    if sum(shares.values()) >= 1:
+        refuse("splits", "shares that leave some rows to train", f"a sum of {sum(shares.values()):g}")
+    return Shares(shares, _checked(SplitSection, seed=seed).seed)
+
+
+def _attributes(attributes: object) -> dict[str, Any]:
+    if attributes is not None and not isinstance(attributes, Mapping):
+        refuse("attributes", "a mapping of JSON values", repr(attributes))
+    try:
+        own = json.loads(json.dumps(dict(attributes or {}), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        refuse("attributes", "JSON values", error, error)
+    for name in own:
+        if name in _RESERVED:
+            refuse("attributes", "names that the store does not use itself", repr(name))
+    return dict(own)
+
+
+def _store_section(fields: tuple[Field, ...], **settings: Any) -> StoreSection:
+    """The layout; sizes that are None follow from the widest field."""
+    widest = max(field.row_bytes for field in fields)
+    if settings["chunk_rows"] is None:
+        power = 1 << max(0, (CHUNK_BYTES // widest).bit_length() - 1)
+        settings["chunk_rows"] = min(MOST_CHUNK_ROWS, max(LEAST_CHUNK_ROWS, power))
+    chunk = settings["chunk_rows"]
+    if settings["shard_rows"] is None and isinstance(chunk, int) and chunk > 0:
+        settings["shard_rows"] = chunk * min(MOST_SHARD_CHUNKS, max(1, SHARD_BYTES // (chunk * widest)))
+    return _checked(StoreSection, **settings)
+
+
+def _checked(kind: type[_Checked], **settings: Any) -> _Checked:
+    """Settings as params.yaml has them; the first wrong one is named."""
+    try:
+        return kind.model_validate(settings)
+    except ValidationError as error:
+        found = error.errors()[0]
+        name = ".".join(map(str, found["loc"])) or "chunk_rows"
+        value = found["input"] if found["loc"] else f"{settings['chunk_rows']!r} and {settings['shard_rows']!r}"
+        message = found["msg"].removeprefix("Value error, ").partition(", got")[0]
+        refuse(name, message[:1].lower() + message[1:], value, error)
+
+
+def most_bytes(fields: tuple[Field, ...], layout: Layout, rows: int, splits: int, labels: Labels) -> int:
+    """An upper bound of a store's size: each split ends with a chunk that is filled up."""
+    chunks, shards = rows // layout.chunk_rows + splits, rows // layout.shard_rows + splits
+    index = 16 * (layout.shard_rows // layout.chunk_rows) + 4
+    size = sum(chunks * _encoded(layout.chunk_rows * each.row_bytes) + shards * index for each in fields)
+    sequences = labels.begun or chunks
+    whole = sequences // SEQUENCE_CHUNK_ROWS + splits
+    size += 3 * whole * _encoded(SEQUENCE_CHUNK_ROWS * 8) + _encoded(labels.text_bytes) + splits * (3 << 12)
+    return size + (1 << 13) * splits * (len(fields) + 4) + 512 * len(fields) * shards
+
+
+def _encoded(size: int) -> int:
+    """The most bytes of an encoded chunk, by the bounds of zstd and Blosc."""
+    return size + size // 128 + 256
+
+
+def _facts(writer: StoreWriter, shares: Shares) -> dict[str, Any]:
+    counts = {name: writer.count(name) for name in shares.names}
+    total = sum(sequences for _, sequences in counts.values())
+    return {
+        "domain": "arrays",
+        "row": "row",
+        "sequence": "sequence",
+        "parts": [""],
+        "splits": list(shares.names),
+        "found": total,
+        "accepted": total,
+        "rejected": {},
+        "rows": {name: rows for name, (rows, _) in counts.items()},
+        "sequences": {name: sequences for name, (_, sequences) in counts.items()},
+    }
+
+
+def _source(found: int, size: int) -> Columns:
+    """One row for all the data."""
+    numbers = {"bytes": size, "found": found, "accepted": found, "rejected": 0}
+    texts = {"name": "arrays", "digest": ""}
+    return {name: np.array([value], np.int64) for name, value in numbers.items()} | {
+        name: np.array([value], object) for name, value in texts.items()
+    }

@@ -1,0 +1,195 @@
+"""Store unit results in order: remove duplicates, assign splits, count everything."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.conversion.seen import SeenKeys
+from outofcore.conversion.splits import SPLITS, assign
+from outofcore.domains.sections import SplitSection
+from outofcore.errors import AuditError
+from outofcore.raw.rows import rows_of, spans_of
+from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.schema import Columns
+from outofcore.store.writer import StoreWriter
+
+REJECT_COLUMNS = ("file", "offset", "reason", "detail")
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+Rejected = tuple[int, str, str]
+"""Offset, reason and detail of a rejected record."""
+
+
+class Assembler:
+    """Puts the results of units into a store; found = accepted + all of ``rejected``."""
+
+    def __init__(self, writer: StoreWriter, splits: SplitSection, *, drop_duplicates: bool) -> None:
+        self.found = 0
+        self.accepted = 0
+        self.rejected: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.audited = 0
+        self.by_source: dict[int, list[int]] = {}
+        self._writer = writer
+        self._splits = splits
+        self._seen = SeenKeys() if drop_duplicates else None
+        self._unsaved: list[bytes] = []  # keys not yet in a checkpoint
+        self._touched: set[int] = set()  # raw files whose counts are not yet in a checkpoint
+        # The sequence that continues in the next unit; "split" is None for a duplicate.
+        self._open: dict[str, Any] | None = None
+
+    def add(self, unit: Unit, result: UnitResult) -> str:
+        """Append a unit's sequences; returns its rejects as CSV lines by offset; raises AuditError."""
+        if result.differences:
+            message = (
+                f"{unit.name}: the engine and its oracle differ about {len(result.differences)} of "
+                f"{result.audited} audited records; nothing was sealed. The first: {result.differences[0]}"
+            )
+            raise AuditError(message)
+        rejects: list[Rejected] = [(reject.offset, reject.reason, reject.detail) for reject in result.rejects]
+        accepted = self._add_sequences(unit, result, rejects)
+        self.found += result.found
+        self.accepted += accepted
+        self.rejected += Counter(reason for _, reason, _ in rejects)
+        self.counts.update(result.counts)
+        self.audited += result.audited + len(result.audits)
+        if result.found != accepted + len(rejects):
+            message = f"{unit.name}, offset {unit.offset}: {result.found} found, {accepted} + {len(rejects)} told"
+            raise AssertionError(message)
+        source = self.by_source.setdefault(unit.source, [0, 0])
+        source[0] += result.found
+        source[1] += accepted
+        self._touched.add(unit.source)
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(
+            (_no_formula(unit.name), offset, reason, _no_formula(detail)) for offset, reason, detail in sorted(rejects)
+        )
+        return text.getvalue()
+
+    def _add_sequences(self, unit: Unit, result: UnitResult, rejects: list[Rejected]) -> int:
+        """Append new sequences, report duplicates as rejects, and return the number of accepted records."""
+        count = len(result.keys)
+        if not count:
+            return 0
+        ends = np.cumsum(result.sequences["length"], dtype=np.int64)
+        first = int(result.continues)
+        last = count - int(result.unfinished and count > first)
+        stored = np.ones(count, bool)
+        if result.continues:
+            stored[0] = self._open is not None and self._open["split"] is not None
+            self._go_on(result, int(ends[0]), finished=count > 1 or not result.unfinished)
+        new = np.ones(count - first, bool)
+        if self._seen is not None:
+            new = self._seen.add(result.keys[first:])
+            self._unsaved.append(result.keys[first:][new].tobytes())
+        stored[first:] = new
+        for name, values in result.stored_counts.items():
+            if total := int(np.sum(values[stored], dtype=np.int64)):
+                self.counts[name] += total
+        split = assign(result.keys[first:], self._splits)
+        if result.split is not None:
+            split = np.array([SPLITS.index(name) for name in result.split[first:]], np.int8)
+        offsets = result.sequences.get("offset", np.full(count, unit.offset))[first:]
+        rejects += [(int(offset), "duplicate", "") for offset in offsets[~new]]
+        body = slice(first, last)
+        self._append(result, body, ends, np.where(new, split, -1)[: last - first])
+        if last < count:
+            row = int(ends[last - 1]) if last else 0
+            self._begin(result, row, int(ends[-1]), SPLITS[split[-1]] if new[-1] else None)
+        return int(new.sum())
+
+    def _append(
+        self, result: UnitResult, body: slice, ends: npt.NDArray[np.int64], split: npt.NDArray[np.int8]
+    ) -> None:
+        """Append whole sequences; ``split`` is -1 for one that is dropped."""
+        ends = ends[body]
+        starts = ends - result.sequences["length"][body]
+        for number, name in enumerate(SPLITS):
+            chosen = split == number
+            if chosen.any():
+                rows = rows_of(result, spans_of(starts[chosen], ends[chosen]))
+                columns = {key: column[body][chosen] for key, column in result.sequences.items()}
+                self._writer.append(result.part, name, rows, columns)
+
+    def _begin(self, result: UnitResult, row: int, end: int, split: str | None) -> None:
+        """Take the rows of a last sequence that continues in the next unit."""
+        self._open = {"split": split}
+        if split is not None:
+            rows = rows_of(result, np.array([[row, end]]))
+            self._open |= {
+                "part": result.part,
+                "start": self._writer.append_rows(result.part, split, rows),
+                "length": int(result.sequences["length"][-1]),
+                "columns": {
+                    key: (column.dtype.str, column[-1:].tolist())
+                    for key, column in result.sequences.items()
+                    if key != "length"
+                },
+            }
+
+    def _go_on(self, result: UnitResult, row: int, *, finished: bool) -> None:
+        """Take the rows of a first sequence that began in an earlier unit."""
+        if self._open is None:
+            message = "a unit continues a sequence that no unit before has begun"
+            raise AssertionError(message)
+        if self._open["split"] is not None:
+            rows = rows_of(result, np.array([[0, row]]))
+            self._writer.append_rows(self._open["part"], self._open["split"], rows)
+            self._open["length"] += row
+            if finished:
+                columns: Columns = {
+                    key: np.array(value, dtype=dtype) for key, (dtype, value) in self._open["columns"].items()
+                }
+                ends = {"start": np.array([self._open["start"]]), "length": np.array([self._open["length"]])}
+                self._writer.append_sequences(self._open["part"], self._open["split"], {**columns, **ends})
+        if finished:
+            self._open = None
+
+    def snapshot(self) -> dict[str, Any]:
+        """State of the counts, for :meth:`restore` in a later process; keys and raw files are saved separately."""
+        return {
+            "found": self.found,
+            "accepted": self.accepted,
+            "rejected": dict(self.rejected),
+            "counts": dict(self.counts),
+            "audited": self.audited,
+            "open": self._open,
+        }
+
+    def unsaved_keys(self) -> bytes:
+        """The keys seen since :meth:`saved`, 16 bytes each."""
+        self._unsaved = [b"".join(self._unsaved)]
+        return self._unsaved[0]
+
+    def unsaved_sources(self) -> bytes:
+        """Raw files whose counts changed since :meth:`saved`: number, found and accepted, as int64."""
+        rows = [(source, *self.by_source[source]) for source in sorted(self._touched)]
+        return np.array(rows, "<i8").tobytes()
+
+    def saved(self) -> None:
+        """Mark unsaved keys and sources as saved."""
+        self._unsaved = []
+        self._touched = set()
+
+    def restore(self, state: Mapping[str, Any], keys: bytes, sources: bytes) -> None:
+        """Resume from a :meth:`snapshot`, and all keys and sources saved up to it."""
+        self.found, self.accepted, self.audited = state["found"], state["accepted"], state["audited"]
+        self.rejected = Counter(state["rejected"])
+        self.counts = Counter(state["counts"])
+        rows = np.frombuffer(sources, "<i8").reshape(-1, 3).tolist()
+        self.by_source = {source: [found, accepted] for source, found, accepted in rows}
+        self._open = state["open"]
+        if self._seen is not None and keys:
+            self._seen.add(np.frombuffer(keys, np.uint8).reshape(-1, 16))
+
+
+def _no_formula(cell: str) -> str:
+    """A cell that no spreadsheet evaluates: ``'=1+1``, with one apostrophe more than the text has."""
+    return f"'{cell}" if _FORMULA.match(cell) else cell

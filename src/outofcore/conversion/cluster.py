@@ -1,0 +1,301 @@
+"""Units on the workers of a Dask cluster, behind ``concurrent.futures.Executor``; Dask is imported lazily.
+
+Workers convert units and write the shards whose contents the driver decides (:mod:`outofcore.conversion.shards`). If a
+worker dies, others convert its unfinished units again. All see the raw input and the work folder under the same paths
+as the driver.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from outofcore.conversion.versions import versions
+from outofcore.errors import ClusterError, ParamsError
+from outofcore.raw.files import RawFile
+from outofcore.raw.unit import UnitResult
+from outofcore.sizes import format_bytes
+
+CONNECT_SECONDS = 30
+# A cluster without a worker for this long is considered dead.
+ALONE_SECONDS = 120
+# Interval of checks of scheduler and workers while a unit is awaited.
+LOOK_SECONDS = 2
+# Memory of a worker: loaded libraries and engines, 280 to 330 MB when measured; and for each of its
+# threads a unit, and the rows of those that wait to be encoded.
+PROCESS_BYTES = 320 << 20
+THREAD_BYTES = 64 << 20
+# File by which a worker recognises the driver's folder; too large for a full filesystem.
+SHARED = "shared"
+PROBE_BYTES = 1 << 20
+_AGAIN = "run 'dvc repro' again, it goes on from there"
+
+Item = TypeVar("Item")
+
+
+class ClusterExecutor(concurrent.futures.Executor):
+    """Submits calls to a cluster; ``width`` is the number of concurrent calls."""
+
+    def __init__(self, client: Any, where: str) -> None:
+        self.width = max(1, sum(client.nthreads().values()))
+        self._client = client
+        self._where = where
+        self._executor = client.get_executor(pure=False)
+        # A callable with a tokenizer is large: it is sent to each worker once, not with every unit. As the
+        # result of a task it is made again if the worker that had it dies.
+        self._functions: dict[int, tuple[Any, Any]] = {}
+        self._asked: set[str] = set()
+        self._workers_seen = time.monotonic()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+        """Run a call on a worker."""
+        return _Awaited(self, self._executor.submit(_call, self._known(fn), *args, **kwargs))
+
+    def keep(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a call on a worker that keeps its result; returns a reference for later calls."""
+        return self._client.submit(_call, self._known(fn), *args, **kwargs, pure=False)
+
+    def soon(self, fn: Callable[..., Any], /, *args: Any, then: Callable[[Any], Any] | None = None) -> _Awaited:
+        """Run a call before all that were only submitted, so that few results are kept at a time.
+
+        Kept results may be among ``args``; ``then`` makes the future's result from the call's.
+        """
+        return _Awaited(self, self._executor.submit(_call, self._known(fn), *args, priority=1), then)
+
+    def share(self, folder: Path) -> None:
+        """Check that every worker, including later ones, can work in a folder of the driver.
+
+        Raises ClusterError if one cannot, or has too little memory or local disk.
+        """
+        token = uuid.uuid4().hex
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SHARED).write_text(token)
+
+        def check(worker: Any) -> None:
+            memory = worker.memory_manager.memory_limit
+            ask_room(worker.address, memory, worker.state.nthreads, worker.local_directory, folder, token)
+
+        self.ask("shared folder", check)
+
+    def ask(self, what: str, check: Callable[[Any], None]) -> None:
+        """Check every worker before its next call, including later ones; errors of the check are raised here."""
+        self._asked.add(f"outofcore: {what}")
+        self._client.register_plugin(_check(f"outofcore: {what}", check))
+
+    def ask_no_more(self) -> None:
+        """Stop checking new workers of a cluster that outlives this conversion and its files."""
+        for name in self._asked:
+            if self._client.status == "running":
+                with suppress(OSError, ValueError, CancelledError):
+                    self._client.unregister_worker_plugin(name)
+
+    def _known(self, fn: Callable[..., Any]) -> Any:
+        if id(fn) not in self._functions:
+            self._functions[id(fn)] = fn, self._client.submit(_itself, fn, pure=False)
+        return self._functions[id(fn)][1]
+
+    def look(self) -> None:
+        """Raise ClusterError if the scheduler, or for a while every worker, is gone."""
+        if self._client.status != "running":
+            message = f"{self._where}: the connection to the scheduler is lost; {_AGAIN}"
+            raise ClusterError(message)
+        now = time.monotonic()
+        if self._client.nthreads():
+            self._workers_seen = now
+        elif now - self._workers_seen > ALONE_SECONDS:
+            message = f"{self._where}: all workers are gone; start some, and {_AGAIN}"
+            raise ClusterError(message)
+
+
+class _Awaited(concurrent.futures.Future[Any]):
+    """A future that fails when the cluster is gone; Dask alone would wait forever."""
+
+    def __init__(
+        self,
+        executor: ClusterExecutor,
+        call: concurrent.futures.Future[Any],
+        then: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self._executor = executor
+        self._call = call
+        self._then = then
+
+    def result(self, timeout: float | None = None) -> Any:
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._call.done() and (until is None or time.monotonic() < until):
+            left = LOOK_SECONDS if until is None else min(LOOK_SECONDS, until - time.monotonic())
+            concurrent.futures.wait([self._call], left)
+            if not self._call.done():
+                self._executor.look()
+        found = self._call.result(0)
+        return self._then(found) if self._then else found
+
+    def done(self) -> bool:
+        return self._call.done()
+
+    def cancel(self) -> bool:
+        return self._call.cancel()
+
+
+@contextmanager
+def open_cluster(address: str, workers: int, files: Sequence[RawFile]) -> Iterator[ClusterExecutor]:
+    """A cluster as an executor.
+
+    ``address`` of the scheduler, "" for a local cluster of ``workers`` processes that lives as long as the ``with``
+    block; every worker must see ``files``. Raises ParamsError if Dask is not installed; ClusterError if no scheduler or
+    worker answers, a worker has other versions or does not see the input, or, inside the block, if the scheduler dies
+    or one unit has killed several workers.
+    """
+    distributed = _imported()
+    where = f"the cluster at {address}" if address else "the cluster on this machine"
+    with _told(distributed, where), _client(distributed, address, workers) as client:
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError as error:
+            message = f"the scheduler at {address} has no workers: start some with 'dask worker {address}'"
+            raise ClusterError(message) from error
+        seen = [(str(file.path), file.bytes) for file in (*files[:1], *files[-1:])]
+        expected = versions()
+        executor = ClusterExecutor(client, where)
+        try:
+            executor.ask("like the driver", lambda worker: compare(worker.address, expected, seen))
+            yield executor
+        finally:
+            executor.ask_no_more()
+
+
+def width(executor: concurrent.futures.Executor, workers: int) -> int:
+    """Units converted at a time: for a cluster, the number of its workers' threads."""
+    return executor.width if isinstance(executor, ClusterExecutor) else workers
+
+
+def _imported() -> Any:
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        message = "OUTOFCORE_ENGINE=dask needs Dask: pip install 'outofcore[cluster]', or use threads"
+        raise ParamsError(message) from error
+
+
+@contextmanager
+def _client(distributed: Any, address: str, workers: int) -> Iterator[Any]:
+    if address:
+        try:
+            client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except OSError as error:
+            message = f"no scheduler answers at {address} ({error}); start one with 'dask scheduler', or unset it"
+            raise ClusterError(message) from error
+        with client:
+            yield client
+        return
+    with (
+        distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def _told(distributed: Any, where: str) -> Iterator[None]:
+    """A cluster error in one line."""
+    try:
+        yield
+    except distributed.KilledWorker as error:
+        message = f"{where}: {error.allowed_failures + 1} workers died over the same unit ({error}); {_AGAIN}"
+        raise ClusterError(message) from error
+    except (CancelledError, TimeoutError, import_module("distributed.comm").CommClosedError) as error:
+        message = f"{where}: the connection to the scheduler is lost; {_AGAIN}"
+        raise ClusterError(message) from error
+
+
+def _check(name: str, check: Callable[[Any], None]) -> Any:
+    """A plugin for every worker; raising an error refuses the worker."""
+
+    class Check(import_module("distributed").WorkerPlugin):  # type: ignore[misc]  # known at run time only
+        def setup(self, worker: Any) -> None:
+            check(worker)
+
+    Check.name = name
+    return Check()
+
+
+def compare(worker: str, expected: dict[str, str], seen: Sequence[tuple[str, int]]) -> None:
+    """Raise ClusterError if this worker differs from the driver in a version, or lacks or has other input files."""
+    for name, version in versions().items():
+        if version != expected[name]:
+            message = f"worker {worker} has {name} {version}, the driver {expected[name]}: install the same on both"
+            raise ClusterError(message)
+    for path, size in seen:
+        if not os.path.isfile(path) or os.path.getsize(path) != size:  # noqa: PTH113, PTH202 - no Path crosses systems
+            message = (
+                f"worker {worker} in {os.getcwd()} does not see {path} of {size:,} bytes: "  # noqa: PTH109
+                "start workers in the project's folder, on a filesystem that all share"
+            )
+            raise ClusterError(message)
+
+
+def ask_room(worker: str, memory: int | None, threads: int, spill: str, folder: Path, token: str) -> None:
+    """Check that this worker shares a folder with the driver, can write there, and has room for its units.
+
+    ``memory`` in bytes, None for no limit; ``threads`` concurrent calls; ``spill`` is its local folder; ``token`` is in
+    a file that the driver wrote to ``folder``. Raises ClusterError.
+    """
+    try:
+        shared = (folder / SHARED).read_text() == token
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(PROBE_BYTES))
+    except OSError as error:
+        message = f"worker {worker} in {os.getcwd()} cannot write to {folder}: {error.strerror or error}"  # noqa: PTH109
+        raise ClusterError(message) from error
+    if not shared:
+        message = (
+            f"worker {worker} sees another {folder} than the driver: start workers in the project's folder, "
+            "on a filesystem that all share"
+        )
+        raise ClusterError(message)
+    spilled = threads * THREAD_BYTES
+    need = PROCESS_BYTES + spilled
+    if memory and memory < need:
+        message = (
+            f"worker {worker} may hold {format_bytes(memory)}, with {threads} threads it needs {format_bytes(need)}: "
+            "start it with a higher --memory-limit or a lower --nthreads"
+        )
+        raise ClusterError(message)
+    if (free := shutil.disk_usage(spill).free) < spilled:
+        message = (
+            f"worker {worker} has {format_bytes(free)} free in {spill}, its {threads} threads may spill "
+            f"{format_bytes(spilled)}: make room, or start it with another --local-directory"
+        )
+        raise ClusterError(message)
+
+
+def _itself(value: Item) -> Item:
+    return value
+
+
+def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run the call with its oracle comparisons, to relieve the driver."""
+    result = function(*args, **kwargs)
+    if not isinstance(result, UnitResult) or not result.audits:
+        return result
+    found = tuple(difference for audit in result.audits if (difference := audit()))
+    return replace(
+        result,
+        audits=(),
+        audited=result.audited + len(result.audits),
+        differences=(*result.differences, *found),
+    )

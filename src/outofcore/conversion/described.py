@@ -1,0 +1,56 @@
+"""Descriptive data of a store: the attributes of its root, and one row per raw file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from outofcore.conversion.assemble import Assembler
+from outofcore.conversion.journal import NOT_CONVERSION
+from outofcore.conversion.splits import SPLITS
+from outofcore.domains.domain import Domain
+from outofcore.raw.files import RawFile
+from outofcore.store.schema import Columns, Schema
+from outofcore.store.writer import StoreWriter
+
+
+def counted(assembler: Assembler, writer: StoreWriter) -> dict[str, Any]:
+    """Records found, accepted and rejected; rows and sequences of each split."""
+    counts = {name: writer.count(name) for name in SPLITS}
+    return {
+        "found": assembler.found,
+        "accepted": assembler.accepted,
+        "rejected": dict(sorted(assembler.rejected.items())),
+        "rows": {name: rows for name, (rows, _) in counts.items()},
+        "sequences": {name: sequences for name, (_, sequences) in counts.items()},
+    }
+
+
+def attributes(
+    domain: Domain, section: Any, schemas: Mapping[str, Schema], counts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The attributes of the root; ``counts`` comes from :func:`counted`."""
+    return {
+        **counts,
+        "domain": domain.name,
+        "row": domain.row,
+        "sequence": domain.sequence,
+        "parts": sorted(schemas),
+        "splits": list(SPLITS),
+        "params": section.model_dump(mode="json", exclude=NOT_CONVERSION),
+    }
+
+
+def sources(files: Sequence[RawFile], assembler: Assembler, digests: Iterable[str]) -> Columns:
+    """The columns of ``sources/``; ``digests`` are those of the files."""
+    pairs = [assembler.by_source.get(number, [0, 0]) for number in range(len(files))]
+    return {
+        "name": np.array([file.name for file in files], object),
+        "digest": np.array(list(digests), object),
+        "bytes": np.array([file.bytes for file in files], np.int64),
+        "found": np.array([found for found, _ in pairs], np.int64),
+        "accepted": np.array([accepted for _, accepted in pairs], np.int64),
+        "rejected": np.array([found - accepted for found, accepted in pairs], np.int64),
+    }

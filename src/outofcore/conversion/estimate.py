@@ -1,0 +1,116 @@
+"""Forecast the output of a conversion from a sample of the real input."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from outofcore.conversion.assemble import Assembler
+from outofcore.conversion.described import attributes, counted, sources
+from outofcore.conversion.executors import in_order
+from outofcore.conversion.splits import SPLITS
+from outofcore.domains.domain import Domain
+from outofcore.raw.files import RawFile
+from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.measure import MeasuredStore
+
+ENCODERS = 4
+# Between this many units and twice as many are converted, spread evenly over the input; of small ones, as many as hold
+# between half of these bytes and all of them, decompressed.
+SAMPLE_UNITS = 24
+SAMPLE_BYTES = 32 * 2**20
+# Beyond this much raw input the sample is taken from its beginning: reading the rest would not pay off.
+SAMPLE_RAW_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A forecast of a store."""
+
+    store_bytes: int  # on disk
+    rows: int  # in all splits
+    raw_bytes: int  # of the raw input
+    sampled_bytes: int  # raw bytes that were converted for it
+    rejected: Mapping[str, int] = field(default_factory=dict)  # records of the sample by reason
+
+
+def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: Executor, ahead: int = 4) -> Estimate:
+    """Convert a sample of the input without writing, and scale up; small input is converted as a whole.
+
+    Duplicates are scaled as pairs: of the pairs in different units, a sample of a share f of all units sees a share f
+    squared. Raises AuditError.
+    """
+    raw_bytes = sum(file.bytes for file in files)
+    units, share = _spread(domain.units(files, section), raw_bytes)
+    whole = share == 1.0
+    schemas = domain.schemas(section, files)
+    convert: Callable[[Unit], UnitResult] = domain.converter(section)
+    drop = getattr(section.filters, "duplicates", "keep") != "keep"
+    with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
+        store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
+        assembler = Assembler(store, section.splits, drop_duplicates=drop and whole)
+        pairs = _Pairs()
+        for unit, result in in_order(executor, convert, units, ahead):
+            assembler.add(unit, result)
+            if not whole:
+                pairs.add(result.keys)
+        scale = (pairs.kept(share) if drop else 1.0) / share
+        rows = sum(store.count(name)[0] for name in SPLITS) * scale
+        root = attributes(domain, section, schemas, counted(assembler, store))
+        # Placeholder digests: only their length and incompressibility matter here.
+        listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
+        size, sampled = store.size(root, listed, scale), int(raw_bytes * share)
+        return Estimate(size, int(rows), raw_bytes, sampled, dict(assembler.rejected.most_common()))
+
+
+class _Pairs:
+    """Counts equal keys inside units and between them."""
+
+    def __init__(self) -> None:
+        self._keys: list[Any] = []
+        self._total = self._inside = 0
+
+    def add(self, keys: Any) -> None:
+        unique = np.unique(keys, axis=0)
+        self._total += len(keys)
+        self._inside += len(keys) - len(unique)
+        self._keys.append(unique)
+
+    def kept(self, share: float) -> float:
+        """Share of all sequences that remains without duplicates, if a share of all units was seen."""
+        if not self._total:
+            return 1.0
+        between = sum(map(len, self._keys)) - len(np.unique(np.concatenate(self._keys), axis=0))
+        return max(0.0, 1 - (self._inside / share + between / share**2) * share / self._total)
+
+
+def _spread(units: Iterable[Unit], raw_bytes: int) -> tuple[list[Unit], float]:
+    """A sample of units, every 2**k-th, and the share of the input that they hold; 1.0 if these are all.
+
+    Shares are of decompressed bytes if units carry some: a compressed file is read in blocks of many units.
+    """
+    kept: list[tuple[int, Unit]] = []
+    stride, raw, decoded, held = 1, 0, 0, 0
+    for number, unit in enumerate(units):
+        raw += unit.raw_bytes
+        decoded += len(unit.payload)
+        # A continued sequence only makes sense together with the previous unit.
+        if number % stride == 0 and (stride == 1 or not unit.detail.get("continues")):
+            kept.append((number, unit))
+            held += len(unit.payload)
+        if len(kept) >= 2 * SAMPLE_UNITS and (held > SAMPLE_BYTES or not held):
+            stride *= 2
+            kept = [(at, each) for at, each in kept if at % stride == 0 and not each.detail.get("continues")]
+            held = sum(len(each.payload) for _, each in kept)
+        if raw > SAMPLE_RAW_BYTES:
+            break
+    chosen = [each for _, each in kept]
+    if stride == 1 and raw <= SAMPLE_RAW_BYTES:
+        return chosen, 1.0
+    part = held / decoded if held else sum(unit.raw_bytes for unit in chosen) / raw
+    return chosen, part * raw / raw_bytes

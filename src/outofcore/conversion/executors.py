@@ -1,0 +1,72 @@
+"""Executors for units: threads, processes or a cluster, behind ``concurrent.futures.Executor``.
+
+Threads are the default: engines, compiled kernels and compressors release the GIL, so nothing need be pickled and sent
+through pipes. Processes serve a domain in pure Python; a Dask cluster serves input that would keep one machine busy for
+days.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+from outofcore.conversion.cluster import open_cluster
+from outofcore.errors import ClusterError, ParamsError
+from outofcore.raw.files import RawFile
+
+GONE = (
+    "a worker process has ended in the middle of its work, killed perhaps because memory ran out; "
+    "with fewer workers the same command goes on from there"
+)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def open_executor(
+    engine: str, workers: int, *, address: str = "", files: Sequence[RawFile] = ()
+) -> AbstractContextManager[Executor]:
+    """An executor of the named kind, as a context manager; raises ParamsError for an unknown kind.
+
+    ``engine`` is ``threads``, ``processes`` or ``dask``; ``workers`` units are converted at once, unless a cluster
+    ``address`` is given; "" starts a temporary local cluster. All workers of a cluster must see ``files``.
+    """
+    if engine == "threads":
+        return ThreadPoolExecutor(workers, thread_name_prefix="convert")
+    if engine == "processes":
+        # A process that holds the threads of an engine must not be forked.
+        return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("forkserver"))
+    if engine == "dask":
+        return open_cluster(address, workers, files)
+    message = f"OUTOFCORE_ENGINE: expected threads, processes or dask, got {engine!r}"
+    raise ParamsError(message)
+
+
+def in_order(
+    executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Generator[tuple[Item, Result]]:
+    """Apply a function to items in parallel and yield the results in order; raises ClusterError.
+
+    At most ``ahead`` items are taken before the first unfinished one, which bounds memory.
+    """
+    waiting: deque[tuple[Item, Future[Result]]] = deque()
+    try:
+        for item in items:
+            waiting.append((item, executor.submit(function, item)))
+            if len(waiting) > ahead:
+                first, future = waiting.popleft()
+                yield first, future.result()
+                del first, future  # units and results are large; release them before waiting for the next
+        while waiting:
+            first, future = waiting.popleft()
+            yield first, future.result()
+            del first, future
+    except BrokenExecutor as error:
+        raise ClusterError(GONE) from error
+    finally:
+        for _, future in waiting:
+            future.cancel()

@@ -1,0 +1,76 @@
+"""Progress of a conversion: a bar on a terminal, periodic lines elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+LINE_SECONDS = 15.0
+
+
+class ConversionProgress:
+    """Bytes done, records per second, rejects, output size, time left and free disk.
+
+    ``total`` are bytes of raw input; the free space shown is that of the filesystem of ``folder``.
+    """
+
+    def __init__(self, name: str, total: int, folder: Path) -> None:
+        self._name = name
+        self._total = max(total, 1)
+        self._folder = folder
+        self._console = Console(stderr=True)
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._started = self._told = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[facts]}"),
+                TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self._name, total=self._total, facts="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, done: int, found: int, rejected: int, written: int) -> None:
+        """Report raw bytes done, records found and rejected, bytes of store written."""
+        now = time.monotonic()
+        seconds = max(now - self._started, 1e-6)
+        facts = (
+            f"{found:,} records ({found / seconds:,.0f}/s), {rejected:,} rejected, {size(written)} written, "
+            f"{size(shutil.disk_usage(self._folder).free)} free"
+        )
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, facts=facts)
+        elif now - self._told >= LINE_SECONDS:
+            self._told = now
+            left = seconds * (self._total - done) / max(done, 1)
+            sys.stderr.write(f"{self._name}: {done / self._total:.0%}, {facts}, {left:.0f} s left\n")
+            sys.stderr.flush()
+
+
+def size(count: float) -> str:
+    """A readable number of bytes: ``1.9 GB``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

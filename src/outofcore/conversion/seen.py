@@ -1,0 +1,87 @@
+"""Exact set of seen keys, 16 bytes each, in a few sorted runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.raw.unit import KEY_BYTES
+
+# Below this many keys a run is merged into the previous one at once.
+SMALL_RUN = 4096
+
+
+class SeenKeys:
+    """A set of content hashes that grows by whole units.
+
+    A newer run is merged when it reaches half the size of the older, so n keys cost 16 n bytes, twice that during a
+    merge, and a look-up costs a binary search in each of at most log2(n) runs.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[npt.NDArray[np.uint64]] = []
+        self._lows: list[npt.NDArray[np.uint64]] = []
+
+    def __len__(self) -> int:
+        return sum(len(run) for run in self._runs)
+
+    def add(self, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+        """Add keys (n, 16) uint8; returns which are new (n,), counting earlier ones in ``keys`` as seen."""
+        if keys.shape[1:] != (KEY_BYTES,):
+            message = f"expected keys of shape (n, {KEY_BYTES}), got {keys.shape}"
+            raise ValueError(message)
+        pairs = np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
+        high, low = pairs[:, 0], pairs[:, 1]
+        new = np.ones(len(keys), bool)
+        order = np.lexsort((np.arange(len(keys)), low, high))
+        sorted_high, sorted_low = high[order], low[order]
+        repeated = (sorted_high[1:] == sorted_high[:-1]) & (sorted_low[1:] == sorted_low[:-1])
+        new[order[1:][repeated]] = False
+        for run_high, run_low in zip(self._runs, self._lows, strict=True):
+            new &= ~_contains(run_high, run_low, high, low)
+        fresh = order[new[order]]
+        if len(fresh):
+            self._runs.append(high[fresh])
+            self._lows.append(low[fresh])
+            self._merge()
+        return new
+
+    def keys(self) -> npt.NDArray[np.uint8]:
+        """All keys, (n, 16), sorted; adding them to an empty set restores this one."""
+        pairs: npt.NDArray[Any] = np.empty((len(self), 2), ">u8")
+        if self._runs:
+            high, low = np.concatenate(self._runs), np.concatenate(self._lows)
+            order = np.lexsort((low, high))
+            pairs[:, 0], pairs[:, 1] = high[order], low[order]
+        return pairs.view(np.uint8).reshape(-1, KEY_BYTES)
+
+    def _merge(self) -> None:
+        while len(self._runs) > 1 and len(self._runs[-2]) < max(SMALL_RUN, 2 * len(self._runs[-1])):
+            high = np.concatenate([self._runs.pop(-2), self._runs.pop()])
+            low = np.concatenate([self._lows.pop(-2), self._lows.pop()])
+            order = np.lexsort((low, high))
+            self._runs.append(high[order])
+            self._lows.append(low[order])
+
+
+def _contains(
+    run_high: npt.NDArray[np.uint64],
+    run_low: npt.NDArray[np.uint64],
+    high: npt.NDArray[np.uint64],
+    low: npt.NDArray[np.uint64],
+) -> npt.NDArray[np.bool_]:
+    """Which (high, low) are in a run sorted by both."""
+    place, stop = np.searchsorted(run_high, high), np.searchsorted(run_high, high, "right")
+    found = np.zeros(len(high), bool)
+    # Bisection by the second half among equal first halves, which may be many (short games).
+    live = np.flatnonzero(place < stop)
+    while len(live):
+        middle = (place[live] + stop[live]) // 2
+        found[live] = run_low[middle] == low[live]
+        below = run_low[middle] < low[live]
+        place[live[below]] = middle[below] + 1
+        stop[live[~below]] = middle[~below]
+        live = live[~found[live] & (place[live] < stop[live])]
+    return found

@@ -1,0 +1,117 @@
+"""Check arguments of the loader and its parts; a wrong one is named in a one-line error."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.domains.reading import Reading
+from outofcore.errors import ParamsError
+from outofcore.store.reader import Store, open_store
+
+Made = TypeVar("Made")
+
+MOST = 2**31 - 1
+"""Largest count of anything: products of two larger counts could exceed 64 bits."""
+
+
+def refuse(name: str, expected: str, value: object, cause: BaseException | None = None) -> NoReturn:
+    """Raise the error of a wrong argument."""
+    shown = " ".join(repr(value).split())
+    message = f"{name}: expected {expected}, got {shown if len(shown) <= 80 else f'{shown[:77]}...'}"
+    raise ParamsError(message) from cause
+
+
+def whole(name: str, value: object, least: int, most: int = MOST) -> int:
+    """An integer, including numpy's."""
+    try:
+        number = None if isinstance(value, bool | np.bool_) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or not least <= number <= most:
+        refuse(name, f"a whole number from {least:,} to {most:,}", value)
+    return number
+
+
+def whole_or_none(name: str, value: object, least: int, most: int = MOST) -> int | None:
+    """A whole number, or None."""
+    return None if value is None else whole(name, value, least, most)
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False only, not merely truthy or falsy."""
+    if not isinstance(value, bool | np.bool_):
+        refuse(name, "True or False", value)
+    return bool(value)
+
+
+def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
+    """One of the given words."""
+    if not isinstance(value, str) or value not in allowed:
+        refuse(name, f"one of {', '.join(allowed)}", value)
+
+
+def word(name: str, value: object) -> str:
+    """A name."""
+    if not isinstance(value, str):
+        refuse(name, "a name", value)
+    return value
+
+
+def words(name: str, value: object) -> tuple[str, ...]:
+    """Distinct names, at least one."""
+    if isinstance(value, list | tuple) and value and all(isinstance(each, str) for each in value):
+        if len(set(value)) == len(value):
+            return tuple(value)
+        refuse(name, "each name once", value)
+    refuse(name, "a tuple of names", value)
+
+
+def made(name: str, value: object, kind: type[Made]) -> Made | None:
+    """An instance of a dataclass, built from a mapping of its fields if necessary; or None."""
+    if value is None or isinstance(value, kind):
+        return value
+    if not isinstance(value, Mapping):
+        refuse(name, f"a {kind.__name__}, or a mapping of its fields", value)
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    unknown = [key for key in value if key not in known]
+    if unknown:
+        refuse(name, f"keys among {', '.join(known)}", unknown[0])
+    try:
+        return kind(**value)
+    except TypeError as error:  # names the keys that are missing
+        message = f"{name}: {str(error).partition('() ')[2]}"
+        raise ParamsError(message) from error
+
+
+def integers(name: str, value: object) -> npt.NDArray[np.int64]:
+    """A one-dimensional array of integers."""
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        refuse(name, "an array of whole numbers with one axis", value)
+    return array.astype(np.int64, copy=False)
+
+
+def opened(value: object) -> Store:
+    """A store, opened if its folder or address is given."""
+    if isinstance(value, Store):
+        return value
+    if not isinstance(value, str | Path):
+        refuse("store", "a store, or where it is", value)
+    return open_store(value)
+
+
+def reading(name: str, value: object) -> Reading | None:
+    """A callable that makes tensors of rows, or None."""
+    if value is None:
+        return None
+    names: Any = getattr(value, "fields", None)
+    if isinstance(value, type) or not callable(value) or not isinstance(names, tuple | list):
+        refuse(name, "what makes tensors of rows, such as reading(store)", value)
+    return value  # type: ignore[return-value]  # has the attributes of a Reading

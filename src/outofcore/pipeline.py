@@ -1,0 +1,208 @@
+"""From raw input to a sealed store: what programs, the command line and the stages call."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from outofcore.console import visible
+from outofcore.conversion.estimate import estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion
+from outofcore.conversion.run import convert as run_conversion
+from outofcore.domains.domain import Domain
+from outofcore.domains.registry import get_domain
+from outofcore.errors import ParamsError
+from outofcore.machine import Machine, load_machine
+from outofcore.params import Params, load_params
+from outofcore.raw.files import search
+from outofcore.replacing import replace_text
+from outofcore.space.forecast import Need, Purpose, store_needs
+from outofcore.space.guard import Guard
+from outofcore.space.links import Commit
+from outofcore.store.remote import url_of
+from outofcore.store.seal import SEAL
+from outofcore.store.upload import Upload
+from outofcore.streaming import STORES, is_streamed
+from outofcore.training.memory import MemoryWatch
+
+# Shards of each split that are on this machine at a time: one that grows, those that no checkpoint counts yet.
+SHARDS_HERE = 4
+
+
+def convert(
+    domain: str, raw: str | Path, target: str | Path, /, *, params: str | Path | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Convert raw files into a sealed store.
+
+    ::
+
+        outofcore.convert("chess", "games/", "chess.zarr", filters={"min_elo": 2000})
+
+    Disk space is checked before anything is written. If the run stops midway, call it again with the same arguments to
+    resume. The rejected records are listed in ``<target>.rejects.csv``.
+
+    Parameters
+    ----------
+    domain
+        ``"chess"``, ``"go"``, ``"text"`` or ``"neural"``.
+    raw
+        A file or a folder; compressed files and archives are streamed.
+    target
+        Where the store goes: a folder, or ``s3://bucket/folder/name.zarr``. An existing store is replaced at the end.
+    params
+        A params file whose section of the domain holds the settings; None for the defaults of the domain.
+    **settings
+        Sections of the settings by name (``filters``, ``source``, ``splits``, ``store``, ...), each a mapping of the
+        keys that differ; they take precedence over those of ``params``. A text is tokenized by
+        ``tokenizer={"path": "tokenizer.json"}`` or that of ``params``; with neither, one is learnt from the text first.
+
+    Returns
+    -------
+    dict
+        What was found, accepted and rejected by reason, the rows of each split, bytes and digest of the store.
+
+    Raises
+    ------
+    ParamsError
+        If a setting is unknown or out of range.
+    RawInputError
+        If there is nothing to read, or nothing of it is accepted.
+    SpaceError
+        If the disk has too little room.
+    """
+    kind, machine = get_domain(domain), load_machine()
+    section = _section(domain, {"raw": str(raw)}, params, settings)
+    folder = Path(os.path.realpath(target))  # a link to a folder on another disk stays a link
+    if url_of(str(target)) is None and folder.exists() and not (folder / SEAL).is_file():
+        message = f"{target}: expected a new folder, or a sealed store to replace"
+        raise ParamsError(message)
+    if domain == "text" and params is None and "path" not in settings.get("tokenizer", {}):
+        section = _with_tokenizer(section, target)
+    if url_of(str(target)) is not None:
+        return convert_to_address(kind, section, str(target), machine)
+    named = Path(target).absolute()
+    return convert_to_folder(kind, section, folder, named.with_name(f"{named.name}.rejects.csv"), machine)[0]
+
+
+def convert_to_folder(
+    domain: Domain, section: Any, store: Path, rejects: Path, machine: Machine, commit: Commit | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The figures of a conversion, and those of its run here; ``commit`` says what DVC will do with the store."""
+    found = search(section.raw, section.match, domain.suffixes, section=domain.name)
+    left_out = report_left_out(section.raw, found.left_out)
+    started = time.monotonic()
+    executor_of = partial(open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files)
+    with executor_of() as executor:
+        forecast = estimate(domain, section, found.files, executor)
+    conversion = Conversion(domain, section, found.files, store, rejects)
+    guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
+    before = guard.require(store_needs(store, forecast.store_bytes, commit, conversion.work(machine.scratch)))
+    with MemoryWatch(interval=0.25) as memory, guard.writing(store):
+        outcome = run_conversion(
+            conversion,
+            forecast,
+            executor=executor_of(),
+            workers=machine.workers,
+            watch=guard.watch,
+            scratch=machine.scratch,
+        )
+    seconds = time.monotonic() - started
+    run = {
+        "digest": outcome.figures["digest"],  # of the conversion that these figures are of: DVC may restore another
+        "seconds": round(seconds, 2),
+        "rows_per_second": round(sum(outcome.figures["rows"].values()) / seconds),
+        "peak_memory_bytes": memory.peak_bytes,
+        "workers": machine.workers,
+        "resumed_units": outcome.resumed_units,
+        "free_bytes_before": {str(demand.filesystem): demand.free for demand in before},
+    }
+    return outcome.figures | left_out, run
+
+
+def convert_to_address(domain: Domain, section: Any, target: str, machine: Machine) -> dict[str, Any]:
+    """Convert into an object storage, without a copy on this machine; returns the figures of the conversion.
+
+    Work in progress is in ``data/stores``, or in the machine's ``scratch``: shards that are not whole, and where a
+    stopped conversion resumes. The rejects are stored next to the store, with ``.rejects.csv`` behind its name.
+    """
+    url = url_of(target)
+    if url is None:
+        message = f"expected an address such as s3://bucket/stores/{domain.name}.zarr, got {target}"
+        raise ParamsError(message)
+    if is_streamed(domain, section):
+        message = (
+            f"{domain.name}.mode: mode stream keeps no store, so there is nothing to write to {url}; use mode store"
+        )
+        raise ParamsError(message)
+    upload = Upload(url)
+    upload.begin()
+    found = search(section.raw, section.match, domain.suffixes, section=domain.name)
+    left_out = report_left_out(section.raw, found.left_out)
+    executor_of = partial(open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files)
+    with executor_of() as executor:
+        forecast = estimate(domain, section, found.files, executor)
+    # Conversions to several addresses have work folders of their own.
+    place = STORES / f"{domain.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}.zarr"
+    conversion = Conversion(domain, section, found.files, place, place.with_suffix(".csv"), upload)
+    work = conversion.work(machine.scratch)
+    held = SHARDS_HERE * section.store.layout().shard_rows * forecast.store_bytes // max(1, forecast.rows)
+    guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
+    guard.require([Need(work, Purpose.WORK, min(held, forecast.store_bytes))])
+    with guard.writing(work):
+        outcome = run_conversion(
+            conversion,
+            forecast,
+            executor=executor_of(),
+            workers=machine.workers,
+            watch=lambda _: guard.watch(),
+            scratch=machine.scratch,
+        )
+    folder, _, own = url.rpartition("/")
+    Upload(folder).put(f"{own}.rejects.csv", conversion.rejects)
+    conversion.rejects.unlink()
+    return outcome.figures | left_out
+
+
+def report_left_out(raw: str, left_out: Mapping[str, str]) -> dict[str, Any]:
+    """The files that cannot be read, for the figures; one line names the first."""
+    if not left_out:
+        return {}
+    first, why = next(iter(left_out.items()))
+    line = f"left out of {raw}: {len(left_out):,}, the first {first} ({why})"
+    sys.stderr.write(f"{visible(line)}; the figures of the conversion list them all\n")
+    return {"left_out": dict(left_out)}
+
+
+def _section(domain: str, base: dict[str, Any], params: str | Path | None, settings: Mapping[str, Any]) -> Any:
+    """The typed section: that of a params file or the defaults, and what the arguments say instead."""
+    where = Path("convert()")
+    if params is not None:
+        where, base = Path(params), load_params(params).content(domain) | base
+    return Params({domain: _merged(base, settings)}, where).section(domain)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    both = dict(base)
+    for key, value in changes.items():
+        old = both.get(key)
+        both[key] = _merged(old if isinstance(old, Mapping) else {}, value) if isinstance(value, Mapping) else value
+    return both
+
+
+def _with_tokenizer(section: Any, store: str | Path) -> Any:
+    """The section with a tokenizer learnt from the text, next to the store."""
+    from outofcore.domains.text.documents.hub import open_raw
+    from outofcore.domains.text.tokens.learn import make_tokenizer
+
+    name = str(store).rstrip("/").rpartition("/")[2]
+    path = (Path.cwd() if url_of(str(store)) else Path(store).parent) / f"{name}.tokenizer.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(path, make_tokenizer(section, open_raw(section)))
+    return section.model_copy(update={"tokenizer": section.tokenizer.model_copy(update={"path": str(path)})})

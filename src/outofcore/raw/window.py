@@ -1,0 +1,27 @@
+"""How much memory a compressed file may ask for: its window or dictionary, the text that it refers back to.
+
+A file states it in a few bytes, up to gigabytes, and the decompressor allocates it. What this machine allows decides
+whether a file is read at all, never its content: a larger request ends the run.
+"""
+
+from __future__ import annotations
+
+from outofcore.errors import RawInputError
+from outofcore.machine import LEAST_WINDOW, load_machine
+from outofcore.sizes import format_bytes
+
+
+def most_window() -> int:
+    """Most bytes that this machine allows."""
+    return load_machine().decompression
+
+
+def require_window(size: int, name: str) -> None:
+    """Raise RawInputError if decompressing needs more than this machine allows."""
+    # Most files ask for less than any setting forbids: none is looked up for them.
+    if size > LEAST_WINDOW and size > (most := most_window()):
+        message = (
+            f"{name}: decompressing it takes a window of {format_bytes(size)}, and this machine allows "
+            f"{format_bytes(most)}; allow more with decompression in machine.yaml (OUTOFCORE_DECOMPRESSION)"
+        )
+        raise RawInputError(message)

@@ -1,0 +1,165 @@
+"""Arrays of a sealed store, read lazily by chunk, each chunk checked against its checksum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.errors import DamagedStore, StoreError
+from outofcore.store.codecs import CRC_BYTES
+from outofcore.store.files import Files
+from outofcore.store.metadata import ArrayFacts
+from outofcore.store.seal import ADVICE
+from outofcore.store.shards import EMPTY, read_index, shard_name
+
+
+class Array:
+    """One field of a table, cut into chunks and shards along its first axis; text has dtype object."""
+
+    def __init__(self, files: Files, path: str, facts: ArrayFacts) -> None:
+        self.files = files
+        self.path = path
+        self.name = path.rsplit("/", 1)[-1]
+        self.shape = facts.shape
+        self.dtype = facts.dtype
+        self.fill = facts.fill
+        self.attributes = facts.attributes
+        self.shard_rows = facts.shard_rows
+        self.chunk_rows = facts.chunk_rows
+        self.codec = facts.codec
+        self._indexes: dict[int, npt.NDArray[np.uint64] | None] = {}
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Array({self.path}, shape={self.shape}, dtype={self.dtype}, codec={self.codec.name})"
+
+    @property
+    def row_bytes(self) -> int:
+        """Decoded bytes per row (a pointer for text)."""
+        return int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return -(-len(self) // self.chunk_rows)
+
+    def shard_file(self, number: int) -> str:
+        """Path of a shard in the store; a shard of nothing but the fill value has no file."""
+        return f"{self.path}/{shard_name(number, len(self.shape))}"
+
+    def index(self, shard: int) -> npt.NDArray[np.uint64] | None:
+        """Offset and length of each chunk of a shard, (chunks, 2), cached; None for a shard without a file.
+
+        Raises DamagedStore if the index has changed.
+        """
+        if shard not in self._indexes:
+            name, chunks = self.shard_file(shard), self.shard_rows // self.chunk_rows
+            plain = self.codec.name == "none" and self.dtype != "O"
+            whole = self.chunk_rows * self.row_bytes + CRC_BYTES if plain else None
+            self._indexes[shard] = read_index(self.files, name, chunks, whole) if self.files.exists(name) else None
+        return self._indexes[shard]
+
+    def index_of(self, name: str) -> npt.NDArray[np.uint64] | None:
+        """The index of a shard by its file; None if the file is not one of the array's shards."""
+        number = name.removeprefix(f"{self.path}/c.").partition(".")[0]
+        known = number.isdecimal() and len(number) < 20 and self.shard_file(int(number)) == name
+        return self.index(int(number)) if known else None
+
+    def locate(self, number: int) -> tuple[int, int, int] | None:
+        """Shard, offset in its file and encoded length of a chunk; None if it holds only the fill value."""
+        shard, place = divmod(number, self.shard_rows // self.chunk_rows)
+        index = self.index(shard)
+        if index is None or index[place, 0] == EMPTY:
+            return None
+        return shard, int(index[place, 0]), int(index[place, 1])
+
+    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
+        """Decode a chunk into ``out`` (chunk_rows, ...), C-contiguous; returns the bytes read from the store.
+
+        Raises DamagedStore, naming store, field and shard, if a bit has changed.
+        """
+        place = self.locate(number)
+        if place is None:
+            out[...] = self.fill
+            return 0
+        shard, offset, length = place
+        self.decode(number, self.files.read(self.shard_file(shard), offset, length), out)
+        return length
+
+    def decode(self, number: int, encoded: bytes, out: npt.NDArray[Any] | None) -> None:
+        """Check the bytes of a chunk and decode them into ``out``, if given; raises DamagedStore."""
+        try:
+            if out is None:
+                self.codec.check(encoded)
+            else:
+                self.codec.decode(encoded, out)
+        except (DamagedStore, RuntimeError, ValueError, MemoryError) as error:
+            shard = self.shard_file(number * self.chunk_rows // self.shard_rows)
+            message = (
+                f"{self.files.root}: field {self.path}, shard {shard}, chunk {number} "
+                f"(rows from {number * self.chunk_rows}) is damaged: {error}; {ADVICE}"
+            )
+            raise DamagedStore(message) from error
+
+    def damage(self, number: int, encoded: memoryview) -> str:
+        """Result of a chunk's checksum: a description of damage, or ""."""
+        try:
+            self.decode(number, bytes(encoded), None)
+        except DamagedStore as error:
+            return str(error)
+        return ""
+
+    def read(self, start: int = 0, stop: int | None = None, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Decoded rows ``start`` to ``stop`` (exclusive), into ``out`` if given; raises IndexError out of range."""
+        stop = len(self) if stop is None else stop
+        if not 0 <= start <= stop <= len(self):
+            message = f"{self.path}: expected rows inside 0..{len(self)}, got {start}..{stop}"
+            raise IndexError(message)
+        if out is None:
+            out = self._room(stop - start)
+        size = self.chunk_rows
+        for number in range(start // size, -(-stop // size)):
+            first, last = max(start, number * size), min(stop, (number + 1) * size)
+            target = out[first - start : last - start]
+            if last - first == size and target.flags.c_contiguous:
+                self.chunk(number, target)
+            elif self.locate(number) is None:
+                target[...] = self.fill
+            else:
+                scratch = self._room(size)
+                self.chunk(number, scratch)
+                target[...] = scratch[first - number * size : last - number * size]
+        return out
+
+    def _room(self, rows: int) -> npt.NDArray[Any]:
+        try:
+            return np.empty((rows, *self.shape[1:]), self.dtype)
+        except MemoryError as error:
+            message = f"{self.files.root}: {rows} rows of {self.path} do not fit into memory"
+            raise StoreError(message) from error
+
+
+class Table:
+    """Arrays that share their first axis, by field name; ``path`` is their group in the store."""
+
+    def __init__(self, path: str, fields: dict[str, Array]) -> None:
+        self.path = path
+        self.fields = fields
+
+    def __len__(self) -> int:
+        return len(next(iter(self.fields.values())))
+
+    def __getitem__(self, name: str) -> Array:
+        """A field by name; the error for an unknown one lists the fields."""
+        if name not in self.fields:
+            message = f"{self.path}: no field {name!r}; there are {', '.join(sorted(self.fields))}"
+            raise StoreError(message)
+        return self.fields[name]
+
+    def read(self, start: int = 0, stop: int | None = None) -> dict[str, npt.NDArray[Any]]:
+        """All fields of a range of rows."""
+        return {name: array.read(start, stop) for name, array in self.fields.items()}

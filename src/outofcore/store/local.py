@@ -1,0 +1,253 @@
+"""Files of a store on a local filesystem, pinned when they are opened."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import resource
+import stat
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from outofcore.errors import DamagedStore, StoreError
+from outofcore.store.files import REPLACED, Descriptor, Item, Listed, Ranges, Reached
+from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
+
+# Enough for every shard of a large split; if the process limit is lower, a quarter of that.
+OPEN_FILES = 256
+
+
+class LocalFiles:
+    """Reads ranges of a store's files, keeping files open.
+
+    Opened files are pinned: names are looked up in the original folder, wherever it is moved, whatever replaces its
+    name and whatever the working directory is; a file is accepted only if it is the original one or has the digest
+    listed in the seal. Safe under threads and after a fork: reads carry their own offset, so descriptors may be shared.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._place = Path(os.path.realpath(root))
+        self._listed: Listed = {}
+        self._identities: dict[str, Identity] = {}
+        self._limit = open_limit()
+        self.at_once = max(1, self._limit // 8)
+        self._kept = _Kept()
+        try:
+            self._folder = Descriptor(self._place, os.O_DIRECTORY)
+        except FileNotFoundError as error:
+            message = f"{root}: does not exist; run 'dvc repro' to convert, or 'dvc pull' to fetch it"
+            raise StoreError(message) from error
+        except OSError as error:
+            raise self._unreadable(error, "the folder") from error
+        _ALL.add(self)
+
+    def __getstate__(self) -> tuple[Path, Path, str]:
+        return self.root, self._place, Seal(self._listed).digest
+
+    def __setstate__(self, state: tuple[Path, Path, str]) -> None:
+        root, place, digest = state
+        self.__init__(place)  # type: ignore[misc]  # a copy in another process opens its own files
+        self.root = root
+        seal = read_seal(self.seal().decode("utf-8", "replace"), str(root))
+        if seal.digest != digest:
+            message = f"{root}: {REPLACED}"
+            raise StoreError(message)
+        self.compare(seal.files)
+
+    def seal(self) -> bytes:
+        """Content of the seal; raises StoreError if it is missing."""
+        try:
+            file = Descriptor(SEAL, folder=self._folder)
+            return _read(file, 0, os.fstat(file.number).st_size)
+        except FileNotFoundError as error:
+            message = f"{self.root}: is not a sealed store; run 'dvc repro' to convert, or 'dvc pull' to fetch it"
+            raise StoreError(message) from error
+        except OSError as error:
+            raise self._unreadable(error, SEAL) from error
+
+    def compare(self, files: Listed) -> None:
+        """Compare existing files with those in the seal, and record their identity.
+
+        Raises DamagedStore if one is missing or of another size.
+        """
+        for name, (size, _) in files.items():
+            try:
+                found = os.stat(name, dir_fd=self._folder.number)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                message = f"{self.root}: {name} is missing; {ADVICE}"
+                raise DamagedStore(message) from error
+            except OSError as error:
+                raise self._unreadable(error, name) from error
+            self._check_size(name, found, size)
+            self._identities[name] = _identity(found)
+        self._listed = files
+
+    def found(self) -> dict[str, int]:
+        """Sizes of all existing files by name, listed or not."""
+        sizes: dict[str, int] = {}
+
+        def refuse(error: OSError) -> None:
+            raise self._unreadable(error, os.fsdecode(error.filename or "the folder"))
+
+        for folder, _, names, number in os.fwalk(".", dir_fd=self._folder.number, onerror=refuse):
+            for name in names:
+                with suppress(FileNotFoundError):  # a link to nothing
+                    sizes[f"{folder}/{name}".removeprefix("./")] = os.stat(name, dir_fd=number).st_size
+        return sizes
+
+    def exists(self, name: str) -> bool:
+        """Whether the seal lists the file."""
+        return name in self._listed
+
+    def size(self, name: str) -> int:
+        """Bytes of the file, according to the seal."""
+        return self._listed[name][0]
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Bytes of a file from an offset.
+
+        Raises DamagedStore if the file is too short, gone or replaced, StoreError if the filesystem cannot read it.
+        """
+        size = self.size(name)
+        if not 0 <= offset <= size or not 0 <= length <= size - offset:
+            message = f"{self.root}: {name} has {size} bytes, expected {offset + length} or more; {ADVICE}"
+            raise DamagedStore(message)
+        file = self.open(name)  # keeps the reference: a closed file's number may be reused
+        try:
+            content = _read(file, offset, length)
+        except OSError as error:
+            raise self._unreadable(error, name) from error
+        if len(content) != length:
+            message = f"{self.root}: {name} ends at {offset + len(content)}, expected {size} bytes; {ADVICE}"
+            raise DamagedStore(message)
+        return content
+
+    def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:
+        """Open the files; nothing is read."""
+        files = [self.open(ranges.name) for ranges in wanted]
+        return [Reached(file.number, ranges.offsets, file) for file, ranges in zip(files, wanted, strict=True)]
+
+    def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
+        """Call the function for each item in turn."""
+        for item in items:
+            work(item)
+
+    def open(self, name: str) -> Descriptor:
+        """An open file, which stays open while referenced."""
+        kept = self._kept_here()
+        with kept.lock:
+            found = kept.files.get(name)
+            if found is not None:
+                kept.files.move_to_end(name)
+                return found
+        opened = self._opened(name)
+        with kept.lock:
+            found = kept.files.setdefault(name, opened)
+            while len(kept.files) > self._limit:
+                kept.files.popitem(last=False)
+        return found
+
+    def check_size(self, name: str) -> None:
+        """Raise DamagedStore unless a file still has the size listed in the seal."""
+        self._check_size(name, os.fstat(self.open(name).number), self.size(name))
+
+    def forget(self) -> None:
+        """Close the files that are no longer referenced."""
+        kept = self._kept_here()
+        with kept.lock:
+            kept.files.clear()
+
+    def _kept_here(self) -> _Kept:
+        kept = self._kept
+        if kept.process != os.getpid():  # a lock held by another thread during a fork stays locked in the child
+            kept = self._kept = _Kept()
+        return kept
+
+    def _opened(self, name: str) -> Descriptor:
+        try:
+            try:
+                file = Descriptor(name, folder=self._folder)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                for each in list(_ALL):
+                    each.forget()
+                file = Descriptor(name, folder=self._folder)
+            self._check_identity(name, file)
+        except FileNotFoundError as error:
+            message = f"{self.root}: {name} has vanished since the store was opened; {ADVICE}"
+            raise DamagedStore(message) from error
+        except OSError as error:
+            raise self._unreadable(error, name) from error
+        return file
+
+    def _check_identity(self, name: str, file: Descriptor) -> None:
+        status = os.fstat(file.number)
+        size, digest = self._listed[name]
+        self._check_size(name, status, size)
+        if _identity(status) == self._identities[name]:
+            return
+        # DVC may recreate its cache links while a store is read: the same bytes in another file.
+        with os.fdopen(file.number, "rb", closefd=False) as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+                message = f"{self.root}: {name} was replaced or changed since the store was opened; open it again"
+                raise DamagedStore(message)
+        self._identities[name] = _identity(status)
+
+    def _check_size(self, name: str, found: os.stat_result, size: int) -> None:
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+            what = f"has {found.st_size} bytes, expected {size}" if stat.S_ISREG(found.st_mode) else "is no file"
+            message = f"{self.root}: {name} {what}; {ADVICE}"
+            raise DamagedStore(message)
+
+    def _unreadable(self, error: OSError, name: str) -> StoreError:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            return StoreError(
+                f"{self.root}: {name} cannot be opened: this process has its limit of {limit} files open; "
+                "raise it with 'ulimit -n', or convert with a larger store.shard_rows"
+            )
+        return StoreError(f"{self.root}: {name} cannot be read: {error.strerror or error}")
+
+
+Identity = tuple[int, int, int]
+
+
+def _identity(status: os.stat_result) -> Identity:
+    """What distinguishes a file from one that replaced it, or from its state before a write."""
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def open_limit() -> int:
+    """Most files of a store that are kept open."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OPEN_FILES if limit == resource.RLIM_INFINITY else max(1, min(OPEN_FILES, limit // 4))
+
+
+def _read(file: Descriptor, offset: int, length: int) -> bytes:
+    """Bytes from an offset; fewer only at the end of the file."""
+    content = os.pread(file.number, length, offset)
+    while 0 < len(content) < length:  # one system call reads at most two gigabytes
+        more = os.pread(file.number, length - len(content), offset + len(content))
+        if not more:
+            break
+        content += more
+    return content
+
+
+class _Kept:
+    """The open files of one process, most recently used last."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.lock = threading.Lock()
+        self.files: OrderedDict[str, Descriptor] = OrderedDict()
+
+
+_ALL: weakref.WeakSet[LocalFiles] = weakref.WeakSet()

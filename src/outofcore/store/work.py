@@ -1,0 +1,50 @@
+"""The folder in which a store grows, for writers that keep nothing of a stopped run."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from outofcore.errors import StoreError
+
+
+@contextmanager
+def work_folder(final: Path) -> Iterator[Path]:
+    """A folder next to the store, which one process uses at a time, and of which nothing is left after an error."""
+    work = final.with_name(f"{final.name}.work.arrays")
+    lock = _locked(work, final)
+    try:
+        for stale in work.iterdir():  # of a process that was killed
+            shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+        yield work
+    except BaseException:
+        arriving, replaced = (final.with_name(f"{final.name}.work.{name}") for name in ("arriving", "replaced"))
+        if replaced.exists() and not final.exists():
+            replaced.rename(final)
+        for left in (work, arriving, replaced):
+            shutil.rmtree(left, ignore_errors=True)
+        raise
+    finally:
+        os.close(lock)
+
+
+def _locked(work: Path, final: Path) -> int:
+    while True:
+        work.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            lock = os.open(work, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EAGAIN, errno.EACCES):  # others: the filesystem has no locks
+                    os.close(lock)
+                    message = f"{final}: another process writes this store"
+                    raise StoreError(message) from error
+            if work.exists() and os.path.samestat(work.stat(), os.fstat(lock)):
+                return lock
+            os.close(lock)

@@ -1,0 +1,65 @@
+"""Converts samples of domains, or other raw files of one, in a process of its own: ``ADDRESS OUT RAW NAME...``.
+
+Without an address it converts on this machine, where another machine setting does not say otherwise. ``OUT`` may be an
+address in an object storage. Prints a line of JSON a domain: its store's digest, seconds, and the memory that this
+process took at most.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+from outofcore.console import one_line_errors
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, convert
+from outofcore.domains.registry import get_domain
+from outofcore.machine import load_machine
+from outofcore.params import load_params
+from outofcore.raw.files import find_files
+from outofcore.space.guard import Guard
+from outofcore.store.remote import url_of
+from outofcore.store.upload import Upload
+
+PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
+
+
+def main(address: str, out: str, raw: Path, names: list[str]) -> None:
+    machine = load_machine()
+    for name in names:
+        section, domain = load_params(PARAMS).section(name), get_domain(name)
+        files = find_files(raw / name, section.match, domain.suffixes, section=name)
+        executor = open_executor("dask" if address else "threads", machine.workers, address=address, files=files)
+        url = url_of(out)
+        folder, upload = (Path("work"), Upload(f"{url}/{name}.zarr")) if url else (Path(out), None)
+        conversion = Conversion(domain, section, files, folder / f"{name}.zarr", folder / f"{name}.csv", upload)
+        guard = Guard(name, 0, 0)
+        started = time.perf_counter()
+        with guard.writing(folder):
+            outcome = convert(
+                conversion,
+                Estimate(0, 0, 0, 0),
+                executor=executor,
+                workers=machine.workers,
+                watch=guard.watch,
+                scratch=machine.scratch,
+            )
+        facts = {
+            "name": name,
+            "digest": outcome.seal.digest,
+            "rows": sum(outcome.figures["rows"].values()),
+            "resumed_units": outcome.resumed_units,
+            "seconds": round(time.perf_counter() - started, 2),
+            "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }
+        sys.stdout.write(json.dumps(facts) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:])

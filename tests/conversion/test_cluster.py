@@ -1,0 +1,209 @@
+"""On a cluster of processes, conversion gives the bytes of one machine, whatever dies on the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.conversion.cluster import SHARED, ask_room, compare, open_cluster
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.conversion.versions import versions
+from outofcore.domains.registry import DOMAINS, get_domain
+from outofcore.domains.text.tokens.learn import make_tokenizer
+from outofcore.errors import ClusterError, ParamsError
+from outofcore.params import load_params
+from outofcore.raw.files import find_files
+from tests.conversion.clusters import CHECKOUT, Cluster, open_processes
+from tests.conversion.lines import Lines, LinesSection, write_lines
+
+pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+pytestmark = [
+    pytest.mark.xdist_group("cluster"),
+    # Dask leaves sockets to the garbage collector when a scheduler dies under a client.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with open_processes(tmp_path_factory.mktemp("cluster"), workers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    write_lines(tmp_path / "raw", np.random.default_rng(5))
+    return tmp_path / "raw"
+
+
+def run(
+    domain: Any, section: Any, raw: Path, out: Path, address: str = "", watch: Any = lambda _: None, **kwargs: Any
+) -> Outcome:
+    files = find_files(raw, section.match, domain.suffixes, section=domain.name)
+    conversion = Conversion(domain, section, files, out / "a.zarr", out / "rejects.csv")
+    engine = "dask" if address else "threads"
+    executor = open_executor(engine, 2, address=address, files=files)
+    return convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch, **kwargs)
+
+
+@pytest.mark.parametrize("name", list(DOMAINS))
+def test_three_workers_give_the_bytes_of_one_machine(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    domain = get_domain(name)
+    section = load_params(CHECKOUT / "params.yaml").section(name)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    domain.sample(raw, np.random.default_rng(0))
+    if name == "text":
+        files = find_files(raw, section.match, domain.suffixes, section=name)
+        Path(section.tokenizer.path).parent.mkdir(parents=True)
+        Path(section.tokenizer.path).write_text(make_tokenizer(section, files), encoding="utf-8", newline="\n")
+    expected = run(domain, section, raw, tmp_path / "threads")
+    found = run(domain, section, raw, tmp_path / "cluster", cluster.address)
+    assert found.seal.digest == expected.seal.digest
+    assert found.figures == expected.figures
+    assert (tmp_path / "cluster/rejects.csv").read_bytes() == (tmp_path / "threads/rejects.csv").read_bytes()
+
+
+def test_a_worker_that_dies_costs_no_byte(cluster: Cluster, raw: Path, tmp_path: Path) -> None:
+    cluster.add_worker()
+    left = iter(range(9))
+
+    def watch(_: int) -> None:
+        if next(left, None) == 8:
+            cluster.workers[0].kill()
+
+    expected = run(Lines(), LinesSection(), raw, tmp_path / "expected")
+    found = run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address, watch)
+    assert cluster.workers[0].wait() < 0
+    assert found.seal.digest == expected.seal.digest
+
+
+@pytest.mark.parametrize("then", ["threads", "cluster"])
+def test_a_scheduler_that_dies_is_one_line_and_the_next_run_goes_on(
+    cluster: Cluster, raw: Path, tmp_path: Path, then: str
+) -> None:
+    expected = run(Lines(), LinesSection(), raw, tmp_path / "expected")
+    with open_processes(tmp_path / "cluster", workers=1) as dying:
+        left = iter(range(19))
+
+        def watch(_: int) -> None:
+            if next(left, None) == 18:
+                dying.scheduler.kill()
+
+        with pytest.raises(ClusterError, match="the connection to the scheduler is lost; run 'dvc repro' again"):
+            run(Lines(), LinesSection(), raw, tmp_path / "found", dying.address, watch, checkpoint_seconds=0)
+    found = run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address if then == "cluster" else "")
+    assert found.seal.digest == expected.seal.digest
+    assert found.resumed_units >= 18
+    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["a.zarr", "rejects.csv"]
+
+
+class StoppedError(Exception):
+    """Stands for a kill."""
+
+
+def test_what_one_machine_has_begun_a_cluster_ends(cluster: Cluster, raw: Path, tmp_path: Path) -> None:
+    expected = run(Lines(), LinesSection(), raw, tmp_path / "expected")
+    for stop in (20, 33):
+        left = iter(range(stop + 1))
+
+        def watch(_: int, stop: int = stop, left: Iterator[int] = left) -> None:
+            if next(left, None) == stop:
+                raise StoppedError
+
+        out = tmp_path / str(stop)
+        with pytest.raises(StoppedError):
+            run(Lines(), LinesSection(), raw, out, watch=watch)
+        left = iter(range(5))
+        with pytest.raises(StoppedError):
+            run(Lines(), LinesSection(), raw, out, cluster.address, lambda _, left=left: watch(0, 4, left))
+        found = run(Lines(), LinesSection(), raw, out, cluster.address)
+        assert found.seal.digest == expected.seal.digest
+        assert found.resumed_units == stop + 1 + 5
+
+
+def test_a_cluster_whose_workers_are_all_gone_is_one_line(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outofcore.conversion.cluster.ALONE_SECONDS", 0)
+    with open_processes(tmp_path / "cluster", workers=1) as cluster:
+        left = iter(range(9))
+
+        def watch(_: int) -> None:
+            if next(left, None) == 8:
+                cluster.workers[0].kill()
+
+        with pytest.raises(ClusterError, match="all workers are gone; start some, and run 'dvc repro' again"):
+            run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address, watch)
+
+
+def test_a_worker_that_does_not_see_the_input_is_refused(raw: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = find_files("raw", "**/*", (".txt",), section="lines")
+    with open_processes(tmp_path / "cluster", workers=0) as cluster:
+        cluster.add_worker(folder=raw)
+        with (
+            pytest.raises(ClusterError, match=r"worker tcp.* does not see raw/a\.txt .*: start workers in the project"),
+            open_cluster(cluster.address, 1, files),
+        ):
+            pass
+
+
+def test_a_worker_of_another_version_is_refused() -> None:
+    other = {**versions(), "outofcore": "0.0"}
+    with pytest.raises(ClusterError, match=r"worker tcp://a:1 has outofcore [\d.]+\+\w+, the driver 0.0"):
+        compare("tcp://a:1", other, [])
+
+
+def test_a_worker_is_asked_for_memory_disk_and_the_shared_folder(tmp_path: Path) -> None:
+    (tmp_path / SHARED).write_text("token")
+
+    def ask(memory: int | None = None, folder: Path = tmp_path, token: str = "token", threads: int = 1) -> None:
+        ask_room("tcp://a:1", memory, threads, str(tmp_path), folder, token)
+
+    ask()
+    ask(memory=2**30)
+    with pytest.raises(ClusterError, match=r"worker tcp://a:1 may hold 200 MB, with 1 threads it needs 403 MB"):
+        ask(memory=200_000_000)
+    with pytest.raises(ClusterError, match=r"may spill .* TB: make room, or start it with another --local-directory"):
+        ask(threads=10**9)
+    with pytest.raises(ClusterError, match=r"worker tcp://a:1 in .* cannot write to .*nowhere: No such file"):
+        ask(folder=tmp_path / "nowhere")
+    with pytest.raises(ClusterError, match=r"sees another .* than the driver: start workers in the project's folder"):
+        ask(token="another")
+
+
+def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outofcore.conversion.cluster.CONNECT_SECONDS", 1)
+    with (
+        pytest.raises(ClusterError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"),
+        open_cluster("tcp://127.0.0.1:9", 1, []),
+    ):
+        pass
+
+
+def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ParamsError, match=r"pip install 'outofcore\[cluster\]'"), open_cluster("", 1, []):
+        pass
+
+
+def test_nothing_of_dask_is_imported_on_one_machine() -> None:
+    program = (
+        "import sys; from outofcore.conversion.executors import open_executor\n"
+        "with open_executor('threads', 1): pass\n"
+        "assert not {'dask', 'distributed'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

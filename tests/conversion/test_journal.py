@@ -1,0 +1,252 @@
+"""What a stopped conversion has left is taken over whole, or not at all; a work folder has one owner."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.conversion import versions
+from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.journal import Journal
+from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.errors import DamagedStore, SpaceError, StoreError
+from outofcore.raw.files import find_files
+from outofcore.store.shards import index_bytes
+from tests.conversion.lines import Lines, LinesSection, write_lines
+
+WORK = "lines.zarr.work"
+
+
+def run(raw: Path, out: Path, watch: Callable[[int], None] = lambda _: None, **options: Any) -> Outcome:
+    domain, section = Lines(), LinesSection()
+    files = find_files(raw, section.match, domain.suffixes, section="lines")
+    conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
+    return convert(
+        conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=watch, **options
+    )
+
+
+def stop(raw: Path, out: Path, units: int = 14) -> None:
+    """Stop a conversion after some units, with a checkpoint at each."""
+    left = iter(range(units))
+
+    def watch(_: int) -> None:
+        if next(left, None) is None:
+            raise SpaceError("full")
+
+    with pytest.raises(SpaceError):
+        run(raw, out, watch, checkpoint_seconds=0.0)
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("journal") / "raw"
+    write_lines(folder, np.random.default_rng(5), lines=150)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """The conversion without a stop."""
+    return run(raw, tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def stopped(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a stopped conversion leaves: finished shards, unfinished ones, rejects, keys."""
+    out = tmp_path_factory.mktemp("stopped")
+    stop(raw, out)
+    return out
+
+
+def flipped(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x20
+    path.write_bytes(content)
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def changed(path: Path) -> None:
+    flipped(path, path.stat().st_size * 3 // 4)
+
+
+FILES = (
+    "journal.json",
+    "keys",
+    "sources",
+    "rejects.csv",
+    "store/train/number/c.0",
+    "store/train/number/c.1.partial",
+)
+
+
+@pytest.mark.parametrize("damage", [gone, a_folder, empty, cut, changed])
+@pytest.mark.parametrize("name", FILES)
+def test_what_was_damaged_is_converted_again(
+    raw: Path,
+    whole: Outcome,
+    stopped: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    damage: Callable[[Path], None],
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(stopped, out)
+    damage(out / WORK / name)
+    found = run(raw, out)
+    told = capsys.readouterr().err
+    assert found.resumed_units == 0
+    assert found.seal.digest == whole.seal.digest
+    assert found.figures == whole.figures
+    assert sorted(path.name for path in out.iterdir()) == ["lines.zarr", "rejects.csv"]
+    if (name, damage) == ("journal.json", gone):  # as after a kill before the first checkpoint
+        assert told == ""
+    else:
+        assert "converting from the beginning" in told
+        assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["journal.json", "keys", "sources", "rejects.csv"])
+def test_no_changed_or_missing_byte_of_the_journal_is_taken_over(stopped: Path, tmp_path: Path, name: str) -> None:
+    folder = shutil.copytree(stopped / WORK, tmp_path / "work")
+    identity = json.loads((folder / "journal.json").read_bytes().split(b"\n", 1)[1])["identity"]
+    content = (folder / name).read_bytes()
+    with Journal(folder, identity) as journal:
+        assert journal.resume() is not None
+        for place in range(0, len(content), 1 + len(content) // 500):
+            flipped(folder / name, place)
+            with pytest.raises(DamagedStore):
+                journal.resume()
+            (folder / name).write_bytes(content[:place])
+            with pytest.raises(DamagedStore):
+                journal.resume()
+            (folder / name).write_bytes(content)
+        (folder / name).write_bytes(content + b"x")
+        if name == "journal.json":
+            with pytest.raises(DamagedStore):
+                journal.resume()
+        else:  # what was appended after the checkpoint does not count
+            assert journal.resume() is not None
+
+
+@pytest.mark.parametrize("package", ["outofcore", "numba", "gigatoken"])
+def test_another_version_of_the_package_or_an_engine_starts_afresh(
+    raw: Path, whole: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    stop(raw, tmp_path)
+    found = versions.versions()
+    monkeypatch.setattr("outofcore.conversion.journal.versions", lambda: {**found, package: "99"})
+    again = run(raw, tmp_path)
+    assert again.resumed_units == 0
+    assert again.seal.digest == whole.seal.digest
+
+
+def test_a_work_folder_belongs_to_one_process(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def watch(_: int) -> None:
+        if not refused:
+            with pytest.raises(StoreError, match="another conversion is working in this folder") as error:
+                run(raw, tmp_path)
+            refused.append(str(error.value))
+
+    found = run(raw, tmp_path, watch)
+    assert found.seal.digest == whole.seal.digest
+    assert refused[0].startswith(str(tmp_path / WORK))
+    assert "\n" not in refused[0]
+
+
+def test_a_killed_owner_leaves_the_work_folder_free(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from tests.conversion.test_journal import run\n"
+        "run(Path(sys.argv[1]), Path(sys.argv[2]), lambda _: os._exit(9))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, raw, tmp_path], cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == 9
+    assert (tmp_path / WORK).is_dir()
+    assert run(raw, tmp_path).seal.digest == whole.seal.digest
+
+
+def test_workspaces_that_share_scratch_work_in_folders_of_their_own(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    inner: list[Outcome] = []
+
+    def watch(_: int) -> None:
+        if not inner:
+            inner.append(run(raw, tmp_path / "two", scratch=scratch))
+
+    outer = run(raw, tmp_path / "one", watch, scratch=scratch)
+    assert inner[0].seal.digest == outer.seal.digest == whole.seal.digest
+    assert list(scratch.iterdir()) == []
+
+
+def test_all_that_a_checkpoint_counts_is_on_the_disk_before_it(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records what is synced: when a journal gets its name, all bytes and names that it counts have been."""
+    work, checkpoints = tmp_path / WORK, 0
+    sizes: dict[int, int] = {}  # by inode, which stays when a file is renamed
+    names: dict[int, set[str]] = {}
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(handle: int) -> None:
+        facts = os.fstat(handle)
+        if stat.S_ISDIR(facts.st_mode):
+            names[facts.st_ino] = set(os.listdir(handle))
+        else:
+            sizes[facts.st_ino] = facts.st_size
+        fsync(handle)
+
+    def check(path: Path, size: int) -> None:
+        assert sizes[path.stat().st_ino] >= size, f"{path} was not synced"
+        assert path.name in names[path.parent.stat().st_ino], f"the name of {path} was not synced"
+
+    def renamed(path: Path, target: Path) -> Path:
+        nonlocal checkpoints
+        assert sizes[path.stat().st_ino] == path.stat().st_size, f"{path} was renamed before it was synced"
+        if target.name == "journal.json":
+            checkpoints += 1
+            state = json.loads(path.read_bytes().split(b"\n", 1)[1])
+            for name in ("rejects", "keys", "sources"):
+                file = work / (name + ".csv" * (name == "rejects"))
+                assert sizes[file.stat().st_ino] >= state[name][0] > 0
+            for table, facts in state["tables"].items():
+                for name, (size, _) in facts["files"].items():
+                    check(work / "store" / name, size)
+                for field, lengths in facts["lengths"].items():
+                    check(work / "store" / table / field / f"c.{facts['shard']}.partial", index_bytes(4) + sum(lengths))
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    stop(raw, tmp_path)
+    assert checkpoints >= 10
+    assert any(path.name == "c.0" for path in work.rglob("*"))

@@ -1,0 +1,307 @@
+"""A conversion gives the same bytes for any cutting, any workers and any interruption, and counts every record."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.conversion.estimate import Estimate, estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.conversion.splits import SPLITS
+from outofcore.domains.sections import StoreSection
+from outofcore.errors import AuditError, RawInputError, SpaceError
+from outofcore.raw.files import find_files
+from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.reader import Store, open_store
+from outofcore.store.schema import Field, Schema
+from outofcore.store.verify import verify
+from outofcore.store.writer import StoreWriter
+from tests.conversion.lines import Lines, LinesSection, convert_lines, write_lines
+
+NOTHING = Estimate(0, 0, 0, 0)
+
+
+def run(raw: Path, out: Path, domain: Lines | None = None, section: Any = None, **options: Any) -> Outcome:
+    domain, section = domain or Lines(), section or LinesSection()
+    files = find_files(raw, section.match, domain.suffixes, section="lines")
+    conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
+    engine, workers = options.pop("engine", "threads"), options.pop("workers", 2)
+    watch = options.pop("watch", lambda _: None)
+    return convert(
+        conversion, NOTHING, executor=open_executor(engine, workers), workers=workers, watch=watch, **options
+    )
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    write_lines(tmp_path / "raw", np.random.default_rng(5))
+    return tmp_path / "raw"
+
+
+def sequences(store: Store) -> dict[str, list[list[int]]]:
+    found = {}
+    for split in store.splits:
+        numbers = store.rows(split)["number"].read()
+        table = store.sequences(split).read()
+        found[split] = [
+            numbers[start : start + length].tolist()
+            for start, length in zip(table["start"], table["length"], strict=True)
+        ]
+    return found
+
+
+def test_every_record_is_stored_once_or_rejected_with_its_reason(raw: Path, tmp_path: Path) -> None:
+    outcome = run(raw, tmp_path)
+    lines = [line for name in ("a.txt", "b.txt") for line in (raw / name).read_text().split("\n")[:-1]]
+    good = [line for line in lines if line and "x" not in line]
+    figures = outcome.figures
+    assert figures["found"] == len(lines)
+    assert figures["accepted"] + sum(figures["rejected"].values()) == figures["found"]
+    assert figures["rejected"] == {
+        "duplicate": len(good) - len(set(good)),
+        "empty": lines.count(""),
+        "no_number": lines.count("1 2 x"),
+    }
+    store = open_store(tmp_path / "lines.zarr")
+    stored = sequences(store)
+    assert Counter(tuple(each) for split in stored.values() for each in split) == Counter(
+        tuple(map(int, line.split())) for line in set(good)
+    )
+    in_order = list(dict.fromkeys(good))
+    for split in SPLITS:
+        places = [in_order.index(" ".join(map(str, each))) for each in stored[split]]
+        assert places == sorted(places)
+    assert verify(tmp_path / "lines.zarr").problems == ()
+    assert sum(figures["rows"].values()) == sum(map(len, (line.split() for line in set(good))))
+
+
+def test_no_cell_of_the_rejects_is_a_formula(raw: Path, tmp_path: Path) -> None:
+    (raw / "=cmd|' !A0.txt").write_text("\n")
+    (raw / "'=1.txt").write_text("\n")
+    (raw / "'plain'.txt").write_text("\n")
+    run(raw, tmp_path)
+    with (tmp_path / "rejects.csv").open(newline="") as stream:
+        names = [row["file"] for row in csv.DictReader(stream)]
+    assert {"'=cmd|' !A0.txt", "''=1.txt", "'plain'.txt"} <= set(names)
+
+
+def test_rejects_are_listed_with_file_offset_and_reason(raw: Path, tmp_path: Path) -> None:
+    outcome = run(raw, tmp_path)
+    with (tmp_path / "rejects.csv").open(newline="") as stream:
+        listed = list(csv.DictReader(stream))
+    assert Counter(row["reason"] for row in listed) == outcome.figures["rejected"]
+    for row in listed:
+        rest = (raw / row["file"]).read_bytes()[int(row["offset"]) :]
+        line = rest.split(b"\n", 1)[0]
+        assert {"empty": line == b"", "no_number": line == b"1 2 x", "duplicate": True}[row["reason"]]
+    sources = open_store(tmp_path / "lines.zarr").sources.read()
+    assert sources["name"].tolist() == ["a.txt", "b.txt"]
+    assert sources["found"].sum() == outcome.figures["found"]
+    assert (sources["accepted"] + sources["rejected"] == sources["found"]).all()
+
+
+@pytest.mark.parametrize(
+    ("domain", "engine", "workers"),
+    [
+        (Lines(), "threads", 1),
+        (Lines(), "threads", 5),
+        (Lines(), "processes", 2),
+        (Lines(unit_bytes=1), "threads", 2),
+        (Lines(unit_bytes=10**6), "threads", 2),
+        (Lines(piece=7), "threads", 3),
+        (Lines(piece=10**6), "threads", 2),
+    ],
+)
+def test_neither_workers_nor_cuts_show(raw: Path, tmp_path: Path, domain: Lines, engine: str, workers: int) -> None:
+    expected = run(raw, tmp_path / "expected").seal.digest
+    assert run(raw, tmp_path / "other", domain, engine=engine, workers=workers).seal.digest == expected
+
+
+@pytest.mark.parametrize("domain", [Lines(), Lines(unit_bytes=40, piece=5)])
+def test_a_stopped_conversion_goes_on_with_the_same_bytes(raw: Path, tmp_path: Path, domain: Lines) -> None:
+    expected = run(raw, tmp_path / "expected").seal.digest
+    resumed = []
+    for stop in range(0, 60, 7):
+        out = tmp_path / f"stopped{stop}"
+        left = iter(range(stop))
+
+        def watch(_: int, left: Any = left) -> None:
+            if next(left, None) is None:
+                raise SpaceError("full")
+
+        with pytest.raises(SpaceError):
+            run(raw, out, domain, watch=watch, checkpoint_seconds=0.0)
+        assert not (out / "lines.zarr").exists()
+        outcome = run(raw, out, domain)
+        assert outcome.seal.digest == expected
+        resumed.append(outcome.resumed_units)
+        assert not (out / "lines.zarr.work").exists()
+    assert resumed == [stop + 1 for stop in range(0, 60, 7)]
+
+
+def test_other_params_or_input_start_afresh(raw: Path, tmp_path: Path) -> None:
+    def watch(_: int) -> None:
+        if next(left, None) is None:
+            raise SpaceError("full")
+
+    for change in ("section", "input", "schema"):
+        left = iter(range(9))
+        out = tmp_path / change
+        with pytest.raises(SpaceError):
+            run(raw, out, watch=watch, checkpoint_seconds=0.0)
+        section, domain = LinesSection(), Lines()
+        if change == "schema":
+            domain = Lines(doc="something else")
+        elif change == "section":
+            section = LinesSection.model_validate({"filters": {"duplicates": "keep"}})
+        else:
+            (raw / "a.txt").write_text("7 7 7\n")
+        outcome = run(raw, out, domain, section)
+        assert outcome.resumed_units == 0
+        assert outcome.seal.digest == run(raw, tmp_path / f"{change}-fresh", domain, section).seal.digest
+
+
+def test_a_difference_between_engine_and_oracle_seals_nothing(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "a.txt").write_text("1 2 3\n13131313 4\n")
+    with pytest.raises(AuditError, match=r"a\.txt: the engine and its oracle differ.*13131313 is unlucky"):
+        run(tmp_path / "raw", tmp_path)
+    assert not (tmp_path / "lines.zarr").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "told", "first"),
+    [("", "they are empty", "; all"), ("x\ny\n\n", "no_number 2, empty 1", "; the first: a.txt, .*'x'.*; all")],
+)
+def test_an_input_without_any_record_seals_nothing_and_lists_all(
+    tmp_path: Path, content: str, told: str, first: str
+) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "a.txt").write_text(content)
+    expected = rf"none of the \d records in 1 files was accepted \({told}\), so there is no store{first} are listed in"
+    with pytest.raises(RawInputError, match=expected):
+        run(tmp_path / "raw", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["raw", "rejects.csv"]
+    assert len((tmp_path / "rejects.csv").read_text().splitlines()) == 1 + len(content.splitlines())
+
+
+def test_the_estimate_is_near_what_is_then_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 1 << 20)
+    rng = np.random.default_rng(0)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    lines = [" ".join(map(str, rng.integers(0, 1000, 40))) for _ in range(40_000)]
+    copies = rng.choice(len(lines), 8_000, replace=False)
+    (raw / "a.txt").write_text("\n".join(lines) + "\n")
+    (raw / "b.txt").write_text("\n".join(lines[number] for number in copies) + "\n")
+    section = LinesSection.model_validate({"store": {"chunk_rows": 4096, "shard_rows": 65536}})
+    domain = Lines(unit_bytes=50_000)
+    files = find_files(raw, "**/*", domain.suffixes, section="lines")
+    with open_executor("threads", 2) as executor:
+        forecast = estimate(domain, section, files, executor)
+    outcome = run(raw, tmp_path, domain, section)
+    assert forecast.store_bytes == pytest.approx(outcome.figures["bytes_store"], rel=0.1)
+    assert forecast.rows == pytest.approx(sum(outcome.figures["rows"].values()), rel=0.1)
+    assert forecast.sampled_bytes < forecast.raw_bytes
+
+
+def test_the_estimate_of_a_small_input_is_what_is_then_written(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(3), 700)
+    section = LinesSection.model_validate({"store": {"codec": "none", "chunk_rows": 64, "shard_rows": 256}})
+    domain = Lines(unit_bytes=8_000)
+    files = find_files(raw, "**/*", domain.suffixes, section="lines")
+    with open_executor("threads", 2) as executor:
+        forecast = estimate(domain, section, files, executor)
+    figures = run(raw, tmp_path, domain, section).figures
+    assert sum(figures["rejected"].values()) > 0
+    assert forecast.sampled_bytes == forecast.raw_bytes
+    assert forecast.rows == sum(figures["rows"].values())
+    # All that the estimate does not know are the digests of the files, which are compressed.
+    assert forecast.store_bytes == pytest.approx(figures["bytes_store"], abs=64)
+
+
+@pytest.mark.parametrize("piece", [50, 4])
+def test_figures_of_sequences_are_of_what_is_stored(tmp_path: Path, piece: int) -> None:
+    """A dropped duplicate counts as rejected, and nowhere else; also one that comes in pieces."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.txt").write_text("1 2 3 4 5 6\n22 3\n22 3\n1 2 3 4 5 6\n")
+    figures = run(raw, tmp_path, Lines(piece=piece)).figures
+    assert figures["rejected"] == {"duplicate": 2}
+    assert sum(figures["rows"].values()) == 8
+    assert figures["numbers"] == 8
+    assert figures["digits"] == 2 * (6 + 3)  # of the input
+
+
+@dataclass(frozen=True)
+class Parts(Lines):
+    """Lines of which each file is a part of the store."""
+
+    unit_bytes: int = 10**6
+
+    def schemas(self, section: Any, files: Any) -> dict[str, Schema]:
+        [schema] = super().schemas(section, files).values()
+        return {Path(file.name).stem: schema for file in files}
+
+    def converter(self, section: Any) -> Any:
+        del section
+        return convert_part
+
+
+def convert_part(unit: Unit) -> UnitResult:
+    return replace(convert_lines(unit), part=Path(unit.name).stem)
+
+
+def test_the_estimate_of_many_small_parts_counts_the_files_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 0)
+    rng = np.random.default_rng(0)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for number in range(101):
+        lines = [" ".join(map(str, rng.integers(0, 1000, 10))) for _ in range(20)]
+        (raw / f"part{number:03d}.txt").write_text("\n".join(lines) + "\n")
+    files = find_files(raw, "**/*", (".txt",), section="lines")
+    with open_executor("threads", 2) as executor:
+        forecast = estimate(Parts(), LinesSection(), files, executor)
+    assert forecast.sampled_bytes < forecast.raw_bytes / 2
+    figures = run(raw, tmp_path, Parts()).figures
+    assert forecast.store_bytes == pytest.approx(figures["bytes_store"], rel=0.1)
+
+
+def test_bytes_written_are_counted_as_shards_are_finished(tmp_path: Path) -> None:
+    """As many as the shards have, without a look at all of them for every unit."""
+    schema = Schema(rows=(Field(name="number", dtype="int32", doc="a number"),), sequences=())
+    layout = StoreSection(chunk_rows=16, shard_rows=32).layout()
+    with ThreadPoolExecutor(1) as encoders:
+        writer = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders)
+        for number in range(50):
+            rows = {"number": np.arange(number, number + 20, dtype=np.int32)}
+            writer.append("", SPLITS[number % 3], rows, {"length": np.array([20])})
+            on_disk = sum(path.stat().st_size for path in tmp_path.rglob("c.*") if path.suffix != ".partial")
+            assert writer.bytes_written() == on_disk
+            for table in writer.tables():
+                table.files = Unread(table.files)
+        state = writer.snapshot()
+        writer.abandon()
+        again = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders)
+        again.restore(state)
+        assert again.bytes_written() == on_disk
+        again.abandon()
+
+
+class Unread(dict[str, tuple[int, str]]):
+    """Shards that nobody sums up."""
+
+    def values(self) -> Any:
+        raise AssertionError

@@ -1,0 +1,67 @@
+"""Where points go under each symmetry, by coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from outofcore.domains.go.symmetry import OFF_BOARD, SYMMETRIES, boards, tables
+
+FRAME, SIZES = 9, (7, 9)
+
+
+def moved(symmetry: int, size: int, row: int, column: int) -> tuple[int, int]:
+    """Transposed, then upside down, then left to right, by the bits of the symmetry."""
+    if symmetry & 1:
+        row, column = column, row
+    if symmetry & 2:
+        row = size - 1 - row
+    if symmetry & 4:
+        column = size - 1 - column
+    return row, column
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("symmetry", range(8))
+def test_every_point_goes_where_its_coordinates_say(size: int, symmetry: int) -> None:
+    source, target = tables(FRAME, SIZES)
+    for row, column in np.ndindex(FRAME, FRAME):
+        point = row * FRAME + column
+        if max(row, column) >= size:
+            assert target[size, symmetry, point] == OFF_BOARD
+            assert source[size, symmetry, point] == FRAME * FRAME
+        else:
+            new_row, new_column = moved(symmetry, size, row, column)
+            assert target[size, symmetry, point] == new_row * FRAME + new_column
+            assert source[size, symmetry, new_row * FRAME + new_column] == point
+    assert target[size, symmetry, FRAME * FRAME] == FRAME * FRAME  # a pass
+
+
+def test_all_eight_are_there_and_no_board_that_does_not_occur() -> None:
+    source, target = tables(FRAME, SIZES)
+    assert SYMMETRIES == 8
+    assert (source.dtype, source.shape) == (np.uint16, (26, 8, 81))
+    assert (target.dtype, target.shape) == (np.int16, (26, 8, 82))
+    assert len(np.unique(target[9], axis=0)) == 8
+    absent = [size for size in range(26) if size not in SIZES]
+    assert (source[absent] == 81).all()
+    assert (target[absent, :, :81] == OFF_BOARD).all()
+    assert (target[:, :, 81] == 81).all()
+
+
+def test_boards_show_what_is_on_them() -> None:
+    shown = boards(FRAME, SIZES)
+    assert (shown.dtype, shown.shape) == (np.uint8, (26, 9, 9))
+    for size in range(26):
+        expected = np.zeros((9, 9), np.uint8)
+        if size in SIZES:
+            expected[:size, :size] = 1
+        assert np.array_equal(shown[size], expected)
+    largest, _ = tables(25, (25,))
+    assert largest[25, 7].tolist() == [moved_point(point) for point in range(625)]
+
+
+def moved_point(point: int) -> int:
+    """Of a board of 25: symmetry 7 transposes on the other diagonal, and undoes itself."""
+    row, column = moved(7, 25, *divmod(point, 25))
+    return row * 25 + column

@@ -1,0 +1,116 @@
+"""What a compressed file asks for is bounded, before it is allocated."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import tarfile
+from pathlib import Path
+
+import py7zr
+import pytest
+import zstandard
+
+from outofcore.errors import RawInputError
+from outofcore.raw.files import RawFile
+
+CONTENT = os.urandom(4096)
+
+
+def zstd_asking_for(log: int) -> bytes:
+    """A frame of one raw block whose header states a window of 2 ** log bytes."""
+    block = (len(CONTENT) << 3 | 1).to_bytes(3, "little")
+    return zstandard.FRAME_HEADER + bytes([0, (log - 10) << 3]) + block + CONTENT
+
+
+def xz_asking_for(size: int) -> bytes:
+    return lzma.compress(CONTENT, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": size}])
+
+
+def seven_asking_for(size: int, kind: int = lzma.FILTER_LZMA2) -> bytes:
+    buffer = io.BytesIO()
+    with py7zr.SevenZipFile(buffer, "w", filters=[{"id": kind, "preset": 0, "dict_size": 1 << 16}]) as archive:
+        archive.writestr(CONTENT, "games.pgn")
+    with py7zr.SevenZipFile(io.BytesIO(buffer.getvalue()), "r") as archive:
+        (coder,) = archive.header.main_streams.unpackinfo.folders[0].coders
+    before = coder["properties"]
+    if kind == lzma.FILTER_LZMA2:
+        after = bytes([2 * (size.bit_length() - 13)])
+    else:
+        after = before[:1] + size.to_bytes(4, "little")
+    # The header is not compressed where it is small, but checked: both checksums are made anew.
+    plain = io.BytesIO()
+    archive = py7zr.SevenZipFile(plain, "w", filters=[{"id": kind, "preset": 0, "dict_size": 1 << 16}])
+    archive.set_encoded_header_mode(False)
+    archive.writestr(CONTENT, "games.pgn")
+    archive.close()
+    content = bytearray(plain.getvalue())
+    start = 32 + int.from_bytes(content[12:20], "little")
+    method = b"\x21\x21\x01" if kind == lzma.FILTER_LZMA2 else b"\x23\x03\x01\x01\x05"
+    place = content.index(method + before, start) + len(method)
+    content[place : place + len(before)] = after
+    content[28:32] = lzma_crc(content[start:])
+    content[8:12] = lzma_crc(content[12:32])
+    return bytes(content)
+
+
+def lzma_crc(data: bytes | bytearray) -> bytes:
+    import zlib
+
+    return zlib.crc32(data).to_bytes(4, "little")
+
+
+def tar_zst(log: int) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        entry = tarfile.TarInfo("x.pgn.zst")
+        entry.size = len(zstd_asking_for(log))
+        archive.addfile(entry, io.BytesIO(zstd_asking_for(log)))
+    return buffer.getvalue()
+
+
+GREEDY = {
+    "games.pgn.zst": zstd_asking_for(31),
+    "games.pgn.xz": xz_asking_for(1 << 30),
+    "games.7z": seven_asking_for(1 << 30),
+    "games.lzma.7z": seven_asking_for(1 << 30, lzma.FILTER_LZMA1),
+    "games.tar": tar_zst(31),
+}
+USUAL = {
+    "games.pgn.zst": zstd_asking_for(27),
+    "games.pgn.xz": xz_asking_for(1 << 27),
+    "games.7z": seven_asking_for(1 << 27),
+    "games.lzma.7z": seven_asking_for(1 << 27, lzma.FILTER_LZMA1),
+    "games.tar": tar_zst(27),
+}
+
+
+def read(path: Path) -> bytes:
+    return b"".join(member.stream.read() for member in RawFile(path.name, path, path.stat().st_size).members((".pgn",)))
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_a_window_of_gigabytes_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / name
+    path.write_bytes(GREEDY[name])
+    with pytest.raises(RawInputError, match=r"this machine allows.*decompression in machine.yaml") as told:
+        read(path)
+    assert "\n" not in str(told.value)
+    assert not isinstance(told.value, EOFError)  # no damage, which would count as a reject
+    monkeypatch.setenv("OUTOFCORE_DECOMPRESSION", "2GiB")
+    assert read(path) == CONTENT
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_128_mib_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / name
+    path.write_bytes(USUAL[name])
+    assert read(path) == CONTENT
+    (tmp_path / "machine.yaml").write_text("decompression: 64MiB\n")
+    with pytest.raises(RawInputError, match="this machine allows"):
+        read(path)

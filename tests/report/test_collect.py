@@ -1,0 +1,30 @@
+"""What the report reads of a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outofcore.report import collect
+from outofcore.report.collect import MOST_REJECTS
+
+
+def test_of_many_rejects_only_the_first_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "data/rejects/chess.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text("file,offset,reason,detail\n" + "a.pgn,1,bad_move,x\n" * 100_000)
+    metrics = tmp_path / "metrics/chess/train.json"
+    metrics.parent.mkdir(parents=True)
+    metrics.write_text("{}")
+    read = []
+    reader = collect.csv.DictReader
+
+    def counting(*arguments: object, **options: object) -> object:
+        for row in reader(*arguments, **options):
+            read.append(row)
+            yield row
+
+    monkeypatch.setattr(collect.csv, "DictReader", counting)
+    (run,) = collect.collect(tmp_path)
+    assert len(run.rejects) == len(read) == MOST_REJECTS

@@ -1,0 +1,81 @@
+"""What a project's folder holds after a run, made without training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from outofcore.conversion.estimate import estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion, convert
+from outofcore.domains.registry import DOMAINS, get_domain
+from outofcore.domains.text.tokens.learn import make_tokenizer
+from outofcore.raw.files import find_files
+from tests.report.results import made
+
+ROOT = Path(__file__).parents[1]
+
+
+def convert_sample(project: Path, name: str) -> None:
+    """Sample input, store, table of rejects and figures of one domain."""
+    params, raw = yaml.safe_load((ROOT / "params.yaml").read_text())[name], project / "data" / "sample" / name
+    raw.mkdir(parents=True)
+    domain = get_domain(name)
+    domain.sample(raw, np.random.default_rng(1))
+    params["raw"] = str(raw)
+    if name == "text":
+        params["tokenizer"]["path"] = str(project / "text.json")
+    section = domain.section.model_validate(params)
+    files = find_files(section.raw, section.match, domain.suffixes, section=name)
+    if name == "text":
+        (project / "text.json").write_text(make_tokenizer(section, files), encoding="utf-8")
+    with open_executor("threads", 2) as executor:
+        forecast = estimate(domain, section, files, executor)
+    outcome = convert(
+        Conversion(domain, section, files, project / f"data/stores/{name}.zarr", project / f"data/rejects/{name}.csv"),
+        forecast,
+        executor=open_executor("threads", 2),
+        workers=2,
+        watch=lambda _: None,
+    )
+    write_json(project / "metrics" / name / "convert.json", outcome.figures)
+
+
+def write_json(path: Path, figures: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(figures))
+
+
+def write_project(folder: Path) -> None:
+    """All domains converted; chess also trained, by the files that training leaves."""
+    for name in DOMAINS:
+        convert_sample(folder, name)
+    write_json(folder / "bench" / "results" / "one.json", made("one", 39.6))
+    chess = folder / "metrics" / "chess"
+    write_json(chess / "train.json", {"steps": 20, "top1": 0.25, "top1_most_frequent": 0.125, "policy_loss": 3.5})
+    write_json(
+        chess / "train_run.json",
+        {
+            "seconds": 75.5,
+            "samples_per_second": 1234.0,
+            "data_wait_share": 0.0125,
+            "peak_memory_bytes": 750_000_000,
+            "device": "cpu",
+        },
+    )
+    curves = folder / "plots" / "chess" / "train" / "plots" / "metrics"
+    for path, values in {
+        "train/loss": (8.0, 4.0, 3.0),
+        "val/top1": (0.1, 0.2, 0.25),
+        "val/top1_most_frequent": (0.125,) * 3,
+    }.items():
+        file = curves / f"{path}.tsv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        rows = "".join(f"{step}\t{value}\n" for step, value in zip((1, 10, 20), values, strict=True))
+        file.write_text(f"step\t{file.stem}\n{rows}")
+    (folder / "plots" / "chess" / "accuracy_by_ply.csv").write_text("ply,top1,positions\n0,0.25,160\n10,0.5,160\n")
+    (folder / "models" / "chess").mkdir(parents=True)
+    (folder / "models" / "chess" / "sample.txt").write_text("1. e4 <e5> & so on\n")

@@ -1,0 +1,201 @@
+"""The files of a store on disk: those that were there when it was opened, or one line that says what is wrong."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import pickle
+import resource
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from outofcore.errors import DamagedStore, StoreError
+from outofcore.loading.dataset import ZarrDataset
+from outofcore.store import local as module
+from outofcore.store.bulk import BulkReader
+from outofcore.store.reader import Array, open_store
+from outofcore.store.schema import Layout
+
+MakeStore = Callable[..., Path]
+
+SMALL = Layout(codec="none", chunk_rows=16, shard_rows=16)
+NAMES = ("train/move/c.0", "train/move/c.1")
+
+
+@pytest.fixture
+def two(make_store: MakeStore) -> tuple[Path, Path]:
+    """Two stores of the same files and sizes with other rows; the second is one game longer in front."""
+    batches = [[100, 200, 300], [300, 200, 100]]
+    layout = Layout(codec="none", chunk_rows=64, shard_rows=64)
+    return make_store("a.zarr", batches=batches, layout=layout), make_store(
+        "b.zarr", batches=batches, layout=layout, seed=1
+    )
+
+
+def move(root: Path) -> Array:
+    return open_store(root).rows("train")["move"]
+
+
+def test_a_file_is_read_although_others_are_opened_meanwhile(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "OPEN_FILES", 1)
+    root = make_store(layout=SMALL)
+    files = open_store(root).rows("train")["move"].files
+    pread = os.pread
+
+    def interrupted(number: int, length: int, offset: int) -> bytes:
+        monkeypatch.setattr(os, "pread", pread)
+        files.read(NAMES[1], 0, 8)  # as another thread would, between opening and reading
+        return pread(number, length, offset)
+
+    monkeypatch.setattr(os, "pread", interrupted)
+    size = files.size(NAMES[0])
+    assert files.read(NAMES[0], 0, size) == (root / NAMES[0]).read_bytes()
+
+
+def test_many_threads_and_more_files_than_are_kept_open(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OPEN_FILES", 2)
+    array = move(make_store(batches=[[2000]], layout=SMALL))
+    expected = array.read()
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        chunks = np.random.default_rng(seed).permutation(array.chunks - 1)
+        out = np.empty(16, array.dtype)
+        for chunk in chunks.tolist():
+            array.chunk(chunk, out)
+            if (out != expected[chunk * 16 : chunk * 16 + 16]).any():
+                wrong.append(chunk)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_store_that_takes_the_place_of_an_open_one_never_mixes_in(two: tuple[Path, Path]) -> None:
+    old, new = two
+    array = move(old)
+    expected = array.read()
+    kept = old.with_name("kept.zarr")
+    array.read(0, 10)
+    array.files.forget()  # type: ignore[attr-defined]
+    old.rename(kept)
+    new.rename(old)
+    assert (move(old).read() != expected).any()
+    np.testing.assert_array_equal(array.read(), expected)
+    array.files.forget()  # type: ignore[attr-defined]
+    shutil.rmtree(kept)
+    with pytest.raises(DamagedStore, match=r"train/move/c\.0 has vanished since the store was opened"):
+        array.read()
+
+
+def test_files_that_are_replaced_one_by_one_never_mix_in(two: tuple[Path, Path]) -> None:
+    old, new = two
+    array = move(old)
+    expected = array.read(0, 64)
+    array.files.forget()  # type: ignore[attr-defined]
+    copy = old / "copy"
+    shutil.copy(old / NAMES[0], copy)
+    copy.replace(old / NAMES[0])  # the same bytes in another file, as when DVC links anew
+    np.testing.assert_array_equal(array.read(0, 64), expected)
+    (new / NAMES[1]).replace(old / NAMES[1])
+    with pytest.raises(DamagedStore, match=r"c\.1 was replaced or changed since the store was opened"):
+        array.read(64, 128)
+
+
+def test_another_working_directory_changes_nothing(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = two
+    elsewhere = old.parent / "elsewhere"
+    elsewhere.mkdir()
+    expected = move(old).read()
+    monkeypatch.chdir(old.parent)
+    array, dataset = move(Path(old.name)), ZarrDataset(old.name)
+    shutil.copytree(new, elsewhere / old.name)
+    monkeypatch.chdir(elsewhere)
+    np.testing.assert_array_equal(array.read(), expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(array)).read(), expected)
+    assert len(pickle.dumps(dataset)) < 1000
+    copied = pickle.loads(pickle.dumps(dataset))
+    np.testing.assert_array_equal(copied[list(range(50))]["move"].numpy(), expected[:50])
+
+
+def test_a_copy_in_another_process_refuses_another_store(two: tuple[Path, Path]) -> None:
+    old, new = two
+    pickled = pickle.dumps(move(old))
+    shutil.rmtree(old)
+    new.rename(old)
+    with pytest.raises(StoreError, match="another store has taken the place of the one that was opened"):
+        pickle.loads(pickled)
+
+
+def test_a_symbolic_link_is_followed_once(two: tuple[Path, Path]) -> None:
+    old, new = two
+    link = old.with_name("current.zarr")
+    link.symlink_to(old)
+    array = move(link)
+    expected = move(old).read()
+    link.unlink()
+    link.symlink_to(new)
+    np.testing.assert_array_equal(array.read(), expected)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.EACCES])
+@pytest.mark.parametrize("call", ["open", "pread", "stat"])
+def test_what_the_filesystem_refuses_is_one_line(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, code: int, call: str
+) -> None:
+    root = make_store()
+    store = open_store(root)
+    real = getattr(os, call)
+
+    def refused(path: object, *arguments: object, **options: object) -> object:
+        if call == "pread" or path == "train/move/c.0":
+            raise OSError(code, os.strerror(code))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, call, refused)
+    with pytest.raises(StoreError, match=rf"^{root}: .* cannot be read: {os.strerror(code)}") as told:
+        move(root).read() if call == "stat" else store.rows("train")["move"].read()
+    assert "\n" not in str(told.value)
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """This process may open about twenty files more."""
+    gc.collect()  # what other tests left open must not make room meanwhile
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+    for each in free:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_files")
+def test_more_shards_than_files_that_may_be_open(make_store: MakeStore) -> None:
+    table = open_store(make_store(batches=[[2000]], layout=SMALL)).rows("train")
+    arrays = [table[name] for name in ("boards", "clock", "move")]
+    chunks = np.arange(arrays[0].chunks)
+    buffers = [np.zeros((len(chunks), 16, *array.shape[1:]), array.dtype) for array in arrays]
+    BulkReader(arrays).read(chunks, buffers, chunks)
+    for array, buffer in zip(arrays, buffers, strict=True):
+        rows = buffer.reshape(-1, *array.shape[1:])[: len(array)]
+        np.testing.assert_array_equal(rows, array.read())
+
+
+@pytest.mark.usefixtures("few_files")
+def test_a_process_that_may_open_no_further_file_is_told_so(make_store: MakeStore) -> None:
+    array = move(make_store(batches=[[2000]], layout=SMALL))
+    with pytest.raises(StoreError, match=r"has its limit of \d+ files open; raise it with 'ulimit -n'"):
+        [array.files.open(array.shard_file(number)) for number in range(100)]

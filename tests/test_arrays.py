@@ -1,0 +1,423 @@
+"""Stores from a user's own arrays: the same rows, the same bytes, and no mistake that passes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+import pytest
+import zarr
+from torch.utils.data import DataLoader
+from typer.testing import CliRunner
+
+from outofcore import ZarrDataset, arrays, loader, open_store, write_store
+from outofcore.cli import app
+from outofcore.conversion.given import fields_of, form_of
+from outofcore.conversion.labels import Labels
+from outofcore.errors import ParamsError, SpaceError, StoreError
+from outofcore.space.filesystems import Filesystem, folder_bytes
+from outofcore.store.reader import Store
+from outofcore.store.schema import Layout
+
+ROWS = 5003
+SPLITS = {"val": 0.2, "test": 0.1}
+Data = dict[str, npt.NDArray[Any]]
+
+
+def data_of(rows: int = ROWS) -> Data:
+    number = np.arange(rows)
+    noise = np.random.default_rng(0)
+    return {
+        "number": number,
+        "half": noise.normal(size=(rows, 3)).astype(np.float16),
+        "flag": number % 3 == 0,
+        "picture": noise.integers(0, 256, (rows, 2, 5), np.uint8),
+        "zero": np.where(number % 2, -0.0, 0.0),
+        "big": (number * 7).astype(">u4"),
+    }
+
+
+def groups_of(rows: int = ROWS) -> npt.NDArray[np.int64]:
+    """Runs of 1 to 40 rows; a group may come back."""
+    noise = np.random.default_rng(1)
+    return np.repeat(noise.integers(0, 300, rows), noise.integers(1, 40, rows))[:rows]
+
+
+def pieces(data: Data, rows: int) -> Iterator[Data]:
+    """Pieces in arrays that are used again: whoever keeps one without a copy has wrong rows."""
+    buffers = {name: np.empty((rows, *values.shape[1:]), values.dtype) for name, values in data.items()}
+    for start in range(0, len(data["number"]), rows):
+        piece = {name: values[start : start + rows] for name, values in data.items()}
+        for name, values in piece.items():
+            buffers[name][: len(values)] = values
+        yield {name: buffers[name][: len(values)] for name, values in piece.items()}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def check(store: Store, data: Data) -> None:
+    """Every row is in one split, once, with its values to the bit."""
+    numbers = []
+    for split in store.splits:
+        rows = store.rows(split).read()
+        numbers.append(rows["number"])
+        assert (np.diff(rows["number"]) > 0).all()
+        for name, values in data.items():
+            expected = values.astype(values.dtype.newbyteorder("="))[rows["number"]]
+            assert rows[name].dtype == expected.dtype
+            assert rows[name].tobytes() == expected.tobytes(), name
+        start, length = store.extents(split)
+        assert (length > 0).all()
+        assert store.attributes["rows"][split] == len(numbers[-1])
+        assert store.attributes["sequences"][split] == len(start)
+    assert np.sort(np.concatenate(numbers)).tolist() == list(range(len(data["number"])))
+
+
+def lengths_of(values: npt.NDArray[Any]) -> list[int]:
+    return np.diff(np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))).tolist()
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "train only": {},
+    "by row": {"splits": SPLITS},
+    "by group": {"splits": SPLITS, "groups": groups_of()},
+    "by text": {"splits": SPLITS, "groups": [f"sübject {group}" for group in groups_of()]},
+    "grouped, train only": {"groups": groups_of()},
+    "by sequence": {"splits": SPLITS, "sequences": np.arange(ROWS) // 90},
+    "one sequence": {"splits": SPLITS, "lengths": [ROWS]},
+    "by length": {"splits": {"val": 0.3}, "lengths": lengths_of(groups_of())},
+    "sequences of groups": {"splits": SPLITS, "sequences": np.arange(ROWS) // 9, "groups": np.arange(ROWS) // 90},
+    "sequences, train only": {"sequences": np.arange(ROWS) // 90},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pieces_of_any_size_give_the_same_store(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, options = data_of(), {"chunk_rows": 64, "shard_rows": 512, **WAYS[way]}
+    check(write_store(tmp_path / "whole.zarr", data, **options), data)
+    expected = digests(tmp_path / "whole.zarr")
+    for rows in (1, 77, 640, ROWS):
+        write_store(tmp_path / "pieces.zarr", pieces(data, rows), **options)
+        assert digests(tmp_path / "pieces.zarr") == expected
+    monkeypatch.setattr(arrays, "STEP_BYTES", 5000)
+    monkeypatch.setattr(arrays, "LABELS_TOGETHER", 100)
+    monkeypatch.setenv("OUTOFCORE_WORKERS", "3")
+    write_store(tmp_path / "steps.zarr", data, **options)
+    assert digests(tmp_path / "steps.zarr") == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pieces.zarr", "steps.zarr", "whole.zarr"]
+
+
+def test_the_order_of_mappings_is_of_no_effect(tmp_path: Path) -> None:
+    data = data_of(500)
+    one = write_store(tmp_path / "a.zarr", data, splits=SPLITS)
+    other = dict(reversed(data.items()))
+    assert write_store(tmp_path / "b.zarr", other, splits=dict(reversed(SPLITS.items()))).digest == one.digest
+    assert write_store(tmp_path / "b.zarr", data, splits=SPLITS, seed=1).digest != one.digest
+
+
+def test_a_group_is_in_one_split_and_its_runs_are_sequences(tmp_path: Path) -> None:
+    data, groups = data_of(), groups_of()
+    store = write_store(tmp_path / "a.zarr", {**data, "subject": groups}, splits=SPLITS, groups="subject")
+    seen: list[set[int]] = []
+    for split in store.splits:
+        rows = store.rows(split).read()
+        assert (rows["subject"] == groups[rows["number"]]).all()
+        seen.append(set(rows["subject"].tolist()))
+        column = store.sequences(split)["group"].read()
+        start, length = store.extents(split)
+        assert (np.repeat(column, length) == rows["subject"]).all()
+        assert (rows["number"][start + length - 1] - rows["number"][start] == length - 1).all()
+    assert sum(map(len, seen)) == len(set(groups.tolist()))
+    assert sum(store.attributes["sequences"].values()) == len(lengths_of(groups))
+
+
+def test_a_field_of_text_can_be_the_groups(tmp_path: Path) -> None:
+    data, names = data_of(), np.array([f"s{group}" for group in groups_of()])
+    named = write_store(tmp_path / "a.zarr", {**data, "who": names}, splits=SPLITS, groups="who")
+    assert "who" not in named.rows("train").fields
+    given = write_store(tmp_path / "b.zarr", data, splits=SPLITS, groups=names)
+    for split in SPLITS:
+        assert named.sequences(split)["group"].read().tolist() == given.sequences(split)["group"].read().tolist()
+        assert (named.rows(split)["number"].read() == given.rows(split)["number"].read()).all()
+
+
+def test_equal_content_is_in_one_split(tmp_path: Path) -> None:
+    rows = {"x": np.arange(2000) % 40}
+    store = write_store(tmp_path / "a.zarr", rows, splits=SPLITS)
+    by_row = [set(store.rows(split)["x"].read().tolist()) for split in store.splits]
+    assert sum(map(len, by_row)) == 40
+    store = write_store(
+        tmp_path / "a.zarr", {"x": np.repeat(np.arange(2000) % 40, 3)}, splits=SPLITS, lengths=[3] * 2000
+    )
+    by_sequence = [set(store.rows(split)["x"].read().tolist()) for split in store.splits]
+    assert sum(map(len, by_sequence)) == 40
+
+
+def test_shares_are_roughly_met(tmp_path: Path) -> None:
+    rows = {"x": np.arange(20_000)}
+    for options in ({}, {"groups": rows["x"]}, {"lengths": [1] * 20_000}):
+        store = write_store(tmp_path / "a.zarr", rows, splits={"val": 0.1, "other": 0.25}, **options)
+        counts = store.attributes["rows"]
+        assert abs(counts["val"] - 2000) < 4 * 43
+        assert abs(counts["other"] - 5000) < 4 * 62
+        assert store.splits == ("train", "other", "val")
+
+
+def test_blocks_of_rows_are_the_sequences_by_default(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "a.zarr", {"x": np.arange(100)}, chunk_rows=32)
+    assert store.extents("train")[1].tolist() == [32, 32, 32, 4]
+
+
+def test_what_slices_is_read(tmp_path: Path) -> None:
+    values = np.arange(3000, dtype=np.float32).reshape(1000, 3)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"], file["flag"] = values, values[:, 0] > 5
+        group = zarr.open_group(tmp_path / "z", mode="w")
+        group.create_array("y", data=values, chunks=(7, 3))
+        mapped = np.lib.format.open_memmap(tmp_path / "m.npy", mode="w+", dtype=np.float32, shape=values.shape)
+        mapped[:] = values
+        data = {"x": file["x"], "flag": file["flag"], "y": group["y"], "m": mapped, "l": values.tolist()}
+        store = write_store(tmp_path / "a.zarr", data)
+    for name in ("x", "y", "m", "l"):
+        assert (store.rows("train")[name].read() == values).all()
+    assert (store.rows("train")["flag"].read() == (values[:, 0] > 5)).all()
+
+
+@pytest.mark.parametrize(("row", "rows"), [((), 1 << 16), ((1000,), 64), ((1 << 20,), 16)])
+def test_chunks_have_about_256_kib(row: tuple[int, ...], rows: int, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "a.zarr", {"x": np.zeros((3, *row), np.float32), "y": np.zeros(3, bool)})
+    assert {store.rows("train")[name].chunk_rows for name in "xy"} == {rows}
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_the_forecast_is_an_upper_bound(codec: Any, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    for rows in (1, 4000, 50_000):
+        data = {"x": noise.integers(0, 256, (rows, 9), np.uint8), "y": noise.random(rows)}
+        groups = [f"a name of {number}" for number in range(rows)]
+        layout = Layout(codec=codec, chunk_rows=64, shard_rows=640)
+        options: dict[str, Any] = {"codec": codec, "chunk_rows": 64, "shard_rows": 640, "splits": SPLITS}
+        for given in (None, groups):
+            write_store(tmp_path / "a.zarr", data, groups=given, **options)
+            form = form_of(data)
+            labels = Labels(given, None, None, form)
+            labels.of(data, 0, rows)
+            bound = arrays.most_bytes(fields_of(form), layout, rows, 3, labels)
+            assert folder_bytes(tmp_path / "a.zarr") <= bound
+    assert codec != "none" or bound < 1.5 * folder_bytes(tmp_path / "a.zarr")
+
+
+def test_a_memory_map_is_streamed(tmp_path: Path) -> None:
+    program = """
+import resource, sys
+import numpy as np
+from outofcore import write_store
+frames = np.lib.format.open_memmap(sys.argv[1] + "/f.npy", mode="w+", dtype=np.float16, shape=(20_000, 64, 64))
+write_store(sys.argv[1] + "/warm.zarr", {"x": frames[:200]}, splits={"val": 0.1})
+def anonymous():
+    lines = dict(line.split(":") for line in open("/proc/self/status").read().splitlines())
+    return int(lines["RssAnon"].split()[0]) * 1024
+before = most = anonymous()
+def parts():
+    global most
+    for start in range(0, 20_000, 500):
+        most = max(most, anonymous())
+        yield {"x": frames[start : start + 500]}
+write_store(sys.argv[1] + "/a.zarr", parts(), splits={"val": 0.1})
+print(most - before)
+import tracemalloc
+tracemalloc.start()
+write_store(sys.argv[1] + "/a.zarr", {"x": frames}, splits={"val": 0.1})
+print(tracemalloc.get_traced_memory()[1])
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, capture_output=True, text=True)
+    grown, traced = map(int, done.stdout.split())
+    assert grown < 100e6  # of 164 MB
+    assert traced < 100e6
+
+
+REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
+    "text": (
+        lambda: {"data": {"x": np.array(["a"])}},
+        "x: expected bool, integers, or floats of 16 to 64 bits, got str",
+    ),
+    "complex": (lambda: {"data": {"x": np.ones(3, complex)}}, "x: expected bool, .*, got complex128"),
+    "objects": (lambda: {"data": {"x": np.array([{}, 1], object)}}, "x: expected bool, .*, got object"),
+    "times": (lambda: {"data": {"x": np.zeros(3, "M8[s]")}}, "x: expected bool"),
+    "structures": (lambda: {"data": {"x": np.zeros(3, "i4,f4")}}, "x: expected bool"),
+    "a mask": (lambda: {"data": {"x": np.ma.masked_array([1, 2], [0, 1])}}, "x: expected an array without a mask"),
+    "a number": (lambda: {"data": {"x": 3}}, "x: expected an array whose first axis is the row, got int without axes"),
+    "ragged": (lambda: {"data": {"x": [[1], [1, 2]]}}, "x: expected an array, got list"),
+    "empty rows": (lambda: {"data": {"x": np.zeros((3, 0))}}, "x: expected at least one value per row"),
+    "lengths of fields": (
+        lambda: {"data": {"x": np.ones(3), "y": np.ones(2)}},
+        "y: expected 3 rows, as in x, got 2",
+    ),
+    "no field": (lambda: {"data": {}}, "data: expected at least one field, got none"),
+    "no row": (lambda: {"data": {"x": np.ones(0)}}, "data: expected at least one row, got none"),
+    "no piece": (lambda: {"data": iter([])}, "data: expected at least one mapping of arrays, got none"),
+    "an array": (lambda: {"data": np.ones(3)}, "data: expected a mapping of arrays by field, or an iterator"),
+    "nothing": (lambda: {"data": None}, "data: expected a mapping .*, got NoneType"),
+    "a name": (lambda: {"data": {"a/b": np.ones(3)}}, "data: expected a name of letters, .*, got 'a/b'"),
+    "a name in use": (lambda: {"data": {"sequences": np.ones(3)}}, "data: expected a name .*, got 'sequences'"),
+    "another field": (
+        lambda: {"data": iter([{"x": np.ones(3)}, {"y": np.ones(3)}])},
+        "data: expected the fields x in every piece, got y",
+    ),
+    "another dtype": (
+        lambda: {"data": iter([{"x": np.ones(3)}, {"x": np.ones(3, "f4")}])},
+        r"x: expected float64 of shape \(\) in every piece, got float32 of \(\)",
+    ),
+    "a split": (lambda: {"splits": {"train": 0.5}}, "splits: expected a name .*, got 'train'"),
+    "a share": (lambda: {"splits": {"val": 5}}, r"splits\['val'\]: expected a share from 0 to below 1, got 5"),
+    "shares": (lambda: {"splits": {"a": 0.5, "b": 0.5}}, "splits: expected shares that leave .*, got a sum of 1"),
+    "no shares": (lambda: {"splits": 0.5}, "splits: expected a mapping of shares by split, got 0.5"),
+    "a seed": (lambda: {"seed": -1}, "seed: expected .*, got -1"),
+    "few groups": (lambda: {"groups": [1, 2]}, r"groups: expected one value per row \(at least 3\), got 2"),
+    "many groups": (lambda: {"groups": [1, 2, 3, 4]}, r"groups: expected one value per row \(3\), got 4"),
+    "groups of floats": (lambda: {"groups": [0.5, 1, 2]}, "groups: expected whole numbers or text, got float64"),
+    "mixed groups": (
+        lambda: {"groups": np.array(["a", None, 3], object)},
+        "groups: expected whole numbers or text, got NoneType",
+    ),
+    "no such field": (lambda: {"groups": "who"}, r"groups: expected an array, or a field .* \(x\), got 'who'"),
+    "falling numbers": (
+        lambda: {"sequences": [1, 2, 1]},
+        "sequences: expected numbers that never decrease, got a smaller one in row 2",
+    ),
+    "a group inside": (
+        lambda: {"sequences": [1, 1, 2], "groups": [1, 2, 2]},
+        "groups: expected one group in each sequence, got another in row 1",
+    ),
+    "both": (lambda: {"sequences": [1, 1, 2], "lengths": [3]}, "lengths: expected sequences or lengths, got both"),
+    "few lengths": (lambda: {"lengths": [1, 1]}, "lengths: expected a sum of 3, the number of rows, got 2"),
+    "many lengths": (lambda: {"lengths": [1, 3]}, "lengths: expected a sum of 3, the number of rows, got 4"),
+    "empty sequences": (lambda: {"lengths": [3, 0]}, "lengths: expected whole numbers from 1"),
+    "a codec": (lambda: {"codec": "gzip"}, "codec: expected .*'zstd'.*, got gzip"),
+    "a level": (lambda: {"level": 0}, "level: expected .*, got 0"),
+    "chunks": (lambda: {"chunk_rows": 17}, "chunk_rows: expected .*one of 16"),
+    "shards": (lambda: {"chunk_rows": 16, "shard_rows": 24}, "chunk_rows: expected .*, got 16 and 24"),
+    "no JSON": (lambda: {"attributes": {"a": {1, 2}}}, "attributes: expected JSON values"),
+    "an attribute": (lambda: {"attributes": {"rows": 1}}, "attributes: expected names .*, got 'rows'"),
+    "an address": (lambda: {"path": "s3://bucket/a.zarr"}, "path: expected a folder, got s3://bucket/a.zarr"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_wrong_argument_is_named_in_one_line(why: str, tmp_path: Path) -> None:
+    make, message = REFUSED[why]
+    with pytest.raises(ParamsError, match=f"^{message}") as refused:
+        write_store(**{"path": tmp_path / "a.zarr", "data": {"x": np.ones(3)}, **make()})
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_a_store_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    with pytest.raises(ParamsError, match="path: expected a new folder, or a sealed store to replace, got"):
+        write_store(tmp_path / "mine", {"x": np.ones(3)})
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_what_is_stopped_leaves_nothing_and_replaces_nothing(error: type[BaseException], tmp_path: Path) -> None:
+    old = write_store(tmp_path / "a.zarr", data_of(100))
+
+    def broken() -> Iterator[Data]:
+        yield from pieces(data_of(1000), 100)
+        raise error
+
+    for name in ("a.zarr", "b.zarr"):
+        with pytest.raises(error):
+            write_store(tmp_path / name, broken(), chunk_rows=16, shard_rows=32)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
+    assert open_store(tmp_path / "a.zarr").digest == old.digest
+
+
+def test_one_process_writes_a_store_at_a_time(tmp_path: Path) -> None:
+    def nested() -> Iterator[Data]:
+        yield data_of(5)
+        with pytest.raises(StoreError, match="another process writes this store"):
+            write_store(tmp_path / "a.zarr", data_of(10))
+
+    check(write_store(tmp_path / "a.zarr", nested()), data_of(5))
+
+
+def test_what_a_killed_process_has_left_is_cleared(tmp_path: Path) -> None:
+    left = tmp_path / "a.zarr.work.arrays" / "train" / "number"
+    left.mkdir(parents=True)
+    (left / "c.0").write_text("rest")
+    check(write_store(tmp_path / "a.zarr", data_of(20)), data_of(20))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_a_disk_too_small_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Filesystem, "free", lambda _: 100_000)
+    with pytest.raises(SpaceError, match=r"not enough room, nothing was written: .* Ways out: a path on another disk"):
+        write_store(tmp_path / "deep" / "a.zarr", data_of())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_fills_up_stops_an_iterator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTOFCORE_DISK_RESERVE", "1MB")
+    free = iter([50_000_000] * 5 + [1000] * 100)
+    monkeypatch.setattr(Filesystem, "free", lambda _: next(free))
+    with pytest.raises(SpaceError, match=r"nearly full: .* nothing was kept; make room and call write_store again"):
+        write_store(tmp_path / "a.zarr", pieces(data_of(), 100))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_rest_of_the_project_reads_it(tmp_path: Path) -> None:
+    data = data_of()
+    path = tmp_path / "mine.zarr"
+    store = write_store(
+        path, data, splits=SPLITS, groups=groups_of(), chunk_rows=64, attributes={"unit": "mV", "labels": ["a", "b"]}
+    )
+    assert (store.attributes["unit"], store.attributes["labels"], store.domain) == ("mV", ["a", "b"], "arrays")
+    assert store.attributes["params"]["splits"] == SPLITS
+    run = CliRunner()
+    card = json.loads(run.invoke(app, ["info", str(path), "--json"]).stdout)
+    assert sum(card["rows"].values()) == ROWS
+    assert {field["name"] for field in card["fields"]} > {"number", "half", "sequences/group"}
+    assert "arrays" in run.invoke(app, ["info", str(path)]).stdout
+    assert run.invoke(app, ["show", str(path), "--split", "val"]).exit_code == 0
+    checked = run.invoke(app, ["verify", str(path)])
+    assert checked.exit_code == 0
+    assert "whole" in checked.stdout
+    dataset = ZarrDataset(path, "val")
+    (batch,) = DataLoader(dataset, batch_size=len(dataset))
+    assert (batch["half"].numpy() == data["half"][batch["number"].numpy()]).all()
+
+
+def test_a_loader_reads_each_row_once_and_resumes(tmp_path: Path) -> None:
+    data = data_of()
+    write_store(tmp_path / "mine.zarr", data, splits=SPLITS, chunk_rows=64)
+    seen = []
+    for split in ("train", "val", "test"):
+        for batch in loader(tmp_path / "mine.zarr", split, 256):
+            seen.append(batch["number"].numpy())
+            assert (batch["picture"].numpy() == data["picture"][seen[-1]]).all()
+    assert np.sort(np.concatenate(seen)).tolist() == list(range(ROWS))
+    first = loader(tmp_path / "mine.zarr", "train", 256)
+    batches = iter(first)
+    for _ in range(5):
+        next(batches)
+    state = first.state_dict()
+    rest = [batch["number"].tolist() for batch in batches]
+    again = loader(tmp_path / "mine.zarr", "train", 256)
+    again.load_state_dict(state)
+    assert [batch["number"].tolist() for batch in again] == rest

@@ -1,0 +1,110 @@
+"""A conversion as a call, without a project around it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import outofcore
+from outofcore.cli import app
+from outofcore.errors import ParamsError, RawInputError
+
+ROOT = Path(__file__).parents[1]
+PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())
+SETTINGS: dict[str, dict[str, Any]] = {
+    "chess": {},
+    "go": {},
+    "text": {"tokenizer": {"vocab_size": 512}, "tensors": {"seq_len": 32}},
+    "neural": {"source": PARAMS["neural"]["source"]},
+}
+
+pytestmark = pytest.mark.xdist_group("report")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory without params.yaml."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_from_raw_files_to_a_batch(project: Path, elsewhere: Path, name: str) -> None:
+    figures = outofcore.convert(name, project / "data" / "sample" / name, "mine.zarr", **SETTINGS[name])
+    assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())
+    with outofcore.loader("mine.zarr", "train", 8) as batches:
+        assert {len(tensor) for tensor in next(iter(batches)).values()} == {8}
+    left = {"mine.zarr", "mine.zarr.rejects.csv", *(["mine.zarr.tokenizer.json"] if name == "text" else [])}
+    assert {path.name for path in elsewhere.iterdir()} == left
+    assert sum(figures["rejected"].values()) <= len((elsewhere / "mine.zarr.rejects.csv").read_text().splitlines()) - 1
+
+
+def test_the_bytes_are_those_of_a_project_with_the_same_settings(project: Path, elsewhere: Path) -> None:
+    params = elsewhere / "settings.yaml"
+    params.write_text(yaml.safe_dump({"go": PARAMS["go"]}))
+    raw = project / "data" / "sample" / "go"
+    outofcore.convert("go", raw, "go.zarr", params=params)
+    assert outofcore.open_store("go.zarr").digest == outofcore.open_store(project / "data/stores/go.zarr").digest
+
+
+def test_settings_take_precedence_over_a_params_file(project: Path, elsewhere: Path) -> None:
+    params = elsewhere / "settings.yaml"
+    params.write_text(yaml.safe_dump({"chess": PARAMS["chess"]}))
+    raw = project / "data" / "sample" / "chess"
+    all_games = outofcore.convert("chess", raw, "all.zarr", params=params)
+    some = outofcore.convert("chess", raw, "some.zarr", params=params, filters={"min_elo": 2000})
+    assert 0 < some["accepted"] < all_games["accepted"]
+    stored = outofcore.open_store("some.zarr").attributes["params"]
+    assert stored["filters"] == {**outofcore.open_store("all.zarr").attributes["params"]["filters"], "min_elo": 2000}
+
+
+def test_mistakes_are_one_line(project: Path, elsewhere: Path) -> None:
+    raw = project / "data" / "sample" / "go"
+    with pytest.raises(ParamsError, match=r"unknown key go.filters.size; did you mean 'sizes'"):
+        outofcore.convert("go", raw, "go.zarr", filters={"size": [19]})
+    with pytest.raises(ParamsError, match="no domain 'checkers'"):
+        outofcore.convert("checkers", raw, "go.zarr")
+    with pytest.raises(RawInputError, match="nothing-here"):
+        outofcore.convert("go", "nothing-here", "go.zarr")
+    assert list(elsewhere.iterdir()) == []
+    (elsewhere / "games").mkdir()
+    (elsewhere / "games" / "mine.sgf").write_text("(;GM[1])")
+    for target in ("games", "games/mine.sgf", "."):
+        with pytest.raises(ParamsError, match="expected a new folder, or a sealed store to replace"):
+            outofcore.convert("go", raw, target)
+    assert (elsewhere / "games" / "mine.sgf").read_text() == "(;GM[1])"
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_command_line_takes_the_same(project: Path) -> None:
+    raw = str(project / "data" / "sample" / "go")
+    done = CliRunner().invoke(
+        app, ["convert", "go", raw, "go.zarr", "-S", "filters.sizes=[9]", "-S", "store.codec=lz4"]
+    )
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    stored = outofcore.open_store("go.zarr")
+    assert stored.attributes["params"]["filters"]["sizes"] == [9]
+    assert figures["digest"] == stored.digest
+    mistakes = {"sizes": "expected a setting such as", "filters.sizes=[": "not YAML", "params=x": "is no setting"}
+    for setting, told in mistakes.items():
+        failed = CliRunner().invoke(app, ["convert", "go", raw, "go.zarr", "-S", setting])
+        assert failed.exit_code == 2
+        assert told in failed.output
+
+
+def test_a_params_file_may_name_a_finished_tokenizer(project: Path, elsewhere: Path) -> None:
+    raw, finished = project / "data" / "sample" / "text", elsewhere / "own.json"
+    outofcore.convert("text", raw, "learnt.zarr", tokenizer={"vocab_size": 300})
+    Path("learnt.zarr.tokenizer.json").rename(finished)
+    params = elsewhere / "settings.yaml"
+    tokenizer = {"vocab_size": 300, "path": "own.json"}
+    params.write_text(yaml.safe_dump({"text": {"raw": "elsewhere", "tokenizer": tokenizer}}))
+    outofcore.convert("text", raw, "again.zarr", params=params)
+    assert outofcore.open_store("again.zarr").digest == outofcore.open_store("learnt.zarr").digest
+    assert not Path("again.zarr.tokenizer.json").exists()
