@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import resource
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.loading.epochs import Loader
 from outofcore.loading.loader import loader
+from tests.few_files import with_few_files
 from tests.loading.conftest import write_store
 
 SHARD = "train/id/c.1"
@@ -57,16 +56,11 @@ def test_a_shard_that_is_cut_short_is_refused_and_does_not_kill_the_process(stor
 
 def test_more_shards_than_files_that_may_be_open_are_one_line(tmp_path: Path) -> None:
     store = write_store(tmp_path / "a.zarr", [1000], codec="none", chunk_rows=16, shard_rows=16)
-    gc.collect()  # what other tests left open must not make room meanwhile
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
-    for each in free:
-        os.close(each)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, hard))
-    try:
-        with pytest.raises(
-            StoreError, match=r"cannot be (mapped|opened).*raise (it|the limit of open files) with 'ulimit -n'"
-        ):
-            list(mapped(store))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with pytest.raises(
+        StoreError, match=r"cannot be (mapped|opened).*raise (it|the limit of open files) with 'ulimit -n'"
+    ):
+        with_few_files(read_mapped, store)
+
+
+def read_mapped(store: Path) -> None:
+    list(mapped(store))

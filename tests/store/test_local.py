@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import pickle
-import resource
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from outofcore.store import local as module
 from outofcore.store.bulk import BulkReader
 from outofcore.store.reader import Array, open_store
 from outofcore.store.schema import Layout
+from tests.few_files import with_few_files
 
 MakeStore = Callable[..., Path]
 
@@ -169,22 +168,12 @@ def test_what_the_filesystem_refuses_is_one_line(
     assert "\n" not in str(told.value)
 
 
-@pytest.fixture
-def few_files() -> Iterator[None]:
-    """This process may open about twenty files more."""
-    gc.collect()  # what other tests left open must not make room meanwhile
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
-    for each in free:
-        os.close(each)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@pytest.mark.usefixtures("few_files")
 def test_more_shards_than_files_that_may_be_open(make_store: MakeStore) -> None:
-    table = open_store(make_store(batches=[[2000]], layout=SMALL)).rows("train")
+    with_few_files(compare_all_shards, make_store(batches=[[2000]], layout=SMALL))
+
+
+def compare_all_shards(store: Path) -> None:
+    table = open_store(store).rows("train")
     arrays = [table[name] for name in ("boards", "clock", "move")]
     chunks = np.arange(arrays[0].chunks)
     buffers = [np.zeros((len(chunks), 16, *array.shape[1:]), array.dtype) for array in arrays]
@@ -194,8 +183,13 @@ def test_more_shards_than_files_that_may_be_open(make_store: MakeStore) -> None:
         np.testing.assert_array_equal(rows, array.read())
 
 
-@pytest.mark.usefixtures("few_files")
 def test_a_process_that_may_open_no_further_file_is_told_so(make_store: MakeStore) -> None:
-    array = move(make_store(batches=[[2000]], layout=SMALL))
+    store = make_store(batches=[[2000]], layout=SMALL)
     with pytest.raises(StoreError, match=r"has its limit of \d+ files open; raise it with 'ulimit -n'"):
-        [array.files.open(array.shard_file(number)) for number in range(100)]
+        with_few_files(hold_all_shards, store)
+
+
+def hold_all_shards(store: Path) -> None:
+    array = move(store)
+    held = [array.files.open(array.shard_file(number)) for number in range(100)]
+    assert not held, "every shard could be opened"
