@@ -6,7 +6,6 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +17,15 @@ import zarr
 from torch.utils.data import DataLoader
 from typer.testing import CliRunner
 
-from outofcore import ZarrDataset, arrays, loader, open_store, write_store
+from outofcore import ZarrDataset, arrays, loader, write_store
 from outofcore.cli import app
 from outofcore.conversion.given import fields_of, form_of
 from outofcore.conversion.labels import Labels
-from outofcore.errors import ParamsError, SpaceError, StoreError
-from outofcore.space.filesystems import Filesystem, folder_bytes
-from outofcore.store.reader import Store
+from outofcore.space.filesystems import folder_bytes
 from outofcore.store.schema import Layout
+from tests.own_arrays import ROWS, check, data_of, pieces
 
-ROWS = 5003
 SPLITS = {"val": 0.2, "test": 0.1}
-Data = dict[str, npt.NDArray[Any]]
-
-
-def data_of(rows: int = ROWS) -> Data:
-    number = np.arange(rows)
-    noise = np.random.default_rng(0)
-    return {
-        "number": number,
-        "half": noise.normal(size=(rows, 3)).astype(np.float16),
-        "flag": number % 3 == 0,
-        "picture": noise.integers(0, 256, (rows, 2, 5), np.uint8),
-        "zero": np.where(number % 2, -0.0, 0.0),
-        "big": (number * 7).astype(">u4"),
-    }
 
 
 def groups_of(rows: int = ROWS) -> npt.NDArray[np.int64]:
@@ -51,37 +34,9 @@ def groups_of(rows: int = ROWS) -> npt.NDArray[np.int64]:
     return np.repeat(noise.integers(0, 300, rows), noise.integers(1, 40, rows))[:rows]
 
 
-def pieces(data: Data, rows: int) -> Iterator[Data]:
-    """Pieces in arrays that are used again: whoever keeps one without a copy has wrong rows."""
-    buffers = {name: np.empty((rows, *values.shape[1:]), values.dtype) for name, values in data.items()}
-    for start in range(0, len(data["number"]), rows):
-        piece = {name: values[start : start + rows] for name, values in data.items()}
-        for name, values in piece.items():
-            buffers[name][: len(values)] = values
-        yield {name: buffers[name][: len(values)] for name, values in piece.items()}
-
-
 def digests(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def check(store: Store, data: Data) -> None:
-    """Every row is in one split, once, with its values to the bit."""
-    numbers = []
-    for split in store.splits:
-        rows = store.rows(split).read()
-        numbers.append(rows["number"])
-        assert (np.diff(rows["number"]) > 0).all()
-        for name, values in data.items():
-            expected = values.astype(values.dtype.newbyteorder("="))[rows["number"]]
-            assert rows[name].dtype == expected.dtype
-            assert rows[name].tobytes() == expected.tobytes(), name
-        start, length = store.extents(split)
-        assert (length > 0).all()
-        assert store.attributes["rows"][split] == len(numbers[-1])
-        assert store.attributes["sequences"][split] == len(start)
-    assert np.sort(np.concatenate(numbers)).tolist() == list(range(len(data["number"])))
 
 
 def lengths_of(values: npt.NDArray[Any]) -> list[int]:
@@ -245,140 +200,6 @@ print(tracemalloc.get_traced_memory()[1])
     grown, traced = map(int, done.stdout.split())
     assert grown < 100e6  # of 164 MB
     assert traced < 100e6
-
-
-REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
-    "text": (
-        lambda: {"data": {"x": np.array(["a"])}},
-        "x: expected bool, integers, or floats of 16 to 64 bits, got str",
-    ),
-    "complex": (lambda: {"data": {"x": np.ones(3, complex)}}, "x: expected bool, .*, got complex128"),
-    "objects": (lambda: {"data": {"x": np.array([{}, 1], object)}}, "x: expected bool, .*, got object"),
-    "times": (lambda: {"data": {"x": np.zeros(3, "M8[s]")}}, "x: expected bool"),
-    "structures": (lambda: {"data": {"x": np.zeros(3, "i4,f4")}}, "x: expected bool"),
-    "a mask": (lambda: {"data": {"x": np.ma.masked_array([1, 2], [0, 1])}}, "x: expected an array without a mask"),
-    "a number": (lambda: {"data": {"x": 3}}, "x: expected an array whose first axis is the row, got int without axes"),
-    "ragged": (lambda: {"data": {"x": [[1], [1, 2]]}}, "x: expected an array, got list"),
-    "empty rows": (lambda: {"data": {"x": np.zeros((3, 0))}}, "x: expected at least one value per row"),
-    "lengths of fields": (
-        lambda: {"data": {"x": np.ones(3), "y": np.ones(2)}},
-        "y: expected 3 rows, as in x, got 2",
-    ),
-    "no field": (lambda: {"data": {}}, "data: expected at least one field, got none"),
-    "no row": (lambda: {"data": {"x": np.ones(0)}}, "data: expected at least one row, got none"),
-    "no piece": (lambda: {"data": iter([])}, "data: expected at least one mapping of arrays, got none"),
-    "an array": (lambda: {"data": np.ones(3)}, "data: expected a mapping of arrays by field, or an iterator"),
-    "nothing": (lambda: {"data": None}, "data: expected a mapping .*, got NoneType"),
-    "a name": (lambda: {"data": {"a/b": np.ones(3)}}, "data: expected a name of letters, .*, got 'a/b'"),
-    "a name in use": (lambda: {"data": {"sequences": np.ones(3)}}, "data: expected a name .*, got 'sequences'"),
-    "another field": (
-        lambda: {"data": iter([{"x": np.ones(3)}, {"y": np.ones(3)}])},
-        "data: expected the fields x in every piece, got y",
-    ),
-    "another dtype": (
-        lambda: {"data": iter([{"x": np.ones(3)}, {"x": np.ones(3, "f4")}])},
-        r"x: expected float64 of shape \(\) in every piece, got float32 of \(\)",
-    ),
-    "a split": (lambda: {"splits": {"train": 0.5}}, "splits: expected a name .*, got 'train'"),
-    "a share": (lambda: {"splits": {"val": 5}}, r"splits\['val'\]: expected a share from 0 to below 1, got 5"),
-    "shares": (lambda: {"splits": {"a": 0.5, "b": 0.5}}, "splits: expected shares that leave .*, got a sum of 1"),
-    "no shares": (lambda: {"splits": 0.5}, "splits: expected a mapping of shares by split, got 0.5"),
-    "a seed": (lambda: {"seed": -1}, "seed: expected .*, got -1"),
-    "few groups": (lambda: {"groups": [1, 2]}, r"groups: expected one value per row \(at least 3\), got 2"),
-    "many groups": (lambda: {"groups": [1, 2, 3, 4]}, r"groups: expected one value per row \(3\), got 4"),
-    "groups of floats": (lambda: {"groups": [0.5, 1, 2]}, "groups: expected whole numbers or text, got float64"),
-    "mixed groups": (
-        lambda: {"groups": np.array(["a", None, 3], object)},
-        "groups: expected whole numbers or text, got NoneType",
-    ),
-    "no such field": (lambda: {"groups": "who"}, r"groups: expected an array, or a field .* \(x\), got 'who'"),
-    "falling numbers": (
-        lambda: {"sequences": [1, 2, 1]},
-        "sequences: expected numbers that never decrease, got a smaller one in row 2",
-    ),
-    "a group inside": (
-        lambda: {"sequences": [1, 1, 2], "groups": [1, 2, 2]},
-        "groups: expected one group in each sequence, got another in row 1",
-    ),
-    "both": (lambda: {"sequences": [1, 1, 2], "lengths": [3]}, "lengths: expected sequences or lengths, got both"),
-    "few lengths": (lambda: {"lengths": [1, 1]}, "lengths: expected a sum of 3, the number of rows, got 2"),
-    "many lengths": (lambda: {"lengths": [1, 3]}, "lengths: expected a sum of 3, the number of rows, got 4"),
-    "empty sequences": (lambda: {"lengths": [3, 0]}, "lengths: expected whole numbers from 1"),
-    "a codec": (lambda: {"codec": "gzip"}, "codec: expected .*'zstd'.*, got gzip"),
-    "a level": (lambda: {"level": 0}, "level: expected .*, got 0"),
-    "chunks": (lambda: {"chunk_rows": 17}, "chunk_rows: expected .*one of 16"),
-    "shards": (lambda: {"chunk_rows": 16, "shard_rows": 24}, "chunk_rows: expected .*, got 16 and 24"),
-    "no JSON": (lambda: {"attributes": {"a": {1, 2}}}, "attributes: expected JSON values"),
-    "an attribute": (lambda: {"attributes": {"rows": 1}}, "attributes: expected names .*, got 'rows'"),
-    "an address": (lambda: {"path": "s3://bucket/a.zarr"}, "path: expected a folder, got s3://bucket/a.zarr"),
-}
-
-
-@pytest.mark.parametrize("why", REFUSED)
-def test_a_wrong_argument_is_named_in_one_line(why: str, tmp_path: Path) -> None:
-    make, message = REFUSED[why]
-    with pytest.raises(ParamsError, match=f"^{message}") as refused:
-        write_store(**{"path": tmp_path / "a.zarr", "data": {"x": np.ones(3)}, **make()})
-    assert "\n" not in str(refused.value)
-    assert not list(tmp_path.iterdir())
-
-
-def test_only_a_store_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
-    with pytest.raises(ParamsError, match="path: expected a new folder, or a sealed store to replace, got"):
-        write_store(tmp_path / "mine", {"x": np.ones(3)})
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_what_is_stopped_leaves_nothing_and_replaces_nothing(error: type[BaseException], tmp_path: Path) -> None:
-    old = write_store(tmp_path / "a.zarr", data_of(100))
-
-    def broken() -> Iterator[Data]:
-        yield from pieces(data_of(1000), 100)
-        raise error
-
-    for name in ("a.zarr", "b.zarr"):
-        with pytest.raises(error):
-            write_store(tmp_path / name, broken(), chunk_rows=16, shard_rows=32)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
-    assert open_store(tmp_path / "a.zarr").digest == old.digest
-
-
-def test_one_process_writes_a_store_at_a_time(tmp_path: Path) -> None:
-    def nested() -> Iterator[Data]:
-        yield data_of(5)
-        with pytest.raises(StoreError, match="another process writes this store"):
-            write_store(tmp_path / "a.zarr", data_of(10))
-
-    check(write_store(tmp_path / "a.zarr", nested()), data_of(5))
-
-
-def test_what_a_killed_process_has_left_is_cleared(tmp_path: Path) -> None:
-    left = tmp_path / "a.zarr.work.arrays" / "train" / "number"
-    left.mkdir(parents=True)
-    (left / "c.0").write_text("rest")
-    check(write_store(tmp_path / "a.zarr", data_of(20)), data_of(20))
-    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
-
-
-def test_a_disk_too_small_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Filesystem, "free", lambda _: 100_000)
-    with pytest.raises(SpaceError, match=r"not enough room, nothing was written: .* Ways out: a path on another disk"):
-        write_store(tmp_path / "deep" / "a.zarr", data_of())
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_disk_that_fills_up_stops_an_iterator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUTOFCORE_DISK_RESERVE", "1MB")
-    free = iter([50_000_000] * 5 + [1000] * 100)
-    monkeypatch.setattr(Filesystem, "free", lambda _: next(free))
-    with pytest.raises(SpaceError, match=r"nearly full: .* nothing was kept; make room and call write_store again"):
-        write_store(tmp_path / "a.zarr", pieces(data_of(), 100))
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_rest_of_the_project_reads_it(tmp_path: Path) -> None:

@@ -4,112 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
-import types
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from torch import nn
-from typer.testing import CliRunner, Result
 
-from outofcore.cli import app
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, convert
-from outofcore.domains.domain import Section
-from outofcore.domains.registry import DOMAINS
-from outofcore.domains.sections import TrainSection
 from outofcore.raw.files import find_files
-from outofcore.store.reader import Store
-from outofcore.store.schema import Columns
 from outofcore.store.verify import verify
-from tests.conversion.lines import Lines, LinesSection, write_lines
-from tests.space.conftest import MIB, Disk, disk, dvc, no_settings_of_the_user, project
+from tests.conversion.lines import LinesSection
+from tests.lines_project import DrawnLines, call, folder, line_with, lines, store
+from tests.space.conftest import MIB, dvc, no_settings_of_the_user, project
 from tests.store.forging import forge_seal
 
-ROOT = Path(__file__).parents[1]
-
-__all__ = ["disk", "no_settings_of_the_user"]  # fixtures
-
-
-class TrainedSection(LinesSection):
-    """The section of a domain with a model."""
-
-    train: TrainSection = TrainSection()
-
-
-@dataclass(frozen=True)
-class DrawnLines(Lines):
-    """Lines of numbers that can be drawn, and a model of 1,000 weights."""
-
-    section: type[Section] = TrainedSection
-
-    def task(self, store: Store, section: Any) -> nn.Module:
-        del store, section
-        return nn.Linear(1000, 1, bias=False)
-
-    def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
-        assert attributes is not None
-        return f"<{rows['number'][0]}>"
-
-
-@pytest.fixture(autouse=True)
-def lines(monkeypatch: pytest.MonkeyPatch) -> DrawnLines:
-    """The domain, known under its name, and no settings of this machine."""
-    module = types.ModuleType("tests.drawn_lines")
-    domain = DrawnLines()
-    vars(module)["DOMAIN"] = domain
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(DOMAINS, "lines", module.__name__)
-    for name in list(os.environ):
-        if name.startswith("OUTOFCORE_"):
-            monkeypatch.delenv(name)
-    return domain
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project's folder with raw input and params, without DVC."""
-    folder = tmp_path / "project"
-    write_lines(folder / "raw", np.random.default_rng(5))
-    (folder / "params.yaml").write_text("lines:\n  raw: raw\n")
-    monkeypatch.chdir(folder)
-    return folder
-
-
-@pytest.fixture
-def store(folder: Path, lines: DrawnLines) -> Path:
-    """A store converted from that input."""
-    section = LinesSection()
-    files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
-    path = Path("data/stores/lines.zarr")
-    convert(
-        Conversion(lines, section, files, path, Path("rejects.csv")),
-        Estimate(0, 0, 0, 0),
-        executor=open_executor("threads", 1),
-        workers=1,
-        watch=lambda _: None,
-    )
-    return path
-
-
-def call(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [str(each) for each in arguments])
-    assert result.exit_code == code, result.output + repr(result.exception)
-    return result
-
-
-def line_with(text: str, word: str) -> list[str]:
-    """The words of the only line that begins with a word."""
-    (line,) = [line for line in text.splitlines() if line.startswith(word)]
-    return line.split()
+__all__ = ["folder", "lines", "no_settings_of_the_user", "store"]  # fixtures
 
 
 def test_info_is_the_stores_card(store: Path, folder: Path) -> None:
@@ -193,49 +107,6 @@ def test_a_damaged_store_that_dvc_has_whole(store: Path) -> None:
     call("verify", store)
 
 
-def test_plan_states_needs_free_and_verdict(folder: Path) -> None:
-    text = call("plan").stdout
-    facts = json.loads(call("plan", "lines", "--json").stdout)
-    assert facts["fits"]
-    (domain,) = facts["domains"]
-    raw = sum(file.stat().st_size for file in (folder / "raw").iterdir())
-    assert (domain["files"], domain["estimate"]["raw_bytes"]) == (2, raw)
-    (filesystem,) = facts["filesystems"]
-    assert domain["weights"] is None
-    needed = domain["estimate"]["store_bytes"]
-    assert filesystem["margin"] == -(-needed // 5)
-    assert filesystem["needed"] == needed + filesystem["margin"] + filesystem["reserve"]
-    assert "no DVC project here" in text
-    assert "fits" in line_with(text, filesystem["mount"] + " ")
-    assert line_with(text, "disk_margin") == ["disk_margin", "0.2", "default"]
-    assert sorted(path.name for path in folder.iterdir()) == ["params.yaml", "raw"]
-
-
-def test_plan_tells_what_the_conversion_would_reject(folder: Path) -> None:
-    for file in (folder / "raw").iterdir():
-        file.write_text("no number\n\n")
-    text = call("plan", code=1).stdout
-    assert "lines: none of the sample's records is accepted: no_number 2, empty 2" in text
-    (domain,) = json.loads(call("plan", "--json", code=1).stdout)["domains"]
-    assert domain["estimate"]["rejected"] == {"no_number": 2, "empty": 2}
-    (folder / "raw" / "c.txt").write_text("1 2 3\n")
-    assert "lines: rejected of the sample: no_number 2, empty 2" in call("plan").stdout
-
-
-def test_what_is_left_out_is_named_in_the_plan_and_in_the_metrics(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    (folder / "raw" / "linked").symlink_to(folder)
-    (folder / "raw" / "more.txt.lz4").write_bytes(b"x")
-    text = call("plan").stdout
-    assert "lines: left out of the raw input:\n  linked: a link to a folder, " in text
-    assert "\n  more.txt.lz4: compressed as nothing here can decompress it; " in text
-    (planned,) = json.loads(call("plan", "--json").stdout)["domains"]
-    assert list(planned["left_out"]) == ["linked", "more.txt.lz4"]
-    runpy.run_path(str(ROOT / "stages" / "convert.py"))["main"]("lines")
-    figures = json.loads((folder / "metrics/lines/convert.json").read_text())
-    assert figures["left_out"] == planned["left_out"]
-    assert "left out of raw: 2, the first linked (a link to a folder, " in capsys.readouterr().err
-
-
 def test_no_name_or_text_of_a_file_commands_the_terminal(
     folder: Path, lines: DrawnLines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,62 +122,6 @@ def test_no_name_or_text_of_a_file_commands_the_terminal(
         assert r"\x1b]0;owned\x07\x1b[2J.txt" in told.output
         assert "\x1b" not in told.output
         assert "\x07" not in told.output
-
-
-def test_plan_tells_where_settings_come_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "machine.yaml").write_text("workers: 1\n")
-    monkeypatch.setenv("OUTOFCORE_DISK_MARGIN", "0.5")
-    text = call("plan").stdout
-    assert line_with(text, "workers") == ["workers", "1", "machine.yaml"]
-    assert line_with(text, "disk_margin") == ["disk_margin", "0.5", "OUTOFCORE_DISK_MARGIN"]
-
-
-def test_the_estimate_is_near_what_is_written(store: Path) -> None:
-    facts = json.loads(call("plan", "--json").stdout)
-    actual = json.loads(call("info", store, "--json").stdout)["bytes"]
-    assert facts["domains"][0]["estimate"]["store_bytes"] == pytest.approx(actual, rel=1)
-
-
-@pytest.mark.usefixtures("store")
-def test_where_a_store_stands_the_plan_counts_the_model_as_well() -> None:
-    (domain,) = json.loads(call("plan", "--json").stdout)["domains"]
-    assert domain["weights"] == 4000
-    needs = {need["purpose"]: need["bytes"] for need in domain["needs"]}
-    assert (needs["checkpoints"], needs["model"]) == (24_000, 4000)
-    assert "4.00 kB" in call("plan").stdout
-
-
-def test_plan_counts_the_copy_that_dvc_makes(folder: Path) -> None:
-    (folder / ".dvc").mkdir()
-    (folder / ".dvc" / "config").write_text("[cache]\n    type = copy\n")
-    facts = json.loads(call("plan", "--json").stdout)
-    (domain,) = facts["domains"]
-    copies = {need["purpose"]: need["bytes"] for need in domain["needs"]}
-    if domain["in_workspace"] == "copy":
-        assert copies["DVC's copy"] == copies["store"] == domain["estimate"]["store_bytes"]
-    four = json.loads(call("plan", "--json", "--experiments", "4").stdout)
-    grown = [plan["filesystems"][0]["needed"] - plan["filesystems"][0]["reserve"] for plan in (facts, four)]
-    assert grown[1] == pytest.approx(4 * grown[0], rel=0.001)
-
-
-@pytest.mark.root
-def test_plan_refuses_what_does_not_fit(disk: Disk, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = disk("tmpfs", 1)
-    raw = [" ".join(map(str, row)) for row in np.random.default_rng(0).integers(-(2**31), 2**31, (30000, 11))]
-    (folder / "raw" / "c.txt").write_text("\n".join(raw) + "\n")
-    (small / "params.yaml").write_text(f"lines:\n  raw: {folder / 'raw'}\n")
-    with monkeypatch.context() as inside:
-        inside.chdir(small)
-        result = call("plan", code=1)
-        facts = json.loads(call("plan", "--json", code=1).stdout)
-    assert "REFUSED" in line_with(result.stdout, f"{small} (tmpfs) ")
-    assert f"{small} (tmpfs): ways out" in result.stdout
-    ways = [line for line in result.stdout.splitlines() if line.startswith("  - ")]
-    assert len(ways) == 3
-    assert "stricter lines.filters" in ways[0]
-    assert not facts["fits"]
-    assert len(facts["filesystems"][0]["ways_out"]) == 3
-    assert sorted(path.name for path in small.iterdir()) == ["params.yaml"]
 
 
 @pytest.mark.parametrize(

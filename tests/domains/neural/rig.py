@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
+import zarr
 
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Reject
+
+NAMES = {"stimulus": "stim", "responses": "robs", "trial": "trial"}
 
 
 @dataclass
@@ -95,3 +99,23 @@ def convert(raw: Path, **settings: Any) -> Converted:
     assert result.found == result.accepted + len(result.rejects)
     assert result.raw_bytes == sum(file.bytes for file in files)
     return result
+
+
+def save_session(kind, folder, arrays):
+    """The same arrays in a format."""
+    if kind == "h5":
+        with h5py.File(folder / "a.h5", "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+    elif kind == "npz":
+        np.savez(folder / "a.npz", **arrays)
+    elif kind == "compressed":
+        np.savez_compressed(folder / "a.npz", **arrays)
+    elif kind == "npy":
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+    else:
+        group = zarr.open_group(folder / "a.zarr", mode="w")
+        for name, array in arrays.items():
+            group.create_array(name, data=array, chunks=(64, *array.shape[1:]))
+    return folder

@@ -8,8 +8,7 @@ import pytest
 
 from outofcore.domains.neural import source
 from outofcore.errors import RawInputError
-from tests.domains.neural.rig import convert
-from tests.domains.neural.test_converter import save_session
+from tests.domains.neural.rig import convert, save_session
 
 WIDTH = 1 / 50
 TRACES = {

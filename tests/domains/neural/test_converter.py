@@ -3,112 +3,17 @@
 from __future__ import annotations
 
 import pickle
-import zipfile
-from contextlib import suppress
 
 import h5py
 import numpy as np
 import pytest
-import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural import DOMAIN, source
 from outofcore.domains.neural.dtypes import bfloat16_values
-from outofcore.errors import OutOfCoreError, RawInputError
-from tests.domains.neural.rig import convert, section_of
-
-NAMES = {"stimulus": "stim", "responses": "robs", "trial": "trial"}
-
-
-def save_session(kind, folder, arrays):
-    """The same arrays in a format."""
-    if kind == "h5":
-        with h5py.File(folder / "a.h5", "w") as file:
-            for name, array in arrays.items():
-                file[name] = array
-    elif kind == "npz":
-        np.savez(folder / "a.npz", **arrays)
-    elif kind == "compressed":
-        np.savez_compressed(folder / "a.npz", **arrays)
-    elif kind == "npy":
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", array)
-    else:
-        group = zarr.open_group(folder / "a.zarr", mode="w")
-        for name, array in arrays.items():
-            group.create_array(name, data=array, chunks=(64, *array.shape[1:]))
-    return folder
-
-
-@pytest.mark.parametrize("kind", ["h5", "npz", "compressed", "npy", "zarr"])
-def test_every_format_gives_the_same_rows(tmp_path, frames, kind):
-    result = convert(save_session(kind, tmp_path, frames), names=NAMES)
-    part = result.only
-    assert np.array_equal(part.rows["stim"], frames["stim"])
-    assert np.array_equal(part.rows["robs"], frames["robs"])
-    assert part.rows["dfs"].all()
-    assert [(each["trial"], each["offset"], each["length"]) for each in part.sequences] == [
-        (number, 50 * number, 50) for number in range(12)
-    ]
-    assert result.audited == 12
-    assert not result.differences
-    assert not result.rejects
-
-
-@pytest.mark.parametrize(("name", "separator"), [("robs.csv", ","), ("robs.tsv", "\t"), ("robs.txt", " ")])
-@pytest.mark.parametrize("header", ["", "a{0}b{0}c{0}d{0}e"])
-def test_tables_of_text_are_responses_of_many_neurons(tmp_path, name, separator, header):
-    generator = np.random.default_rng(2)
-    stim, robs = generator.integers(0, 256, (2000, 12)).astype(np.uint8), generator.poisson(1, (2000, 5)).astype(float)
-    robs[70, 2] = np.nan
-    table = {"delimiter": separator, "header": header.format(separator), "comments": "", "fmt": "%g"}
-    np.savetxt(tmp_path / name, robs, **table)
-    np.savetxt(tmp_path / "stim.txt", stim, fmt="%d")
-    settings = {"frame_shape": [3, 4], "trial_bins": 100, "names": {"stimulus": "stim.txt", "responses": name}}
-    result = convert(tmp_path, **settings)
-    assert np.array_equal(result.only.rows["stim"].reshape(2000, 12), stim)
-    assert np.array_equal(result.only.rows["robs"], np.nan_to_num(robs))
-    assert result.counts["responses_masked"] == 1
-    assert result.audited == 20
-    assert not result.differences
-    with pytest.raises(RawInputError, match=r"names.frame_times = .*: expected a vector, got shape \(2000, 12\)"):
-        convert(tmp_path, bin_width=0.1, names=settings["names"] | {"frame_times": "stim.txt"})
-
-
-@pytest.mark.parametrize("kind", ["npz", "compressed"])
-def test_an_audit_opens_an_archive_as_often_for_many_bins_as_for_few(tmp_path, frames, kind, monkeypatch):
-    opened = []
-    plain = zipfile.ZipFile.open
-    monkeypatch.setattr(
-        zipfile.ZipFile, "open", lambda self, *more, **named: opened.append(1) or plain(self, *more, **named)
-    )
-    settings = {"names": {"stimulus": "stim", "responses": "robs"}, "trial_bins": 5}
-    result = convert(save_session(kind, tmp_path, frames), **settings)
-    assert result.audited == 120
-    assert not result.differences
-    assert len(opened) < 20
-
-
-def test_an_audit_of_another_file_of_the_same_name_reads_that_one(tmp_path, frames):
-    for value in (0.0, 1.0):
-        frames["robs"] += value
-        result = convert(save_session("compressed", tmp_path, frames), names=NAMES)
-        assert np.array_equal(result.only.rows["robs"], frames["robs"])
-        assert not result.differences
-
-
-def test_archives_of_any_order_and_axis_are_audited(tmp_path, frames):
-    for order, axis in (("F", 0), ("F", 2), ("C", 1), ("C", 2)):
-        stim = np.asarray(np.moveaxis(frames["stim"], 0, axis), order=order)
-        folder = tmp_path / f"{order}{axis}"
-        folder.mkdir()
-        result = convert(
-            save_session("npz", folder, frames | {"stim": stim}), names=NAMES, time_axis={"stimulus": axis}
-        )
-        assert np.array_equal(result.only.rows["stim"], frames["stim"])
-        assert result.audited == 12
-        assert not result.differences
+from outofcore.errors import RawInputError
+from tests.domains.neural.rig import NAMES, convert, save_session, section_of
 
 
 @pytest.mark.parametrize("kind", ["h5", "compressed"])
@@ -418,25 +323,3 @@ def test_units_and_converter_are_picklable(frames, write_h5):
         direct, copied = DOMAIN.converter(section)(unit), converter(pickle.loads(pickle.dumps(unit)))
         assert np.array_equal(direct.rows["stim"], copied.rows["stim"])
         assert np.array_equal(direct.keys, copied.keys)
-
-
-@pytest.mark.parametrize("kind", ["h5", "npz", "compressed"])
-@pytest.mark.parametrize("seed", range(12))
-def test_damage_anywhere_gives_rejects_or_one_line(tmp_path, frames, kind, seed):
-    path = next(save_session(kind, tmp_path, frames).iterdir())
-    generator = np.random.default_rng(seed)
-    content = bytearray(path.read_bytes())
-    # The beginning holds what says how the rest is to be read.
-    for place in (*generator.integers(0, 3000, 3), *generator.integers(0, len(content), 2)):
-        length = int(generator.integers(1, 60))
-        content[place : place + length] = generator.bytes(length)
-    path.write_bytes(content)
-    message = ""
-    with suppress(OutOfCoreError):
-        try:
-            assert not convert(tmp_path, names=NAMES).differences
-        except OutOfCoreError as error:
-            message = str(error)
-            raise
-    assert "\n" not in message
-    assert str(tmp_path) not in message
