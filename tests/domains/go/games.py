@@ -58,7 +58,7 @@ class Converted:
                 for name in mine
             )
             and [reject for _, reject in self.rejects] == [reject for _, reject in other.rejects]
-            and (self.found, self.counts) == (other.found, other.counts)
+            and (self.found, self.counts, self.audited) == (other.found, other.counts, other.audited)
         )
 
 

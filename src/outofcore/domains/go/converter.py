@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns,
 from outofcore.domains.go.sgf.names import decode, transcoded
 from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, Games, Reading, read_games
 from outofcore.domains.go.sgf.scan import Ending
-from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, Audit, Reject, Unit, UnitResult
 
 _READ, _TOO_LONG = int(Reading.READ), int(Ending.TOO_LONG)
 
@@ -168,18 +169,22 @@ class Converter:
         headers: Sequence[Header | None],
         chosen: npt.NDArray[np.int64],
         counts: Counter[str],
-    ) -> tuple[oracle.Comparison, ...]:
-        """Comparisons of the chosen games with the oracle's reading; unreadable ones are counted."""
-        comparisons = []
+    ) -> tuple[Audit, ...]:
+        """Comparisons of the chosen games with the oracle's reading of their trees; unreadable ones are counted."""
+        comparisons: list[Audit] = []
         for number in chosen.tolist():
-            header = headers[number]
-            events = header and oracle.read_events(_tree(text, unit.detail["endings"], number), header.size)
+            header, where = headers[number], f"{unit.name}, game at byte {unit.detail['offsets'][number]}"
+            tree = unit.detail["trees"].get(number, text.game(number))
+            events = header and oracle.read_events(tree, header.size)
+            closed = unit.detail["endings"][number] == Ending.CLOSED and number not in text.codecs
+            if closed and not events and oracle.goes_on(tree):
+                comparisons.append(partial(str, f"{where}, sgfmill does not find the end where the engine does"))
+                continue
             if not header or not events:
                 counts["unreadable_for_oracle"] += 1
                 continue
             begin, count = played.rows[number].tolist()
             own = slice(begin, begin + count)
-            where = f"{unit.name}, game at byte {unit.detail['offsets'][number]}"
             rows = (played.stones[own].copy(), played.state[own].copy(), played.move[own].copy())
             comparisons.append(oracle.Comparison(where, events, *rows, header.handicap.placed, self.section.filters))
             counts["audited_positions"] += count
@@ -208,20 +213,6 @@ def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:
         text = text.with_games(others, codecs)
         games = read_games(text.payload, text.starts, text.ends)
     return text, games
-
-
-def _tree(text: _Text, endings: npt.NDArray[np.uint8], number: int) -> bytes:
-    """The text from the start of the game's tree; the oracle finds its end by itself.
-
-    It starts earlier if the oracle sees the game inside a preceding one that the engine took for unfinished.
-    """
-    start = int(text.starts[number])
-    unfinished = np.flatnonzero(endings[:number] == Ending.OPEN)
-    if len(unfinished):
-        before = int(text.starts[unfinished[-1]])
-        if before + oracle.tree_bytes(text.payload[before:]) > start:
-            start = before
-    return text.payload[start:]
 
 
 def _keys(played: Played, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:

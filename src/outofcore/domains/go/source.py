@@ -27,10 +27,11 @@ _NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(
 def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES) -> Iterator[Unit]:
     """Cut the raw files, in order, into units of about ``block`` bytes at game boundaries.
 
-    A unit's ``detail`` holds ``starts``, ``ends`` and ``endings`` of its games; ``offsets``, the byte of each in the
-    decompressed file; ``path`` below the raw folder, archives counting as folders; ``first_line``, a name in a first
-    line that is not SGF; ``utf16``; ``stray``, bytes outside games; ``empty`` if the whole file has no game;
-    ``problem``, reason and detail if the rest of the file cannot be read.
+    A unit's ``detail`` holds ``starts``, ``ends`` and ``endings`` of its games; ``trees``, the whole tree of each that
+    is only part of one; ``offsets``, the byte of each in the decompressed file; ``path`` below the raw folder, archives
+    counting as folders; ``first_line``, a name in a first line that is not SGF; ``utf16``; ``stray``, bytes outside
+    games; ``empty`` if the whole file has no game; ``problem``, reason and detail if the rest of the file cannot be
+    read.
     """
     for source, file in enumerate(files):
         waiting: Unit | None = None
@@ -101,6 +102,7 @@ def _detail(
         "starts": piece.starts,
         "ends": piece.ends,
         "endings": piece.endings,
+        "trees": piece.trees,
         "offsets": piece.offset + piece.starts,
         "stray": piece.stray,
         "path": path,

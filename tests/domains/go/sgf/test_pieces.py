@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sgfmill import sgf_grammar
 
 from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, Piece, cut
-from outofcore.domains.go.sgf.scan import ROOT_IDENTIFIERS, Ending
+from outofcore.domains.go.sgf.scan import ROOT_IDENTIFIERS, Ending, find_trees
 
 Found = list[tuple[int, bytes, Ending]]
 
@@ -200,6 +201,25 @@ def test_cuts_do_not_show(data: bytes, block: int, longest: int) -> None:
     assert games(data, block, longest) == games(data, longest=longest)
     assert sum(piece.stray for piece in cut_up) == sum(piece.stray for piece in whole)
     assert cut_up[0].name == whole[0].name if games(data) else True
+
+
+@pytest.mark.parametrize("ahead", [b"", BRANCHED % (b"", b"C", b"") + b"\n", b"(;GM[1]C[no end\n"])
+def test_a_tree_of_which_a_part_is_taken_for_a_game_is_found(ahead: bytes) -> None:
+    tree = BRANCHED % (b"\n", b"GM", b"\n")
+    starts = np.array([len(ahead) + tree.index(each) for each in (b"(;GM[1]SZ", b"(;GM[1]W", b"(;W[dd];B")])
+    endings = np.array([Ending.OPEN, Ending.OPEN, Ending.CLOSED], np.uint8)
+    inner = tree.index(b")", tree.index(b"(;GM[1]W")) + 1
+    for after, longest in ((b"", 1000), (b"\n(;GM[1]", 1000), (b"(;B[aa])", len(tree)), (b"))", len(tree) - 1)):
+        ends = np.zeros(3, np.int64)
+        data = np.frombuffer(ahead + tree + after, np.uint8)
+        find_trees(data, longest, starts, endings, ends)
+        whole = len(ahead) + len(tree) if longest >= len(tree) else -1
+        assert ends.tolist() == [whole, len(ahead) + inner, -1]
+
+
+@given(st.lists(FRAGMENTS, max_size=40).map(b"".join), st.integers(1, 40), st.sampled_from([30, 1000]))
+def test_a_game_without_its_last_parenthesis_is_no_part_of_a_tree(data: bytes, block: int, longest: int) -> None:
+    assert [dict(piece.trees) for piece in pieces(data, block, longest) if piece.trees] == []
 
 
 @given(st.lists(FRAGMENTS, max_size=40).map(b"".join))

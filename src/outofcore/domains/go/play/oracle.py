@@ -23,10 +23,10 @@ _BEGIN = re.compile(rb"\(\s*;")
 _LETTERS = np.array([None, "b", "w"], object)
 
 
-def tree_bytes(text: bytes) -> int:
-    """Bytes of the game tree at the start of ``text`` by sgfmill's count of parentheses; 0 if unclosed."""
-    tokens, end = sgf_grammar.tokenise(text) if _BEGIN.match(text) else ([], 0)
-    return end if tokens and tokens[-1] == ("D", b")") else 0
+def goes_on(game: bytes) -> bool:
+    """Whether sgfmill reads all of the text and the parentheses of its first tree are still unbalanced."""
+    tokens, end = sgf_grammar.tokenise(game) if _BEGIN.match(game) else ([], 0)
+    return bool(end == len(game) and tokens.count(("D", b"(")) > tokens.count(("D", b")")))
 
 
 def main_line(game: bytes) -> list[Node] | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.sgf.scan import NEWLINE, find_games
+from outofcore.domains.go.sgf.scan import NEWLINE, Ending, find_games, find_trees
 
 BLOCK_BYTES = 1 << 20
 MOST_GAMES = 1 << 14  # of one piece
@@ -27,6 +27,7 @@ class Piece:
     endings: npt.NDArray[np.uint8]  # uint8, outofcore.domains.go.sgf.scan.Ending
     stray: int  # non-blank bytes outside games since the previous piece
     name: bytes  # the stream's first line, if it is not SGF and precedes the first game alone
+    trees: Mapping[int, bytes] = field(default_factory=dict)  # the whole tree of each game that is only part of one
 
 
 def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) -> Iterator[Piece]:
@@ -39,6 +40,7 @@ def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) ->
     held, base, before, stray = b"", 0, NEWLINE, 0
     skipping = np.zeros(2, np.int64)
     head: bytes | None = b""  # text before the first game
+    tree = (0, b"")  # the last that was not taken for one game, and where it begins
     while True:
         more = read(block)
         held += more
@@ -50,7 +52,8 @@ def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) ->
                 head = (head + held[:outside])[: 4 * NAME_BYTES]
             if piece is not None:
                 name = b"" if head is None else _name(head)
-                yield Piece(base + piece.offset, piece.payload, piece.starts, piece.ends, piece.endings, stray, name)
+                trees, tree = _trees(held, base, piece, longest, tree)
+                yield replace(piece, offset=base + piece.offset, stray=stray, name=name, trees=trees)
                 head, stray = None, 0
             if consumed:
                 before = held[consumed - 1]
@@ -84,6 +87,25 @@ def _piece(
         b"",
     )
     return piece, consumed, stray
+
+
+def _trees(
+    held: bytes, base: int, piece: Piece, longest: int, last: tuple[int, bytes]
+) -> tuple[dict[int, bytes], tuple[int, bytes]]:
+    """The trees of games that are only part of one, and the last such tree with its offset in the stream."""
+    trees: dict[int, bytes] = {}
+    ends = np.full(len(piece.starts), -1, np.int64)
+    if (piece.endings == Ending.OPEN).any():
+        data = np.frombuffer(held, np.uint8)
+        find_trees(data, longest, piece.starts + piece.offset, piece.endings, ends)
+    elif base + piece.offset >= last[0] + len(last[1]):
+        return trees, last
+    for number, (start, end) in enumerate(zip((piece.starts + piece.offset).tolist(), ends.tolist(), strict=True)):
+        if end >= 0 and base + start >= last[0] + len(last[1]):
+            last = base + start, held[start:end]
+        if base + start < last[0] + len(last[1]):
+            trees[number] = last[1]
+    return trees, last
 
 
 def _name(head: bytes) -> bytes:

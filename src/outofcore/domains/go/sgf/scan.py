@@ -297,3 +297,52 @@ def find_games(
         count += 1
         at = end
     return count, at, stray
+
+
+@njit(nogil=True, cache=True)
+def find_trees(
+    data: npt.NDArray[np.uint8],
+    longest: int,
+    starts: npt.NDArray[np.int64],
+    endings: npt.NDArray[np.uint8],
+    ends: npt.NDArray[np.int64],
+) -> None:
+    """Mark where the parentheses of each unfinished game balance, whatever looks like a root inside.
+
+    ``ends`` is filled with -1 for other games, and where they do not balance within ``longest`` bytes or before a value
+    that is never closed. This checks :func:`find_games`: no game that it marks as :attr:`Ending.OPEN` balances.
+    """
+    ends[:] = -1
+    around, depths = np.empty((2, len(starts)), np.int64)  # unfinished games around this byte, parentheses before each
+    count, depth, number = 0, 0, 0
+    value = False
+    at, stop = len(data), 0
+    for place in range(len(starts)):
+        if endings[place] == _OPEN:
+            at, stop = min(at, starts[place]), min(starts[place] + longest, len(data))
+    while at < stop:
+        while number < len(starts) and starts[number] < at:
+            number += 1
+        byte = data[at]
+        begins = number < len(starts) and starts[number] == at
+        root = byte == OPEN and value and at > 0 and data[at - 1] in (NEWLINE, RETURN)
+        if value and (begins or (root and _looks_like_root(data, at, final=True, in_value=True) > 0)):
+            count, value = 0, False
+        if begins and endings[number] == _OPEN:
+            around[count], depths[count] = number, depth
+            count += 1
+            depth += byte != OPEN
+        if value:
+            at += byte == ESCAPE
+            value = byte != END_VALUE
+        elif byte == BEGIN_VALUE:
+            value = True
+        elif byte == OPEN:
+            depth += 1
+        elif byte == CLOSE:
+            depth -= 1
+            while count and depths[count - 1] >= depth:
+                count -= 1
+                if at + 1 - starts[around[count]] <= longest:
+                    ends[around[count]] = at + 1
+        at += 1
