@@ -16,7 +16,10 @@ from outofcore.look import looks
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.writer import StoreWriter
-from tests.test_cli import call, folder, lines, store
+from tests.lines_project import call, folder, lines, store
+from tests.store.conftest import write_store
+from tests.store.forging import forge_column
+from tests.store.test_metadata import COLUMNS, LENGTHS, STARTS
 
 __all__ = ["folder", "lines", "store"]  # fixtures
 
@@ -53,6 +56,27 @@ def test_what_is_not_there_is_one_line(store: Path, arguments: list[str], told: 
     assert told in result.stderr
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("column", "values"), COLUMNS.values(), ids=COLUMNS)
+def test_sequences_that_do_not_cover_the_rows_are_one_line(tmp_path: Path, column: str, values: list[int]) -> None:
+    root = write_store(tmp_path / "a.zarr")
+    forge_column(root, column, values)
+    for arguments in ([], ["--row", 1018], ["--count", 6]):
+        result = call("show", root, *arguments, code=2)
+        assert f"{root}: the sequences of train do not cover its 1019 rows" in result.stderr
+        assert result.stdout == ""
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_sequences_without_rows_are_passed_over(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "a.zarr")
+    forge_column(root, STARTS, [0, 10, 10, 311, 1019, 1019])
+    forge_column(root, LENGTHS, [10, 0, 301, 708, 0, 0])
+    found = json.loads(call("show", root, "--json", "--count", 6).stdout)
+    assert [(each["number"], each["row"]) for each in found] == [(0, 5), (2, 160), (3, 665)]
+    found = json.loads(call("show", root, "--json", "--row", 10, "--count", 1).stdout)
+    assert [(each["number"], each["place"]) for each in found] == [(2, 0)]
 
 
 def test_the_shell_completes_commands_and_options() -> None:

@@ -32,14 +32,16 @@ def looks(store: Store, split: str | None, part: str | None, row: int | None, co
     """At most ``count`` rows of a split, consecutive from ``row`` on, or spread over the split.
 
     ``split`` and ``part`` None choose the first that has rows; ``row`` None takes rows from the middle of sequences
-    spread over the split. Raises StoreError if there is no such split, part or row.
+    spread over the split. Raises StoreError if there is no such split, part or row, DamagedStore if the sequences do
+    not cover the rows.
     """
     part, split = _where(store, split, part)
     table, sequences = store.rows(split, part), store.sequences(split, part)
-    start, length = (sequences[name].read() for name in ("start", "length"))
+    start, length = store.extents(split, part)
     if row is None:
-        chosen = np.unique((2 * np.arange(count) + 1) * len(start) // (2 * count)) if len(start) else np.zeros(0, int)
-        rows = (start[chosen] + length[chosen] // 2).tolist()
+        filled = np.flatnonzero(length)
+        places = np.unique((2 * np.arange(count) + 1) * len(filled) // (2 * count))[: len(filled)]
+        rows = (start + length // 2)[filled[places]].tolist()
     elif row < len(table):
         rows = list(range(row, min(row + count, len(table))))
     else:

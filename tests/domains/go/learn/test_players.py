@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from outofcore.domains.go.learn.players import Games, entries, find_players, read_games
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.sample import PLAYERS
-from outofcore.errors import ParamsError
-from outofcore.store.reader import Store
+from outofcore.errors import DamagedStore, ParamsError
+from outofcore.store.reader import Store, open_store
+from tests.store.forging import forge_column
 
 NAMES = {player.name for player in PLAYERS}
 SETTINGS = GoTrainSection(min_games=10)
@@ -59,6 +63,15 @@ def test_entries_are_rows_with_the_player_to_move(store: Store) -> None:
             assert count >= 5
             if first_moves:
                 assert state[rows[-1], 3] < first_moves
+
+
+def test_games_that_do_not_cover_the_rows_are_refused(store: Store, tmp_path: Path) -> None:
+    names = find_players(store, SETTINGS)
+    root = Path(shutil.copytree(store.root, tmp_path / "go.zarr"))
+    starts = store.sequences("train")["start"].read().tolist()
+    forge_column(root, "train/sequences/start", [*starts[:-1], len(store.rows("train")) + 5])
+    with pytest.raises(DamagedStore, match="the sequences of train do not cover its"):
+        read_games(open_store(root), "train", names)
 
 
 def test_games_without_turns_are_left_out() -> None:

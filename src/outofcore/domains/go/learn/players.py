@@ -81,15 +81,16 @@ def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
 
 
 def read_games(store: Store, split: str, names: tuple[str, ...]) -> Games:
-    """The games of a split with the players of both sides."""
+    """The games of a split with the players of both sides; raises DamagedStore if the games do not cover the rows."""
     number = {name: place for place, name in enumerate(names)}
     sides = [[number.get(name, -1) for name in side] for side in _names(store, split)]
     table = store.sequences(split)
+    start, length = store.extents(split)
     return Games(
         key=table["game"].read(),
         sides=np.array(sides, np.int64).T,
-        start=table["start"].read(),
-        length=table["length"].read(),
+        start=start,
+        length=length,
         first_player=table["first_player"].read().astype(np.int64),
         alternating=table["alternating"].read(),
     )
