@@ -47,15 +47,34 @@ def project(trained: Project, tmp_path: Path) -> Project:
 
 
 def ran(told: str) -> set[str]:
-    """Names of the stages that DVC ran, but for the checks of settings: any key reruns those, in no time."""
-    names = {line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage '")}
-    return {name for name in names if not name.startswith("check@")}
+    """Names of the stages that DVC ran."""
+    return {line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage '")}
+
+
+def set_param(project: Project, section: str, table: str, key: str, value: object) -> None:
+    """Change a setting as a user does, in an editor."""
+    params = yaml.safe_load(project.read("params.yaml"))
+    assert params[section][table][key] != value
+    params[section][table][key] = value
+    (project.folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+
+
+def test_the_settings_of_a_domain_are_checked_again_when_one_of_them_changes(project: Project) -> None:
+    project.dvc("repro", "check")
+    assert ran(project.dvc("repro", "check")) == set()
+    set_param(project, "go", "train", "seed", 5)
+    assert ran(project.dvc("repro", "train@text")) == set()
+    assert ran(project.dvc("repro", "check")) == {"check@go"}
+    # Nothing in mode store uses this key, but it must be a good one.
+    set_param(project, "text", "stream", "shuffle_windows", 300)
+    assert ran(project.dvc("repro", "train@text")) == {"check@text"}
+    assert ran(project.dvc("repro", "check", "train@text")) == set()
 
 
 def test_a_model_is_trained_straight_from_raw_text(project: Project) -> None:
     shutil.rmtree(project.folder / "data" / "stores")
     told = project.dvc("exp", "run", "-n", "streamed", "-S", "text.mode=stream", "train@text")
-    assert ran(told) == {"convert@text", "train@text"}
+    assert ran(told) == {"check@text", "convert@text", "train@text"}
     assert not (project.folder / "data" / "stores" / "text.zarr").exists()
     catalogue = open_store(project.folder / "data" / "streams" / "text.zarr")
     assert sum(len(catalogue.rows(split)) for split in catalogue.splits) == 0
@@ -69,11 +88,11 @@ def test_a_model_is_trained_straight_from_raw_text(project: Project) -> None:
     assert figures["loss"] < 7
 
     assert ran(project.dvc("repro", "train@text")) == set()
-    # What a store would be made with changes nothing; what the stream is made of does.
+    # What a store would be made with is checked and changes nothing; what the stream is made of does.
     for key, expected in (
-        ("text.store.codec=lz4", set()),
-        ("text.stream.shuffle_windows=300", {"convert@text", "train@text"}),
-        ("text.train.learning_rate=0.01", {"train@text"}),
+        ("text.store.codec=lz4", {"check@text"}),
+        ("text.stream.shuffle_windows=300", {"check@text", "convert@text", "train@text"}),
+        ("text.train.learning_rate=0.01", {"check@text", "train@text"}),
     ):
         assert ran(project.dvc("exp", "run", "-S", key, "train@text")) == expected, key
     letter = (raw / "letter1.txt").read_text()
@@ -88,7 +107,7 @@ def test_another_tokenizer_reruns_what_depends_on_it(project: Project) -> None:
     given = project.folder / GIVEN / "tokenizer.json"
     shutil.copy(project.folder / "data/tokenizers/text.json", given)
     told = project.dvc("exp", "run", "-S", "text.tokenizer.kind=file", "train@text")
-    assert ran(told) == {"tokenizer"}  # the same tokenizer: nothing else has changed
+    assert ran(told) == {"check@text", "tokenizer"}  # the same tokenizer: nothing else has changed
     content = json.loads(given.read_text())
     del content["model"]["merges"][-200:]
     given.write_text(json.dumps(content))
