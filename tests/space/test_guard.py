@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from outofcore.errors import SpaceError, StoreError
-from outofcore.space.dvc_cache import find_cache
+from outofcore.space.dvc_cache import REMOVE_OLD, find_cache
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import commit_of
@@ -63,7 +63,7 @@ def test_a_disk_too_small_is_refused_before_the_first_byte(disk: Disk) -> None:
     assert "free are 1" in message
     assert "codec zstd or a higher level in chess.store, stricter chess.filters" in message
     assert "the project on another disk" in message
-    assert "'dvc gc --all-experiments' (" in message
+    assert f"old versions removed, if the cache lies on {small}: {REMOVE_OLD}" in message
 
 
 @pytest.mark.root

@@ -11,6 +11,7 @@ from outofcore.domains.chess.model import Baseline, ChessTask, measure_baseline
 from outofcore.domains.chess.moves import move_code, vocabulary
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.tensors import ChessReading
+from outofcore.domains.reading import reading_for
 from tests.domains.chess.positions import random_positions, stored_rows
 
 
@@ -193,11 +194,15 @@ def test_the_baseline_has_the_same_class_for_castling_as_the_targets(view):
     assert np.array_equal(measure_baseline(table, section).move_counts, np.bincount(target, minlength=1968))
 
 
-def test_bits_are_read_on_an_accelerator():
+def test_bits_are_read_on_an_accelerator_and_no_mirror_images_in_validation():
     reading = ChessReading(TensorSection(mirror=True, planes=18))
     task = task_of(reading.section)
     assert task.reading_for(torch.device("cpu"), reading) == reading
-    assert task.reading_for(torch.device("cuda"), reading) == dataclasses.replace(reading, packed=True)
+    packed = task.reading_for(torch.device("cuda"), reading)
+    assert packed == dataclasses.replace(reading, packed=True)
+    for each in (reading, packed):
+        assert reading_for("train", each) is each
+        assert reading_for("val", each) == dataclasses.replace(each, section=TensorSection(planes=18))
 
 
 def test_a_move_that_the_train_split_lacks_has_a_probability():

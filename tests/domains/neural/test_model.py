@@ -9,6 +9,7 @@ from outofcore.domains.neural.encoder import PRESETS, SessionShape
 from outofcore.domains.neural.metrics import explainable
 from outofcore.domains.neural.model import NeuralTask
 from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.neural.tensors import NeuralReading
 from tests.domains.fake_mps import FakeMps, on_mps
 from tests.domains.neural.repeats import repeat_sums
 
@@ -134,8 +135,10 @@ def test_figures_do_not_depend_on_how_validation_was_cut():
     assert float(sums["bins"].sum()) == sum(int(made["dfs"].sum()) for made in batches)
 
 
-def test_sessions_are_asked_of_the_loader():
+def test_windows_and_sessions_are_asked_of_the_loader():
     assert NeuralTask(SESSIONS, section()).loader_options() == {"part": ("a", "b"), "turns": "size"}
+    tensors = section(lags=5, transforms=[{"name": "difference"}]).tensors
+    assert NeuralReading(tensors, ("stim", "robs", "dfs", "condition")).window == {"length": 6, "mode": "never"}
 
 
 def test_frames_of_colour_and_a_type_to_compute_in():

@@ -13,6 +13,7 @@ from outofcore.domains.go.learn.network import PRESETS, PolicyNetwork
 from outofcore.domains.go.learn.policy import PolicyTask, count_moves
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.tensors import GoReading
+from outofcore.domains.reading import reading_for
 from outofcore.store.reader import Store
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -95,10 +96,15 @@ def test_no_move_outside_the_board(store: Store, store_section: GoSection) -> No
 
 
 def test_what_the_loaders_are_told(store: Store, store_section: GoSection) -> None:
-    task, _ = make(store, store_section, features="planes3", symmetries=True)
+    task, reading = make(store, store_section, features="planes3", symmetries=True)
     assert task.loader_options() == {}
-    _, reading = make(store, store_section, features="alphagozero18")
-    assert isinstance(reading, GoReading)
+    assert reading.window is None
+    assert reading_for("train", reading) is reading
+    validation = reading_for("val", reading)
+    assert isinstance(validation, GoReading)
+    assert not validation.section.symmetries
+    task, reading = make(store, store_section, features="alphagozero18")
+    assert task.loader_options() == {}
     assert reading.window == {"length": 8, "mode": "reach"}
 
 

@@ -61,9 +61,16 @@ def test_a_line_of_another_length_is_missing_as_a_whole(tmp_path):
     np.testing.assert_array_equal(text_array(tmp_path / "a.csv", None).read(0, 4), expected)
 
 
-@pytest.mark.parametrize(("column", "axis", "words"), [(2, 0, "no column 2, lines have 2"), (None, 1, "3 x 2 numbers")])
-def test_what_a_text_cannot_be_is_refused_with_its_shape(tmp_path, column, axis, words):
-    (tmp_path / "a.csv").write_text("1,2\n3,4\n5,6\n")
+@pytest.mark.parametrize(
+    ("text", "column", "axis", "words"),
+    [
+        ("1\n2\n", 3, 0, "no column 3, lines have 1"),
+        ("1,2\n3,4\n5,6\n", 2, 0, "no column 2, lines have 2"),
+        ("1,2\n3,4\n5,6\n", None, 1, "3 x 2 numbers"),
+    ],
+)
+def test_what_a_text_cannot_be_is_refused_with_its_shape(tmp_path, text, column, axis, words):
+    (tmp_path / "a.csv").write_text(text)
     with pytest.raises(SessionError, match=words):
         text_array(tmp_path / "a.csv", column, axis)
 
