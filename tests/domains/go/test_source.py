@@ -87,6 +87,8 @@ PARTS = st.sampled_from(
         b"\n",
         b"anna\n",
         b"(;SZ[9];B[aa]C[cut",
+        b"(;SZ[9];B[hh]",
+        b"(;SZ[9];B[gh](;W[ee]",
         b"(;SZ[9];B[dd](;W[ee])(;W[ff]))",
         "(;SZ[9]CA[Shift_JIS]PB[表];B[gg])".encode("cp932"),
         b"(;SZ[5];B[aa])",
