@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -49,6 +50,11 @@ def flat(lists: Iterable[list[int]]) -> list[int]:
 def identities(batches: Loader) -> list[int]:
     """Last row of each sample of an epoch, in order."""
     return [int(row) for batch in batches for row in batch["id"].reshape(len(batch["id"]), -1)[:, -1]]
+
+
+def threads_since(before: list[threading.Thread]) -> list[threading.Thread]:
+    """Running threads that were not there before; those of other tests may end meanwhile."""
+    return [thread for thread in threading.enumerate() if thread not in before]
 
 
 def rows_of(number: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.generic]]:

@@ -20,7 +20,7 @@ from outofcore.loading.batch import RawReading
 from outofcore.loading.epochs import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.windows import Window
-from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities, rows_of
+from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities, rows_of, threads_since
 
 
 class Plain:
@@ -197,19 +197,19 @@ def test_a_forked_child_reads_on_its_own(make_store: MakeStore) -> None:
 
 
 def test_ends_its_threads(make_store: MakeStore) -> None:
-    before = threading.active_count()
+    before = threading.enumerate()
     batches = loader(make_store(), batch_size=10, memory="8MiB")
     iterator = iter(batches)
     next(iterator)
-    assert threading.active_count() > before
+    assert threads_since(before)
     next(iter(batches))
     assert next(iterator, None) is None  # a second iteration ended the first
     batches.close()
-    assert threading.active_count() == before
+    assert not threads_since(before)
     iterator = iter(loader(make_store(), batch_size=10, memory="8MiB"))
     next(iterator)
     del iterator
-    assert threading.active_count() == before
+    assert not threads_since(before)
 
 
 def test_counts_what_it_did(make_store: MakeStore) -> None:

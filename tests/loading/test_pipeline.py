@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from outofcore.loading.pipeline import Latch, Pipeline, Step, Task, Until
+from tests.loading.conftest import threads_since
 
 
 def numbers(count: int, started: list[int] | None = None, fail_at: int = -1) -> Iterator[Task[int]]:
@@ -86,7 +87,7 @@ def test_a_latch_passes_failures_on() -> None:
 
 @pytest.mark.parametrize("how", ["close", "forget", "end"])
 def test_workers_end(how: str) -> None:
-    before = threading.active_count()
+    before = threading.enumerate()
     pipeline = Pipeline(numbers(50), 3, 4)
     next(pipeline)
     if how == "close":
@@ -97,7 +98,7 @@ def test_workers_end(how: str) -> None:
     else:
         del pipeline
         gc.collect()
-    assert threading.active_count() == before
+    assert not threads_since(before)
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -121,8 +122,8 @@ def test_closes_while_the_stream_waits_for_what_never_comes(threads: int) -> Non
         yield Task(lambda: 1, delivers=True)
         yield Until(lambda: False)
 
-    before = threading.active_count()
+    before = threading.enumerate()
     pipeline = Pipeline(stream(), threads, 3)
     assert next(pipeline) == 1
     pipeline.close()
-    assert threading.active_count() == before
+    assert not threads_since(before)
