@@ -9,7 +9,8 @@ from typing import BinaryIO
 import numpy as np
 
 from outofcore.domains.chess.pgn.starts import LOOKAHEAD, game_starts
-from outofcore.raw.damage import ERRORS, DamagedInput, as_damage
+from outofcore.raw.blocks import read_block
+from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit
 
@@ -22,7 +23,6 @@ _EVENT = b'\n[Event "'
 _BLANKS = b" \t\v\f\0\x1a\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LONGEST_LINE = 4096
-_READ_BYTES = 1 << 16  # most of the readable part that a damaged file can lose
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def pieces(stream: BinaryIO, longest_game: int, size: int = UNIT_BYTES) -> Itera
     """
     offset, text = 0, b""
     while True:
-        block, problem = _read(stream, size)
+        block, problem = read_block(stream, size)
         text += block
         at_end = len(block) < size
         if len(text) > longest_game and _first_is_longer(text, longest_game):
@@ -119,7 +119,7 @@ def _skip(
     """Skip to the next line that begins with ``[Event "``: bytes skipped, text from there on, problem."""
     skipped = 0
     while (found := text.find(_EVENT)) < 0 and not problem:
-        block, problem = _read(stream, size)
+        block, problem = read_block(stream, size)
         if not block:
             return skipped + len(text), b"", problem
         kept = text[-len(_EVENT) :]
@@ -128,16 +128,3 @@ def _skip(
     if found < 0:
         return skipped + len(text), b"", problem
     return skipped + found + 1, text[found + 1 :], problem
-
-
-def _read(stream: BinaryIO, size: int) -> tuple[bytes, DamagedInput | None]:
-    """Read ``size`` bytes, fewer at the end; and the problem with the file, if any."""
-    blocks = []
-    missing = size
-    try:
-        while missing and (block := stream.read(min(missing, _READ_BYTES))):
-            blocks.append(block)
-            missing -= len(block)
-    except ERRORS as error:
-        return b"".join(blocks), as_damage(error)
-    return b"".join(blocks), None
