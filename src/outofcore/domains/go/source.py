@@ -14,13 +14,12 @@ import numpy.typing as npt
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, Piece, cut
 from outofcore.domains.go.sgf.scan import Ending
-from outofcore.raw.damage import DamagedInput
+from outofcore.raw.blocks import read_block
 from outofcore.raw.files import Member, RawFile, plain_name
 from outofcore.raw.unit import Unit
 
 SUFFIXES = (".sgf",)
 
-_READ_BYTES = 1 << 16  # most of the readable part that a damaged file can lose
 _NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8), 0, b"")
 
 
@@ -145,16 +144,13 @@ class _Text:
         return text
 
     def _pull(self, size: int) -> bytes:
-        blocks = []
-        missing = size
-        try:
-            while missing and not self.problem and (block := self._stream.read(min(missing, _READ_BYTES))):
-                blocks.append(block)
-                missing -= len(block)
-        except DamagedInput as error:
-            self.problem = error.reason, str(error)
-        self.bytes += size - missing
-        return b"".join(blocks)
+        if self.problem:
+            return b""
+        block, damage = read_block(self._stream, size)
+        if damage:
+            self.problem = damage.reason, str(damage)
+        self.bytes += len(block)
+        return block
 
     def _first(self, size: int) -> bytes:
         head = self._pull(max(size, 4))
