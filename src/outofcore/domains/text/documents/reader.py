@@ -8,10 +8,9 @@ from typing import BinaryIO, Self, cast
 
 from outofcore.domains.text.documents.cleaning import BLOCK_BYTES
 from outofcore.domains.text.documents.division import Division
+from outofcore.raw.blocks import read_block
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
-
-_READ_BYTES = 1 << 16  # most of the readable part that a damaged file can lose
 
 
 class Reader:
@@ -34,17 +33,12 @@ class Reader:
 
     def _fetch(self, size: int) -> bytes:
         """Read more; data before damage is returned first, the damage is raised by the next call."""
-        pieces = []
-        missing = size
-        try:
-            while missing and self._damage is None and (piece := self._stream.read(min(missing, _READ_BYTES))):
-                pieces.append(piece)
-                missing -= len(piece)
-        except DamagedInput as error:
-            self._damage = error
-        if self._damage is not None and not pieces:
+        block = b""
+        if self._damage is None:
+            block, self._damage = read_block(self._stream, size)
+        if self._damage is not None and not block:
             raise self._damage
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return block
 
     def give_back(self, block: bytes) -> None:
         """Return the bytes that were read last, to be read again."""
