@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from outofcore.domains.dna.schema import BASES
-from outofcore.raw.damage import ERRORS, as_damage
+from outofcore.raw.blocks import read_block
 from outofcore.raw.files import Member, RawFile
 from outofcore.raw.unit import Reject, Unit, UnitResult
 
@@ -27,17 +27,15 @@ def units(files: Sequence[RawFile]) -> Iterator[Unit]:
 
 
 def pieces(member: Member) -> Iterator[tuple[int, bytes, dict[str, str]]]:
-    offset, text, damage = 0, b"", {}
+    offset, text = 0, b""
     while True:
-        try:
-            block = member.stream.read(UNIT_BYTES)
-        except ERRORS as error:  # what cannot be read costs one record
-            block, damage = b"", {"damage": str(as_damage(error))}
+        block, damage = read_block(member.stream, UNIT_BYTES)
         text += block
-        cut = text.rfind(b"\n>") + 1 if block else len(text)
-        yield offset, text[:cut], damage
+        at_end = not block and damage is None
+        cut = len(text) if at_end else text.rfind(b"\n>") + 1
+        yield offset, text[:cut], {"damage": str(damage)} if damage else {}  # one record: what damage interrupts
         offset, text = offset + cut, text[cut:]
-        if not block:
+        if at_end or damage:
             return
 
 
