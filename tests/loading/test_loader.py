@@ -197,8 +197,9 @@ def test_a_forked_child_reads_on_its_own(make_store: MakeStore) -> None:
 
 
 def test_ends_its_threads(make_store: MakeStore) -> None:
+    store = make_store()  # Zarr starts threads of its own when it writes
     before = threading.enumerate()
-    batches = loader(make_store(), batch_size=10, memory="8MiB")
+    batches = loader(store, batch_size=10, memory="8MiB")
     iterator = iter(batches)
     next(iterator)
     assert threads_since(before)
@@ -206,7 +207,7 @@ def test_ends_its_threads(make_store: MakeStore) -> None:
     assert next(iterator, None) is None  # a second iteration ended the first
     batches.close()
     assert not threads_since(before)
-    iterator = iter(loader(make_store(), batch_size=10, memory="8MiB"))
+    iterator = iter(loader(store, batch_size=10, memory="8MiB"))
     next(iterator)
     del iterator
     assert not threads_since(before)
