@@ -6,9 +6,12 @@ import errno
 import os
 import pickle
 import shutil
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,6 +169,33 @@ def test_what_the_filesystem_refuses_is_one_line(
     with pytest.raises(StoreError, match=rf"^{root}: .* cannot be read: {os.strerror(code)}") as told:
         move(root).read() if call == "stat" else store.rows("train")["move"].read()
     assert "\n" not in str(told.value)
+
+
+def test_stores_are_opened_while_another_thread_closes_the_files_of_all(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_store(layout=SMALL)
+    files = open_store(root).rows("train")["move"].files
+    real, opened = module.Descriptor, []
+
+    def scarce(*_: object, **__: object) -> None:
+        monkeypatch.setattr(module, "Descriptor", real)
+        sys.settrace(opening)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def opening(frame: FrameType, event: str, _: object) -> Any:
+        """Opens a store, as another thread may at each line of the collection of all of them."""
+        if event == "line" and "weak" in frame.f_code.co_filename and len(opened) < 20:
+            opened.append(module.LocalFiles(root))
+        return opening
+
+    monkeypatch.setattr(module, "Descriptor", scarce)
+    tracing = sys.gettrace()
+    try:
+        assert len(files.read(NAMES[0], 0, 8)) == 8
+    finally:
+        sys.settrace(tracing)
+    assert opened
 
 
 def test_more_shards_than_files_that_may_be_open(make_store: MakeStore) -> None:

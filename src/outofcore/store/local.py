@@ -45,7 +45,7 @@ class LocalFiles:
             raise StoreError(message) from error
         except OSError as error:
             raise self._unreadable(error, "the folder") from error
-        _ALL.add(self)
+        _ALL[id(self)] = self
 
     def __getstate__(self) -> tuple[Path, Path, str]:
         return self.root, self._place, Seal(self._listed).digest
@@ -176,8 +176,9 @@ class LocalFiles:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
-                for each in list(_ALL):
-                    each.forget()
+                for reference in _ALL.valuerefs():  # one step for the interpreter: other threads may open stores
+                    if each := reference():
+                        each.forget()
                 file = Descriptor(name, folder=self._folder)
             self._check_identity(name, file)
         except FileNotFoundError as error:
@@ -250,4 +251,4 @@ class _Kept:
         self.files: OrderedDict[str, Descriptor] = OrderedDict()
 
 
-_ALL: weakref.WeakSet[LocalFiles] = weakref.WeakSet()
+_ALL: weakref.WeakValueDictionary[int, LocalFiles] = weakref.WeakValueDictionary()
