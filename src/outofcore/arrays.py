@@ -139,7 +139,7 @@ def write_store(
     guard.require([Need(final, Purpose.STORE, need)])
     schema = Schema(rows=fields, sequences=labels.columns(form))
     row_bytes = sum(field.row_bytes for field in fields)
-    with work_folder(final) as work, guard.writing(work), ThreadPoolExecutor(machine.workers) as encoders:
+    with guard.writing(final), work_folder(final) as work, ThreadPoolExecutor(machine.workers) as encoders:
         writer = StoreWriter(work, {"": schema}, store.layout(), shares.names, encoders)
         try:
             sequencer, total = Sequencer(writer, shares, store.chunk_rows), 0

@@ -3,7 +3,7 @@
     OutOfCoreError
     ├── ParamsError        a key in params.yaml or a machine setting is unknown, missing or out of range
     ├── RawInputError      the raw input is missing, empty or of no readable kind
-    ├── StoreError         a store is absent, not sealed, or of another format
+    ├── StoreError         a store is absent, not sealed, of another format, or cannot be written
     │   └── DamagedStore   bytes of a sealed store are not the bytes that were sealed
     ├── SpaceError         a filesystem has too little room for what is about to be written
     ├── BudgetError        a memory budget cannot hold what the order of samples asks for
@@ -31,7 +31,7 @@ class RawInputError(OutOfCoreError):
 
 
 class StoreError(OutOfCoreError):
-    """A store is absent, not sealed, or written in another format."""
+    """A store is absent, not sealed, written in another format, or cannot be written."""
 
 
 class DamagedStore(StoreError):  # noqa: N818 - the name describes the store

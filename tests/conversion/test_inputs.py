@@ -6,24 +6,36 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from outofcore.conversion import inputs
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome, convert
-from outofcore.errors import RawInputError
-from outofcore.raw.files import find_files
+from outofcore.errors import RawInputError, SpaceError
+from outofcore.raw.files import RawFile, find_files
 from tests.conversion.lines import Lines, LinesSection, write_lines
 
 
-def run(raw: Path, out: Path, watch: Callable[[int], None], before: Callable[[], None] = lambda: None) -> Outcome:
+def run(
+    raw: Path, out: Path, watch: Callable[[int], None], before: Callable[[], None] = lambda: None, **options: Any
+) -> Outcome:
     domain, section = Lines(), LinesSection()
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     before()
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
-    return convert(conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=watch)
+    return convert(
+        conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=watch, **options
+    )
+
+
+@pytest.fixture(autouse=True)
+def none_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file counts as just written, although all are."""
+    monkeypatch.setattr(inputs, "TICK_NS", -(10**15))
 
 
 def longer(path: Path) -> None:
@@ -38,21 +50,41 @@ def rewritten(path: Path) -> None:
     os.utime(path, ns=(before + 1000, before + 1000))
 
 
-def replaced(path: Path) -> None:
-    """Another file of the same size and time of change, as rsync leaves it."""
+def replaced(path: Path, content: bytes | None = None) -> None:
+    """Another file of the same size and modification time, as rsync leaves it; by default of other bytes."""
     facts = path.stat()
     new = path.with_name("new")
-    new.write_bytes(path.read_bytes()[::-1])
+    new.write_bytes(path.read_bytes()[::-1] if content is None else content)
     os.utime(new, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     new.replace(path)
+
+
+def rewritten_in_secret(path: Path) -> None:
+    """Other bytes in place, by a program that sets the modification time back."""
+    facts = path.stat()
+    path.write_bytes(path.read_bytes()[::-1])
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    while path.stat().st_ctime_ns == facts.st_ctime_ns:  # until the clock of the filesystem has ticked
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+def copied(path: Path) -> None:
+    """The same bytes and modification time in another file, as when DVC links anew."""
+    replaced(path, path.read_bytes())
+
+
+def linked(path: Path) -> None:
+    """A second name, which changes the change time alone, as when DVC moves a file into its cache."""
+    path.with_name("second name").hardlink_to(path)
 
 
 @pytest.mark.parametrize(
     ("change", "how"),
     [
-        (longer, "size and time of change differ"),
-        (rewritten, "time of change differ"),
-        (replaced, "inode differ"),
+        (longer, "size and modification time differ from the beginning"),
+        (rewritten, "modification time differ from the beginning"),
+        (rewritten_in_secret, "its bytes differ from the beginning"),
+        (replaced, "its bytes differ from the beginning"),
         (Path.unlink, "it is gone"),
     ],
 )
@@ -83,3 +115,63 @@ def test_a_file_that_changes_before_the_first_unit_is_noticed(tmp_path: Path) ->
     with pytest.raises(RawInputError, match=found) as error:
         run(raw, tmp_path, lambda _: None, lambda: longer(raw / "b.txt"))
     assert re.fullmatch(r"[^\n]+", str(error.value))
+
+
+@pytest.mark.parametrize("change", [copied, linked])
+def test_a_file_of_another_inode_or_change_time_with_the_same_bytes_is_no_change(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(5))
+    expected = run(raw, tmp_path / "expected", lambda _: None).seal.digest
+    changed: list[Path] = []
+
+    def watch(_: int) -> None:
+        if not changed:
+            changed.append(raw / "a.txt")
+            change(raw / "a.txt")
+
+    assert run(raw, tmp_path, watch).seal.digest == expected
+
+
+def test_a_change_within_a_tick_of_a_coarse_clock_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was just written may be written again without a trace in its times."""
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(5))
+    states: dict[RawFile, object] = {}
+    monkeypatch.setattr(inputs, "_state", lambda file, real=inputs._state: states.setdefault(file, real(file)))
+    monkeypatch.setattr(inputs, "TICK_NS", 10**15)
+    changed: list[Path] = []
+
+    def watch(_: int) -> None:
+        if not changed:
+            changed.append(raw / "a.txt")
+            rewritten(raw / "a.txt")
+
+    with pytest.raises(RawInputError, match=r"a\.txt has changed .*its bytes differ from the beginning"):
+        run(raw, tmp_path, watch)
+
+
+def test_what_a_stopped_run_has_read_is_compared_by_its_bytes(tmp_path: Path) -> None:
+    """Neither a new modification time starts afresh, nor does an old one hide other bytes."""
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(5))
+
+    def stop() -> None:
+        left = iter(range(9))
+
+        def watch(_: int) -> None:
+            if next(left, None) is None:
+                raise SpaceError("full")
+
+        with pytest.raises(SpaceError):
+            run(raw, tmp_path, watch, checkpoint_seconds=0.0)
+
+    stop()
+    os.utime(raw / "a.txt", ns=(0, 10**18))
+    assert run(raw, tmp_path, lambda _: None).resumed_units == 10
+    stop()
+    rewritten_in_secret(raw / "a.txt")
+    again = run(raw, tmp_path, lambda _: None)
+    assert again.resumed_units == 0
+    assert again.seal.digest == run(raw, tmp_path / "fresh", lambda _: None).seal.digest

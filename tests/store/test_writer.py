@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -133,3 +136,44 @@ def test_a_store_that_cannot_be_replaced_stays(
     _move(make_store("other.zarr", batches=[[9]]), final)
     assert len(open_store(final).rows("train")) == 9
     assert not list(final.parent.glob("old.zarr.work*"))
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one filesystem", "two filesystems"])
+def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
+    make_store: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    """Records what is synced: a power loss after the last rename finds every byte and every name."""
+    sizes: dict[int, int] = {}  # by inode, which stays when a file is renamed
+    names: dict[int, set[str]] = {}
+    fsync, rename, published = os.fsync, Path.rename, []
+
+    def synced(handle: int) -> None:
+        facts = os.fstat(handle)
+        if stat.S_ISDIR(facts.st_mode):
+            names[facts.st_ino] = set(os.listdir(handle))
+        else:
+            sizes[facts.st_ino] = facts.st_size
+        fsync(handle)
+
+    def renamed(path: Path, target: Path) -> Path:
+        if apart and path.name == "a.zarr.work":
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        if target == tmp_path / "a.zarr":
+            published.append(path)
+            for each in (path, *path.rglob("*")):
+                inode = each.stat().st_ino
+                if each.is_dir():
+                    assert names.get(inode) == {inner.name for inner in each.iterdir()}, (
+                        f"names in {each} were not synced"
+                    )
+                else:
+                    assert sizes.get(inode) == each.stat().st_size, f"{each} was not synced"
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    final = make_store()
+    assert len(published) == 1
+    assert {"zarr.json", "seal.json"} <= {path.name for path in final.iterdir()}
+    assert final.name in names[tmp_path.stat().st_ino]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]

@@ -9,6 +9,7 @@ from io import FileIO
 from pathlib import Path
 
 from outofcore.errors import DamagedStore
+from outofcore.store.durable import writing
 
 _READ_BYTES = 1 << 20
 
@@ -28,11 +29,12 @@ class AppendedFile:
 
     def write(self, content: bytes) -> None:
         """Append bytes; they count from the next :meth:`mark`."""
-        stream = self._opened()
         rest = memoryview(content)
         try:
-            while rest:
-                rest = rest[stream.write(rest) :]
+            with writing(self.path):
+                stream = self._opened()
+                while rest:
+                    rest = rest[stream.write(rest) :]
         except BaseException:
             self.close()  # a partial write is truncated before the next write
             raise
@@ -43,7 +45,8 @@ class AppendedFile:
     def mark(self) -> Mark:
         """Flush everything to the disk."""
         if not self._synced:
-            os.fsync(self._opened().fileno())
+            with writing(self.path):
+                os.fsync(self._opened().fileno())
             self._synced = True
         return self._bytes, self._digest.hexdigest()
 

@@ -26,6 +26,7 @@ from outofcore.errors import ClusterError, ParamsError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import UnitResult
 from outofcore.sizes import format_bytes
+from outofcore.store.durable import write_file
 
 CONNECT_SECONDS = 30
 # A cluster without a worker for this long is considered dead.
@@ -79,8 +80,7 @@ class ClusterExecutor(concurrent.futures.Executor):
         Raises ClusterError if one cannot, or has too little memory or local disk.
         """
         token = uuid.uuid4().hex
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / SHARED).write_text(token)
+        write_file(folder / SHARED, token.encode())
 
         def check(worker: Any) -> None:
             memory = worker.memory_manager.memory_limit

@@ -12,18 +12,18 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from outofcore.conversion.appended import AppendedFile
-from outofcore.conversion.inputs import Stamp
+from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.versions import versions
 from outofcore.domains.domain import Section
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.raw.files import RawFile
+from outofcore.store.durable import sync_folder, write_file, writing
 from outofcore.store.schema import Schema
 from outofcore.store.seal import FORMAT
 
@@ -64,8 +64,9 @@ class Journal:
     def __enter__(self) -> Self:
         """Lock the work folder; raises StoreError if another process uses it."""
         while self._lock is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = self._locked()
+            with writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._lock = self._locked()
         return self
 
     def __exit__(
@@ -134,11 +135,12 @@ class Journal:
     def begin(self) -> None:
         """Empty the work folder."""
         self._close()
-        for path in self.folder.iterdir():
-            if path.name != LOCK:
-                _remove(path)
-        self._open()
-        self.store.mkdir()
+        with writing(self.folder):
+            for path in self.folder.iterdir():
+                if path.name != LOCK:
+                    _remove(path)
+            self._open()
+            self.store.mkdir()
 
     def save(self, state: Mapping[str, Any], keys: bytes, sources: bytes) -> None:
         """Save a state, and the data appended since the last, to the disk.
@@ -157,7 +159,10 @@ class Journal:
         }
         self._sync_folders(state["tables"])
         body = json.dumps(document).encode()
-        _replace(self._state, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+        partial = self._state.with_name(f"{self._state.name}.partial")
+        write_file(partial, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+        with writing(self._state):
+            partial.replace(self._state)
         sync_folder(self.folder)
 
     def _sync_folders(self, tables: Mapping[str, Any]) -> None:
@@ -182,13 +187,11 @@ class Journal:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def identity(
-    domain: str, section: Section, files: Sequence[RawFile], stamps: Sequence[Stamp], schemas: Mapping[str, Schema]
-) -> str:
+def identity(domain: str, section: Section, inputs: Inputs, schemas: Mapping[str, Schema]) -> str:
     """Digest of everything that determines the result of a conversion.
 
-    That is the domain, the params, the files (name, size, modification time), the versions of the package and its
-    engines, and the schemas, whose attributes include external inputs such as a tokenizer.
+    That is the domain, the params, the names and bytes of the files, the versions of the package and its engines, and
+    the schemas, whose attributes include external inputs such as a tokenizer.
     """
     facts = {
         "format": [FORMAT, JOURNAL],
@@ -196,21 +199,9 @@ def identity(
         "domain": domain,
         "section": section.model_dump(mode="json", exclude=NOT_CONVERSION),
         "schemas": {part: asdict(schema) for part, schema in schemas.items()},
-        "files": [(file.name, size, changed) for file, (size, changed, _) in zip(files, stamps, strict=True)],
+        "files": [(file.name, digest) for file, digest in zip(inputs.files, inputs.digests, strict=True)],
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # this filesystem flushes no folders
-            raise
-    finally:
-        os.close(handle)
 
 
 def _unreadable(error: OSError) -> str:
@@ -222,12 +213,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)

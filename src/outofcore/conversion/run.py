@@ -17,7 +17,7 @@ from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
 from outofcore.conversion.cluster import ClusterExecutor, width
 from outofcore.conversion.described import attributes, counted, sources
 from outofcore.conversion.estimate import Estimate
-from outofcore.conversion.inputs import check_unchanged, stamps_of
+from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, identity
 from outofcore.conversion.loop import Loop
 from outofcore.conversion.shards import KeepingExecutor, WorkerShards
@@ -26,6 +26,7 @@ from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.replacing import move_file
+from outofcore.store.durable import writing
 from outofcore.store.seal import Seal
 from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
@@ -131,11 +132,11 @@ def convert(
         If another process works in the same work folder.
     """
     domain, section, files = conversion.domain, conversion.section, conversion.files
-    stamps = stamps_of(files)
+    inputs = Inputs(files, threads=max(1, workers))
     schemas = domain.schemas(section, files)
     drop = getattr(section.filters, "duplicates", "keep") != "keep"
     with (
-        Journal(conversion.work(scratch), identity(domain.name, section, files, stamps, schemas)) as journal,
+        Journal(conversion.work(scratch), identity(domain.name, section, inputs, schemas)) as journal,
         ThreadPoolExecutor(max(1, workers), thread_name_prefix="encode") as encoders,
         executor as pool,
     ):
@@ -179,10 +180,8 @@ def convert(
             raise RawInputError(_nothing(conversion, assembler))
         try:
             root = attributes(domain, section, schemas, counted(assembler, writer))
-            check_unchanged(files, stamps)
-            listed = sources(files, assembler, encoders.map(RawFile.digest, files))
-            check_unchanged(files, stamps)  # these bytes are the ones that were converted
-            seal = writer.commit(conversion.store, root, listed)
+            inputs.check_unchanged()
+            seal = writer.commit(conversion.store, root, sources(files, assembler, inputs.digests))
         except DamagedStore:
             writer.abandon()
             journal.clear()
@@ -240,7 +239,8 @@ def _figures(
 
 
 def _keep_rejects(conversion: Conversion, journal: Journal) -> None:
-    move_file(journal.rejects.path, conversion.rejects)
+    with writing(conversion.rejects):
+        move_file(journal.rejects.path, conversion.rejects)
 
 
 def _nothing(conversion: Conversion, assembler: Assembler) -> str:

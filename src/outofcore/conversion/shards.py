@@ -24,6 +24,7 @@ from zarr.abc.store import Store
 from outofcore.conversion.cluster import ClusterExecutor
 from outofcore.raw.rows import Ints, KeptRows, taken
 from outofcore.raw.unit import UnitResult
+from outofcore.store.durable import writing
 from outofcore.store.form import TableForm
 from outofcore.store.pieces import Encoded, read_piece, write_parts, write_piece, write_shard
 from outofcore.store.schema import Columns, Field, Layout
@@ -198,7 +199,8 @@ class WorkerTable:
     def saved(self) -> None:
         """Remove pieces of shards that the state on the disk counts as complete."""
         for piece in self._spent:
-            (self._shards.folder / piece.name).unlink(missing_ok=True)
+            with writing(self._shards.folder / piece.name):
+                (self._shards.folder / piece.name).unlink(missing_ok=True)
         self._spent = []
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -253,9 +255,10 @@ class WorkerTable:
             folder, files = shard.result()
             for name in () if self._shards.upload else files:
                 final = self._root / self.path / name
-                final.parent.mkdir(parents=True, exist_ok=True)
-                (self._shards.folder / folder / name).replace(final)
-            shutil.rmtree(self._shards.folder / folder)
+                with writing(final):
+                    final.parent.mkdir(parents=True, exist_ok=True)
+                    (self._shards.folder / folder / name).replace(final)
+            shutil.rmtree(self._shards.folder / folder, ignore_errors=True)
             self.files.update({f"{self.path}/{name}": facts for name, facts in files.items()})
             self.bytes += size_of(files)
             self._written += 1

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
 from outofcore.store.schema import Columns, Layout, Schema
@@ -71,18 +72,15 @@ class MeasuredStore(StoreWriter):
 
     def _metadata(self, tables: list[TableWriter], attributes: Mapping[str, Any]) -> float:
         """Bytes of ``zarr.json`` of all groups and arrays."""
-        groups, arrays = MemoryStore(), MemoryStore()
-        self.write_groups(groups, attributes)
+        groups: dict[str, Buffer] = {}
+        arrays: dict[str, Buffer] = {}
+        self.write_groups(MemoryStore(groups), attributes)
         measured = tables[:: max(1, len(self.parts) // MEASURED_PARTS)]
         for table in measured:
-            table.write_metadata(arrays)
+            table.write_metadata(MemoryStore(arrays))
         inside = {f"{table.path}/{field.name}/zarr.json" for table in measured for field in table.fields}
-        size = sum(len(content) for name, content in _contents(arrays) if name in inside)
-        return sum(len(content) for _, content in _contents(groups)) + size * len(tables) / len(measured)
-
-
-def _contents(store: MemoryStore) -> list[tuple[str, bytes]]:
-    return [(name, buffer.to_bytes()) for name, buffer in store._store_dict.items()]  # noqa: SLF001 - it has no other way
+        size = sum(len(content) for name, content in arrays.items() if name in inside)
+        return sum(map(len, groups.values())) + size * len(tables) / len(measured)
 
 
 def _scaled(table: TableWriter, scale: float, parts: float) -> float:

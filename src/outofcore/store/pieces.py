@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from outofcore.errors import DamagedStore
 from outofcore.store.codecs import ChunkCodec
+from outofcore.store.durable import writing
 from outofcore.store.form import TableForm, dtype_of, encode_chunk, filler
 from outofcore.store.schema import Columns, Field
 from outofcore.store.shards import ShardFile, shard_name
@@ -51,14 +52,15 @@ def write_parts(path: Path, parts: Sequence[tuple[int, Encoded]]) -> None:
     """Write already encoded chunks and parts of chunks, each with its number of rows."""
     table = [[rows, [len(each) for each in body]] for rows, body in parts]
     partial = path.with_name(path.name + ".partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    with partial.open("wb") as stream:
-        stream.write(_line(json.dumps(table).encode()))
-        for _, body in parts:
-            stream.writelines(body)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
+    with writing(path):
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as stream:
+            stream.write(_line(json.dumps(table).encode()))
+            for _, body in parts:
+                stream.writelines(body)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
 
 
 def _line(content: bytes) -> bytes:

@@ -8,11 +8,10 @@ as it is full, and a stopped conversion resumes after the last chunk known to be
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -20,8 +19,9 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.errors import DamagedStore, StoreError
+from outofcore.errors import DamagedStore
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
+from outofcore.store.durable import writing
 from outofcore.store.files import Files
 from outofcore.store.seal import ADVICE
 
@@ -71,18 +71,6 @@ def _misplaced(index: npt.NDArray[np.uint64], size: int, whole: int | None) -> s
 def shard_name(number: int, dimensions: int) -> str:
     """File name of a shard of an array that is cut only along its first axis."""
     return ".".join(["c", str(number), *["0"] * (dimensions - 1)])
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a filesystem error into one line with the path; a full disk is left to the disk guard."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        message = f"{path} cannot be written: {error.strerror or error}"
-        raise StoreError(message) from error
 
 
 class Shard(Protocol):
@@ -169,14 +157,15 @@ class ShardFile:
         self.chunks = chunks
         self.lengths = list(lengths or [])
         self._partial = _partial(path)
-        self._partial.parent.mkdir(parents=True, exist_ok=True)
         self._end = index_bytes(chunks) + sum(self.lengths)
         written = any(self.lengths)
-        if written and not self._partial.exists():  # it was finished after the state that names these lengths
-            path.rename(self._partial)
-        self._file = self._partial.open("r+b" if written else "w+b")
-        self._file.truncate(self._end)
-        self._file.seek(self._end)
+        with writing(path):
+            self._partial.parent.mkdir(parents=True, exist_ok=True)
+            if written and not self._partial.exists():  # it was finished after the state that names these lengths
+                path.rename(self._partial)
+            self._file = self._partial.open("r+b" if written else "w+b")
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
 
     @property
     def full(self) -> bool:
@@ -207,8 +196,9 @@ class ShardFile:
         None if all chunks are empty: such a shard has no file, as in any Zarr store.
         """
         if not any(self.lengths):
-            self._file.close()
-            self._partial.unlink()
+            with writing(self.path):
+                self._file.close()
+                self._partial.unlink()
             return None
         index = np.full((self.chunks, 2), EMPTY, dtype="<u8")
         offset = index_bytes(self.chunks)
@@ -220,9 +210,9 @@ class ShardFile:
         with writing(self.path):
             self._file.seek(0)
             self._file.write(body + google_crc32c.value(body).to_bytes(CRC_BYTES, "little"))
-        self.sync()
-        self._file.seek(0)
-        digest = hashlib.file_digest(self._file, "sha256").hexdigest()
-        self._file.close()
-        self._partial.replace(self.path)
+            self.sync()
+            self._file.seek(0)
+            digest = hashlib.file_digest(self._file, "sha256").hexdigest()
+            self._file.close()
+            self._partial.replace(self.path)
         return offset, digest

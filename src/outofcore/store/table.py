@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
 
+from outofcore.store.durable import writing
 from outofcore.store.form import TableForm, dtype_of, encode_chunk, filler
 from outofcore.store.pieces import read_piece
 from outofcore.store.schema import Columns, Field, Layout
@@ -110,12 +111,16 @@ class TableWriter:
     def close(self) -> None:
         """Write the rest, padded to a whole chunk, and finish the last shard."""
         rest = self._waiting_rows
-        if rest:
-            for field in self.fields:
-                self._waiting[field.name].append(filler(field, self.layout.chunk_rows - rest))
-            self._waiting_rows = self.layout.chunk_rows
-            self._write_chunks(1)
-        self._finish_shards()
+        try:
+            if rest:
+                for field in self.fields:
+                    self._waiting[field.name].append(filler(field, self.layout.chunk_rows - rest))
+                self._waiting_rows = self.layout.chunk_rows
+                self._write_chunks(1)
+            self._finish_shards()
+        except BaseException:
+            self.abandon()
+            raise
 
     def write_metadata(self, store: Store) -> None:
         """Write each array's ``zarr.json``, now that the number of rows is known."""
@@ -144,7 +149,8 @@ class TableWriter:
     def saved(self) -> None:
         """Remove shards that were uploaded and that the state on the disk counts as complete."""
         for path in self._uploaded:
-            path.unlink()
+            with writing(path):
+                path.unlink()
         self._uploaded = []
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -11,16 +11,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from outofcore.errors import StoreError
+from outofcore.store.durable import writing
 
 
 @contextmanager
 def work_folder(final: Path) -> Iterator[Path]:
     """A folder next to the store, which one process uses at a time, and of which nothing is left after an error."""
     work = final.with_name(f"{final.name}.work.arrays")
-    lock = _locked(work, final)
+    with writing(final):
+        lock = _locked(work, final)
     try:
-        for stale in work.iterdir():  # of a process that was killed
-            shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+        with writing(final):
+            for stale in work.iterdir():  # of a process that was killed
+                shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
         yield work
     except BaseException:
         arriving, replaced = (final.with_name(f"{final.name}.work.{name}") for name in ("arriving", "replaced"))

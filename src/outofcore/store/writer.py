@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -14,8 +16,11 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.abc.store import Store
+from zarr.core.buffer import Buffer
+from zarr.storage import MemoryStore
 
 from outofcore.errors import DamagedStore
+from outofcore.store.durable import sync_folder, write_file, writing
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import SEAL, Seal, describe
 from outofcore.store.shards import ShardFile, ShardMaker
@@ -139,25 +144,30 @@ class StoreWriter:
         ``attributes`` are JSON values that depend on neither clock nor machine; ``sources`` are columns with one row
         per raw file.
         """
-        for stale in self.work.rglob("zarr.*"):  # of a commit that was stopped: whole ones, and zarr's own .partial
-            stale.unlink()
-        store = zarr.storage.LocalStore(self.work)
+        with writing(self.work):
+            for stale in self.work.rglob("zarr.*"):  # of a commit that was stopped
+                stale.unlink()
+        metadata: dict[str, Buffer] = {}
+        store = MemoryStore(metadata)
         self.write_groups(store, attributes)
         listed: Files = {}
         for each in [*self.tables(), self.sources_table(sources)]:
             each.close()
             each.write_metadata(store)
             listed.update(each.files)
-        for path in sorted(self.work.rglob("zarr.json")):
-            name = path.relative_to(self.work).as_posix()
-            listed[name] = describe(self.work, name)
+        documents = {name: buffer.to_bytes() for name, buffer in metadata.items()}
+        listed |= {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in documents.items()}
         seal = Seal(listed)
         if self._upload:
-            self._upload.take(self.work, [name for name in listed if name.endswith("zarr.json")])
+            for _ in self._encoders.map(self._upload.put, documents, documents.values()):
+                pass
             self._upload.finish(seal)
-            shutil.rmtree(self.work)
+            shutil.rmtree(self.work, ignore_errors=True)
         else:
-            (self.work / SEAL).write_text(seal.text())
+            paths = [self.work / name for name in documents]
+            for _ in self._encoders.map(write_file, paths, documents.values()):  # disks sync many files at once faster
+                pass
+            write_file(self.work / SEAL, seal.text().encode())
             _move(self.work, final)
         return seal
 
@@ -187,32 +197,47 @@ class StoreWriter:
 
 
 def _move(work: Path, final: Path) -> None:
-    """Move a sealed folder to its final place, even from another filesystem.
+    """Move a sealed folder, whose files are on the disk, to its final place, even from another filesystem.
 
     No partial store is ever visible; the store before it is put back if the last step fails.
     """
-    final.parent.mkdir(parents=True, exist_ok=True)
     arriving, replaced = (final.with_name(f"{final.name}.work.{name}") for name in ("arriving", "replaced"))
-    for stale in (arriving, replaced):  # of a run that was killed here
-        if stale.is_symlink() or stale.is_file():
-            stale.unlink()
-        shutil.rmtree(stale, ignore_errors=True)
-    try:
-        work.rename(arriving)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
+    with writing(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        for stale in (arriving, replaced):  # of a run that was killed here
+            if stale.is_symlink() or stale.is_file():
+                stale.unlink()
+            shutil.rmtree(stale, ignore_errors=True)
+        try:
+            work.rename(arriving)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _copy(work, arriving)
+        for folder in (arriving, *filter(Path.is_dir, arriving.rglob("*"))):
+            sync_folder(folder)
+        try:
+            if final.exists():
+                shutil.move(final, replaced)  # an overlay does not rename a folder of its lower layers
+            arriving.rename(final)
+        except BaseException:
+            if replaced.exists() and not final.exists():
+                shutil.move(replaced, final)
             raise
-        shutil.copytree(work, arriving)
-    try:
-        if final.exists():
-            shutil.move(final, replaced)  # an overlay does not rename a folder of its lower layers
-        arriving.rename(final)
-    except BaseException:
-        if replaced.exists() and not final.exists():
-            shutil.move(replaced, final)
-        raise
+        sync_folder(final.parent)
     for old in (replaced, work):
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder to the disk."""
+    for path in filter(Path.is_file, source.rglob("*")):
+        copied = target / path.relative_to(source)
+        with writing(copied):
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copied)
+            with copied.open("r+b") as stream:
+                os.fsync(stream.fileno())
 
 
 def _sorted(value: Any) -> Any:
