@@ -6,13 +6,13 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from outofcore.console import visible
-from outofcore.conversion.estimate import estimate
+from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.run import convert as run_conversion
@@ -26,6 +26,7 @@ from outofcore.replacing import replace_text
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
+from outofcore.store.durable import writing
 from outofcore.store.remote import url_of
 from outofcore.store.seal import SEAL
 from outofcore.store.upload import Upload
@@ -95,35 +96,11 @@ def convert_to_folder(
     domain: Domain, section: Any, store: Path, rejects: Path, machine: Machine, commit: Commit | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The figures of a conversion, and those of its run here; ``commit`` says what DVC will do with the store."""
-    found = search(section.raw, section.match, domain.suffixes, section=domain.name)
-    left_out = report_left_out(section.raw, found.left_out)
-    started = time.monotonic()
-    executor_of = partial(open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files)
-    with executor_of() as executor:
-        forecast = estimate(domain, section, found.files, executor)
-    conversion = Conversion(domain, section, found.files, store, rejects)
-    guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
-    before = guard.require(store_needs(store, forecast.store_bytes, commit, conversion.work(machine.scratch)))
-    with MemoryWatch(interval=0.25) as memory, guard.writing(store):
-        outcome = run_conversion(
-            conversion,
-            forecast,
-            executor=executor_of(),
-            workers=machine.workers,
-            watch=guard.watch,
-            scratch=machine.scratch,
-        )
-    seconds = time.monotonic() - started
-    run = {
-        "digest": outcome.figures["digest"],  # of the conversion that these figures are of: DVC may restore another
-        "seconds": round(seconds, 2),
-        "rows_per_second": round(sum(outcome.figures["rows"].values()) / seconds),
-        "peak_memory_bytes": memory.peak_bytes,
-        "workers": machine.workers,
-        "resumed_units": outcome.resumed_units,
-        "free_bytes_before": {str(demand.filesystem): demand.free for demand in before},
-    }
-    return outcome.figures | left_out, run
+
+    def needs(forecast: Estimate, work: Path) -> Sequence[Need]:
+        return store_needs(store, forecast.store_bytes, commit, work)
+
+    return _run(domain, section, machine, store, rejects, needs)
 
 
 def convert_to_address(domain: Domain, section: Any, target: str, machine: Machine) -> dict[str, Any]:
@@ -143,31 +120,61 @@ def convert_to_address(domain: Domain, section: Any, target: str, machine: Machi
         raise ParamsError(message)
     upload = Upload(url)
     upload.begin()
+    # Conversions to several addresses have work folders of their own.
+    place = STORES / f"{domain.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}.zarr"
+    rejects = place.with_suffix(".csv")
+
+    def needs(forecast: Estimate, work: Path) -> Sequence[Need]:
+        held = SHARDS_HERE * section.store.layout().shard_rows * forecast.store_bytes // max(1, forecast.rows)
+        return [Need(work, Purpose.WORK, min(held, forecast.store_bytes))]
+
+    figures, _ = _run(domain, section, machine, place, rejects, needs, upload)
+    folder, _, own = url.rpartition("/")
+    Upload(folder).put(f"{own}.rejects.csv", rejects)
+    rejects.unlink()
+    return figures
+
+
+def _run(
+    domain: Domain,
+    section: Any,
+    machine: Machine,
+    store: Path,
+    rejects: Path,
+    needs: Callable[[Estimate, Path], Sequence[Need]],
+    upload: Upload | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Search, estimate, check the disk, convert; ``needs`` follow from the estimate and the work folder."""
     found = search(section.raw, section.match, domain.suffixes, section=domain.name)
     left_out = report_left_out(section.raw, found.left_out)
+    started = time.monotonic()
     executor_of = partial(open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files)
     with executor_of() as executor:
         forecast = estimate(domain, section, found.files, executor)
-    # Conversions to several addresses have work folders of their own.
-    place = STORES / f"{domain.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}.zarr"
-    conversion = Conversion(domain, section, found.files, place, place.with_suffix(".csv"), upload)
+    conversion = Conversion(domain, section, found.files, store, rejects, upload)
     work = conversion.work(machine.scratch)
-    held = SHARDS_HERE * section.store.layout().shard_rows * forecast.store_bytes // max(1, forecast.rows)
     guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
-    guard.require([Need(work, Purpose.WORK, min(held, forecast.store_bytes))])
-    with guard.writing(work):
+    before = guard.require(needs(forecast, work))
+    with MemoryWatch(interval=0.25) as memory, guard.writing(work):
         outcome = run_conversion(
             conversion,
             forecast,
             executor=executor_of(),
             workers=machine.workers,
-            watch=lambda _: guard.watch(),
+            watch=guard.watch,
             scratch=machine.scratch,
         )
-    folder, _, own = url.rpartition("/")
-    Upload(folder).put(f"{own}.rejects.csv", conversion.rejects)
-    conversion.rejects.unlink()
-    return outcome.figures | left_out
+    seconds = time.monotonic() - started
+    run = {
+        "digest": outcome.figures["digest"],  # of the conversion that these figures are of: DVC may restore another
+        "seconds": round(seconds, 2),
+        "rows_per_second": round(sum(outcome.figures["rows"].values()) / seconds),
+        "peak_memory_bytes": memory.peak_bytes,
+        "workers": machine.workers,
+        "resumed_units": outcome.resumed_units,
+        "free_bytes_before": {str(demand.filesystem): demand.free for demand in before},
+    }
+    return outcome.figures | left_out, run
 
 
 def report_left_out(raw: str, left_out: Mapping[str, str]) -> dict[str, Any]:
@@ -203,6 +210,7 @@ def _with_tokenizer(section: Any, store: str | Path) -> Any:
 
     name = str(store).rstrip("/").rpartition("/")[2]
     path = (Path.cwd() if url_of(str(store)) else Path(store).parent) / f"{name}.tokenizer.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, make_tokenizer(section, open_raw(section)))
+    content = make_tokenizer(section, open_raw(section))
+    with writing(path):
+        replace_text(path, content)
     return section.model_copy(update={"tokenizer": section.tokenizer.model_copy(update={"path": str(path)})})
