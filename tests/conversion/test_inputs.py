@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable
@@ -35,7 +36,7 @@ def run(
 @pytest.fixture(autouse=True)
 def none_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file counts as just written, although all are."""
-    monkeypatch.setattr(inputs, "TICK_NS", -(10**15))
+    monkeypatch.setattr(inputs, "TICK_NS", 0)
 
 
 def longer(path: Path) -> None:
@@ -152,26 +153,43 @@ def test_a_change_within_a_tick_of_a_coarse_clock_is_noticed(tmp_path: Path, mon
         run(raw, tmp_path, watch)
 
 
+def stop(raw: Path, out: Path, before: Callable[[], object] = lambda: None, units: int = 10) -> None:
+    """Stop a conversion after some units, with a checkpoint at each; call ``before`` at the fifth."""
+    count = itertools.count(1)
+
+    def watch(_: int) -> None:
+        number = next(count)
+        if number == 5:
+            before()
+        if number == units:
+            raise SpaceError("full")
+
+    with pytest.raises((SpaceError, RawInputError)):
+        run(raw, out, watch, checkpoint_seconds=0.0)
+
+
 def test_what_a_stopped_run_has_read_is_compared_by_its_bytes(tmp_path: Path) -> None:
     """Neither a new modification time starts afresh, nor does an old one hide other bytes."""
     raw = tmp_path / "raw"
     write_lines(raw, np.random.default_rng(5))
-
-    def stop() -> None:
-        left = iter(range(9))
-
-        def watch(_: int) -> None:
-            if next(left, None) is None:
-                raise SpaceError("full")
-
-        with pytest.raises(SpaceError):
-            run(raw, tmp_path, watch, checkpoint_seconds=0.0)
-
-    stop()
+    stop(raw, tmp_path)
     os.utime(raw / "a.txt", ns=(0, 10**18))
     assert run(raw, tmp_path, lambda _: None).resumed_units == 10
-    stop()
+    stop(raw, tmp_path)
     rewritten_in_secret(raw / "a.txt")
     again = run(raw, tmp_path, lambda _: None)
     assert again.resumed_units == 0
+    assert again.seal.digest == run(raw, tmp_path / "fresh", lambda _: None).seal.digest
+
+
+@pytest.mark.parametrize("change", [rewritten, rewritten_in_secret, replaced])
+def test_no_checkpoint_counts_what_was_read_from_other_bytes(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    """Although the file is as before when the next run resumes, as after ``dvc checkout``."""
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(5))
+    original = (raw / "a.txt").read_bytes()
+    stop(raw, tmp_path, lambda: change(raw / "a.txt"))
+    (raw / "a.txt").write_bytes(original)
+    again = run(raw, tmp_path, lambda _: None)
+    assert again.resumed_units == 4
     assert again.seal.digest == run(raw, tmp_path / "fresh", lambda _: None).seal.digest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -23,39 +23,41 @@ class Inputs:
     def __init__(self, files: Sequence[RawFile], *, threads: int) -> None:
         self.files = files
         self._threads = threads
-        self._fresh_after = time.time_ns() - TICK_NS
         self._states = [_state(file) for file in files]
         for file, state in zip(files, self._states, strict=True):
             if state.size != file.bytes:
                 raise RawInputError(_changed(file, f"{file.bytes:,} bytes when it was listed, {state.size:,} now"))
-        self.digests = self._digests(files)
+        self.digests = self._digests(range(len(files)))
 
-    def check_unchanged(self) -> None:
-        """Raise RawInputError if a file has changed.
+    def check_unchanged(self, numbers: Iterable[int] | None = None) -> None:
+        """Raise RawInputError if one of these files, by default of all, has changed.
 
         Another size or modification time is a change. Another inode or change time alone need not be one: DVC relinks
-        files, and network filesystems renumber them. Such a file is digested again, as is one that was written so
-        shortly before the conversion that a later change may not show in its times.
+        files, and network filesystems renumber them. Such a file is digested again, as is one that was last seen so
+        shortly after it was written that a later change may not show in its times.
         """
-        doubtful = []
-        for file, before, digest in zip(self.files, self._states, self.digests, strict=True):
-            now = _state(file)
-            names = {"size": now.size != before.size, "modification time": now.modified != before.modified}
-            if any(names.values()):
-                other = " and ".join(name for name, differs in names.items() if differs)
-                raise RawInputError(_changed(file, f"{other} differ from the beginning"))
-            if now != before or max(before.modified, before.changed) > self._fresh_after:
-                doubtful.append((file, digest))
-        for (file, digest), found in zip(doubtful, self._digests([file for file, _ in doubtful]), strict=True):
-            if found != digest:
-                raise RawInputError(_changed(file, "its bytes differ from the beginning"))
+        doubtful = {}
+        for number in range(len(self.files)) if numbers is None else numbers:
+            file, before, now = self.files[number], self._states[number], _state(self.files[number])
+            differs = {"size": now.size != before.size, "modification time": now.modified != before.modified}
+            if any(differs.values()):
+                names = " and ".join(name for name, value in differs.items() if value)
+                raise RawInputError(_changed(file, f"{names} differ from the beginning"))
+            fresh = abs(before.seen - max(before.modified, before.changed)) < TICK_NS
+            if fresh or now[1:] != before[1:]:
+                doubtful[number] = now
+        for number, digest in zip(doubtful, self._digests(doubtful), strict=True):
+            if digest != self.digests[number]:
+                raise RawInputError(_changed(self.files[number], "its bytes differ from the beginning"))
+            self._states[number] = doubtful[number]
 
-    def _digests(self, files: Sequence[RawFile]) -> list[str]:
+    def _digests(self, numbers: Iterable[int]) -> list[str]:
         with ThreadPoolExecutor(self._threads, thread_name_prefix="digest") as pool:
-            return list(pool.map(RawFile.digest, files))
+            return list(pool.map(lambda number: self.files[number].digest(), numbers))
 
 
 class _State(NamedTuple):
+    seen: int  # when the rest was found, in nanoseconds
     size: int
     modified: int  # time of the last write, which programs may set; in nanoseconds
     changed: int  # time of the last write, rename or link, in nanoseconds
@@ -63,11 +65,12 @@ class _State(NamedTuple):
 
 
 def _state(file: RawFile) -> _State:
+    seen = time.time_ns()
     try:
         facts = file.path.stat()
     except FileNotFoundError as error:
         raise RawInputError(_changed(file, "it is gone")) from error
-    return _State(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+    return _State(seen, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
 
 
 def _changed(file: RawFile, how: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import closing
 from itertools import islice
@@ -12,10 +12,10 @@ from typing import Any
 from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.audit import Auditors
 from outofcore.conversion.executors import in_order
+from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal
 from outofcore.conversion.progress import ConversionProgress
 from outofcore.domains.domain import Domain
-from outofcore.raw.files import RawFile
 from outofcore.store.writer import StoreWriter
 
 
@@ -26,14 +26,14 @@ class Loop:
         self,
         domain: Domain,
         section: Any,
-        files: Sequence[RawFile],
+        inputs: Inputs,
         journal: Journal,
         writer: StoreWriter,
         assembler: Assembler,
     ) -> None:
         self._domain = domain
         self._section = section
-        self._files = files
+        self._inputs = inputs
         self._journal = journal
         self._writer = writer
         self._assembler = assembler
@@ -50,8 +50,8 @@ class Loop:
         checkpoint_seconds: float,
     ) -> None:
         """Convert all units but the first ``done``; parameters as for :func:`outofcore.conversion.run.convert`."""
-        units = self._domain.units(self._files, self._section)
-        total = sum(file.bytes for file in self._files)
+        units = self._domain.units(self._inputs.files, self._section)
+        total = sum(file.bytes for file in self._inputs.files)
         passed = 0
         saved = time.monotonic()
         name = f"convert {self._domain.name}"
@@ -84,9 +84,10 @@ class Loop:
                     raise
 
     def save(self) -> None:
-        """Save the state, unless it is in the middle of a unit: then the last save counts."""
+        """Save the state, unless it is in the middle of a unit or its input has changed: then the last save counts."""
         if not self._whole:
             return
+        self._inputs.check_unchanged(self._assembler.unsaved_source_numbers())
         state = {
             "units": self._done,
             "tables": self._writer.snapshot(),

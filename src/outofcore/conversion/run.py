@@ -156,7 +156,7 @@ def convert(
             conversion.upload.unseal()
         writer, assembler, done = _resume(domain.name, journal, begin)
         converters = KeepingExecutor(pool) if isinstance(pool, ClusterExecutor) else pool
-        loop = Loop(domain, section, files, journal, writer, assembler)
+        loop = Loop(domain, section, inputs, journal, writer, assembler)
         try:
             ahead = 2 * width(pool, workers) + 2
             loop.run(converters, ahead=ahead, done=done, watch=watch, checkpoint_seconds=checkpoint_seconds)
