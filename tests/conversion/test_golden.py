@@ -1,0 +1,110 @@
+"""Bytes of stores as they have always been: a store made again must hit the cache that another machine has filled.
+
+The bytes depend on the versions in ``requirements.lock``: those of zstd on that of numcodecs, the metadata on that of
+zarr, the raw input on those of h5py and zstandard. A new version may change them, a change of this project may not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import outofcore
+from outofcore.domains.registry import get_domain
+
+PARAMS = yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text())
+# Fewer records than the sample has; of the recordings one whose bytes do not depend on Python's zlib.
+SLICES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "chess": lambda _: {"GAMES": 40, "ARCHIVED": 10},
+    "go": lambda _: {"GUEST_GAMES": 1},
+    "text": lambda _: {"DOCUMENTS": 250},
+    "neural": lambda module: {"FRAMES": 3400, "DESIGNS": module.DESIGNS[:1]},
+}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "chess": {},
+    "go": {},
+    "text": {"tokenizer": {"vocab_size": 300}},
+    "neural": {"source": PARAMS["neural"]["source"]},
+}
+RAW = {
+    "chess": "133d6379dbda7bd27d9c2203f434a59d8a29683e9470e64701829f30076ce060",
+    "go": "0de435e857e8b3bff39a09decf5951bb85900d0c0465c46daa51991c9854eb54",
+    "text": "3c076c5c4372fc45fc0567a9be8c0d219ccab0e8e73f0096ccdd694495af5928",
+    "neural": "5604f49e16b95270aa7b52e72291c27aae1aab5e9ca9b7747d242bf54f10ca1e",
+}
+STORES = {
+    ("chess", "zstd"): "225f1ed81de60a566fa52a916411c20460f88903aae89c09d4483787c8ace347",
+    ("chess", "none"): "bbcdfd61d223f553fee6803c6a13a5bd837c88e11ec3782acbc90a34e06c5757",
+    ("go", "zstd"): "52214e58ef722c96f534f326a2ff29bd77bf156aca70716574bff19a48dbea8f",
+    ("go", "none"): "b50e71afec8930d84d2213752491460980e369f436f3fcb566db19f12b73d8b3",
+    ("text", "zstd"): "d6cf78832263f0da6196f7b57f88ad6913dcc57975091a0af01f4d429e633ec4",
+    ("text", "none"): "4f29e4ff1ee1a439af38f30fbb7951201972278a2bf51764bb3549a01a872ef4",
+    ("neural", "zstd"): "555dc3e15cbea3f21fb039b4483d7f4c8b804cba285ef521169ad848bfdd2262",
+    ("neural", "none"): "a683117c9a2bee640fc2921423ee257b7ff1af2ab5b30f8e79288a42e1c55aa0",
+}
+ARRAYS = {
+    "zstd": "8eb843e601830e509639716d65f77d1708720a00c496c3748b94b3712c6a0feb",
+    "lz4": "d425e1e35e53b684e76788021fcbea4d12bd740385b14d64bd65e24050f8b6ed",
+    "none": "d0eddef5e43d73089bdb86ed9e27e45c56aca6cf74bb066f2696ef5c26536b66",
+}
+
+
+def digest_of(folder: Path) -> str:
+    """SHA-256 of the sorted relative paths and the bytes of all files."""
+    digest = hashlib.sha256()
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    for name in names:
+        content = (folder / name).read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The raw input of a domain, made once."""
+    top = tmp_path_factory.mktemp("raw")
+
+    def make(name: str) -> Path:
+        folder = top / name
+        if not folder.exists():
+            folder.mkdir()
+            module = import_module(f"outofcore.domains.{name}.sample")
+            with pytest.MonkeyPatch.context() as patch:
+                for constant, value in SLICES[name](module).items():
+                    patch.setattr(module, constant, value)
+                get_domain(name).sample(folder, np.random.default_rng(1))
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize(("name", "codec"), STORES)
+def test_a_store_of_raw_files_is_what_it_was(
+    raw: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, codec: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert digest_of(raw(name)) == RAW[name], "the raw input is another"
+    outofcore.convert(name, raw(name), "a.zarr", store={"codec": codec}, **SETTINGS[name])
+    assert digest_of(tmp_path / "a.zarr") == STORES[name, codec]
+
+
+@pytest.mark.parametrize("codec", ARRAYS)
+def test_a_store_of_arrays_is_what_it_was(tmp_path: Path, codec: str) -> None:
+    number = np.arange(1000)
+    data = {
+        "number": number,
+        "half": (number[:, None] * [0.5, -0.25]).astype(np.float16),
+        "flag": number % 3 == 0,
+        "zero": np.where(number % 2, -0.0, 0.0),
+    }
+    groups = np.array([f"group {each // 40} ☗" for each in number], object)
+    settings: dict[str, Any] = {"splits": {"val": 0.2, "test": 0.1}, "chunk_rows": 64, "shard_rows": 256}
+    outofcore.write_store(tmp_path / "a.zarr", data, groups=groups, codec=codec, **settings)
+    assert digest_of(tmp_path / "a.zarr") == ARRAYS[codec]
