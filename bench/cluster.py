@@ -26,7 +26,7 @@ import numpy as np
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.raw.files import decompressed, find_files
@@ -44,7 +44,7 @@ def drive(raw: Path, address: str) -> dict[str, Any]:
         conversion = Conversion(domain, section, files, Path(folder) / "a.zarr", Path(folder) / "a.csv")
         executor = open_executor("dask" if address else "threads", THREADS, address=address, files=files)
         started = time.perf_counter()
-        outcome = convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=THREADS, watch=lambda _: None)
+        outcome = conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=THREADS, watch=lambda _: None)
         seconds = time.perf_counter() - started
     return {
         "digest": outcome.seal.digest,

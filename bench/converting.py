@@ -10,7 +10,7 @@ from typing import Any
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Domain
 from outofcore.raw.files import RawFile
 from outofcore.training.memory import MemoryWatch
@@ -45,8 +45,7 @@ def convert_files(domain: Domain, section: Any, files: Sequence[RawFile], store:
     conversion = Conversion(domain, section, files, store, store.with_suffix(".csv"))
     started = time.perf_counter()
     with MemoryWatch(interval=0.1) as memory:
-        outcome = convert(
-            conversion,
+        outcome = conversion.run(
             Estimate(0, 0, 0, 0),
             executor=open_executor("threads", workers),
             workers=workers,

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from outofcore.cli import app
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Section
 from outofcore.domains.registry import DOMAINS
 from outofcore.domains.sections import TrainSection
@@ -79,8 +79,7 @@ def store(folder: Path, lines: DrawnLines) -> Path:
     section = LinesSection()
     files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
     path = Path("data/stores/lines.zarr")
-    convert(
-        Conversion(lines, section, files, path, Path("rejects.csv")),
+    Conversion(lines, section, files, path, Path("rejects.csv")).run(
         Estimate(0, 0, 0, 0),
         executor=open_executor("threads", 1),
         workers=1,

@@ -10,7 +10,7 @@ import yaml
 
 from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.raw.files import find_files
@@ -34,8 +34,9 @@ def convert_sample(project: Path, name: str) -> None:
         (project / "text.json").write_text(make_tokenizer(section, files), encoding="utf-8")
     with open_executor("threads", 2) as executor:
         forecast = estimate(domain, section, files, executor)
-    outcome = convert(
-        Conversion(domain, section, files, project / f"data/stores/{name}.zarr", project / f"data/rejects/{name}.csv"),
+    outcome = Conversion(
+        domain, section, files, project / f"data/stores/{name}.zarr", project / f"data/rejects/{name}.csv"
+    ).run(
         forecast,
         executor=open_executor("threads", 2),
         workers=2,

@@ -15,7 +15,7 @@ import pytest
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.raw.files import find_files
 from outofcore.store.verify import verify
 from tests.conversion.lines import LinesSection
@@ -116,7 +116,7 @@ def test_no_name_or_text_of_a_file_commands_the_terminal(
     files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
     conversion = Conversion(lines, LinesSection(), files, Path("x.zarr"), Path("x.csv"))
     execution = {"executor": open_executor("threads", 1), "workers": 1, "watch": lambda _: None}
-    convert(conversion, Estimate(0, 0, 0, 0), **execution)
+    conversion.run(Estimate(0, 0, 0, 0), **execution)
     monkeypatch.setattr(DrawnLines, "draw", lambda *_: hostile)
     for told in (call("info", "x.zarr"), call("show", "x.zarr"), call("plan"), call("info", f"{hostile}.zarr", code=2)):
         assert r"\x1b]0;owned\x07\x1b[2J.txt" in told.output

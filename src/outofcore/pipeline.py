@@ -15,7 +15,6 @@ from outofcore.console import visible
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
-from outofcore.conversion.run import convert as run_conversion
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
@@ -156,8 +155,7 @@ def _run(
     guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
     before = guard.require(needs(forecast, work))
     with MemoryWatch(interval=0.25) as memory, guard.writing(work):
-        outcome = run_conversion(
-            conversion,
+        outcome = conversion.run(
             forecast,
             executor=executor_of(),
             workers=machine.workers,

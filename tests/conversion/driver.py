@@ -16,7 +16,7 @@ from pathlib import Path
 from outofcore.console import one_line_errors
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
@@ -40,8 +40,7 @@ def main(address: str, out: str, raw: Path, names: list[str]) -> None:
         guard = Guard(name, 0, 0)
         started = time.perf_counter()
         with guard.writing(folder):
-            outcome = convert(
-                conversion,
+            outcome = conversion.run(
                 Estimate(0, 0, 0, 0),
                 executor=executor,
                 workers=machine.workers,

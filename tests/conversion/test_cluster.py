@@ -14,7 +14,7 @@ import pytest
 from outofcore.conversion.cluster import SHARED, ask_room, compare, open_cluster
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.conversion.run import Conversion, Outcome
 from outofcore.conversion.versions import versions
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
@@ -52,7 +52,7 @@ def run(
     conversion = Conversion(domain, section, files, out / "a.zarr", out / "rejects.csv")
     engine = "dask" if address else "threads"
     executor = open_executor(engine, 2, address=address, files=files)
-    return convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch, **kwargs)
+    return conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch, **kwargs)
 
 
 @pytest.mark.parametrize("name", list(DOMAINS))

@@ -12,7 +12,7 @@ import pytest
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import in_order, open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.errors import SpaceError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
@@ -54,7 +54,7 @@ def test_no_unit_is_converted_after_a_stop(tmp_path: Path, monkeypatch: pytest.M
         raise SpaceError("full")
 
     with pytest.raises(SpaceError):
-        convert(conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
+        conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
     assert Counting.converted <= 3  # one that was done, and what the worker had in hand
 
 
@@ -73,5 +73,5 @@ def test_an_error_while_saving_does_not_hide_the_first(tmp_path: Path, monkeypat
 
     monkeypatch.setattr("outofcore.conversion.journal.Journal.save", broken)
     with pytest.raises(SpaceError):
-        convert(conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
+        conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
     assert calls == ["save"]

@@ -15,7 +15,7 @@ import pytest
 from outofcore.conversion import inputs
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.conversion.run import Conversion, Outcome
 from outofcore.errors import RawInputError, SpaceError
 from outofcore.raw.files import RawFile, find_files
 from tests.conversion.lines import Lines, LinesSection, write_lines
@@ -28,9 +28,7 @@ def run(
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     before()
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
-    return convert(
-        conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=watch, **options
-    )
+    return conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=watch, **options)
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from outofcore.conversion import versions
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import Journal
-from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.conversion.run import Conversion, Outcome
 from outofcore.errors import DamagedStore, SpaceError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.store.shards import index_bytes
@@ -32,9 +32,7 @@ def run(raw: Path, out: Path, watch: Callable[[int], None] = lambda _: None, **o
     domain, section = Lines(), LinesSection()
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
-    return convert(
-        conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=watch, **options
-    )
+    return conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=watch, **options)
 
 
 def stop(raw: Path, out: Path, units: int = 14) -> None:

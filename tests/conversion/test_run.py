@@ -14,7 +14,7 @@ import pytest
 
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.conversion.run import Conversion, Outcome
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.sections import StoreSection
 from outofcore.errors import AuditError, RawInputError, SpaceError
@@ -35,9 +35,7 @@ def run(raw: Path, out: Path, domain: Lines | None = None, section: Any = None, 
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
     engine, workers = options.pop("engine", "threads"), options.pop("workers", 2)
     watch = options.pop("watch", lambda _: None)
-    return convert(
-        conversion, NOTHING, executor=open_executor(engine, workers), workers=workers, watch=watch, **options
-    )
+    return conversion.run(NOTHING, executor=open_executor(engine, workers), workers=workers, watch=watch, **options)
 
 
 @pytest.fixture

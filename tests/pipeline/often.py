@@ -6,14 +6,14 @@ import runpy
 import sys
 from pathlib import Path
 
-from outofcore.conversion.run import convert
+from outofcore.conversion.run import Conversion
 from outofcore.training.fit import fit
 
 STAGES = Path(__file__).parents[2] / "stages"
 
 if __name__ == "__main__":
     seconds, stage = float(sys.argv[1]), sys.argv[2]
-    for function in (convert, fit):
+    for function in (Conversion.run, fit):
         assert function.__kwdefaults__["checkpoint_seconds"] > 0
         function.__kwdefaults__["checkpoint_seconds"] = seconds
     sys.argv = [stage, *sys.argv[3:]]

@@ -15,7 +15,7 @@ import pytest
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.domains.sections import StoreSection
 from outofcore.errors import SpaceError
 from outofcore.raw.files import find_files
@@ -61,8 +61,7 @@ def run(raw: Path, out: Path, watch: Callable[[int], None] = lambda _: None) -> 
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects" / "lines.csv")
     guard = Guard("lines", 0, 0)
     with guard.writing(conversion.store):
-        made = convert(
-            conversion,
+        made = conversion.run(
             Estimate(0, 0, 0, 0),
             executor=open_executor("threads", 1),
             workers=1,

@@ -17,7 +17,7 @@ import pytest
 from outofcore.conversion import audit
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.conversion.run import Conversion, Outcome
 from outofcore.errors import AuditError, ClusterError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
@@ -86,8 +86,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 def run(raw: Path, out: Path, domain: Lines, engine: str = "threads", scratch: Path | None = None) -> Outcome:
     files = find_files(raw, "**/*", domain.suffixes, section="lines")
     conversion = Conversion(domain, LinesSection(), files, out / "lines.zarr", out / "rejects" / "lines.csv")
-    return convert(
-        conversion,
+    return conversion.run(
         Estimate(0, 0, 0, 0),
         executor=open_executor(engine, 2),
         workers=2,
@@ -134,7 +133,7 @@ def test_what_was_not_audited_is_not_done(raw: Path, tmp_path: Path, monkeypatch
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        convert(conversion, Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
+        conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
     with pytest.raises(AuditError):
         run(raw, tmp_path, doubted)
 

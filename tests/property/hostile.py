@@ -28,7 +28,7 @@ import pyarrow.parquet
 from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
@@ -228,8 +228,8 @@ def store(domain: Domain, section: Any, raw: Path, out: Path) -> None:
     files = find_files(raw, section.match, domain.suffixes, section=domain.name)
     conversion = Conversion(domain, section, files, out / "x.zarr", out / "rejects.csv")
     executor = open_executor("threads", 2)
-    found = convert(
-        conversion, Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=lambda _: None, scratch=out
+    found = conversion.run(
+        Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=lambda _: None, scratch=out
     ).figures
     assert found["found"] == found["accepted"] + sum(found["rejected"].values())
     verdict = verify(out / "x.zarr")

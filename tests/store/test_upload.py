@@ -11,7 +11,7 @@ import pytest
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.conversion.run import Conversion, Outcome
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
@@ -37,7 +37,7 @@ def run(raw: Path, out: Path, url: str = "", watch: Any = lambda _: None, addres
         upload.begin()
     conversion = Conversion(Lines(), section, files, out / "a.zarr", out / "rejects.csv", upload)
     executor = open_executor("dask" if address else "threads", 2, address=address, files=files)
-    return convert(conversion, Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch, **kwargs)
+    return conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch, **kwargs)
 
 
 def test_the_objects_are_the_files_of_the_local_store(endpoint: str, raw: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import torch
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
-from outofcore.conversion.run import convert as convert_files
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.raw.files import find_files
@@ -69,7 +68,7 @@ def store(store_section: GoSection, tmp_path_factory: pytest.TempPathFactory) ->
     files = find_files(store_section.raw, "**/*", DOMAIN.suffixes, section="go")
     conversion = Conversion(DOMAIN, store_section, files, folder / "go.zarr", folder / "go.csv")
     forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0)
-    convert_files(conversion, forecast, executor=open_executor("threads", 2), workers=2, watch=lambda _: None)
+    conversion.run(forecast, executor=open_executor("threads", 2), workers=2, watch=lambda _: None)
     return open_store(folder / "go.zarr")
 
 

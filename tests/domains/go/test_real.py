@@ -18,7 +18,6 @@ from sgfmill.sgf_grammar import tokenise
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
-from outofcore.conversion.run import convert as convert_files
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play.oracle import main_line
@@ -149,7 +148,7 @@ def test_every_game_of_every_player_is_stored_or_rejected(real_data: Path, tmp_p
     conversion = Conversion(DOMAIN, section, files, tmp_path / "go.zarr", tmp_path / "go.csv")
     forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0)
     executor = open_executor("threads", 2)
-    figures = convert_files(conversion, forecast, executor=executor, workers=2, watch=lambda _: None).figures
+    figures = conversion.run(forecast, executor=executor, workers=2, watch=lambda _: None).figures
     assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())
     assert set(figures["rejected"]) == {"duplicate"}
     assert figures["audited"] >= 500

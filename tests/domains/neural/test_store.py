@@ -12,7 +12,7 @@ import torch
 
 from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.advisor import sizes_of, total_bytes
 from outofcore.domains.neural.params import NeuralSection, NeuralTrainSection
@@ -48,7 +48,7 @@ def run(section, where: Path, *, workers=1, engine="threads"):
         forecast = estimate(DOMAIN, section, files, executor)
     conversion = Conversion(DOMAIN, section, files, where / "neural.zarr", where / "rejects.csv")
     executor = open_executor(engine, workers)
-    return convert(conversion, forecast, executor=executor, workers=workers, watch=lambda _: None), forecast
+    return conversion.run(forecast, executor=executor, workers=workers, watch=lambda _: None), forecast
 
 
 def test_bins_without_a_response_cost_no_window(tmp_path):

@@ -21,7 +21,7 @@ from typing import Any
 
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, Outcome, convert
+from outofcore.conversion.run import Conversion, Outcome
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.documents import cleaning, long, members, reader
 from outofcore.domains.text.params import TextSection
@@ -89,8 +89,7 @@ def run(folder: Path, name: str, watch: Any = lambda _: None) -> Outcome:
     section = section_of(folder)
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="text")
     conversion = Conversion(DOMAIN, section, files, folder / name / "text.zarr", folder / name / "rejects.csv")
-    return convert(
-        conversion,
+    return conversion.run(
         Estimate(0, 0, 0, 0),
         executor=open_executor("threads", 2),
         workers=2,

@@ -10,7 +10,7 @@ import pytest
 
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.run import Conversion, convert
+from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import get_domain
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.documents import cleaning, long, members, reader
@@ -49,8 +49,8 @@ def run(prepared: tuple[TextSection, list[Any], Path], workers: int) -> Any:
     with open_executor("threads", workers) as executor:
         forecast = estimate(DOMAIN, section, files, executor)
     conversion = Conversion(DOMAIN, section, files, store, folder / "rejects.csv")
-    outcome = convert(
-        conversion, forecast, executor=open_executor("threads", workers), workers=workers, watch=lambda _: None
+    outcome = conversion.run(
+        forecast, executor=open_executor("threads", workers), workers=workers, watch=lambda _: None
     )
     return open_store(store), outcome.figures
 
@@ -135,8 +135,7 @@ def test_a_conversion_stopped_inside_a_document_goes_on_with_the_same_bytes(
                 raise SpaceError(message)
 
         conversion = Conversion(DOMAIN, section, files, tmp_path / name / "text.zarr", tmp_path / name / "rejects.csv")
-        return convert(
-            conversion,
+        return conversion.run(
             Estimate(0, 0, 0, 0),
             executor=open_executor("threads", 2),
             workers=2,

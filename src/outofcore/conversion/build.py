@@ -1,0 +1,134 @@
+"""A store that grows in the work folder, with its counts: resumed from a checkpoint, saved to the next."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
+from outofcore.conversion.cluster import ClusterExecutor
+from outofcore.conversion.described import counted
+from outofcore.conversion.inputs import Inputs
+from outofcore.conversion.journal import Journal, Saved
+from outofcore.conversion.shards import WorkerShards
+from outofcore.conversion.splits import SPLITS
+from outofcore.errors import DamagedStore
+from outofcore.raw.unit import Unit, UnitResult
+from outofcore.store.schema import Columns, Schema
+from outofcore.store.seal import Seal
+from outofcore.store.upload import Upload
+from outofcore.store.writer import StoreWriter
+
+# How long a stopped conversion waits for the workers of a cluster, to save what was done since the last checkpoint.
+SAVE_SECONDS = 5.0
+
+
+class Build:
+    """The store of a conversion as far as it is built; the workers of a cluster, if ``pool`` is one, write shards."""
+
+    def __init__(
+        self,
+        section: Any,
+        schemas: Mapping[str, Schema],
+        inputs: Inputs,
+        journal: Journal,
+        encoders: Executor,
+        pool: Executor,
+        upload: Upload | None,
+    ) -> None:
+        self.folder = journal.folder
+        self.units = 0  # whose results the store holds
+        self.savable = False  # whether the store holds whole units, all of them audited
+        self._section = section
+        self._schemas = schemas
+        self._inputs = inputs
+        self._journal = journal
+        self._encoders = encoders
+        self._pool = pool
+        self._upload = upload
+
+    def resume(self, name: str) -> int:
+        """Continue at the last checkpoint, or begin; returns the number of units that are done."""
+        try:
+            saved = self._journal.resume()
+            self._open()
+            if saved is not None:
+                self._restore(saved)
+                return self.units
+        except DamagedStore as error:
+            sys.stderr.write(
+                f"convert {name}: what a stopped run has left in {self._journal.folder} is damaged ({error}); "
+                "converting from the beginning\n"
+            )
+            self._journal.begin()
+            self._open()
+        self._journal.rejects.write(f"{','.join(REJECT_COLUMNS)}\n".encode())
+        return 0
+
+    def _open(self) -> None:
+        """Begin with an empty store."""
+        self._shards: WorkerShards | None = None
+        if isinstance(self._pool, ClusterExecutor):
+            self._shards = WorkerShards(self._pool, self._journal.folder / "pieces", self._upload)
+        self.writer = StoreWriter(
+            self._journal.store,
+            self._schemas,
+            self._section.store.layout(),
+            SPLITS,
+            self._encoders,
+            table=self._shards.table if self._shards else None,
+            upload=self._upload,
+        )
+        drop = getattr(self._section.filters, "duplicates", "keep") != "keep"
+        self.assembler = Assembler(self.writer, self._section.splits, drop_duplicates=drop)
+
+    def _restore(self, saved: Saved) -> None:
+        try:
+            self.writer.restore(saved.state["tables"])
+            self.assembler.restore(saved.state["assembler"], saved.keys, saved.sources)
+        except DamagedStore:
+            self.writer.abandon()
+            raise
+        self.units = int(saved.state["units"])
+
+    def add(self, unit: Unit, result: UnitResult) -> None:
+        """Store the result of the next unit; raises AuditError."""
+        self.savable = False
+        self._journal.rejects.write(self.assembler.add(unit, result).encode(errors="backslashreplace"))
+        self.units += 1
+        self.savable = True
+
+    def save(self) -> None:
+        """Make a checkpoint; raises RawInputError if a file that it counts has changed."""
+        self._inputs.check_unchanged(self.assembler.unsaved_source_numbers())
+        state = {
+            "units": self.units,
+            "tables": self.writer.snapshot(),
+            "assembler": self.assembler.snapshot(),
+        }
+        self._journal.save(state, self.assembler.unsaved_keys(), self.assembler.unsaved_sources())
+        self.assembler.saved()
+        self.writer.saved()
+
+    def counts(self) -> dict[str, Any]:
+        """Records found, accepted and rejected; rows and sequences of each split."""
+        return counted(self.assembler, self.writer)
+
+    def seal(self, final: Path, attributes: Mapping[str, Any], sources: Columns) -> Seal:
+        """Finish the store and move it to its place; raises RawInputError if a raw file has changed."""
+        self._inputs.check_unchanged()
+        self.savable = False
+        return self.writer.commit(final, attributes, sources)
+
+    def stop(self) -> None:
+        """Leave everything to the next run, with a checkpoint of what is whole."""
+        if self.savable:
+            if self._shards:
+                self._shards.stop_within(SAVE_SECONDS)
+            with suppress(BaseException):  # a full disk, Ctrl-C again: the first error is the one to report
+                self.save()
+        self.writer.abandon()
