@@ -7,8 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from outofcore.loading.order import EpochOrder, Order
-from outofcore.loading.sampling.plain import Plain, cut_samples
+from outofcore.loading.order import EpochOrder, PlainSampler, cut_samples
 from outofcore.loading.windows import Window, Windows
 
 Result = TypeVar("Result")
@@ -27,9 +26,9 @@ def simulate(rows: int, chunk_rows: int, window: Window | None, fields: int) -> 
     windows = Windows(rows, window)
     cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=64, block_rows=None)
     chunks = -(-rows // chunk_rows)
-    shift = Order(cut, 0).epoch(1).shift
+    shift = cut.epoch(0, 1).shift
     tracemalloc.start()
-    _, proof = timed(lambda: Plain(windows, cut, 0, chunk_rows).pool_chunks(1))
+    _, proof = timed(lambda: PlainSampler(windows, cut, 0, chunk_rows).pool_chunks(1))
     first, first_pool = timed(lambda: EpochOrder(cut, 0, 1, shift).samples(0))
     resumed = EpochOrder(cut, 0, 1, shift)
     _, going_on = timed(lambda: resumed.samples(resumed.pool_of(cut.samples // 10 * 7)))

@@ -10,7 +10,7 @@ import pytest
 from outofcore.errors import ParamsError
 from outofcore.loading.epochs import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.sampling.weighted import Weighted
+from outofcore.loading.weighted import Weighted
 from outofcore.loading.windows import Window
 from tests.loading.conftest import MakeStore
 

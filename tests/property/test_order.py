@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.loading.order import Cut, Order
+from outofcore.loading.order import Cut, EpochOrder
 from tests.property import order_oracle
 
 SHUFFLES = st.sampled_from(["blocks", True, "full", False])
@@ -26,8 +26,7 @@ def cuts(draw: st.DrawFn) -> Cut:
     )
 
 
-def whole_epoch(order: Order, number: int) -> list[int]:
-    epoch = order.epoch(number)
+def whole_epoch(epoch: EpochOrder) -> list[int]:
     return [int(sample) for pool in range(epoch.pools) for sample in epoch.samples(pool)]
 
 
@@ -35,16 +34,15 @@ def whole_epoch(order: Order, number: int) -> list[int]:
 @given(cuts(), st.integers(0, 2**40), st.integers(0, 1000))
 def test_is_what_the_definition_says(cut: Cut, seed: int, number: int) -> None:
     expected = order_oracle.epoch(cut.samples, cut.block, cut.step, cut.pool_blocks, cut.shuffle, seed, number)
-    assert whole_epoch(Order(cut, seed), number) == expected
+    assert whole_epoch(cut.epoch(seed, number)) == expected
 
 
 @settings(deadline=None, max_examples=150)
 @given(cuts(), st.integers(0, 99), RANKS)
 def test_every_sample_once_and_ranks_take_turns(cut: Cut, number: int, world: int) -> None:
-    order = Order(cut, 7)
-    together = whole_epoch(order, number)
+    epoch = cut.epoch(7, number)
+    together = whole_epoch(epoch)
     assert sorted(together) == list(range(cut.samples))
-    epoch = order.epoch(number)
     for pool in range(epoch.pools):
         start = epoch.pool_start(pool)
         assert start % 16 == 0
@@ -57,10 +55,9 @@ def test_every_sample_once_and_ranks_take_turns(cut: Cut, number: int, world: in
 @given(cuts(), st.integers(0, 99), RANKS)
 def test_with_too_many_blocks_to_hold_every_sample_comes_once_too(cut: Cut, number: int, world: int) -> None:
     with patch("outofcore.loading.order.HELD_BLOCKS", 0):
-        order = Order(cut, 7)
-        together = whole_epoch(order, number)
+        epoch = cut.epoch(7, number)
+        together = whole_epoch(epoch)
         assert sorted(together) == list(range(cut.samples))
-        epoch = order.epoch(number)
         for pool in range(epoch.pools):
             own = together[epoch.pool_start(pool) : epoch.pool_start(pool + 1)]
             assert epoch.samples(pool, world - 1, world).tolist() == own[world - 1 :: world]
@@ -71,7 +68,7 @@ def test_with_too_many_blocks_to_hold_every_sample_comes_once_too(cut: Cut, numb
 def test_too_many_blocks_are_permuted_all_the_same() -> None:
     cut = Cut(samples=64_000, block=64, step=64, pool_blocks=16, shuffle=True)
     with patch("outofcore.loading.order.HELD_BLOCKS", 0):
-        starts = [Order(cut, seed).epoch(1).pool_blocks(0)[0].tolist() for seed in range(4)]
+        starts = [cut.epoch(seed, 1).pool_blocks(0)[0].tolist() for seed in range(4)]
     assert len({start for pool in starts for start in pool}) > 50
     assert all(np.ptp(pool) > 30_000 for pool in starts)
 
@@ -82,17 +79,16 @@ def test_position_to_pool_and_sample(cut: Cut, number: int, data: st.DataObject)
     if cut.samples == 0:
         return
     position = data.draw(st.integers(0, cut.samples - 1))
-    order = Order(cut, 3)
-    epoch = order.epoch(number)
+    epoch = cut.epoch(3, number)
     pool = epoch.pool_of(position)
     assert epoch.pool_start(pool) <= position < epoch.pool_start(pool + 1)
-    assert epoch.sample(position) == whole_epoch(order, number)[position]
+    assert epoch.sample(position) == whole_epoch(epoch)[position]
 
 
 @settings(deadline=None, max_examples=100)
 @given(cuts(), st.integers(0, 20))
 def test_pools_are_bounded_and_the_last_is_not_tiny(cut: Cut, number: int) -> None:
-    epoch = Order(cut, 1).epoch(number)
+    epoch = cut.epoch(1, number)
     starts = [epoch.pool_start(pool) for pool in range(epoch.pools + 1)]
     sizes = np.diff(starts)
     assert all(size <= cut.pool_blocks * cut.block for size in sizes[:-1])
@@ -105,7 +101,7 @@ def test_pools_are_bounded_and_the_last_is_not_tiny(cut: Cut, number: int) -> No
 
 def test_ranks_read_blocks_of_their_own() -> None:
     cut = Cut(samples=64 * 40 * 16, block=64, step=64, pool_blocks=64, shuffle="blocks")
-    epoch = Order(cut, 0).epoch(0)
+    epoch = cut.epoch(0, 0)
     for pool in range(epoch.pools - 1):
         blocks = [{int(sample) // 64 for sample in epoch.samples(pool, rank, 8)} for rank in range(8)]
         assert sum(map(len, blocks)) == len(set().union(*blocks))
@@ -113,11 +109,11 @@ def test_ranks_read_blocks_of_their_own() -> None:
 
 def test_epochs_and_seeds_differ_and_repeat() -> None:
     cut = Cut(samples=5000, block=64, step=32, pool_blocks=8, shuffle="blocks")
-    orders = {(seed, number): tuple(whole_epoch(Order(cut, seed), number)) for seed in (0, 1) for number in (0, 1)}
+    orders = {(seed, number): tuple(whole_epoch(cut.epoch(seed, number))) for seed in (0, 1) for number in (0, 1)}
     assert len(set(orders.values())) == 4
-    assert orders[1, 1] == tuple(whole_epoch(Order(cut, 1), 1))
+    assert orders[1, 1] == tuple(whole_epoch(cut.epoch(1, 1)))
 
 
 def test_the_cut_moves_from_epoch_to_epoch() -> None:
     cut = Cut(samples=5000, block=64, step=16, pool_blocks=8, shuffle="blocks")
-    assert {Order(cut, 0).epoch(number).shift for number in range(50)} == {0, 16, 32, 48}
+    assert {cut.epoch(0, number).shift for number in range(50)} == {0, 16, 32, 48}

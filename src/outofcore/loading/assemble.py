@@ -39,11 +39,12 @@ def assemble(
     streams = tuple(
         Stream(
             split=each.split,
+            windows=each.windows,
             sampler=each.sampler,
             reading=each.reading,
             residency=choice.kind,
             reason=choice.reason,
-            open=partial(make, choice, each.split.fields, each.length, device),
+            open=partial(make, choice, each.split.fields, each.windows.length, device),
             part=each.split.store.parts.index(each.split.part) if len(drafts) > 1 else None,
         )
         for each, choice in zip(drafts, choices, strict=True)

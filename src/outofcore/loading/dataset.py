@@ -23,9 +23,8 @@ from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
 from outofcore.loading.ready import reading_of, window_of
 from outofcore.loading.residency.arena import Arena
-from outofcore.loading.sampling.base import touched
 from outofcore.loading.split import open_split
-from outofcore.loading.windows import Window
+from outofcore.loading.windows import Window, touched
 from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
 

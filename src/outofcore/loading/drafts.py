@@ -9,15 +9,13 @@ import numpy as np
 
 from outofcore.domains.reading import Reading, reading_for
 from outofcore.errors import ParamsError
+from outofcore.loading.balanced import Balanced, BalancedSampler
 from outofcore.loading.batch import RawReading
 from outofcore.loading.budget import Needs, batches_together
 from outofcore.loading.mixing import measure_mixing
-from outofcore.loading.order import Shuffle
-from outofcore.loading.sampling.balanced import Balanced, BalancedSampler
-from outofcore.loading.sampling.base import Sampler
-from outofcore.loading.sampling.plain import Plain, cut_samples
-from outofcore.loading.sampling.weighted import Weighted, WeightedSampler
+from outofcore.loading.order import PlainSampler, Sampler, Shuffle, cut_samples
 from outofcore.loading.split import Split, open_split
+from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window, Windows
 from outofcore.store.reader import Store
 
@@ -47,7 +45,7 @@ class Draft:
     split: Split
     sampler: Sampler
     reading: Reading
-    length: int  # rows per sample
+    windows: Windows
     needs: Needs
     mixing: str  # one line on how well batches mix
 
@@ -80,7 +78,7 @@ def draft(
         tables=sampler.table_bytes + source.index_bytes,
         threads=wish.threads,
     )
-    return Draft(split=source, sampler=sampler, reading=reading, length=windows.length, needs=needs, mixing=mixing)
+    return Draft(split=source, sampler=sampler, reading=reading, windows=windows, needs=needs, mixing=mixing)
 
 
 def _sampler(source: Split, windows: Windows, wish: Wish) -> tuple[Sampler, str]:
@@ -90,8 +88,8 @@ def _sampler(source: Split, windows: Windows, wish: Wish) -> tuple[Sampler, str]
         groups = BalancedSampler(balanced, windows, wish.seed, source.chunk_rows)
         return groups, f"a batch is {shape}, of {groups.groups:,} groups with {len(groups.first):,} entries"
     cut = cut_samples(windows, source.chunk_rows, wish.shuffle, wish.pool_blocks, wish.block_rows)
-    plain = Plain(windows, cut, wish.seed, source.chunk_rows)
-    mixing = measure_mixing(source, plain.epoch(0).order, windows, wish.batch_size, wish.label)
+    plain = PlainSampler(windows, cut, wish.seed, source.chunk_rows)
+    mixing = measure_mixing(source, plain.epoch(0), windows, wish.batch_size, wish.label)
     line = mixing.text(wish.batch_size, wish.label)
     if wish.weighted is not None:
         weighted = WeightedSampler(source, plain, wish.weighted, wish.seed)

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,16 +18,17 @@ from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.arguments import whole
 from outofcore.loading.batch import Batch, BatchMaker
+from outofcore.loading.order import Sampler
 from outofcore.loading.permutation import key
 from outofcore.loading.pipeline import Pipeline
 from outofcore.loading.residency.base import Residency
-from outofcore.loading.sampling.base import Sampler
 from outofcore.loading.schedule import Group, schedule
 from outofcore.loading.spans import Last, Share, batches, spans
 from outofcore.loading.split import Split
 from outofcore.loading.state import Identity
 from outofcore.loading.transfer import Transfer
 from outofcore.loading.turns import Turns, interleave, take_turns
+from outofcore.loading.windows import Windows
 
 Ints = npt.NDArray[np.int64]
 
@@ -51,6 +53,7 @@ class Stream:
     """The samples of a split, and how they are drawn, read and held."""
 
     split: Split
+    windows: Windows
     sampler: Sampler
     reading: Reading
     residency: str
@@ -256,7 +259,9 @@ class Loader(IterableDataset[Batch]):
             words = key(self._identity.seed, self.epoch, _AUGMENT, stream.part or 0)
             maker = BatchMaker(residency, stream.reading, engine.transfer, words, stream.part)
             cut = self.batching.size, self.batching.last, engine.together
-            steps.append(schedule(stream.sampler.epoch(self.epoch), residency, maker, share, cut, start))
+            phase = stream.windows.phase_of(self._identity.seed, self.epoch)
+            first_rows = partial(stream.windows.first_rows, phase=phase)
+            steps.append(schedule(stream.sampler.epoch(self.epoch), first_rows, residency, maker, share, cut, start))
         ordered = steps[0] if len(steps) == 1 else interleave(steps, turns)
         pipeline = self._pipeline = Pipeline(ordered, engine.threads, engine.depth)
         return pipeline, residencies

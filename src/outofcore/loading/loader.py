@@ -24,17 +24,17 @@ from outofcore.loading.arguments import (
     words,
 )
 from outofcore.loading.assemble import assemble
+from outofcore.loading.balanced import Balanced
 from outofcore.loading.budget import budget_bytes
 from outofcore.loading.drafts import Wish, draft
 from outofcore.loading.epochs import Batching, Loader
 from outofcore.loading.order import LANES, Shuffle
 from outofcore.loading.ready import phase_of, reading_of, window_of
 from outofcore.loading.residency.choose import Kind
-from outofcore.loading.sampling.balanced import Balanced
-from outofcore.loading.sampling.weighted import Weighted
 from outofcore.loading.spans import Last, Share
 from outofcore.loading.transfer import named_device
 from outofcore.loading.turns import Turns
+from outofcore.loading.weighted import Weighted
 from outofcore.loading.windows import Window
 from outofcore.store.reader import Store
 

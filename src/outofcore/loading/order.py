@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numba
 import numpy as np
@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.permutation import deal, draw, key, permutation, scatter
+from outofcore.loading.windows import Windows
 
 Ints = npt.NDArray[np.int64]
 Shuffle = Literal["blocks", "full"] | bool
@@ -39,7 +40,62 @@ VERSION = 1
 HELD_BLOCKS = 1 << 20
 """Up to this many blocks, their permutation is held (8 MiB); beyond, places are computed when needed."""
 
+# A block of windows reads up to one chunk more than it covers: with 4 chunks a block, a quarter more at most.
+WINDOW_BLOCK_CHUNKS = 4
+
+_COUNTED = 1 << 22  # most blocks, over all shifts, examined one by one: a tenth of a second
 _SHIFT, _BLOCKS, _LANE, _FULL = range(4)  # purpose of a key
+
+
+class Epoch(Protocol):
+    """The samples of one epoch, over all ranks, pool by pool."""
+
+    @property
+    def pools(self) -> int:
+        """Number of pools."""
+        ...
+
+    def pool_start(self, pool: int) -> int:
+        """Position at which a pool begins, a multiple of the number of ranks; for ``pools``, the end of the epoch."""
+        ...
+
+    def pool_of(self, position: int) -> int:
+        """The pool that holds a position."""
+        ...
+
+    def samples(self, pool: int, rank: int, world: int) -> Ints:
+        """Sample numbers of a rank in a pool: those at positions p with ``p % world == rank``."""
+        ...
+
+
+class Sampler(Protocol):
+    """A way of sampling a split."""
+
+    @property
+    def positions(self) -> int:
+        """Samples per epoch."""
+        ...
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes held throughout."""
+        ...
+
+    def epoch(self, number: int) -> Epoch:
+        """The samples of one epoch."""
+        ...
+
+    def pool_chunks(self, world: int) -> int:
+        """Most chunks that one of ``world`` ranks needs for a pool."""
+        ...
+
+    def pool_samples(self, world: int) -> int:
+        """Most samples that one of ``world`` ranks has in a pool."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What determines the order apart from store and seed, compared with that of a saved state."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,20 +125,10 @@ class Cut:
         moves = self.shuffle in ("blocks", True) and self.samples > self.block
         return range(0, self.block if moves else 1, self.step)
 
-
-@dataclass(frozen=True)
-class Order:
-    """Orders of all epochs."""
-
-    cut: Cut
-    seed: int
-
-    def epoch(self, number: int) -> EpochOrder:
+    def epoch(self, seed: int, number: int) -> EpochOrder:
         """The order of one epoch."""
-        shift = 0
-        if len(self.cut.shifts) > 1:
-            shift = self.cut.step * draw(len(self.cut.shifts), self.seed, number, _SHIFT)
-        return EpochOrder(self.cut, self.seed, number, shift)
+        shift = self.step * draw(len(self.shifts), seed, number, _SHIFT) if len(self.shifts) > 1 else 0
+        return EpochOrder(self, seed, number, shift)
 
 
 @dataclass(frozen=True)
@@ -180,6 +226,107 @@ class EpochOrder:
         out = np.empty(count, np.int64)
         _fill(*self.pool_blocks(pool), edges, out)
         return out
+
+
+def cut_samples(windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks: int, block_rows: int | None) -> Cut:
+    """Blocks that cover whole chunks, from the store's layout if ``block_rows`` is None."""
+    if windows.window is None:
+        step, rows = chunk_rows, block_rows or chunk_rows
+    else:
+        # Average samples per chunk, exact for evenly spaced windows.
+        step = max(1, round(chunk_rows * windows.samples / max(windows.rows, 1)))
+        rows = block_rows or WINDOW_BLOCK_CHUNKS * chunk_rows
+    block = max(1, rows * step // chunk_rows)
+    return Cut(
+        samples=windows.samples,
+        block=-(-block // LANES) * LANES,
+        step=step,
+        pool_blocks=pool_blocks,
+        shuffle=shuffle,
+    )
+
+
+class PlainSampler:
+    """Every sample once per epoch."""
+
+    def __init__(self, windows: Windows, cut: Cut, seed: int, chunk_rows: int) -> None:
+        self.windows = windows
+        self.cut = cut
+        self._seed = seed
+        self._chunk_rows = chunk_rows
+
+    @property
+    def positions(self) -> int:
+        """Samples per epoch."""
+        return self.cut.samples
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the table of sequences and the permutation of blocks."""
+        return self.windows.bytes + 16 * (self.cut.samples // self.cut.block + 2)
+
+    def epoch(self, number: int) -> EpochOrder:
+        """The order of one epoch."""
+        return self.cut.epoch(self._seed, number)
+
+    def pool_samples(self, world: int) -> int:
+        """Most samples that one of ``world`` ranks has in a pool."""
+        return -(-min(self.cut.samples, (self.cut.pool_blocks + 2) * self.cut.block) // world) + LANES
+
+    def pool_chunks(self, world: int) -> int:
+        """Most chunks that one of ``world`` ranks needs for a pool."""
+        everything = -(-self.windows.rows // self._chunk_rows)
+        if self.cut.shuffle == "full":
+            return everything
+        pool, block = self._most_chunks
+        if self.cut.shuffle is not False and world > 1:
+            lane_blocks = -(-self.cut.pool_blocks // LANES) + 1  # a lane may begin and end inside a block
+            pool = min(pool, LANES // world * lane_blocks * block)
+        return min(pool, everything)
+
+    def describe(self) -> dict[str, Any]:
+        """What determines the order apart from the store and the seed."""
+        window = self.windows.window
+        return {
+            "order": VERSION,
+            "samples": self.cut.samples,
+            "block": self.cut.block,
+            "step": self.cut.step,
+            "pool_blocks": self.cut.pool_blocks,
+            "shuffle": "blocks" if self.cut.shuffle is True else self.cut.shuffle,
+            "window": [window.length, window.stride, window.mode] if window else None,
+            "phase": self.windows.phase,
+        }
+
+    @cached_property
+    def _most_chunks(self) -> tuple[int, int]:
+        """Most chunks of a pool and of a block, over all shifts of an epoch's cut."""
+        window = self.windows.window
+        blocks = (self.cut.samples // self.cut.block + 2) * len(self.cut.shifts)
+        if blocks > _COUNTED and (window is None or window.mode != "never"):
+            return self._bound()
+        pool = block = 0
+        for shift in self.cut.shifts:
+            edges = np.arange(shift, self.cut.samples + 1, self.cut.block, dtype=np.int64)
+            edges = np.unique(np.concatenate(([0], edges, [self.cut.samples])))
+            if len(edges) < 2:
+                continue
+            counts = self.windows.block_chunks(edges, self._chunk_rows)
+            full = np.diff(edges) == self.cut.block
+            largest = np.sort(counts[full])[::-1][: self.cut.pool_blocks]
+            pool = max(pool, int(largest.sum() + counts[~full].sum()))
+            block = max(block, int(counts.max()))
+        return pool, block
+
+    def _bound(self) -> tuple[int, int]:
+        """The same without examining blocks: the most that evenly spaced windows can touch."""
+        window = self.windows.window
+        rows = self.cut.block
+        if window is not None:
+            rows = (self.cut.block - 1) * window.stride + window.length + (window.stride - 1) * self.windows.phase
+        aligned = window is None and self.cut.block % self._chunk_rows == 0 and self.cut.step % self._chunk_rows == 0
+        block = rows // self._chunk_rows if aligned else (rows - 2) // self._chunk_rows + 2
+        return (self.cut.pool_blocks + 2) * block, block
 
 
 def lane_edges(lane: int, size: int) -> tuple[int, int]:

@@ -15,12 +15,14 @@ import numpy.typing as npt
 
 from outofcore.loading.batch import Batch, BatchMaker
 from outofcore.loading.gather import Room
+from outofcore.loading.order import Epoch
 from outofcore.loading.pipeline import Latch, Step, Task, Until
 from outofcore.loading.residency.base import Residency
-from outofcore.loading.sampling.base import EpochPlan, touched
 from outofcore.loading.spans import Last, Share, Span, spans
+from outofcore.loading.windows import touched
 
 Ints = npt.NDArray[np.int64]
+FirstRows = Callable[[Ints], Ints]  # from samples to their first rows
 # Groups of a pool that are under way before the next pool asks for room: by then the pool before has given its own up.
 _HEAD_START = 3
 
@@ -44,13 +46,19 @@ class _Pool:
     """A pool whose chunks are being read or gathered from."""
 
     def __init__(
-        self, plan: EpochPlan, number: int, residency: Residency, share: Share, before: _Pool | None = None
+        self,
+        epoch: Epoch,
+        number: int,
+        first_rows: FirstRows,
+        residency: Residency,
+        share: Share,
+        before: _Pool | None = None,
     ) -> None:
         self.number = number
         self._before = before  # a chunk needed by both is read by the work of the first
-        self.start, self.stop = plan.pool_start(number), plan.pool_start(number + 1)
-        self.first = plan.first_rows(number, share.rank, share.world)
-        self.is_last = number + 1 == plan.pools
+        self.start, self.stop = epoch.pool_start(number), epoch.pool_start(number + 1)
+        self.first = first_rows(epoch.samples(number, share.rank, share.world))
+        self.is_last = number + 1 == epoch.pools
         self._share = share
         self._residency = residency
         self._chunks = touched(self.first, residency.length, residency.chunk_rows, residency.chunks)
@@ -168,11 +176,12 @@ class _Making:
 class _Reading:
     """The pools of an epoch; the next one is read ahead while batches are made of the current one."""
 
-    def __init__(self, plan: EpochPlan, residency: Residency, share: Share, start: int) -> None:
-        self._plan = plan
+    def __init__(self, epoch: Epoch, first_rows: FirstRows, residency: Residency, share: Share, start: int) -> None:
+        self._epoch = epoch
+        self._first_rows = first_rows
         self._residency = residency
         self._share = share
-        self.pool = _Pool(plan, plan.pool_of(start), residency, share)
+        self.pool = _Pool(epoch, epoch.pool_of(start), first_rows, residency, share)
         self._coming: _Pool | None = None
         self._tasks: list[Task[Group]] = []
         self._groups = 0
@@ -201,13 +210,15 @@ class _Reading:
         del self._tasks[:due]
 
     def _ask(self) -> Generator[Step[Group]]:
-        coming = _Pool(self._plan, self.pool.number + 1, self._residency, self._share, self.pool)
+        number = self.pool.number + 1
+        coming = _Pool(self._epoch, number, self._first_rows, self._residency, self._share, self.pool)
         yield Until(coming.has_room)
         self._coming, self._tasks = coming, coming.bring()
 
 
 def schedule(
-    plan: EpochPlan,
+    epoch: Epoch,
+    first_rows: FirstRows,
     residency: Residency,
     maker: BatchMaker,
     share: Share,
@@ -216,18 +227,19 @@ def schedule(
 ) -> Iterator[Step[Group]]:
     """The steps of an epoch, after ``start`` samples that the consumer has received over all ranks."""
     size, last, together = batching
-    ahead = spans(start, plan.positions, size, last, share.world)
+    positions = epoch.pool_start(epoch.pools)
+    ahead = spans(start, positions, size, last, share.world)
     span = next(ahead, None)
     if span is None:
         return
-    reading = _Reading(plan, residency, share, start)
+    reading = _Reading(epoch, first_rows, residency, share, start)
     yield from reading.begin()
     while span is not None:
         group = [span]
         while (span := next(ahead, None)) and len(group) < together and span[0] < reading.pool.stop:
             group.append(span)
         begin, end = group[0][0], group[-1][1]
-        making = _Making(maker, share, group, plan.positions)
+        making = _Making(maker, share, group, positions)
         at = 0
         while end > reading.pool.stop and not reading.pool.is_last:
             pool = reading.pool

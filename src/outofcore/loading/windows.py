@@ -6,14 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import one_of, whole
+from outofcore.loading.permutation import draw
 
 Ints = npt.NDArray[np.int64]
 Mode = Literal["pack", "never", "reach"]
+
+_PHASE = 16  # purpose of a key; those of the order are lower numbers
+_SLAB = 1 << 20  # samples examined at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +98,29 @@ class Windows:
         first = self._starts[sequence] + (samples - before) * self.window.stride
         return first + phase % (self._room[sequence] + 1) if phase else first
 
+    def phase_of(self, seed: int, epoch: int) -> int:
+        """By how many rows the starts of an epoch are shifted."""
+        return draw(self.window.stride, seed, epoch, _PHASE) if self.window and self.phase else 0
+
+    def block_chunks(self, edges: Ints, chunk_rows: int) -> Ints:
+        """Most chunks, over all phases, of the samples between each pair of neighbouring ``edges``."""
+        slack = self.window.stride - 1 if self.window and self.phase else 0
+        if self.window is None or self.window.mode != "never":
+            low = np.maximum(self.first_rows(edges[:-1]), 0) // chunk_rows
+            high = (self.first_rows(edges[1:] - 1) + self.length - 1 + slack) // chunk_rows
+            return np.asarray(np.minimum(high, (self.rows - 1) // chunk_rows) - low + 1)
+        counts = []
+        each = max(1, _SLAB // int(np.diff(edges).max()))
+        for begin in range(0, len(edges) - 1, each):
+            own = edges[begin : begin + each + 1]
+            first = self.first_rows(np.arange(own[0], own[-1], dtype=np.int64))
+            low, high = first // chunk_rows, (first + self.length - 1 + slack) // chunk_rows
+            new = high - np.maximum(low - 1, np.concatenate(([-1], high[:-1])))
+            starts = own[:-1] - own[0]
+            new[starts] = high[starts] - low[starts] + 1
+            counts.append(np.add.reduceat(new, starts))
+        return np.concatenate(counts)
+
     def _count(self, lengths: Ints, least: int) -> Ints:
         """Windows in sequences of these lengths, for every phase; at least ``least`` if one fits at all."""
         assert self.window is not None
@@ -111,3 +139,17 @@ class Windows:
             room = lengths[kept] - self.window.length - (count - 1) * self.window.stride
             self._room = np.minimum(room, self.window.stride - 1)
         return int(self._ends[-1]) if len(self._ends) else 0
+
+
+def touched(first: Ints, length: int, chunk_rows: int, chunks: int) -> Ints:
+    """The chunks that hold windows of ``length`` rows, ascending; rows below 0 mean row 0."""
+    marks = np.zeros(chunks, np.bool_)
+    _mark(first, length, chunk_rows, marks)
+    return np.flatnonzero(marks)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _mark(first: Ints, length: int, chunk_rows: int, marks: npt.NDArray[np.bool_]) -> None:
+    for row in first:
+        for chunk in range(max(row, 0) // chunk_rows, (row + length - 1) // chunk_rows + 1):
+            marks[chunk] = True

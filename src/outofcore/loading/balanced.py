@@ -119,9 +119,9 @@ class BalancedSampler:
         """Entries per block: a multiple of the number drawn at a time."""
         return -(-_NEAR // self.balanced.entries) * self.balanced.entries
 
-    def epoch(self, number: int) -> BalancedPlan:
+    def epoch(self, number: int) -> BalancedEpoch:
         """The batches of one epoch."""
-        return BalancedPlan(self, number)
+        return BalancedEpoch(self, number)
 
     def pool_chunks(self, world: int) -> int:
         """Most chunks per batch: those of the groups with the most."""
@@ -154,7 +154,7 @@ class BalancedSampler:
         }
 
 
-class BalancedPlan:
+class BalancedEpoch:
     """One epoch of :class:`BalancedSampler`; a pool is a batch."""
 
     def __init__(self, sampler: BalancedSampler, number: int) -> None:
@@ -166,26 +166,21 @@ class BalancedPlan:
         self._orders: dict[tuple[int, int], Ints] = {}
 
     @property
-    def positions(self) -> int:
-        """Samples of the epoch."""
-        return self._sampler.positions
-
-    @property
     def pools(self) -> int:
         """Batches of the epoch."""
         return self._sampler.batches
 
     def pool_start(self, pool: int) -> int:
         """Position at which a batch begins."""
-        return min(pool * self._sampler.balanced.size, self.positions)
+        return pool * self._sampler.balanced.size
 
     def pool_of(self, position: int) -> int:
         """The batch that holds a position."""
         return position // self._sampler.balanced.size
 
-    def first_rows(self, pool: int, rank: int, world: int) -> Ints:
-        """First row of each sample of a rank in a batch."""
-        return self._rows(pool)[rank::world] - (self._sampler.windows.length - 1)
+    def samples(self, pool: int, rank: int, world: int) -> Ints:
+        """The rows that a rank draws for a batch; a sample is a row."""
+        return self._rows(pool)[rank::world]
 
     def _rows(self, batch: int) -> Ints:
         """The rows of a batch, entry after entry, group after group."""

@@ -18,14 +18,13 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import whole_or_none, word
-from outofcore.loading.order import LANES, EpochOrder, Order, lane_edges
+from outofcore.loading.order import LANES, EpochOrder, PlainSampler, lane_edges
 from outofcore.loading.permutation import deal, key, strata
-from outofcore.loading.sampling.plain import Plain
 from outofcore.loading.split import Split
 
 Ints = npt.NDArray[np.int64]
 
-_DRAW, _SHUFFLE = 20, 21  # purpose of a key; those of the order and of plain sampling are lower numbers
+_DRAW, _SHUFFLE = 20, 21  # purpose of a key; those of the order and of windows are lower numbers
 _WHOLE = 2**24  # the largest weight as an integer
 _SLAB = 1 << 20
 
@@ -49,13 +48,12 @@ class Weighted:
 class WeightedSampler:
     """Draws samples by weight; the cut of the blocks of ``plain`` does not move."""
 
-    def __init__(self, split: Split, plain: Plain, weighted: Weighted, seed: int) -> None:
+    def __init__(self, split: Split, plain: PlainSampler, weighted: Weighted, seed: int) -> None:
         if plain.windows.phase or plain.cut.shuffle not in ("blocks", True):
             message = "weighted sampling needs shuffle='blocks' and windows without a phase"
             raise ParamsError(message)
         cut = replace(plain.cut, step=plain.cut.block)
-        self._plain = Plain(plain.windows, cut, seed, split.chunk_rows)
-        self._seed = seed
+        self._plain = PlainSampler(plain.windows, cut, seed, split.chunk_rows)
         self._weighted = weighted
         self._weigh = _weigher(split, weighted.column)
         self._largest = max(
@@ -78,9 +76,9 @@ class WeightedSampler:
         """Bytes of plain sampling, and a sum per block."""
         return self._plain.table_bytes + self._sums.nbytes
 
-    def epoch(self, number: int) -> WeightedPlan:
+    def epoch(self, number: int) -> WeightedEpoch:
         """The draws of one epoch."""
-        return WeightedPlan(self, Order(self._plain.cut, self._seed).epoch(number), self.positions)
+        return WeightedEpoch(self, self._plain.epoch(number), self.positions)
 
     def pool_chunks(self, world: int) -> int:
         """Chunks of a pool: lanes are cut by weight, so a rank may need all of them."""
@@ -104,10 +102,6 @@ class WeightedSampler:
         """Integer weights of the blocks with these first samples."""
         return self._sums[starts // self._plain.cut.block]
 
-    def first_rows(self, samples: Ints) -> Ints:
-        """First row of each sample."""
-        return self._plain.windows.first_rows(samples)
-
     def _count(self, weights: npt.NDArray[np.float64]) -> Ints:
         return np.rint(weights * (_WHOLE / self._largest)).astype(np.int64)
 
@@ -125,7 +119,7 @@ class WeightedSampler:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedPlan:
+class WeightedEpoch:
     """One epoch of :class:`WeightedSampler`."""
 
     sampler: WeightedSampler
@@ -155,8 +149,8 @@ class WeightedPlan:
         """The pool that holds a position."""
         return int(np.searchsorted(self._starts[:-1], position, "right")) - 1
 
-    def first_rows(self, pool: int, rank: int, world: int) -> Ints:
-        """First row of each draw of a rank in a pool."""
+    def samples(self, pool: int, rank: int, world: int) -> Ints:
+        """The samples that a rank draws in a pool."""
         seed, epoch = self.order.seed, self.order.number
         starts, sizes = self.order.pool_blocks(pool)
         ranges = [np.arange(start, start + size, dtype=np.int64) for start, size in zip(starts, sizes, strict=True)]
@@ -172,7 +166,7 @@ class WeightedPlan:
         bounds = np.concatenate(([0], np.cumsum([len(each) for each in drawn])))
         keys = [key(seed, epoch, _SHUFFLE, pool, lane) for lane in lanes]
         places = np.searchsorted(ends, np.concatenate(drawn), "right")
-        return self.sampler.first_rows(deal(samples[places], bounds, keys))
+        return deal(samples[places], bounds, keys)
 
 
 def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float64]]:

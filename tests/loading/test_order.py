@@ -9,9 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.loading.sampling.base import touched
-from outofcore.loading.sampling.plain import Plain, cut_samples
-from outofcore.loading.windows import Window, Windows
+from outofcore.loading.order import PlainSampler, cut_samples
+from outofcore.loading.windows import Window, Windows, touched
 
 CHUNK_ROWS = 32
 
@@ -30,14 +29,14 @@ def test_no_pool_touches_more_chunks_than_are_said(
     window = Window(mode=shape[0], length=shape[1], stride=shape[2]) if shape else None
     windows = Windows(rows, window, phase=phase and window is not None and window.mode == "pack", sequences=_none)
     cut = cut_samples(windows, CHUNK_ROWS, True, pool_blocks, block_rows)
-    plain = Plain(windows, cut, 0, CHUNK_ROWS)
-    with patch("outofcore.loading.sampling.plain._COUNTED", 0):
-        bounded = Plain(windows, cut, 0, CHUNK_ROWS).pool_chunks(1)
+    plain = PlainSampler(windows, cut, 0, CHUNK_ROWS)
+    with patch("outofcore.loading.order._COUNTED", 0):
+        bounded = PlainSampler(windows, cut, 0, CHUNK_ROWS).pool_chunks(1)
     chunks = -(-rows // CHUNK_ROWS)
     for number in range(3):
         epoch = plain.epoch(number)
         for pool in range(epoch.pools):
-            first = epoch.first_rows(pool, 0, 1)
+            first = windows.first_rows(epoch.samples(pool), windows.phase_of(0, number))
             needed = len(touched(first, windows.length, CHUNK_ROWS, chunks))
             assert needed <= plain.pool_chunks(1) <= bounded
 

@@ -1,1 +1,0 @@
-"""Which samples an epoch has, in which order: plain, weighted, balanced."""
