@@ -13,9 +13,9 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset
 
 from outofcore.errors import BudgetError, DamagedStore, ParamsError
-from outofcore.loading.batch import RawReading
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.residency.arena import Arena
+from outofcore.loading.split import StoredReading
 from outofcore.loading.windows import Window
 from tests.loading.conftest import MakeStore, rows_of
 
@@ -109,7 +109,7 @@ def test_memory_for_less_than_a_sample(make_store: MakeStore) -> None:
         ({"window": {"size": 5}}, "window: expected keys among"),
         ({"part": ("",)}, "part"),
         ({"memory": "much"}, "memory"),
-        ({"fields": ("id",), "tensors": RawReading({"id": np.dtype(np.int64)})}, "not both"),
+        ({"fields": ("id",), "tensors": StoredReading({"id": np.dtype(np.int64)})}, "not both"),
     ],
 )
 def test_wrong_arguments_are_named(make_store: MakeStore, options: dict[str, Any], named: str) -> None:

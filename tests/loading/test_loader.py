@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from outofcore.errors import BudgetError, DamagedStore, ParamsError, StoreError
-from outofcore.loading.batch import RawReading
 from outofcore.loading.epochs import Loader
 from outofcore.loading.loader import loader
+from outofcore.loading.split import StoredReading
 from outofcore.loading.windows import Window
 from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities, rows_of, threads_since
 
@@ -214,7 +214,7 @@ def test_ends_its_threads(make_store: MakeStore) -> None:
 
 
 def test_counts_what_it_did(make_store: MakeStore) -> None:
-    class Slow(RawReading):
+    class Slow(StoredReading):
         def __call__(self, rows: Mapping[str, Any], draws: Any) -> dict[str, torch.Tensor]:
             time.sleep(0.01)
             return super().__call__(rows, draws)

@@ -7,9 +7,8 @@ from functools import partial
 
 import torch
 
-from outofcore.domains.reading import Reading
+from outofcore.domains.reading import DeviceReading, Reading
 from outofcore.hardware import usable_memory
-from outofcore.loading.batch import DeviceReading
 from outofcore.loading.budget import divide, prove
 from outofcore.loading.drafts import Draft, Wish
 from outofcore.loading.epochs import Batching, Engine, Loader, Stream
@@ -39,12 +38,10 @@ def assemble(
     streams = tuple(
         Stream(
             split=each.split,
-            windows=each.windows,
             sampler=each.sampler,
-            reading=each.reading,
             residency=choice.kind,
             reason=choice.reason,
-            open=partial(make, choice, each.split.fields, each.windows.length, device),
+            open=partial(make, choice, each.split.fields, each.split.windows.length, device),
             part=each.split.store.parts.index(each.split.part) if len(drafts) > 1 else None,
         )
         for each, choice in zip(drafts, choices, strict=True)
@@ -77,7 +74,7 @@ def _circumstances(draft: Draft, wish: Wish, budget: int, device: torch.device |
         mappable=draft.split.mappable,
         full_shuffle=wish.shuffle == "full" and wish.balanced is None,
         pool_blocks=wish.pool_blocks,
-        device_room=_device_room(device, draft.reading),
+        device_room=_device_room(device, draft.split.reading),
         recurring=wish.balanced is not None,
     )
 

@@ -4,58 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
 
-from outofcore.domains.reading import Draws, Reading
+from outofcore.domains.reading import DeviceReading, Reading
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
 from outofcore.loading.residency.base import Residency
 from outofcore.loading.transfer import Transfer
 
 Batch = dict[str, torch.Tensor]
-
-
-@runtime_checkable
-class DeviceReading(Protocol):
-    """A reading that can also work on rows that are already on a device."""
-
-    def on_device(self, rows: Mapping[str, torch.Tensor], draws: Draws) -> Batch:
-        """Turn rows on a device into tensors there; unsigned words are signed ones of the same bits."""
-        ...
-
-
-class RawReading:
-    """Stored fields as tensors, without a domain's reading.
-
-    Unsigned words that torch cannot index are widened to the next signed type; uint64 keeps its bits as int64.
-    ``dtypes`` are the stored ones.
-    """
-
-    def __init__(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
-        self.fields = tuple(dtypes)
-        self._unsigned = {name: dtype.name for name, dtype in dtypes.items() if dtype.name in ("uint16", "uint32")}
-
-    def __call__(self, rows: Mapping[str, Any], draws: Draws) -> Batch:
-        """Rows as tensors."""
-        del draws
-        wider = {"uint16": np.int32, "uint32": np.int64}
-        batch = {}
-        for name, array in rows.items():
-            plain = array.view(np.int64) if array.dtype == np.uint64 else array
-            batch[name] = torch.from_numpy(plain.astype(wider.get(plain.dtype.name, plain.dtype), copy=False))
-        return batch
-
-    def on_device(self, rows: Mapping[str, torch.Tensor], draws: Draws) -> Batch:
-        """The same from tensors with unsigned words as signed ones of the same bits."""
-        del draws
-        batch = dict(rows)
-        for name, stored in self._unsigned.items():
-            wide, mask = (torch.int32, 2**16 - 1) if stored == "uint16" else (torch.int64, 2**32 - 1)
-            batch[name] = rows[name].to(wide) & mask
-        return batch
 
 
 class BatchMaker:

@@ -14,14 +14,13 @@ import torch
 from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from outofcore.domains.reading import Reading, reading_for
+from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import integers, opened, word, words
-from outofcore.loading.batch import Batch, RawReading
+from outofcore.loading.batch import Batch
 from outofcore.loading.budget import budget_bytes
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
-from outofcore.loading.ready import reading_of, window_of
 from outofcore.loading.residency.arena import Arena
 from outofcore.loading.split import open_split
 from outofcore.loading.windows import Window, touched
@@ -92,20 +91,12 @@ class ZarrDataset(Dataset[Batch]):
             message = f"{source.root}: part: expected one of {', '.join(source.parts)}; ConcatDataset joins several"
             raise ParamsError(message)
         place = source.parts[0] if part is None else word("part", part)
-        made_of = reading_of(source, place, tensors, names)
-        windows = window_of(window, made_of)
-        self._made_with = source, split, tensors, names, windows, place, memory
-        self._split = open_split(source, word("split", split), place, made_of.fields if made_of is not None else names)
-        self._windows = self._split.windows(windows, phase=False)
-        self._reading = (
-            reading_for(split, made_of)
-            if made_of is not None
-            else RawReading({name: array.dtype for name, array in self._split.fields.items()})
-        )
+        self._arguments = source, split, tensors, names, window, place, memory
+        self._split = open_split(source, word("split", split), place, tensors, names, window, phase=False)
         chunk = self._split.chunk_rows * self._split.row_bytes
         self._slots = budget // max(chunk, 1)
         needed = min(
-            (self._windows.length + self._split.chunk_rows - 2) // self._split.chunk_rows + 1,
+            (self._split.windows.length + self._split.chunk_rows - 2) // self._split.chunk_rows + 1,
             self._split.chunks,
         )
         if self._slots < needed:
@@ -120,7 +111,7 @@ class ZarrDataset(Dataset[Batch]):
         self._settled = True
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._made_with
+        return self._arguments
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         store, split, tensors, fields, window, part, memory = state
@@ -129,7 +120,7 @@ class ZarrDataset(Dataset[Batch]):
         )
 
     def __len__(self) -> int:
-        return self._windows.samples
+        return self._split.windows.samples
 
     def __repr__(self) -> str:
         return f"ZarrDataset({str(self._split.store.root)!r}, {self._split.name!r}): {len(self):,} samples"
@@ -158,16 +149,16 @@ class ZarrDataset(Dataset[Batch]):
         if len(outside):
             message = f"{self._split.path}: no sample {outside[0]}; there are {count:,}"
             raise IndexError(message)
-        first = self._windows.first_rows(np.where(samples < 0, samples + count, samples))
+        first = self._split.windows.first_rows(np.where(samples < 0, samples + count, samples))
         # Random choices of a reading follow torch's seed, which differs from worker to worker.
         draws = random_words(0, 1, len(first), int(torch.randint(2**62, ())))
-        return ReadyBatch(self._reading(self._rows(first), draws))
+        return ReadyBatch(self._split.reading(self._rows(first), draws))
 
     def _rows(self, first: Ints) -> dict[str, Any]:
         process = os.getpid()
         with self._locks.setdefault(process, threading.Lock()):
             if self._arena is None or self._arena[0] != process:
-                self._arena = process, Arena(self._split.fields, self._windows.length, self._slots)
+                self._arena = process, Arena(self._split.fields, self._split.windows.length, self._slots)
             arena = self._arena[1]
             room = arena.allocate(len(first))
             chunks = self._touched(first)
@@ -185,7 +176,7 @@ class ZarrDataset(Dataset[Batch]):
         start = 0
         while start < len(first):
             last_chunk = max(int(first[start]), 0) // arena.chunk_rows + self._slots
-            ends = first + (self._windows.length - 1)
+            ends = first + (self._split.windows.length - 1)
             stop = max(start + 1, int(np.searchsorted(ends, last_chunk * arena.chunk_rows)))
             part = first[start:stop]
             self._gather(arena, part, self._touched(part), room, start)
@@ -202,4 +193,4 @@ class ZarrDataset(Dataset[Batch]):
         self._settled = True
 
     def _touched(self, first: Ints) -> Ints:
-        return touched(first, self._windows.length, self._split.chunk_rows, self._split.chunks)
+        return touched(first, self._split.windows.length, self._split.chunk_rows, self._split.chunks)

@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.domains.reading import Reading, reading_for
 from outofcore.errors import ParamsError
 from outofcore.loading.balanced import Balanced, BalancedSampler
-from outofcore.loading.batch import RawReading
 from outofcore.loading.budget import Needs, batches_together
 from outofcore.loading.mixing import measure_mixing
 from outofcore.loading.order import PlainSampler, Sampler, Shuffle, cut_samples
-from outofcore.loading.split import Split, open_split
+from outofcore.loading.split import Split
 from outofcore.loading.weighted import Weighted, WeightedSampler
-from outofcore.loading.windows import Window, Windows
-from outofcore.store.reader import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +25,6 @@ class Wish:
     seed: int
     pool_blocks: int
     block_rows: int | None
-    window: Window | None
-    phase: bool
     balanced: Balanced | None
     weighted: Weighted | None
     label: str | None  # column whose mixing is measured
@@ -44,30 +38,19 @@ class Draft:
 
     split: Split
     sampler: Sampler
-    reading: Reading
-    windows: Windows
     needs: Needs
     mixing: str  # one line on how well batches mix
 
 
-def draft(
-    store: Store, split: str, part: str, tensors: Reading | None, fields: tuple[str, ...] | None, wish: Wish
-) -> Draft:
+def draft(source: Split, wish: Wish) -> Draft:
     """Determine what reading a split takes; reads no row but the first sample."""
-    source = open_split(store, split, part, tensors.fields if tensors is not None else fields)
-    reading = (
-        reading_for(split, tensors)
-        if tensors is not None
-        else RawReading({name: array.dtype for name, array in source.fields.items()})
-    )
-    windows = source.windows(wish.window, phase=wish.phase)
     if wish.label is not None:
         source.sequences[wish.label]  # an unknown one is an error, even if the order ignores it
-    sampler, mixing = _sampler(source, windows, wish)
+    sampler, mixing = _sampler(source, wish)
     if 0 < sampler.positions < wish.world:
-        message = f"{store.root}: {source.path} has {sampler.positions} samples for {wish.world} ranks"
+        message = f"{source.store.root}: {source.path} has {sampler.positions} samples for {wish.world} ranks"
         raise ParamsError(message)
-    batch = -(-wish.batch_size // wish.world) * _sample_bytes(source, reading, windows.length)
+    batch = -(-wish.batch_size // wish.world) * _sample_bytes(source)
     needs = Needs(
         chunk=source.row_bytes * source.chunk_rows,
         chunks=source.chunks,
@@ -75,21 +58,21 @@ def draft(
         pool_samples=sampler.pool_samples(wish.world),
         batch=batch,
         together=batches_together(batch),
-        tables=sampler.table_bytes + source.index_bytes,
+        tables=sampler.table_bytes + 16 * source.chunks * len(source.fields),
         threads=wish.threads,
     )
-    return Draft(split=source, sampler=sampler, reading=reading, windows=windows, needs=needs, mixing=mixing)
+    return Draft(split=source, sampler=sampler, needs=needs, mixing=mixing)
 
 
-def _sampler(source: Split, windows: Windows, wish: Wish) -> tuple[Sampler, str]:
+def _sampler(source: Split, wish: Wish) -> tuple[Sampler, str]:
     if wish.balanced is not None:
         balanced = wish.balanced
         shape = f"{balanced.groups} groups x {balanced.entries} entries x {balanced.rows} rows"
-        groups = BalancedSampler(balanced, windows, wish.seed, source.chunk_rows)
+        groups = BalancedSampler(balanced, source.windows, wish.seed, source.chunk_rows)
         return groups, f"a batch is {shape}, of {groups.groups:,} groups with {len(groups.first):,} entries"
-    cut = cut_samples(windows, source.chunk_rows, wish.shuffle, wish.pool_blocks, wish.block_rows)
-    plain = PlainSampler(windows, cut, wish.seed, source.chunk_rows)
-    mixing = measure_mixing(source, plain.epoch(0), windows, wish.batch_size, wish.label)
+    cut = cut_samples(source.windows, source.chunk_rows, wish.shuffle, wish.pool_blocks, wish.block_rows)
+    plain = PlainSampler(source.windows, cut, wish.seed, source.chunk_rows)
+    mixing = measure_mixing(source, plain.epoch(0), wish.batch_size, wish.label)
     line = mixing.text(wish.batch_size, wish.label)
     if wish.weighted is not None:
         weighted = WeightedSampler(source, plain, wish.weighted, wish.seed)
@@ -97,13 +80,14 @@ def _sampler(source: Split, windows: Windows, wish: Wish) -> tuple[Sampler, str]
     return plain, line
 
 
-def _sample_bytes(source: Split, reading: Reading, length: int) -> int:
+def _sample_bytes(source: Split) -> int:
     """Bytes per sample in a batch, rows and tensors, from the first sample of the split."""
-    if source.rows < length:
+    length = source.windows.length
+    if source.windows.rows < length:
         return 0
     window = (length,) if length > 1 else ()
     rows: dict[str, Any] = {
         name: array.read(0, length).reshape(1, *window, *array.shape[1:]) for name, array in source.fields.items()
     }
     stored = sum(array.nbytes for array in rows.values())
-    return int(stored + sum(tensor.nbytes for tensor in reading(rows, np.zeros(1, np.uint64)).values()))
+    return int(stored + sum(tensor.nbytes for tensor in source.reading(rows, np.zeros(1, np.uint64)).values()))

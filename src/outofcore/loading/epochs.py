@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
-from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.arguments import whole
 from outofcore.loading.batch import Batch, BatchMaker
@@ -28,7 +27,6 @@ from outofcore.loading.split import Split
 from outofcore.loading.state import Identity
 from outofcore.loading.transfer import Transfer
 from outofcore.loading.turns import Turns, interleave, take_turns
-from outofcore.loading.windows import Windows
 
 Ints = npt.NDArray[np.int64]
 
@@ -53,9 +51,7 @@ class Stream:
     """The samples of a split, and how they are drawn, read and held."""
 
     split: Split
-    windows: Windows
     sampler: Sampler
-    reading: Reading
     residency: str
     reason: str  # why this residency
     open: Callable[[], Residency]  # creates the residency
@@ -257,10 +253,10 @@ class Loader(IterableDataset[Batch]):
         steps = []
         for stream, residency, start in zip(self.streams, residencies, starts, strict=True):
             words = key(self._identity.seed, self.epoch, _AUGMENT, stream.part or 0)
-            maker = BatchMaker(residency, stream.reading, engine.transfer, words, stream.part)
+            maker = BatchMaker(residency, stream.split.reading, engine.transfer, words, stream.part)
             cut = self.batching.size, self.batching.last, engine.together
-            phase = stream.windows.phase_of(self._identity.seed, self.epoch)
-            first_rows = partial(stream.windows.first_rows, phase=phase)
+            windows = stream.split.windows
+            first_rows = partial(windows.first_rows, phase=windows.phase_of(self._identity.seed, self.epoch))
             steps.append(schedule(stream.sampler.epoch(self.epoch), first_rows, residency, maker, share, cut, start))
         ordered = steps[0] if len(steps) == 1 else interleave(steps, turns)
         pipeline = self._pipeline = Pipeline(ordered, engine.threads, engine.depth)

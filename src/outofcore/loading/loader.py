@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -29,9 +28,9 @@ from outofcore.loading.budget import budget_bytes
 from outofcore.loading.drafts import Wish, draft
 from outofcore.loading.epochs import Batching, Loader
 from outofcore.loading.order import LANES, Shuffle
-from outofcore.loading.ready import phase_of, reading_of, window_of
 from outofcore.loading.residency.choose import Kind
 from outofcore.loading.spans import Last, Share
+from outofcore.loading.split import open_split
 from outofcore.loading.transfer import named_device
 from outofcore.loading.turns import Turns
 from outofcore.loading.weighted import Weighted
@@ -152,8 +151,6 @@ def loader(
         seed=whole("seed", seed, 0, 2**64 - 1),
         pool_blocks=whole("pool_blocks", pool_blocks, 1),
         block_rows=whole_or_none("block_rows", block_rows, 1),
-        window=None,
-        phase=False,
         balanced=groups,
         weighted=made("weighted", weighted, Weighted),
         label=None if label is None else word("label", label),
@@ -163,11 +160,7 @@ def loader(
     names = None if fields is None else words("fields", fields)
     source, split = opened(store), word("split", split)
     parts = source.parts if part is None else (part,) if isinstance(part, str) else words("part", part)
-    drafts = []
-    for each in parts:
-        turned = reading_of(source, each, tensors, names)
-        samples = replace(wish, window=window_of(window, turned), phase=phase_of(phase, split, turned))
-        drafts.append(draft(source, split, each, turned, names, samples))
+    drafts = [draft(open_split(source, split, each, tensors, names, window, phase), wish) for each in parts]
     return assemble(
         drafts,
         wish,

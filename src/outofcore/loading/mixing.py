@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from outofcore.loading.order import LANES, EpochOrder
 from outofcore.loading.split import Split
-from outofcore.loading.windows import Windows
 
 Ints = npt.NDArray[np.int64]
 
@@ -52,7 +51,7 @@ def expected_distinct(kinds: float, draws: float) -> float:
     return float(kinds * -np.expm1(draws * np.log1p(-1 / kinds)))
 
 
-def measure_mixing(split: Split, order: EpochOrder, windows: Windows, batch: int, label: str | None) -> Mixing:
+def measure_mixing(split: Split, order: EpochOrder, batch: int, label: str | None) -> Mixing:
     """Expected content of an epoch's batches of ``batch`` samples over all ranks.
 
     ``label`` is a column of the sequences whose values should mix, or None.
@@ -75,7 +74,7 @@ def measure_mixing(split: Split, order: EpochOrder, windows: Windows, batch: int
         lane = max(1.0, pool_blocks / LANES)
         blocks = min(pool_blocks, LANES * expected_distinct(lane, batch / LANES))
         sequences = LANES * expected_distinct(pool_sequences / LANES, batch / LANES)
-    distance = _label_distance(split, order, windows, label) if label and cut.shuffle in ("blocks", True) else None
+    distance = _label_distance(split, order, label) if label and cut.shuffle in ("blocks", True) else None
     return Mixing(
         blocks=blocks,
         blocks_ideal=expected_distinct(all_blocks, batch),
@@ -85,14 +84,14 @@ def measure_mixing(split: Split, order: EpochOrder, windows: Windows, batch: int
     )
 
 
-def _label_distance(split: Split, order: EpochOrder, windows: Windows, label: str) -> float:
+def _label_distance(split: Split, order: EpochOrder, label: str) -> float:
     values = split.sequences[label].read()
-    starts, lengths = split.starts_and_lengths()
+    starts, lengths = split.store.extents(split.name, split.part)
     _, codes = np.unique(values, return_inverse=True)
     whole = np.bincount(codes, weights=lengths)
     distances = []
     for pool in range(0, order.pools, max(1, order.pools // 8)):
-        rows = np.maximum(windows.first_rows(order.samples(pool)), 0)
+        rows = np.maximum(split.windows.first_rows(order.samples(pool)), 0)
         sequence = np.searchsorted(starts, rows, "right") - 1
         here = np.bincount(codes[sequence], minlength=len(whole))
         distances.append(np.abs(here / here.sum() - whole / whole.sum()).sum() / 2)

@@ -1,4 +1,4 @@
-"""The loader's view of a store: some fields of one split, as samples."""
+"""A split as samples: the fields that are read, the rows of a sample, and what turns them into tensors."""
 
 from __future__ import annotations
 
@@ -6,35 +6,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
+import torch
 
-from outofcore.errors import StoreError
+from outofcore.domains.reading import Draws, Reading, Windowed, reading_for
+from outofcore.domains.registry import DOMAINS
+from outofcore.errors import ParamsError, StoreError
+from outofcore.loading.arguments import flag, made, reading, refuse
 from outofcore.loading.windows import Window, Windows
-from outofcore.store.reader import Array, Store, Table, open_store
+from outofcore.store.reader import Array, Store, Table
+from outofcore.tensors import reading as domain_reading
 
-Ints = npt.NDArray[np.int64]
+Tensors = Reading | Mapping[str, Reading] | Literal["stored"] | None
 
 
 @dataclass(frozen=True)
 class Split:
-    """Fields of a split, which share rows, chunks and shards."""
+    """A split of a part, as a loader or a dataset reads it; its fields share rows, chunks and shards."""
 
     store: Store
     name: str
     part: str
     fields: Mapping[str, Array]
+    reading: Reading
+    windows: Windows
 
     @property
     def path(self) -> str:
         """Its group in the store."""
         return f"{self.part}/{self.name}" if self.part else self.name
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(next(iter(self.fields.values())))
 
     @property
     def chunk_rows(self) -> int:
@@ -56,32 +58,86 @@ class Split:
         """Whether all fields are in uncompressed local files."""
         return isinstance(self.store.root, Path) and all(array.codec.name == "none" for array in self.fields.values())
 
-    @property
-    def index_bytes(self) -> int:
-        """Memory of the chunk indexes once all shards have been read."""
-        return 16 * self.chunks * len(self.fields)
-
     @cached_property
     def sequences(self) -> Table:
         """The table of sequences."""
         return self.store.sequences(self.name, self.part)
 
-    def windows(self, window: Window | None, *, phase: bool) -> Windows:
-        """The samples of the split."""
-        return Windows(self.rows, window, phase=phase, sequences=self.starts_and_lengths)
 
-    def starts_and_lengths(self) -> tuple[Ints, Ints]:
-        """First row and number of rows of each sequence."""
-        return self.store.extents(self.name, self.part)
+def open_split(
+    store: Store, split: str, part: str, tensors: Tensors, fields: tuple[str, ...] | None, window: object, phase: object
+) -> Split:
+    """Open a split; where ``tensors``, ``window`` and ``phase`` are None, the store's domain decides.
 
-
-def open_split(store: Store | str | Path, split: str, part: str, fields: tuple[str, ...] | None) -> Split:
-    """Open fields of a split, by default all.
-
-    Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout.
+    Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout, and ParamsError
+    if arguments are wrong or do not fit together.
     """
-    opened = store if isinstance(store, Store) else open_store(store)
-    table = opened.rows(split, part)
+    makes = _reading_of(store, part, tensors, fields)
+    table = store.rows(split, part)
+    arrays = _arrays(table, fields if makes is None else makes.fields)
+    windows = Windows(
+        len(next(iter(arrays.values()))),
+        _window_of(window, makes),
+        phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
+        sequences=lambda: store.extents(split, part),
+    )
+    if makes is None:
+        stored = StoredReading({name: array.dtype for name, array in arrays.items()})
+        return Split(store, split, part, arrays, stored, windows)
+    return Split(store, split, part, arrays, reading_for(split, makes), windows)
+
+
+class StoredReading:
+    """Fields as they are stored, without a domain's reading.
+
+    Unsigned words that torch cannot index are widened to the next signed type; uint64 keeps its bits as int64.
+    ``dtypes`` are the stored ones.
+    """
+
+    def __init__(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
+        self.fields = tuple(dtypes)
+        self._unsigned = {name: dtype.name for name, dtype in dtypes.items() if dtype.name in ("uint16", "uint32")}
+
+    def __call__(self, rows: Mapping[str, Any], draws: Draws) -> dict[str, torch.Tensor]:
+        """Rows as tensors."""
+        del draws
+        wider = {"uint16": np.int32, "uint32": np.int64}
+        batch = {}
+        for name, array in rows.items():
+            plain = array.view(np.int64) if array.dtype == np.uint64 else array
+            batch[name] = torch.from_numpy(plain.astype(wider.get(plain.dtype.name, plain.dtype), copy=False))
+        return batch
+
+    def on_device(self, rows: Mapping[str, torch.Tensor], draws: Draws) -> dict[str, torch.Tensor]:
+        """The same from tensors with unsigned words as signed ones of the same bits."""
+        del draws
+        batch = dict(rows)
+        for name, stored in self._unsigned.items():
+            wide, mask = (torch.int32, 2**16 - 1) if stored == "uint16" else (torch.int64, 2**32 - 1)
+            batch[name] = rows[name].to(wide) & mask
+        return batch
+
+
+def _reading_of(store: Store, part: str, tensors: Tensors, fields: tuple[str, ...] | None) -> Reading | None:
+    """The reading of a part; None for its stored fields."""
+    if tensors is not None and fields is not None:
+        message = "give tensors or fields, not both: what makes tensors names its own fields"
+        raise ParamsError(message)
+    if tensors is None:
+        return domain_reading(store) if fields is None and store.domain in DOMAINS else None
+    if isinstance(tensors, str):
+        if tensors != "stored":
+            refuse("tensors", 'what turns rows into tensors, such as reading(store), or "stored"', tensors)
+        return None
+    if not isinstance(tensors, Mapping):
+        return reading("tensors", tensors)
+    if part not in tensors:
+        refuse("tensors", f"a reading for part {part!r}", list(tensors))
+    return reading(f"tensors[{part!r}]", tensors[part])
+
+
+def _arrays(table: Table, fields: tuple[str, ...] | None) -> dict[str, Array]:
+    """Fields of a table; None for all that do not hold text."""
     names = fields if fields is not None else tuple(name for name, array in table.fields.items() if array.dtype != "O")
     if not names:
         message = f"{table.path}: expected at least one field to read"
@@ -95,4 +151,17 @@ def open_split(store: Store | str | Path, split: str, part: str, fields: tuple[s
     if texts:
         message = f"{table.path}: {', '.join(texts)} holds text, which no tensor can"
         raise StoreError(message)
-    return Split(opened, split, part, arrays)
+    return arrays
+
+
+def _window_of(window: object, tensors: Reading | None) -> Window | None:
+    """The rows of a sample: as requested, or as the tensors need them."""
+    requested = made("window", window, Window)
+    needed = made("window", tensors.window, Window) if isinstance(tensors, Windowed) else None
+    if requested is not None and needed is not None and requested.length != needed.length:
+        message = (
+            f"window: these tensors need windows of {needed.length:,} rows, got {requested.length:,}; "
+            "change the settings of reading(store, ...) instead"
+        )
+        raise ParamsError(message)
+    return requested or needed

@@ -186,7 +186,7 @@ def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float
 
         return of_rows
     weights = np.asarray(array.read(), np.float64)
-    starts, _ = split.starts_and_lengths()
+    starts, _ = split.store.extents(split.name, split.part)
 
     def of_sequences(rows: Ints) -> npt.NDArray[np.float64]:
         return weights[np.searchsorted(starts, rows, "right") - 1]
