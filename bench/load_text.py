@@ -34,7 +34,7 @@ from convert_text import make_text, whole
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tensors import make_reading
 from outofcore.loading.loader import loader
-from outofcore.loading.residency.choose import Kind
+from outofcore.loading.memory import Kind
 from outofcore.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from record import Row, memory_row, save

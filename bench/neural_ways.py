@@ -21,7 +21,7 @@ from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.tensors import prepare
 from outofcore.loading.loader import loader
-from outofcore.loading.residency.choose import Kind
+from outofcore.loading.memory import Kind
 from outofcore.store.reader import open_store
 
 SELECTED_BYTES = 1 << 29

@@ -11,7 +11,7 @@ import torch
 
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
-from outofcore.loading.residency.choose import Kind
+from outofcore.loading.memory import Kind
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.plan import STATES, weights_of

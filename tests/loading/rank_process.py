@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from outofcore.loading.epochs import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.residency.choose import Kind
+from outofcore.loading.memory import Kind
 
 STEP_SECONDS = 0.004
 

@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset
 
 from outofcore.errors import BudgetError, DamagedStore, ParamsError
 from outofcore.loading.dataset import ZarrDataset
-from outofcore.loading.residency.arena import Arena
+from outofcore.loading.residency import Arena
 from outofcore.loading.split import StoredReading
 from outofcore.loading.windows import Window
 from tests.loading.conftest import MakeStore, rows_of

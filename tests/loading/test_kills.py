@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.loading.residency.choose import Kind
+from outofcore.loading.memory import Kind
 from tests.loading.conftest import MakeStore
 from tests.loading.rank_process import Note, merged, open_rank, run
 

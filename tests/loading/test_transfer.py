@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from outofcore.errors import ParamsError
-from outofcore.loading.transfer import Transfer, named_device
+from outofcore.loading.arguments import named_device
+from outofcore.loading.transfer import Transfer
 
 
 class OnGpu:

@@ -10,9 +10,11 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
+from outofcore.sizes import parse_bytes
 from outofcore.store.reader import Store, open_store
 
 Made = TypeVar("Made")
@@ -115,3 +117,28 @@ def reading(name: str, value: object) -> Reading | None:
     if isinstance(value, type) or not callable(value) or not isinstance(names, tuple | list):
         refuse(name, "what makes tensors of rows, such as reading(store)", value)
     return value  # type: ignore[return-value]  # has the attributes of a Reading
+
+
+def budget_bytes(memory: str | int) -> int:
+    """Bytes of a budget such as ``"256MiB"``; raises ParamsError if invalid."""
+    try:
+        return parse_bytes(memory)
+    except ValueError as error:
+        message = f"memory: {error}"
+        raise ParamsError(message) from error
+
+
+def named_device(device: object) -> torch.device | None:
+    """A device with its index, as in tensors: ``cuda`` becomes ``cuda:0``, which does not compare equal.
+
+    Raises ParamsError if torch has no such device here.
+    """
+    if device is None:
+        return None
+    expected = "a device of this machine, such as cpu, cuda:0 or mps"
+    if not isinstance(device, str | torch.device):
+        refuse("device", expected, device)
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch: one per kind of device
+        refuse("device", expected, str(device), error)

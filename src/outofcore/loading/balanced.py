@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import integers, refuse, whole, whole_or_none
+from outofcore.loading.order import Access
 from outofcore.loading.permutation import GOLDEN, key, local_permutation, shuffle
 from outofcore.loading.windows import Windows
 
@@ -66,6 +67,8 @@ class Balanced:
 
 class BalancedSampler:
     """Draws batches of groups; samples are single rows, or windows that reach back."""
+
+    access: Access = "recurring"
 
     def __init__(self, balanced: Balanced, windows: Windows, seed: int, chunk_rows: int) -> None:
         if windows.samples != windows.rows:

@@ -12,7 +12,7 @@ import torch
 from outofcore.domains.reading import DeviceReading, Reading
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
-from outofcore.loading.residency.base import Residency
+from outofcore.loading.residency import Residency
 from outofcore.loading.transfer import Transfer
 
 Batch = dict[str, torch.Tensor]

@@ -16,14 +16,13 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import integers, opened, word, words
+from outofcore.loading.arguments import budget_bytes, integers, opened, word, words
 from outofcore.loading.batch import Batch
-from outofcore.loading.budget import budget_bytes
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
-from outofcore.loading.residency.arena import Arena
+from outofcore.loading.residency import Arena
 from outofcore.loading.split import open_split
-from outofcore.loading.windows import Window, touched
+from outofcore.loading.windows import Window
 from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
 
@@ -161,7 +160,7 @@ class ZarrDataset(Dataset[Batch]):
                 self._arena = process, Arena(self._split.fields, self._split.windows.length, self._slots)
             arena = self._arena[1]
             room = arena.allocate(len(first))
-            chunks = self._touched(first)
+            chunks = arena.touched(first)
             if len(chunks) <= self._slots:
                 self._gather(arena, first, chunks, room, 0)
                 return room.arrays
@@ -179,7 +178,7 @@ class ZarrDataset(Dataset[Batch]):
             ends = first + (self._split.windows.length - 1)
             stop = max(start + 1, int(np.searchsorted(ends, last_chunk * arena.chunk_rows)))
             part = first[start:stop]
-            self._gather(arena, part, self._touched(part), room, start)
+            self._gather(arena, part, arena.touched(part), room, start)
             start = stop
 
     def _gather(self, arena: Arena, first: Ints, chunks: Ints, room: Room, at: int) -> None:
@@ -191,6 +190,3 @@ class ZarrDataset(Dataset[Batch]):
         arena.gather(first, room, at)
         arena.release(chunks)
         self._settled = True
-
-    def _touched(self, first: Ints) -> Ints:
-        return touched(first, self._split.windows.length, self._split.chunk_rows, self._split.chunks)

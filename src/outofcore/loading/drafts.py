@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from outofcore.errors import ParamsError
 from outofcore.loading.balanced import Balanced, BalancedSampler
-from outofcore.loading.budget import Needs, batches_together
+from outofcore.loading.memory import Needs, measure
 from outofcore.loading.mixing import measure_mixing
 from outofcore.loading.order import PlainSampler, Sampler, Shuffle, cut_samples
 from outofcore.loading.split import Split
@@ -50,17 +47,7 @@ def draft(source: Split, wish: Wish) -> Draft:
     if 0 < sampler.positions < wish.world:
         message = f"{source.store.root}: {source.path} has {sampler.positions} samples for {wish.world} ranks"
         raise ParamsError(message)
-    batch = -(-wish.batch_size // wish.world) * _sample_bytes(source)
-    needs = Needs(
-        chunk=source.row_bytes * source.chunk_rows,
-        chunks=source.chunks,
-        pool_chunks=sampler.pool_chunks(wish.world),
-        pool_samples=sampler.pool_samples(wish.world),
-        batch=batch,
-        together=batches_together(batch),
-        tables=sampler.table_bytes + 16 * source.chunks * len(source.fields),
-        threads=wish.threads,
-    )
+    needs = measure(source, sampler, wish.batch_size, wish.pool_blocks, wish.world, wish.threads)
     return Draft(split=source, sampler=sampler, needs=needs, mixing=mixing)
 
 
@@ -78,16 +65,3 @@ def _sampler(source: Split, wish: Wish) -> tuple[Sampler, str]:
         weighted = WeightedSampler(source, plain, wish.weighted, wish.seed)
         return weighted, f"{weighted.positions:,} draws by {wish.weighted.column}; {line}"
     return plain, line
-
-
-def _sample_bytes(source: Split) -> int:
-    """Bytes per sample in a batch, rows and tensors, from the first sample of the split."""
-    length = source.windows.length
-    if source.windows.rows < length:
-        return 0
-    window = (length,) if length > 1 else ()
-    rows: dict[str, Any] = {
-        name: array.read(0, length).reshape(1, *window, *array.shape[1:]) for name, array in source.fields.items()
-    }
-    stored = sum(array.nbytes for array in rows.values())
-    return int(stored + sum(tensor.nbytes for tensor in source.reading(rows, np.zeros(1, np.uint64)).values()))

@@ -20,7 +20,7 @@ from outofcore.loading.batch import Batch, BatchMaker
 from outofcore.loading.order import Sampler
 from outofcore.loading.permutation import key
 from outofcore.loading.pipeline import Pipeline
-from outofcore.loading.residency.base import Residency
+from outofcore.loading.residency import Residency
 from outofcore.loading.schedule import Group, schedule
 from outofcore.loading.spans import Last, Share, batches, spans
 from outofcore.loading.split import Split

@@ -13,7 +13,9 @@ from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores
 from outofcore.loading.arguments import (
+    budget_bytes,
     made,
+    named_device,
     one_of,
     opened,
     refuse,
@@ -24,14 +26,12 @@ from outofcore.loading.arguments import (
 )
 from outofcore.loading.assemble import assemble
 from outofcore.loading.balanced import Balanced
-from outofcore.loading.budget import budget_bytes
 from outofcore.loading.drafts import Wish, draft
 from outofcore.loading.epochs import Batching, Loader
+from outofcore.loading.memory import Kind
 from outofcore.loading.order import LANES, Shuffle
-from outofcore.loading.residency.choose import Kind
 from outofcore.loading.spans import Last, Share
 from outofcore.loading.split import open_split
-from outofcore.loading.transfer import named_device
 from outofcore.loading.turns import Turns
 from outofcore.loading.weighted import Weighted
 from outofcore.loading.windows import Window

@@ -34,6 +34,9 @@ from outofcore.loading.windows import Windows
 Ints = npt.NDArray[np.int64]
 Shuffle = Literal["blocks", "full"] | bool
 
+Access = Literal["pools", "recurring", "anywhere"]
+"""How chunks are used: pool by pool, each once per epoch; again and again; or all at any time."""
+
 LANES = 16
 VERSION = 1
 
@@ -79,6 +82,11 @@ class Sampler(Protocol):
     @property
     def table_bytes(self) -> int:
         """Bytes held throughout."""
+        ...
+
+    @property
+    def access(self) -> Access:
+        """How it uses chunks."""
         ...
 
     def epoch(self, number: int) -> Epoch:
@@ -264,6 +272,11 @@ class PlainSampler:
     def table_bytes(self) -> int:
         """Bytes of the table of sequences and the permutation of blocks."""
         return self.windows.bytes + 16 * (self.cut.samples // self.cut.block + 2)
+
+    @property
+    def access(self) -> Access:
+        """Anywhere if all samples are permuted at once."""
+        return "anywhere" if self.cut.shuffle == "full" else "pools"
 
     def epoch(self, number: int) -> EpochOrder:
         """The order of one epoch."""

@@ -17,9 +17,8 @@ from outofcore.loading.batch import Batch, BatchMaker
 from outofcore.loading.gather import Room
 from outofcore.loading.order import Epoch
 from outofcore.loading.pipeline import Latch, Step, Task, Until
-from outofcore.loading.residency.base import Residency
+from outofcore.loading.residency import Residency
 from outofcore.loading.spans import Last, Share, Span, spans
-from outofcore.loading.windows import touched
 
 Ints = npt.NDArray[np.int64]
 FirstRows = Callable[[Ints], Ints]  # from samples to their first rows
@@ -61,7 +60,7 @@ class _Pool:
         self.is_last = number + 1 == epoch.pools
         self._share = share
         self._residency = residency
-        self._chunks = touched(self.first, residency.length, residency.chunk_rows, residency.chunks)
+        self._chunks = residency.touched(self.first)
         self._ready = Latch(0)
         self._users = 1
         self._lock = threading.Lock()

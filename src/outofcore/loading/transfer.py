@@ -4,25 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from outofcore.loading.arguments import refuse
-
 Batch = dict[str, torch.Tensor]
-
-
-def named_device(device: object) -> torch.device | None:
-    """A device with its index, as in tensors: ``cuda`` becomes ``cuda:0``, which does not compare equal.
-
-    Raises ParamsError if torch has no such device here.
-    """
-    if device is None:
-        return None
-    expected = "a device of this machine, such as cpu, cuda:0 or mps"
-    if not isinstance(device, str | torch.device):
-        refuse("device", expected, device)
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch: one per kind of device
-        refuse("device", expected, str(device), error)
 
 
 class Transfer:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import whole_or_none, word
-from outofcore.loading.order import LANES, EpochOrder, PlainSampler, lane_edges
+from outofcore.loading.order import LANES, Access, EpochOrder, PlainSampler, lane_edges
 from outofcore.loading.permutation import deal, key, strata
 from outofcore.loading.split import Split
 
@@ -47,6 +47,8 @@ class Weighted:
 
 class WeightedSampler:
     """Draws samples by weight; the cut of the blocks of ``plain`` does not move."""
+
+    access: Access = "pools"
 
     def __init__(self, split: Split, plain: PlainSampler, weighted: Weighted, seed: int) -> None:
         if plain.windows.phase or plain.cut.shuffle not in ("blocks", True):

@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 
 from outofcore.errors import ParamsError
-from outofcore.loading.transfer import named_device
+from outofcore.loading.arguments import named_device
 from outofcore.training.ranks import Ranks, this_rank
 
 

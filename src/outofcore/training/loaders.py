@@ -10,7 +10,7 @@ from outofcore.domains.task import Task
 from outofcore.errors import BudgetError
 from outofcore.loading.epochs import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.residency.choose import Kind
+from outofcore.loading.memory import Kind
 from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
 from outofcore.training.ranks import meet

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outofcore.loading.budget import LEAST_BATCHES, RETAINED, Needs
+from outofcore.loading.memory import LEAST_BATCHES, RETAINED, Needs
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.writer import StoreWriter
 
@@ -46,10 +46,10 @@ def test_batches_in_flight_count_what_the_allocator_keeps_of_them() -> None:
     needs = Needs(
         chunk=1 << 20,
         chunks=100,
+        pool_blocks=4,
         pool_chunks=8,
         pool_samples=1000,
         batch=1 << 20,
-        together=8,
         tables=0,
         threads=4,
     )

@@ -1,0 +1,289 @@
+"""The memory that a loader will hold, checked against a budget before a row is read, and the residency that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from outofcore.domains.reading import DeviceReading
+from outofcore.errors import BudgetError, StoreError
+from outofcore.hardware import usable_memory
+from outofcore.loading.order import Access, Sampler
+from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency
+from outofcore.loading.split import Split
+from outofcore.sizes import format_bytes
+
+Kind = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
+
+LEAST_BATCHES = 2  # one for the consumer, one being made
+READY_GROUPS = 2  # in addition to one per thread: one used by the consumer, one ready
+GROUP_BYTES = 8 << 20  # takes about a millisecond to make, long compared with handing it over
+GROUP_BATCHES = 64
+# Bytes held per byte of a batch in flight, if there is room for more than the fewest: buffers
+# that a thread has freed stay with its part of the allocator. Measured: 2.8 with one such part, 3.3 with eight threads.
+RETAINED = 4
+
+# Below this share of the chunks, keeping some saves too little.
+_WORTH_KEEPING = 0.1
+
+# The rest of an accelerator's free memory is for the model.
+_DEVICE_SHARE = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """Least memory that reading a split takes, and where its rows can be."""
+
+    chunk: int  # decoded bytes of one chunk of all fields
+    chunks: int  # of the split
+    pool_blocks: int  # most full blocks per pool
+    pool_chunks: int  # most chunks per pool; two pools are held, one consumed and one being read
+    pool_samples: int  # most samples per pool; 8 bytes each for their order, twice that while it is made
+    batch: int  # bytes of one batch: its rows as stored, and its tensors
+    tables: int  # bytes of sequences, permutations and chunk indexes
+    threads: int  # each holds one encoded chunk
+    access: Access = "pools"
+    mappable: bool = False  # all fields are in uncompressed local files
+    device: bool = False  # tensors can be made of rows on an accelerator
+
+    @property
+    def fixed(self) -> int:
+        """Bytes of everything but pools and kept chunks, with the fewest batches in flight."""
+        return self.tables + self.threads * self.chunk + 5 * 8 * self.pool_samples + LEAST_BATCHES * self.batch
+
+    @property
+    def slots(self) -> int:
+        """Chunks of two pools, or of the whole split if that is less."""
+        return min(2 * self.pool_chunks, self.chunks)
+
+    @property
+    def decoded(self) -> int:
+        """Bytes of the whole split."""
+        return self.chunks * self.chunk
+
+    @property
+    def streamed(self) -> int:
+        """Least bytes for streaming."""
+        return self.fixed + self.slots * self.chunk
+
+    @property
+    def whole(self) -> int:
+        """Least bytes for holding the whole split."""
+        return self.fixed + self.decoded
+
+    @property
+    def together(self) -> int:
+        """Batches that are best made at once."""
+        return max(1, min(GROUP_BYTES // max(self.batch, 1), GROUP_BATCHES))
+
+    def keep(self, budget: int) -> int:
+        """Chunks that can stay in memory in addition to two pools and the batches in flight."""
+        groups = (self.threads + READY_GROUPS) * self.together * self.batch
+        return max(0, min((budget - self.streamed - groups) // self.chunk, self.chunks))
+
+    def in_flight(self, spare: int) -> tuple[int, int]:
+        """Groups in flight and batches per group, within what pools and kept chunks leave."""
+        batches = LEAST_BATCHES + spare // max(RETAINED * self.batch, 1)
+        groups = min(self.threads + READY_GROUPS, batches)
+        return groups, max(1, min(self.together, batches // groups))
+
+    def with_pool(self, blocks: int) -> Needs:
+        """The same needs with a smaller pool."""
+        share = (blocks + 2) / (self.pool_blocks + 2)  # a pool may hold two short blocks in addition to its full ones
+        return replace(
+            self,
+            pool_blocks=blocks,
+            pool_chunks=int(self.pool_chunks * share) + 1,
+            pool_samples=int(self.pool_samples * share) + 1,
+        )
+
+
+def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int) -> Needs:
+    """What one of ``world`` ranks needs to read a split; reads its first sample."""
+    return Needs(
+        chunk=split.row_bytes * split.chunk_rows,
+        chunks=split.chunks,
+        pool_blocks=pool_blocks,
+        pool_chunks=sampler.pool_chunks(world),
+        pool_samples=sampler.pool_samples(world),
+        batch=-(-batch_size // world) * _sample_bytes(split),
+        tables=sampler.table_bytes + 16 * split.chunks * len(split.fields),  # place and size of each chunk
+        threads=threads,
+        access=sampler.access,
+        mappable=split.mappable,
+        device=isinstance(split.reading, DeviceReading),
+    )
+
+
+def _sample_bytes(split: Split) -> int:
+    """Bytes per sample in a batch, rows and tensors, from the first sample of the split."""
+    length = split.windows.length
+    if split.windows.rows < length:
+        return 0
+    window = (length,) if length > 1 else ()
+    rows: dict[str, Any] = {
+        name: array.read(0, length).reshape(1, *window, *array.shape[1:]) for name, array in split.fields.items()
+    }
+    stored = sum(array.nbytes for array in rows.values())
+    return int(stored + sum(tensor.nbytes for tensor in split.reading(rows, np.zeros(1, np.uint64)).values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A residency within a budget, and why it was chosen."""
+
+    kind: Kind  # never "auto"
+    reason: str  # one line for the user
+    passing: int = 0  # slots for temporary chunks
+    kept: int = 0  # chunks that stay
+
+    @property
+    def held(self) -> int:
+        """Chunks in host memory."""
+        return self.passing + self.kept
+
+    def open(self, split: Split, device: torch.device | None) -> Residency:
+        """The residency, still empty."""
+        if self.kind == "mapped":
+            return Mapped(split.fields, split.windows.length)
+        if self.kind == "device":
+            return OnDevice(split.fields, split.windows.length, device or torch.device("cpu"))
+        return Arena(split.fields, split.windows.length, self.passing, self.kept)
+
+
+def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:
+    """Choose residencies for splits that are read together, or check the user's choice.
+
+    Raises BudgetError if they cannot stay within the budget, StoreError for mapping compressed or remote shards.
+    """
+    if len(needs) == 1:
+        return [_choose(kind, needs[0], budget, device)]
+    prove(budget, needs)
+    return [_choose(kind, each, share, device) for each, share in zip(needs, divide(budget, needs), strict=True)]
+
+
+def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) -> tuple[int, int]:
+    """Groups of batches in flight and batches per group, within what the residencies leave of the budget."""
+    held = sum(each.fixed + choice.held * each.chunk for each, choice in zip(needs, choices, strict=True))
+    depth, together = max(needs, key=lambda each: each.batch).in_flight(max(0, budget - held))
+    return depth, together if len(needs) == 1 else 1
+
+
+def divide(budget: int, needs: Sequence[Needs]) -> list[int]:
+    """Divide a budget among splits that are read together.
+
+    Each gets what streaming needs; the rest goes to the smallest first, so that it can be held whole, then to the
+    others in the same order.
+    """
+    shares = [each.streamed for each in needs]
+    left = max(0, budget - sum(shares))
+    for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
+        more = min(left, max(0, needs[number].whole - shares[number]))
+        shares[number] += more
+        left -= more
+    return [share + left // len(needs) for share in shares] if left else shares
+
+
+def prove(budget: int, needs: Sequence[Needs]) -> None:
+    """Raise BudgetError if a budget is too small to stream all splits that are read together.
+
+    The error names the smallest budget that works and the smaller pool that would fit.
+    """
+    least = sum(each.streamed for each in needs)
+    if least <= budget:
+        return
+    blocks = needs[0].pool_blocks
+    smaller = next(
+        (
+            fewer
+            for fewer in range(blocks - 1, 0, -1)
+            if sum(each.with_pool(fewer).streamed for each in needs) <= budget
+        ),
+        0,
+    )
+    pools = sum(each.slots * each.chunk for each in needs)
+    what = f"two pools of {blocks} blocks" + (f" for each of {len(needs)} parts" if len(needs) > 1 else "")
+    message = (
+        f"a memory budget of {format_bytes(budget)} is too small: {what} take {format_bytes(pools)}, batches in "
+        f"flight, order and tables {format_bytes(least - pools)}; the least that works is {format_bytes(least)}"
+    )
+    message += f", or pool_blocks={smaller} with this budget" if smaller else "; no smaller pool fits this budget"
+    raise BudgetError(message)
+
+
+def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None) -> Choice:
+    if kind == "auto":
+        return _automatic(needs, budget, device)
+    if needs.access == "anywhere" and kind in ("streamed", "hybrid"):
+        message = (
+            f"shuffle='full' draws rows from everywhere at once; residency {kind!r} has a pool in memory at a time: "
+            "use shuffle='blocks', or residency 'ram' or 'mapped'"
+        )
+        raise BudgetError(message)
+    if kind == "ram":
+        if needs.whole > budget:
+            message = (
+                f"residency 'ram' holds {format_bytes(needs.whole)}, the budget is {format_bytes(budget)}: "
+                "raise memory, or use residency 'auto'"
+            )
+            raise BudgetError(message)
+        return Choice(kind="ram", kept=needs.chunks, reason="as asked")
+    if kind == "mapped" and not needs.mappable:
+        message = (
+            "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
+            "use residency 'streamed', or convert with store.codec: none"
+        )
+        raise StoreError(message)
+    if kind in ("mapped", "device"):
+        _prove_fixed(needs, budget)
+        return Choice(kind=kind, reason="as asked")
+    prove(budget, [needs])
+    if kind == "hybrid":
+        return _hybrid(needs, budget, "as asked; beside two pools, {share:.0%} of the rows stay")
+    return Choice(kind="streamed", passing=needs.slots, reason="as asked")
+
+
+def _automatic(needs: Needs, budget: int, device: torch.device | None) -> Choice:
+    size = f"{format_bytes(needs.decoded)} decoded"
+    allowed = f"the budget of {format_bytes(budget)}"
+    room = torch.cuda.mem_get_info(device)[0] if needs.device and device is not None and device.type == "cuda" else 0
+    if needs.decoded <= _DEVICE_SHARE * room and needs.fixed <= budget:
+        return Choice(kind="device", reason=f"{size} take little of {format_bytes(room)} free on the accelerator")
+    if needs.whole <= budget:
+        return Choice(kind="ram", kept=needs.chunks, reason=f"{size} fit {allowed}")
+    page_cache = usable_memory().value
+    if needs.mappable and (needs.access == "anywhere" or needs.decoded <= page_cache):
+        _prove_fixed(needs, budget)
+        cached = f"{format_bytes(page_cache)} of memory can cache files"
+        return Choice(kind="mapped", reason=f"{size} exceed {allowed}; stored uncompressed, and {cached}")
+    if needs.access == "anywhere":
+        message = (
+            f"shuffle='full' needs the split in memory: {size} exceed {allowed}, and only uncompressed shards on "
+            "a local disk can be mapped; use shuffle='blocks', raise memory, or convert with store.codec: none"
+        )
+        raise BudgetError(message)
+    prove(budget, [needs])
+    if needs.keep(budget) >= _WORTH_KEEPING * needs.chunks:
+        return _hybrid(needs, budget, f"{size} exceed {allowed}, which holds {{share:.0%}} of them beside two pools")
+    return Choice(kind="streamed", passing=needs.slots, reason=f"{size} exceed {allowed}")
+
+
+def _hybrid(needs: Needs, budget: int, reason: str) -> Choice:
+    kept = needs.keep(budget)
+    reason = reason.format(share=kept / max(needs.chunks, 1))
+    if needs.access == "recurring":  # recently used chunks are the ones to keep
+        return Choice(kind="hybrid", passing=needs.slots + kept, reason=reason)
+    return Choice(kind="hybrid", passing=needs.slots, kept=kept, reason=reason)
+
+
+def _prove_fixed(needs: Needs, budget: int) -> None:
+    if needs.fixed > budget:
+        message = (
+            f"a memory budget of {format_bytes(budget)} is too small: batches in flight, order and tables take "
+            f"{format_bytes(needs.fixed)}"
+        )
+        raise BudgetError(message)

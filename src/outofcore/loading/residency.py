@@ -1,0 +1,346 @@
+"""Where decoded rows are kept during an epoch: the batches are the same, at different cost in memory and time.
+
+An :class:`Arena` holds decoded chunks in host memory, :class:`Mapped` maps the files of a store that is not compressed,
+and :class:`OnDevice` holds the split on an accelerator.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from outofcore.errors import BudgetError, StoreError
+from outofcore.loading.gather import ABSENT, Room, gather
+from outofcore.loading.windows import touched
+from outofcore.store.bulk import BulkReader
+from outofcore.store.reader import Array
+
+Ints = npt.NDArray[np.int64]
+Work = Callable[[], None]
+
+# Decoded bytes per piece of work: about a millisecond, long compared with handing it out.
+_TOGETHER = 1 << 20
+
+
+class Residency(ABC):
+    """Makes chunks available and gathers rows from them."""
+
+    name: str
+
+    def __init__(self, fields: Mapping[str, Array], length: int) -> None:
+        self.fields = dict(fields)
+        self.length = length
+        self.bytes_read = 0
+        some = next(iter(self.fields.values()))
+        self.chunk_rows = some.chunk_rows
+        self.chunks = some.chunks
+
+    def touched(self, first: Ints) -> Ints:
+        """The chunks that hold the samples with these first rows, ascending."""
+        return touched(first, self.length, self.chunk_rows, self.chunks)
+
+    def has_room(self, chunks: Ints) -> bool:
+        """Whether chunks can be brought now, or only after others are released."""
+        del chunks
+        return True
+
+    @abstractmethod
+    def bring(self, chunks: Ints) -> list[Work]:
+        """Reserve existing room for chunks, and return the work that fills it.
+
+        The chunks are available once all of that work, and that of every earlier call, is done. Pieces of work may run
+        in any thread, in any order, concurrently, or not at all if the epoch is abandoned.
+        """
+
+    @abstractmethod
+    def release(self, chunks: Ints) -> None:
+        """Declare that the chunks of one :meth:`bring` are no longer gathered from."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Free all room that is not kept for the next epoch; called when no thread is working."""
+
+    @abstractmethod
+    def allocate(self, count: int) -> Room:
+        """Room for the rows of ``count`` samples."""
+
+    @abstractmethod
+    def gather(self, first: Ints, room: Room, at: int) -> None:
+        """Fill ``room`` from place ``at`` with the samples whose first rows are given."""
+
+
+class HostResidency(Residency):
+    """A residency with chunks in host memory, each at an address."""
+
+    def __init__(self, fields: Mapping[str, Array], length: int) -> None:
+        super().__init__(fields, length)
+        self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
+        self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
+
+    def allocate(self, count: int) -> Room:
+        """Uninitialised numpy arrays, (count, ...) or (count, length, ...)."""
+        window = (self.length,) if self.length > 1 else ()
+        arrays: dict[str, npt.NDArray[Any]] = {
+            name: np.empty((count, *window, *array.shape[1:]), array.dtype) for name, array in self.fields.items()
+        }
+        return Room(arrays)
+
+    def gather(self, first: Ints, room: Room, at: int) -> None:
+        """Copy each window once, from its chunks to its place in the batch."""
+        gather(self.addresses, first, self.length, self.chunk_rows, self._row_bytes, room, at)
+
+
+class Arena(HostResidency):
+    """Decoded chunks in slots of a fixed arena: the residencies ``streamed``, ``hybrid`` and ``ram``.
+
+    A pool's chunks are decoded directly into slots; after the pool is consumed they stay until their slots are needed,
+    oldest first. A chunk shared by pools is decoded once. There is a slot for each of the ``kept`` chunks, which are
+    never evicted: none in ``streamed``, some in ``hybrid``, all in ``ram``, whose first epoch therefore streams and
+    needs no separate reading phase. ``passing`` slots are for the others. The kept set is fixed: an epoch uses each
+    chunk once, so a least-recently-used cache would have evicted each chunk by the time it is needed again.
+    """
+
+    def __init__(self, fields: Mapping[str, Array], length: int, passing: int, kept: int = 0) -> None:
+        super().__init__(fields, length)
+        kept_before = np.arange(self.chunks + 1, dtype=np.int64) * min(kept, self.chunks) // max(self.chunks, 1)
+        self._keep = np.diff(kept_before) > 0  # evenly spread
+        self._reader = BulkReader(tuple(self.fields.values()))
+        self._chunk_bytes = self.chunk_rows * sum(array.row_bytes for array in self.fields.values())
+        self._slots = min(int(self._keep.sum()) + passing, self.chunks)
+        self.name = "ram" if kept >= self.chunks else "hybrid" if kept else "streamed"
+        self._lock = threading.Lock()
+        self._buffers: list[npt.NDArray[Any]] = []
+        self._origins: list[int] = []
+        self._slot = np.full(self.chunks, -1, np.int64)
+        self._holders = np.zeros(self.chunks, np.int64)
+        self._decoded = np.zeros(self.chunks, np.bool_)
+        self._idle: dict[int, None] = {}  # unused chunks, longest idle first
+        self._free = list(range(self._slots))
+
+    def has_room(self, chunks: Ints) -> bool:
+        """Whether enough slots are free or hold unused chunks."""
+        with self._lock:
+            return self._missing(chunks) <= 0
+
+    def bring(self, chunks: Ints) -> list[Work]:
+        """Assign slots to the chunks that have none; the work decodes them; raises BudgetError."""
+        if not self._buffers:
+            buffers = [
+                np.empty((self._slots, array.chunk_rows, *array.shape[1:]), array.dtype)
+                for array in self.fields.values()
+            ]
+            self._origins = [buffer.ctypes.data for buffer in buffers]
+            self._buffers = buffers
+        with self._lock:
+            missing = self._missing(chunks)
+            if missing > 0:
+                message = f"{len(chunks)} chunks are needed together, {missing} more than there is room for"
+                raise BudgetError(message)
+            self._holders[chunks] += 1
+            for chunk in chunks.tolist():
+                self._idle.pop(chunk, None)
+            new = chunks[self._slot[chunks] < 0].tolist()
+            while len(self._free) < len(new):
+                self._evict(next(iter(self._idle)))
+            taken = [self._free.pop() for _ in new]
+            self._slot[new] = taken
+        together = max(1, _TOGETHER // self._chunk_bytes)
+        starts = range(0, len(new), together)
+        return [partial(self._decode, new[at : at + together], taken[at : at + together]) for at in starts]
+
+    def release(self, chunks: Ints) -> None:
+        """Release the chunks that no other pool needs and that are not kept."""
+        with self._lock:
+            self._holders[chunks] -= 1
+            for chunk in chunks[(self._holders[chunks] == 0) & ~self._keep[chunks]].tolist():
+                self._idle[chunk] = None
+
+    def settle(self) -> None:
+        """Forget chunks that were not decoded and release the others.
+
+        Computed only from what is decoded, so that an interrupted :meth:`bring` or call of this neither loses a slot
+        nor assigns it twice.
+        """
+        self._holders[:] = 0
+        undecoded = ~self._decoded
+        self.addresses[:, undecoded] = ABSENT
+        self._slot[undecoded] = -1
+        held = np.flatnonzero(self._decoded & ~self._keep).tolist()
+        self._idle = {chunk: None for chunk in self._idle if self._decoded[chunk]} | dict.fromkeys(held)
+        used = set(self._slot[self._decoded].tolist())
+        self._free = [slot for slot in range(self._slots) if slot not in used]
+
+    def _missing(self, chunks: Ints) -> int:
+        """Number of slots that are lacking to bring chunks."""
+        slots = self._slot[chunks]
+        wanted = sum(chunk in self._idle for chunk in chunks[slots >= 0].tolist())
+        return int(np.count_nonzero(slots < 0)) - (len(self._free) + len(self._idle) - wanted)
+
+    def _evict(self, chunk: int) -> None:
+        self._decoded[chunk] = False
+        self._idle.pop(chunk, None)
+        self._free.append(int(self._slot[chunk]))
+        self._slot[chunk] = -1
+        self.addresses[:, chunk] = ABSENT
+
+    def _decode(self, chunks: list[int], slots: list[int]) -> None:
+        places = np.array(slots)
+        read = self._reader.read(np.array(chunks), self._buffers, places)
+        for number, buffer in enumerate(self._buffers):
+            self.addresses[number, chunks] = (self._origins[number] + places * buffer.strides[0]).astype(np.uint64)
+        self._decoded[chunks] = True
+        with self._lock:
+            self.bytes_read += read
+
+
+class Mapped(HostResidency):
+    """Uncompressed shards mapped into memory: nothing is read twice, and only the page cache holds data.
+
+    A shard file is an index, then the chunks, each followed by its checksum, so rows are at odd offsets, which the
+    gather supports. A chunk's checksum is verified when an epoch first needs it, and the sizes of its files with every
+    pool. A file truncated between that and the gather ends the process (SIGBUS), as with every memory map; changed
+    bytes there are detected by the next epoch.
+    """
+
+    name = "mapped"
+
+    def __init__(self, fields: Mapping[str, Array], length: int) -> None:
+        super().__init__(fields, length)
+        self._lock = threading.Lock()
+        self._maps: dict[tuple[str, int], npt.NDArray[np.uint8]] = {}
+        self._fills: dict[str, npt.NDArray[np.generic]] = {}
+        self._verified = np.zeros(self.chunks, np.bool_)
+        some = next(iter(self.fields.values()))
+        self._shard_chunks = some.shard_rows // some.chunk_rows
+
+    def bring(self, chunks: Ints) -> list[Work]:
+        """The work maps and verifies the chunks new to this epoch; raises DamagedStore if a shard's size changed."""
+        for shard in np.unique(chunks // self._shard_chunks).tolist():
+            for array in self.fields.values():
+                name = array.shard_file(shard)
+                if array.files.exists(name):
+                    array.files.check_size(name)
+        return [partial(self._verify, int(chunk)) for chunk in chunks[~self._verified[chunks]]]
+
+    def release(self, chunks: Ints) -> None:
+        """Do nothing: mappings stay, and the page cache belongs to the system."""
+
+    def settle(self) -> None:
+        """Forget what was verified: the next epoch verifies again."""
+        self._verified[:] = False
+
+    def _verify(self, chunk: int) -> None:
+        for number, (name, array) in enumerate(self.fields.items()):
+            located = array.locate(chunk)
+            if located is None:
+                self.addresses[number, chunk] = self._fill(name, array).ctypes.data
+                continue
+            shard, offset, length = located
+            content = self._map(name, array, shard)
+            array.decode(chunk, content[offset : offset + length].tobytes(), None)
+            if self.addresses[number, chunk] == ABSENT:
+                self.addresses[number, chunk] = content.ctypes.data + offset
+                with self._lock:
+                    self.bytes_read += length
+        self._verified[chunk] = True
+
+    def _map(self, name: str, array: Array, shard: int) -> npt.NDArray[np.uint8]:
+        with self._lock:
+            if (name, shard) not in self._maps:
+                mapped = self._mapped(array, array.shard_file(shard))
+                self._maps[name, shard] = np.frombuffer(mapped, np.uint8)
+            return self._maps[name, shard]
+
+    def _mapped(self, array: Array, file: str) -> mmap.mmap:
+        files = array.files
+        try:
+            return mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ)
+        except OSError as error:
+            message = (
+                f"{files.root}: {file} cannot be mapped into memory: {error.strerror} ({len(self._maps)} files are); "
+                "raise the limit of open files with 'ulimit -n', or use residency 'streamed'"
+            )
+            raise StoreError(message) from error
+
+    def _fill(self, name: str, array: Array) -> npt.NDArray[np.generic]:
+        with self._lock:
+            if name not in self._fills:
+                self._fills[name] = np.full((array.chunk_rows, *array.shape[1:]), array.fill, array.dtype)
+            return self._fills[name]
+
+
+class OnDevice(Residency):
+    """Rows of the whole split as tensors on a device, gathered there: after the first epoch nothing is transferred."""
+
+    name = "device"
+
+    def __init__(self, fields: Mapping[str, Array], length: int, device: torch.device) -> None:
+        super().__init__(fields, length)
+        self.device = device
+        self._lock = threading.Lock()
+        self._here = np.zeros(self.chunks, np.bool_)
+        self._tensors: dict[str, torch.Tensor] = {}
+
+    def bring(self, chunks: Ints) -> list[Work]:
+        """The work decodes the chunks that are needed for the first time, and copies them to the device."""
+        if not self._tensors:
+            self._tensors = {  # all of them, or none if there is no room
+                name: torch.empty(
+                    (self.chunks * self.chunk_rows, *array.shape[1:]),
+                    dtype=_as_torch(np.empty(0, array.dtype)).dtype,
+                    device=self.device,
+                )
+                for name, array in self.fields.items()
+            }
+        return [partial(self._load, int(chunk)) for chunk in chunks[~self._here[chunks]]]
+
+    def release(self, chunks: Ints) -> None:
+        """Do nothing: data on the device stays there."""
+
+    def settle(self) -> None:
+        """Do nothing."""
+
+    def allocate(self, count: int) -> Room:
+        """Uninitialised tensors on the device."""
+        window = (self.length,) if self.length > 1 else ()
+        return Room(
+            {
+                name: torch.empty((count, *window, *tensor.shape[1:]), dtype=tensor.dtype, device=self.device)
+                for name, tensor in self._tensors.items()
+            }
+        )
+
+    def gather(self, first: Ints, room: Room, at: int) -> None:
+        """Select the rows on the device."""
+        places = torch.from_numpy(first).to(self.device)
+        if self.length > 1:
+            steps = torch.arange(self.length, device=self.device)
+            places = (places[:, None] + steps).clamp_(min=0).reshape(-1)
+        for name, tensor in self._tensors.items():
+            out = room.arrays[name][at : at + len(first)]
+            torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
+
+    def _load(self, chunk: int) -> None:
+        read = 0
+        for name, array in self.fields.items():
+            decoded = np.empty((self.chunk_rows, *array.shape[1:]), array.dtype)
+            read += array.chunk(chunk, decoded)
+            first = chunk * self.chunk_rows
+            self._tensors[name][first : first + self.chunk_rows].copy_(_as_torch(decoded))
+        self._here[chunk] = True
+        with self._lock:
+            self.bytes_read += read
+
+
+def _as_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """A tensor sharing the memory; unsigned words become signed ones, which every device can gather."""
+    signed = {"uint16": np.int16, "uint32": np.int32, "uint64": np.int64}.get(array.dtype.name)
+    return torch.from_numpy(array.view(signed) if signed else array)
