@@ -16,7 +16,7 @@ MODULES = (
     "outofcore.store.schema",
     "outofcore.loading.loader",
     "outofcore.loading.dataset",
-    "outofcore.loading.epochs",
+    "outofcore.loading.iteration",
     "outofcore.loading.windows",
     "outofcore.loading.weighted",
     "outofcore.loading.balanced",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.windows import Window
 from outofcore.store.schema import CodecName, Columns, Field, Layout, Schema
 from outofcore.store.writer import StoreWriter

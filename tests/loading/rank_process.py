@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import Kind
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from outofcore.errors import ParamsError
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.windows import Window
 from tests.loading.conftest import MakeStore
@@ -123,7 +123,7 @@ def test_reads_neighbouring_entries_together(make_store: MakeStore) -> None:
     batches = open_balanced(store, spec, residency="streamed")
     chunks = [len(set((batch["id"].numpy() // 64).tolist())) for batch in batches]
     assert batches.stats.batches == len(batches)
-    assert batches.streams[0].sampler.pool_chunks(1) >= max(chunks)
+    assert batches.readers[0].sampler.pool_chunks(1) >= max(chunks)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 import outofcore.loading
 from outofcore.loading.dataset import ZarrDataset
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from tests.loading.conftest import identities, write_store
 

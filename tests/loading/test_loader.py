@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from outofcore.errors import BudgetError, DamagedStore, ParamsError, StoreError
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.split import StoredReading
 from outofcore.loading.windows import Window

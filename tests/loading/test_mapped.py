@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from tests.few_files import with_few_files
 from tests.loading.conftest import write_store

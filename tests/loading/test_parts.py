@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from outofcore.errors import BudgetError, StateError
-from outofcore.loading.epochs import Loader
+from outofcore.loading.batching import take_turns
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.turns import take_turns
 from tests.loading.conftest import MakeStore
 
 PARTS = ("monday", "tuesday", "wednesday")
@@ -118,5 +118,5 @@ def test_the_budget_is_shared(make_store: MakeStore) -> None:
     with pytest.raises(BudgetError, match=r"each of 3 parts.*least that works is [\d.]+ kB"):
         open_parts(make_store, memory="20kB")
     roomy = open_parts(make_store, memory="1MiB")
-    assert {stream.residency for stream in roomy.streams} == {"ram"}
+    assert {reader.choice.kind for reader in roomy.readers} == {"ram"}
     assert len(listed(open_parts(make_store, memory="300kB", last="drop"))) == 63

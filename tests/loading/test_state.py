@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from outofcore.errors import StateError
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.windows import Window
 from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities

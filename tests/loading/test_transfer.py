@@ -9,7 +9,7 @@ import torch
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import named_device
-from outofcore.loading.transfer import Transfer
+from outofcore.loading.epoch import Transfer
 
 
 class OnGpu:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from outofcore.errors import ParamsError
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.weighted import Weighted
 from outofcore.loading.windows import Window

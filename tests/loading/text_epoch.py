@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from outofcore.domains.text.tensors import TextReading
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.training.memory import MemoryWatch
 

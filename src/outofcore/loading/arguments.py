@@ -17,7 +17,7 @@ from outofcore.errors import ParamsError
 from outofcore.sizes import parse_bytes
 from outofcore.store.reader import Store, open_store
 
-Made = TypeVar("Made")
+Instance = TypeVar("Instance")
 
 MOST = 2**31 - 1
 """Largest count of anything: products of two larger counts could exceed 64 bits."""
@@ -75,7 +75,7 @@ def words(name: str, value: object) -> tuple[str, ...]:
     refuse(name, "a tuple of names", value)
 
 
-def made(name: str, value: object, kind: type[Made]) -> Made | None:
+def instance(name: str, value: object, kind: type[Instance]) -> Instance | None:
     """An instance of a dataclass, built from a mapping of its fields if necessary; or None."""
     if value is None or isinstance(value, kind):
         return value

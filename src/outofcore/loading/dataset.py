@@ -17,7 +17,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import budget_bytes, integers, opened, word, words
-from outofcore.loading.batch import Batch
+from outofcore.loading.epoch import Batch
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
 from outofcore.loading.residency import Arena

@@ -14,7 +14,7 @@ from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores
 from outofcore.loading.arguments import (
     budget_bytes,
-    made,
+    instance,
     named_device,
     one_of,
     opened,
@@ -24,17 +24,17 @@ from outofcore.loading.arguments import (
     word,
     words,
 )
-from outofcore.loading.assemble import assemble
-from outofcore.loading.balanced import Balanced
-from outofcore.loading.drafts import Wish, draft
-from outofcore.loading.epochs import Batching, Loader
-from outofcore.loading.memory import Kind
-from outofcore.loading.order import LANES, Shuffle
-from outofcore.loading.spans import Last, Share
-from outofcore.loading.split import open_split
-from outofcore.loading.turns import Turns
-from outofcore.loading.weighted import Weighted
+from outofcore.loading.balanced import Balanced, BalancedSampler
+from outofcore.loading.batching import Batching, Last, Turns
+from outofcore.loading.epoch import SplitReader
+from outofcore.loading.iteration import Loader
+from outofcore.loading.memory import Kind, choose, in_flight, measure
+from outofcore.loading.mixing import mixing_line
+from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
+from outofcore.loading.split import Split, open_split
+from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
+from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
@@ -141,37 +141,47 @@ def loader(
     one_of("residency", residency, get_args(Kind))
     if not isinstance(shuffle, bool) and not (isinstance(shuffle, str) and shuffle in ("blocks", "full")):
         refuse("shuffle", 'True, False, "blocks" or "full"', shuffle)
-    budget, where = budget_bytes(memory), named_device(device)
-    groups = made("balanced", balanced, Balanced)
-    size = groups.size if groups is not None else whole("batch_size", batch_size, 1)
-    share = _share(rank, world_size, size)
-    wish = Wish(
-        batch_size=size,
-        shuffle=shuffle,
-        seed=whole("seed", seed, 0, 2**64 - 1),
-        pool_blocks=whole("pool_blocks", pool_blocks, 1),
-        block_rows=whole_or_none("block_rows", block_rows, 1),
-        balanced=groups,
-        weighted=made("weighted", weighted, Weighted),
-        label=None if label is None else word("label", label),
-        world=share.world,
-        threads=whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS),
-    )
+    budget, place = budget_bytes(memory), named_device(device)
+    groups, weights = instance("balanced", balanced, Balanced), instance("weighted", weighted, Weighted)
+    batch_size = groups.size if groups is not None else whole("batch_size", batch_size, 1)
+    batching = _batching(batch_size, last, rank, world_size)
+    seed = whole("seed", seed, 0, 2**64 - 1)
+    pool_blocks, block_rows = whole("pool_blocks", pool_blocks, 1), whole_or_none("block_rows", block_rows, 1)
+    label = None if label is None else word("label", label)
+    threads = whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS)
     names = None if fields is None else words("fields", fields)
     source, split = opened(store), word("split", split)
     parts = source.parts if part is None else (part,) if isinstance(part, str) else words("part", part)
-    drafts = [draft(open_split(source, split, each, tensors, names, window, phase), wish) for each in parts]
-    return assemble(
-        drafts,
-        wish,
-        Batching(size=size, share=share, last=last, turns=turns),
-        budget=budget,
-        residency=residency,
-        device=where,
+
+    splits = [open_split(source, split, each, tensors, names, window, phase) for each in parts]
+    samplers = [_sampler(each, seed, shuffle, pool_blocks, block_rows, weights, groups) for each in splits]
+    pairs = list(zip(splits, samplers, strict=True))
+    for each, sampler in pairs:
+        if 0 < sampler.positions < batching.world:
+            message = f"{source.root}: {each.path} has {sampler.positions} samples for {batching.world} ranks"
+            raise ParamsError(message)
+    mixing = [mixing_line(each, sampler, batch_size, label) for each, sampler in pairs]
+    needs = [measure(each, sampler, batch_size, pool_blocks, batching.world, threads) for each, sampler in pairs]
+    choices = choose(residency, needs, budget, place)
+    depth, together = in_flight(needs, choices, budget)
+    readers = [
+        SplitReader(each, sampler, seed, choice, place, source.parts.index(each.part) if len(parts) > 1 else None)
+        for (each, sampler), choice in zip(pairs, choices, strict=True)
+    ]
+    return Loader(
+        readers,
+        batching,
+        turns=turns,
+        seed=seed,
+        device=place,
+        threads=threads,
+        depth=depth,
+        together=together,
+        notes=_notes(readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} threads"),
     )
 
 
-def _share(rank: int | None, world: int | None, batch_size: int) -> Share:
+def _batching(size: int, last: Last, rank: int | None, world: int | None) -> Batching:
     if (rank is None) != (world is None):
         message = f"rank and world_size go together, got rank {rank} of {world}"
         raise ParamsError(message)
@@ -182,7 +192,38 @@ def _share(rank: int | None, world: int | None, batch_size: int) -> Share:
     if LANES % world or rank >= world:
         message = f"the number of ranks must divide {LANES}, ranks count from 0; got rank {rank} of {world}"
         raise ParamsError(message)
-    if batch_size < 1 or batch_size % world:
-        message = f"batch_size counts over all ranks and must be a multiple of them, got {batch_size} on {world} ranks"
+    if size % world:
+        message = f"batch_size counts over all ranks and must be a multiple of them, got {size} on {world} ranks"
         raise ParamsError(message)
-    return Share(rank, world)
+    return Batching(size=size, last=last, rank=rank, world=world)
+
+
+def _sampler(
+    split: Split,
+    seed: int,
+    shuffle: Shuffle,
+    pool_blocks: int,
+    block_rows: int | None,
+    weighted: Weighted | None,
+    balanced: Balanced | None,
+) -> Sampler:
+    if balanced is not None:
+        return BalancedSampler(balanced, split.windows, seed, split.chunk_rows)
+    cut = cut_samples(split.windows, split.chunk_rows, shuffle, pool_blocks, block_rows)
+    if weighted is not None:
+        return WeightedSampler(split, cut, weighted, seed)
+    return PlainSampler(split.windows, cut, seed, split.chunk_rows)
+
+
+def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batching, limits: str) -> list[str]:
+    """Lines for the user on each split: where its rows are, how its batches mix, what happens to its last samples."""
+    notes = []
+    for reader, line in zip(readers, mixing, strict=True):
+        path, choice = reader.split.path, reader.choice
+        notes += [f"{path}: residency {choice.kind}: {choice.reason} ({limits})", f"{path}: {line}"]
+        rest, full = reader.sampler.positions % batching.size, f"so that all batches hold {batching.size:,}"
+        if rest and batching.last == "drop":
+            notes.append(f"{path}: {rest:,} samples are dropped each epoch, {full}")
+        if rest and batching.last == "pad":
+            notes.append(f"{path}: {batching.size - rest:,} samples come twice each epoch, {full}")
+    return notes

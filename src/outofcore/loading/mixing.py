@@ -2,86 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
-from outofcore.loading.order import LANES, EpochOrder
+from outofcore.loading.balanced import BalancedSampler
+from outofcore.loading.order import LANES, EpochOrder, PlainSampler, Sampler
 from outofcore.loading.split import Split
-
-Ints = npt.NDArray[np.int64]
+from outofcore.loading.weighted import WeightedSampler
 
 # Total variation distance from the split's labels beyond which a pool is not a fair sample: at 0.08 a small network
 # ended with a loss 2 % above that of full shuffling, at 0.15 with one 5 % above (bench/loader_mixing.py).
 SKEWED = 0.1
 
 
-@dataclass(frozen=True)
-class Mixing:
-    """Expected content of a batch."""
+def mixing_line(split: Split, sampler: Sampler, batch: int, label: str | None) -> str:
+    """One line on the expected content of batches of ``batch`` samples over all ranks.
 
-    blocks: float  # distinct blocks per batch
-    blocks_ideal: float  # for a random batch from the whole split
-    sequences: float  # distinct sequences per batch
-    sequences_ideal: float  # for a random batch from the whole split
-    label_distance: float | None  # total variation distance of pool labels from the split's, 0 to 1; mean of some pools
-
-    def text(self, batch: int, label: str | None) -> str:
-        """One readable line."""
-        line = (
-            f"a batch of {batch:,} mixes {self.blocks:,.0f} blocks (at random {self.blocks_ideal:,.0f}) and "
-            f"{self.sequences:,.0f} sequences (at random {self.sequences_ideal:,.0f})"
-        )
-        if self.label_distance is None:
-            return line
-        line += f"; labels in memory are {self.label_distance:.0%} off those of the split"
-        if self.label_distance > SKEWED:
-            line += (
-                f": the store is sorted by {label}; take more pool_blocks, of a store with smaller chunk_rows where "
-                "memory is short, or shuffle='full'"
-            )
+    ``label`` is a column of the sequences whose values should mix, or None.
+    """
+    if label is not None:
+        split.sequences[label]  # an unknown one is an error, even if the order ignores it
+    if isinstance(sampler, BalancedSampler):
+        shape = f"{sampler.balanced.groups} groups x {sampler.balanced.entries} entries x {sampler.balanced.rows} rows"
+        return f"a batch is {shape}, of {sampler.groups:,} groups with {len(sampler.first):,} entries"
+    if isinstance(sampler, WeightedSampler):
+        line = mixing_line(split, sampler.plain, batch, label)
+        return f"{sampler.positions:,} draws by {sampler.weighted.column}; {line}"
+    assert isinstance(sampler, PlainSampler)
+    order = sampler.epoch(0)
+    cut, draws = order.cut, min(batch, order.cut.samples)
+    all_blocks, all_sequences = max(1, -(-cut.samples // cut.block)), max(1, len(split.sequences))
+    blocks, sequences = _distinct(order, draws, all_blocks, all_sequences)
+    line = (
+        f"a batch of {batch:,} mixes {blocks:,.0f} blocks (at random {_expected(all_blocks, draws):,.0f}) and "
+        f"{max(1.0, sequences):,.0f} sequences (at random {_expected(all_sequences, draws):,.0f})"
+    )
+    if not label or cut.shuffle not in ("blocks", True):
         return line
+    distance = _label_distance(split, order, label)
+    line += f"; labels in memory are {distance:.0%} off those of the split"
+    if distance > SKEWED:
+        line += (
+            f": the store is sorted by {label}; take more pool_blocks, of a store with smaller chunk_rows where "
+            "memory is short, or shuffle='full'"
+        )
+    return line
 
 
-def expected_distinct(kinds: float, draws: float) -> float:
+def _distinct(order: EpochOrder, draws: int, all_blocks: int, all_sequences: int) -> tuple[float, float]:
+    """Expected number of distinct blocks and sequences in a batch."""
+    cut = order.cut
+    if cut.shuffle is False:
+        return -(-draws // cut.block), draws * all_sequences / max(cut.samples, 1)
+    if cut.shuffle == "full":
+        return _expected(all_blocks, draws), _expected(all_sequences, draws)
+    pool = cut.samples if order.pools == 1 else order.pool_start(1) - order.pool_start(0)
+    pool_blocks, pool_sequences = pool / cut.block, max(1.0, all_sequences * pool / max(cut.samples, 1))
+    # Each lane contributes its share.
+    blocks = LANES * _expected(max(1.0, pool_blocks / LANES), draws / LANES)
+    return min(pool_blocks, blocks), LANES * _expected(pool_sequences / LANES, draws / LANES)
+
+
+def _expected(kinds: float, draws: float) -> float:
     """Expected number of distinct kinds in this many uniform draws."""
     if kinds <= 1:
         return min(kinds, draws)
     return float(kinds * -np.expm1(draws * np.log1p(-1 / kinds)))
-
-
-def measure_mixing(split: Split, order: EpochOrder, batch: int, label: str | None) -> Mixing:
-    """Expected content of an epoch's batches of ``batch`` samples over all ranks.
-
-    ``label`` is a column of the sequences whose values should mix, or None.
-    """
-    cut = order.cut
-    batch = min(batch, cut.samples)
-    all_blocks = max(1, -(-cut.samples // cut.block))
-    all_sequences = max(1, len(split.sequences))
-    pool = order.pool_start(1) - order.pool_start(0)
-    if cut.shuffle == "full" or (order.pools == 1 and cut.shuffle is not False):
-        pool = cut.samples
-    pool_blocks, pool_sequences = pool / cut.block, max(1.0, all_sequences * pool / max(cut.samples, 1))
-    blocks: float
-    sequences: float
-    if cut.shuffle is False:
-        blocks, sequences = -(-batch // cut.block), batch * all_sequences / max(cut.samples, 1)
-    elif cut.shuffle == "full":
-        blocks, sequences = expected_distinct(all_blocks, batch), expected_distinct(all_sequences, batch)
-    else:  # each lane contributes its share
-        lane = max(1.0, pool_blocks / LANES)
-        blocks = min(pool_blocks, LANES * expected_distinct(lane, batch / LANES))
-        sequences = LANES * expected_distinct(pool_sequences / LANES, batch / LANES)
-    distance = _label_distance(split, order, label) if label and cut.shuffle in ("blocks", True) else None
-    return Mixing(
-        blocks=blocks,
-        blocks_ideal=expected_distinct(all_blocks, batch),
-        sequences=max(1.0, sequences),
-        sequences_ideal=expected_distinct(all_sequences, batch),
-        label_distance=distance,
-    )
 
 
 def _label_distance(split: Split, order: EpochOrder, label: str) -> float:

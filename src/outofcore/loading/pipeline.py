@@ -65,6 +65,15 @@ class Latch:
                 self._open = True
                 self._event.set()
 
+    def run(self, work: Callable[[], object]) -> None:
+        """Run one of the tasks; its error is raised where the latch is waited for."""
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised by wait
+            self.done(error)
+        else:
+            self.done()
+
     def wait(self) -> None:
         """Wait for all of them; raises the error of one that failed."""
         if not self._open:
@@ -73,21 +82,14 @@ class Latch:
             raise self._error
 
 
-@dataclass(frozen=True)
-class _Made(Generic[Result]):
-    """Result of a delivering task; neither result nor error at the end of the stream."""
-
-    result: Result | None
-    error: BaseException | None
-
-
 class _Line(Generic[Result]):
     """State shared by workers and consumer, separate from the pipeline so that an unreferenced one can end."""
 
     def __init__(self, stream: Iterator[Step[Result]], depth: int) -> None:
         self.lock = threading.Lock()
         self.moved = threading.Condition(self.lock)  # awaited by the worker that advances the stream
-        self.made: dict[int, _Made[Result]] = {}
+        # Results and errors of delivering tasks, by number; the end of the stream has neither.
+        self.results: dict[int, tuple[Result | None, BaseException | None]] = {}
         self._news = threading.Lock()  # held while there is no news: a result is made, or a worker is gone
         self._news.acquire()
         self.given_back = 0
@@ -142,7 +144,7 @@ class _Line(Generic[Result]):
                 try:
                     step = next(self._stream)
                 except BaseException as error:  # noqa: BLE001 - raised in the consumer's thread
-                    self._deliver(self._pulled, _Made(None, None if isinstance(error, StopIteration) else error))
+                    self._deliver(self._pulled, None, None if isinstance(error, StopIteration) else error)
                     self._ended = True
                     break
                 if isinstance(step, Until):
@@ -169,13 +171,13 @@ class _Line(Generic[Result]):
         except BaseException as failure:  # noqa: BLE001 - raised in the consumer's thread
             error = failure
         if task.delivers:
-            self._deliver(number, _Made(result, error))
+            self._deliver(number, result, error)
         with self.lock:
             self.moved.notify()
 
-    def _deliver(self, number: int, made: _Made[Result]) -> None:
+    def _deliver(self, number: int, result: Result | None, error: BaseException | None) -> None:
         with self.lock:
-            self.made[number] = made
+            self.results[number] = result, error
         self._tell()
 
 
@@ -211,19 +213,19 @@ class Pipeline(Generic[Result]):
         with line.lock:
             line.given_back = self._next
             line.moved.notify()
-        if self._next not in line.made:
+        if self._next not in line.results:
             started = time.perf_counter()
-            while self._next not in line.made:
+            while self._next not in line.results:
                 line.wait()
             self.seconds_waited += time.perf_counter() - started
-        made = line.made[self._next]
-        if made.error is not None:
-            raise made.error
-        if made.result is None:
+        result, error = line.results[self._next]
+        if error is not None:
+            raise error
+        if result is None:
             raise StopIteration
-        del line.made[self._next]
+        del line.results[self._next]
         self._next += 1
-        return made.result
+        return result
 
     def close(self) -> None:
         """Stop the workers and wait until they are gone; another call completes an interrupted close."""

@@ -14,7 +14,7 @@ import torch
 from outofcore.domains.reading import Draws, Reading, Windowed, reading_for
 from outofcore.domains.registry import DOMAINS
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.arguments import flag, made, reading, refuse
+from outofcore.loading.arguments import flag, instance, reading, refuse
 from outofcore.loading.windows import Window, Windows
 from outofcore.store.reader import Array, Store, Table
 from outofcore.tensors import reading as domain_reading
@@ -156,8 +156,8 @@ def _arrays(table: Table, fields: tuple[str, ...] | None) -> dict[str, Array]:
 
 def _window_of(window: object, tensors: Reading | None) -> Window | None:
     """The rows of a sample: as requested, or as the tensors need them."""
-    requested = made("window", window, Window)
-    needed = made("window", tensors.window, Window) if isinstance(tensors, Windowed) else None
+    requested = instance("window", window, Window)
+    needed = instance("window", tensors.window, Window) if isinstance(tensors, Windowed) else None
     if requested is not None and needed is not None and requested.length != needed.length:
         message = (
             f"window: these tensors need windows of {needed.length:,} rows, got {requested.length:,}; "

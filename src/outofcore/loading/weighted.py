@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import whole_or_none, word
-from outofcore.loading.order import LANES, Access, EpochOrder, PlainSampler, lane_edges
+from outofcore.loading.order import LANES, Access, Cut, EpochOrder, PlainSampler, lane_edges
 from outofcore.loading.permutation import deal, key, strata
 from outofcore.loading.split import Split
 
@@ -46,17 +46,16 @@ class Weighted:
 
 
 class WeightedSampler:
-    """Draws samples by weight; the cut of the blocks of ``plain`` does not move."""
+    """Draws samples by weight, from blocks whose cut does not move from epoch to epoch."""
 
     access: Access = "pools"
 
-    def __init__(self, split: Split, plain: PlainSampler, weighted: Weighted, seed: int) -> None:
-        if plain.windows.phase or plain.cut.shuffle not in ("blocks", True):
+    def __init__(self, split: Split, cut: Cut, weighted: Weighted, seed: int) -> None:
+        if split.windows.phase or cut.shuffle not in ("blocks", True):
             message = "weighted sampling needs shuffle='blocks' and windows without a phase"
             raise ParamsError(message)
-        cut = replace(plain.cut, step=plain.cut.block)
-        self._plain = PlainSampler(plain.windows, cut, seed, split.chunk_rows)
-        self._weighted = weighted
+        self.plain = PlainSampler(split.windows, replace(cut, step=cut.block), seed, split.chunk_rows)
+        self.weighted = weighted
         self._weigh = _weigher(split, weighted.column)
         self._largest = max(
             (float(slab.max()) for slab in self._slabs() if len(slab)),
@@ -71,51 +70,51 @@ class WeightedSampler:
     @property
     def positions(self) -> int:
         """Draws per epoch."""
-        return self._plain.cut.samples if self._weighted.samples is None else self._weighted.samples
+        return self.plain.cut.samples if self.weighted.samples is None else self.weighted.samples
 
     @property
     def table_bytes(self) -> int:
         """Bytes of plain sampling, and a sum per block."""
-        return self._plain.table_bytes + self._sums.nbytes
+        return self.plain.table_bytes + self._sums.nbytes
 
     def epoch(self, number: int) -> WeightedEpoch:
         """The draws of one epoch."""
-        return WeightedEpoch(self, self._plain.epoch(number), self.positions)
+        return WeightedEpoch(self, self.plain.epoch(number), self.positions)
 
     def pool_chunks(self, world: int) -> int:
         """Chunks of a pool: lanes are cut by weight, so a rank may need all of them."""
         del world
-        return self._plain.pool_chunks(1)
+        return self.plain.pool_chunks(1)
 
     def pool_samples(self, world: int) -> int:
         """Draws of the heaviest possible pool."""
-        heaviest = int(np.sort(self._sums)[-self._plain.cut.pool_blocks - 2 :].sum())
+        heaviest = int(np.sort(self._sums)[-self.plain.cut.pool_blocks - 2 :].sum())
         return (self.positions * heaviest // int(self._sums.sum()) + 2 * LANES) // world + LANES
 
     def describe(self) -> dict[str, Any]:
         """What determines the order apart from the store and the seed."""
-        return {**self._plain.describe(), "weighted": [self._weighted.column, self.positions]}
+        return {**self.plain.describe(), "weighted": [self.weighted.column, self.positions]}
 
     def weights(self, samples: Ints) -> Ints:
         """Integer weight of each sample of a range."""
-        return self._count(self._weigh(self._plain.windows.first_rows(samples) + self._plain.windows.length - 1))
+        return self._count(self._weigh(self.plain.windows.first_rows(samples) + self.plain.windows.length - 1))
 
     def block_weights(self, starts: Ints) -> Ints:
         """Integer weights of the blocks with these first samples."""
-        return self._sums[starts // self._plain.cut.block]
+        return self._sums[starts // self.plain.cut.block]
 
     def _count(self, weights: npt.NDArray[np.float64]) -> Ints:
         return np.rint(weights * (_WHOLE / self._largest)).astype(np.int64)
 
     def _slabs(self) -> Any:
         """Weights of all samples, whole blocks at a time."""
-        cut, windows = self._plain.cut, self._plain.windows
+        cut, windows = self.plain.cut, self.plain.windows
         size = max(1, _SLAB // cut.block) * cut.block
         for start in range(0, cut.samples, size):
             samples = np.arange(start, min(start + size, cut.samples), dtype=np.int64)
             weights = self._weigh(windows.first_rows(samples) + windows.length - 1)
             if not np.all(weights >= 0):
-                message = f"column {self._weighted.column!r} has weights that are negative or no number"
+                message = f"column {self.weighted.column!r} has weights that are negative or no number"
                 raise ParamsError(message)
             yield weights
 

@@ -8,7 +8,7 @@ from outofcore.domains.reading import Reading
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Task
 from outofcore.errors import BudgetError
-from outofcore.loading.epochs import Loader
+from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import Kind
 from outofcore.sizes import format_bytes

@@ -91,7 +91,7 @@ def test_memory_that_is_advised_is_enough_for_the_loaders(sample, tmp_path):
             loaders = open_loaders(
                 store, task, reading, section.train, memory=memory, residency=residency, device=torch.device("cpu")
             )
-            assert {stream.residency for stream in loaders[0].streams} <= {residency, "ram"}
+            assert {reader.choice.kind for reader in loaders[0].readers} <= {residency, "ram"}
             tried += 1
         assert tried
 

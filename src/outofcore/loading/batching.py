@@ -1,0 +1,107 @@
+"""Batches of an epoch: cut from its positions, dealt to ranks, and taken from several parts in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.errors import StateError
+from outofcore.loading.permutation import key, permutation
+
+Ints = npt.NDArray[np.int64]
+Last = Literal["keep", "drop", "pad"]
+Turns = Literal["size", "turn"]
+Span = tuple[int, int]
+
+_TURN = 48  # purpose of a key; those of the order, samplers and readings are lower numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batching:
+    """How positions become global batches, and which of them are this rank's."""
+
+    size: int  # samples per global batch
+    last: Last  # treatment of a last batch that is not full
+    rank: int
+    world: int  # number of ranks
+
+    def spans(self, start: int, positions: int) -> Iterator[Span]:
+        """Start and end position of each global batch of an epoch, from ``start`` on.
+
+        With ``"keep"``, a remainder too small to give each rank a sample joins the previous batch. With ``"pad"`` the
+        last batch extends past the epoch.
+        """
+        while start < positions:
+            stop = start + self.size
+            left = positions - stop
+            if self.last == "keep":
+                stop = positions if left < self.world else stop
+            elif self.last == "drop" and left < 0:
+                return
+            yield start, stop
+            start = stop
+
+    def batches(self, start: int, positions: int) -> int:
+        """Number of :meth:`spans`."""
+        left = max(positions - start, 0)
+        if self.last == "drop":
+            return left // self.size
+        if self.last == "keep" and left > self.size and left % self.size < self.world:
+            return left // self.size
+        return -(-left // self.size)
+
+    def own(self, start: int, stop: int) -> int:
+        """Number of this rank's positions from ``start`` to ``stop``."""
+        return self._own_before(stop) - self._own_before(start)
+
+    def first_own(self, start: int) -> int:
+        """The first of this rank's positions from ``start`` on; the others follow in steps of ``world``."""
+        return start + (self.rank - start) % self.world
+
+    def _own_before(self, position: int) -> int:
+        return (position - self.rank + self.world - 1) // self.world
+
+
+def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints:
+    """The part of each batch of an epoch, in which every part gives all of its batches.
+
+    ``batches`` per part; ``by`` is ``"size"`` (at random, each part throughout in proportion to its size) or ``"turn"``
+    (one of each that has any left, in an order that changes from round to round).
+    """
+    parts = np.repeat(np.arange(len(batches), dtype=np.int64), batches)
+    if by == "size":
+        return parts[permutation(len(parts), key(seed, epoch, _TURN))]
+    rounds = np.concatenate([np.arange(count, dtype=np.int64) for count in batches])
+    within = permutation(len(parts), key(seed, epoch, _TURN))
+    return parts[np.lexsort((within, rounds))]
+
+
+def turns_left(
+    positions: Sequence[int], batching: Batching, by: Turns, seed: int, epoch: int, received: int
+) -> tuple[list[int], Ints]:
+    """Position in each part after ``received`` samples of all of them, and the parts of the batches that follow.
+
+    ``positions`` per part. Raises StateError if there is no end of a batch after so many samples.
+    """
+    sizes = [
+        [min(stop, each) - start for start, stop in batching.spans(0, each)]  # without repeated samples
+        for each in positions
+    ]
+    turns = take_turns([len(each) for each in sizes], by, seed, epoch)
+    given = np.empty(len(turns), np.int64)
+    for part, each in enumerate(sizes):
+        given[turns == part] = each
+    ends = np.cumsum(np.append(0, given))
+    turn = int(np.searchsorted(ends, received))
+    if turn == len(ends) or ends[turn] != received:
+        message = (
+            f"the saved state counts {received} samples, which is between two batches of {batching.size}: "
+            "with several parts, go on with the batch size and number of ranks that it was saved with"
+        )
+        raise StateError(message)
+    starts = [int(given[:turn][turns[:turn] == part].sum()) for part in range(len(sizes))]
+    return starts, turns[turn:]

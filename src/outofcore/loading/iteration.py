@@ -1,0 +1,266 @@
+"""Iterate over the batches of one or several splits: epoch after epoch, exact, resumable on any number of ranks."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from outofcore.errors import ParamsError, StateError
+from outofcore.loading.arguments import whole
+from outofcore.loading.batching import Batching, Turns, turns_left
+from outofcore.loading.epoch import Batch, Group, SplitReader, Transfer
+from outofcore.loading.pipeline import Pipeline, Step, Task
+
+Ints = npt.NDArray[np.int64]
+
+STATE_VERSION = 1
+
+_log = logging.getLogger("outofcore")
+
+
+@dataclass
+class Stats:
+    """What a loader has done since it was made."""
+
+    seconds_waited: float = 0.0  # by the consumer
+    bytes_read: int = 0  # from the store
+    bytes_delivered: int = 0  # to the consumer, as tensors
+    batches: int = 0  # delivered on this rank
+    samples: int = 0  # delivered on this rank
+
+
+class Loader(IterableDataset[Batch]):
+    """Iterates over the batches of an epoch; made by :func:`outofcore.loader`.
+
+    Each iteration is an epoch: the first is ``epoch``; each later one is the next epoch if the previous iteration
+    delivered a batch. Only one iteration is active at a time; a second one ends the first. Leaving a ``with`` block
+    closes the loader.
+
+    ``DataLoader(loader, batch_size=None)`` passes its batches through; the loader reads with its own threads and
+    refuses worker processes.
+
+    Attributes
+    ----------
+    epoch
+        The epoch of the current iteration, or of the next one if none has begun.
+    stats
+        Counters since the loader was made.
+    notes
+        Lines for the user, logged before the first batch.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[SplitReader],  # one per part
+        batching: Batching,
+        *,
+        turns: Turns,
+        seed: int,
+        device: torch.device | None,
+        threads: int,  # workers besides the consumer
+        depth: int,  # groups of batches in flight, including the consumer's
+        together: int,  # batches per group
+        notes: Sequence[str],
+    ) -> None:
+        self.readers = tuple(readers)
+        self.notes = tuple(notes)
+        self.epoch = 0
+        self.stats = Stats()
+        self._batching = batching
+        self._turns = turns
+        self._seed = seed
+        self._transfer = Transfer(device)
+        self._threads, self._depth, self._together = threads, depth, together
+        self._layout = self.readers[0].sampler.describe()
+        if len(readers) > 1:
+            several = {each.split.part: each.sampler.describe() for each in readers}
+            self._layout = {**several, "batch_size": batching.size, "turns": turns}
+        self._received = 0  # samples of this epoch, over all ranks
+        self._begun = self._noted = False
+        self._iteration: object = None  # the one that may deliver batches
+        self._pipeline: Pipeline[Group] | None = None  # begun but not ended
+        self._ready: Group = []  # taken from the pipeline, not delivered yet
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        return sum(self._batching.batches(0, each.sampler.positions) for each in self.readers)
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{each.split.path} {each.choice.kind}" for each in self.readers)
+        return f"Loader({splits}: {self.samples:,} samples in {len(self):,} batches of {self._batching.size:,})"
+
+    @property
+    def samples(self) -> int:
+        """Samples per epoch, over all ranks."""
+        return sum(each.sampler.positions for each in self.readers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Generator[Batch]:
+        """The rest of the current epoch's batches, or the next epoch's.
+
+        Raises
+        ------
+        ParamsError
+            In a worker process of a ``DataLoader``.
+        """
+        if get_worker_info() is not None:
+            message = "a loader reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
+            raise ParamsError(message)
+        self._end_pipeline()
+        if self._begun:
+            self.set_epoch(self.epoch + 1)
+        if not self._noted:
+            self._noted = True
+            for note in self.notes:
+                _log.info("%s", note)
+        self._iteration = iteration = object()
+        return self._iterate(iteration)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start the next iteration at the beginning of this epoch."""
+        self.epoch, self._received, self._begun = whole("epoch", epoch, 0), 0, False
+
+    def state_dict(self) -> dict[str, Any]:
+        """The consumer's position; valid after any batch."""
+        first = self.readers[0].split
+        return {
+            "version": STATE_VERSION,
+            "store": first.store.digest,
+            "split": first.name,
+            "part": ",".join(each.split.part for each in self.readers),
+            "seed": self._seed,
+            "layout": dict(self._layout),
+            "epoch": self.epoch,
+            "received": self._received,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume after the last batch that was received, on any number of ranks.
+
+        Raises
+        ------
+        StateError
+            If the state belongs to another store, split, seed or layout.
+        """
+        _check(state, self.state_dict())
+        epoch, received = int(state["epoch"]), int(state["received"])
+        starts, turns = self._rest(epoch, received)
+        if not len(turns) and not self._batching.batches(starts[0], self.readers[0].sampler.positions):
+            epoch, received = epoch + 1, 0
+        self.epoch, self._received, self._begun = epoch, received, False
+
+    def close(self) -> None:
+        """End the current iteration and free all memory."""
+        self._iteration = None
+        self._end_pipeline()
+        for reader in self.readers:
+            reader.close()
+
+    def _rest(self, epoch: int, received: int) -> tuple[list[int], Ints]:
+        """Position in each part after ``received`` samples, and, with several, whose turn the next batches are."""
+        if len(self.readers) == 1:
+            return [received], np.empty(0, np.int64)
+        positions = [each.sampler.positions for each in self.readers]
+        return turns_left(positions, self._batching, self._turns, self._seed, epoch, received)
+
+    def _iterate(self, iteration: object) -> Generator[Batch]:
+        process = -1
+        try:
+            while self._iteration is iteration:
+                if not self._ready:
+                    if process != os.getpid():  # threads and held locks do not survive a fork
+                        process = os.getpid()
+                        pipeline = self._start()
+                    waited = pipeline.seconds_waited
+                    self._ready = next(pipeline, [])
+                    self.stats.seconds_waited += pipeline.seconds_waited - waited
+                    self.stats.bytes_read = sum(each.bytes_read for each in self.readers)
+                    if not self._ready:
+                        return
+                delivery = self._ready.pop(0)
+                batch = self._transfer.receive(delivery.batch)
+                self.stats.batches += 1
+                self.stats.samples += delivery.count
+                self.stats.bytes_delivered += delivery.bytes
+                # No calls from here on, so that no Ctrl-C can come between counting a batch and yielding it.
+                self._received, self._begun = self._received + delivery.stop - delivery.start, True
+                yield batch
+                del delivery, batch  # a batch that the consumer has released must not stay alive while it waits
+        finally:
+            if self._iteration is iteration:
+                self._end_pipeline()
+
+    def _start(self) -> Pipeline[Group]:
+        """A pipeline from the consumer's position."""
+        self._end_pipeline()
+        starts, turns = self._rest(self.epoch, self._received)
+        steps = [
+            reader.steps(self.epoch, start, self._batching, self._together, self._transfer)
+            for reader, start in zip(self.readers, starts, strict=True)
+        ]
+        self._pipeline = Pipeline(
+            steps[0] if len(steps) == 1 else _interleave(steps, turns), self._threads, self._depth
+        )
+        return self._pipeline
+
+    def _end_pipeline(self) -> None:
+        """Stop the workers, then clean up; if a Ctrl-C interrupts that, the next call completes it."""
+        self._ready = []
+        if self._pipeline is None:
+            return
+        self._pipeline.close()
+        for reader in self.readers:
+            reader.settle()
+        self._pipeline = None
+
+
+def _interleave(parts: Sequence[Iterator[Step[Group]]], turns: Ints) -> Iterator[Step[Group]]:
+    """One stream of tasks from several, whose groups are single batches: up to the next batch of the part in turn."""
+    for turn in turns:
+        for step in parts[turn]:
+            yield step
+            if isinstance(step, Task) and step.delivers:
+                break
+
+
+def _check(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Raise StateError if a state is invalid, or differs from a loader's own in more than its position."""
+    missing = sorted(own.keys() - state.keys())
+    if missing:
+        message = f"expected a loader's state, got one without {', '.join(missing)}"
+        raise StateError(message)
+    for name, expected in own.items():
+        if name in ("epoch", "received"):
+            continue
+        other = state[name]
+        if name == "layout":
+            expected, other = _differing(expected, other)
+        if expected != other:
+            message = (
+                f"the saved state belongs to another {name}: expected {expected!r}, the state has {other!r}; "
+                "load it with what it was saved with, or begin without it"
+            )
+            raise StateError(message)
+
+
+def _differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The entries in which two layouts differ; lists and tuples of equal items are equal."""
+    names = [name for name in sorted({*own, *other}) if _plain(own.get(name)) != _plain(other.get(name))]
+    return {name: own.get(name) for name in names}, {name: other.get(name) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, list | tuple) else value
