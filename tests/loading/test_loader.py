@@ -8,6 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -203,14 +204,45 @@ def test_ends_its_threads(make_store: MakeStore) -> None:
     iterator = iter(batches)
     next(iterator)
     assert threads_since(before)
+    next(iter(batches))  # ends the first
+    assert not threads_since(before)
     next(iter(batches))
-    assert next(iterator, None) is None  # a second iteration ended the first
     batches.close()
     assert not threads_since(before)
     iterator = iter(loader(store, batch_size=10, memory="8MiB"))
     next(iterator)
     del iterator
     assert not threads_since(before)
+
+
+def test_one_iteration_at_a_time(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    with pytest.raises(ParamsError, match="another one over the same loader began") as raised:
+        list(zip(batches, batches, strict=True))
+    assert "\n" not in str(raised.value)
+    first = iter(batches)
+    next(first)
+    assert sorted(identities(batches)) == list(range(ROWS))
+    with pytest.raises(ParamsError, match="make a second loader"):
+        next(first)
+    assert (batches.epoch, batches.state_dict()["received"]) == (1, ROWS)
+    left = iter(batches)
+    next(left)
+    batches.close()
+    assert next(left, None) is None  # as asked for
+
+
+def test_a_loader_is_not_pickled_but_its_state_is(make_store: MakeStore) -> None:
+    batches = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    for _ in range(2):  # before and after its first batch
+        for attempt in (pickle.dumps, deepcopy):
+            with pytest.raises(ParamsError, match=r"cannot be pickled or copied: call loader\(") as raised:
+                attempt(batches)
+            assert "\n" not in str(raised.value)
+        next(iter(batches))
+    other = loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+    other.load_state_dict(pickle.loads(pickle.dumps(batches.state_dict())))
+    assert len(identities(other)) == ROWS - 100
 
 
 def test_counts_what_it_did(make_store: MakeStore) -> None:

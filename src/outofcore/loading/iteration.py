@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +41,11 @@ class Loader(IterableDataset[Batch]):
     """Iterates over the batches of an epoch; made by :func:`outofcore.loader`.
 
     Each iteration is an epoch: the first is ``epoch``; each later one is the next epoch if the previous iteration
-    delivered a batch. Only one iteration is active at a time; a second one ends the first. Leaving a ``with`` block
-    closes the loader.
+    delivered a batch. Only one iteration is active at a time: a second one ends the first, which raises an error when
+    it is continued. Leaving a ``with`` block closes the loader.
 
     ``DataLoader(loader, batch_size=None)`` passes its batches through; the loader reads with its own threads and
-    refuses worker processes.
+    refuses worker processes. It cannot be pickled; its state can.
 
     Attributes
     ----------
@@ -97,6 +97,13 @@ class Loader(IterableDataset[Batch]):
         splits = ", ".join(f"{each.split.path} {each.choice.kind}" for each in self.readers)
         return f"Loader({splits}: {self.samples:,} samples in {len(self):,} batches of {self._batching.size:,})"
 
+    def __reduce__(self) -> NoReturn:
+        message = (
+            "a loader cannot be pickled or copied: call loader(...) where batches are needed, "
+            "and continue there with load_state_dict(state)"
+        )
+        raise ParamsError(message)
+
     @property
     def samples(self) -> int:
         """Samples per epoch, over all ranks."""
@@ -114,7 +121,7 @@ class Loader(IterableDataset[Batch]):
         Raises
         ------
         ParamsError
-            In a worker process of a ``DataLoader``.
+            In a worker process of a ``DataLoader``; when continued after a later iteration has begun.
         """
         if get_worker_info() is not None:
             message = "a loader reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
@@ -179,7 +186,13 @@ class Loader(IterableDataset[Batch]):
     def _iterate(self, iteration: object) -> Generator[Batch]:
         process = -1
         try:
-            while self._iteration is iteration:
+            while self._iteration is not None:  # else it is closed
+                if self._iteration is not iteration:
+                    message = (
+                        "this iteration ended when another one over the same loader began: "
+                        "make a second loader to iterate twice at a time"
+                    )
+                    raise ParamsError(message)
                 if not self._ready:
                     if process != os.getpid():  # threads and held locks do not survive a fork
                         process = os.getpid()
