@@ -100,7 +100,7 @@ def turns_left(
     if turn == len(ends) or ends[turn] != received:
         message = (
             f"the saved state counts {received} samples, which is between two batches of {batching.size}: "
-            "with several parts, go on with the batch size and number of ranks that it was saved with"
+            "with several parts, resume with the batch size and number of ranks that it was saved with"
         )
         raise StateError(message)
     starts = [int(given[:turn][turns[:turn] == part].sum()) for part in range(len(sizes))]

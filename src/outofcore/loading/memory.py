@@ -231,7 +231,7 @@ def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None) 
                 "raise memory, or use residency 'auto'"
             )
             raise BudgetError(message)
-        return Choice(kind="ram", kept=needs.chunks, reason="as asked")
+        return Choice(kind="ram", kept=needs.chunks, reason="as requested")
     if kind == "mapped" and not needs.mappable:
         message = (
             "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
@@ -240,11 +240,11 @@ def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None) 
         raise StoreError(message)
     if kind in ("mapped", "device"):
         _prove_fixed(needs, budget)
-        return Choice(kind=kind, reason="as asked")
+        return Choice(kind=kind, reason="as requested")
     prove(budget, [needs])
     if kind == "hybrid":
-        return _hybrid(needs, budget, "as asked; beside two pools, {share:.0%} of the rows stay")
-    return Choice(kind="streamed", passing=needs.slots, reason="as asked")
+        return _hybrid(needs, budget, "as requested; {share:.0%} of the rows stay, in addition to two pools")
+    return Choice(kind="streamed", passing=needs.slots, reason="as requested")
 
 
 def _automatic(needs: Needs, budget: int, device: torch.device | None) -> Choice:
@@ -268,7 +268,7 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None) -> Choice
         raise BudgetError(message)
     prove(budget, [needs])
     if needs.keep(budget) >= _WORTH_KEEPING * needs.chunks:
-        return _hybrid(needs, budget, f"{size} exceed {allowed}, which holds {{share:.0%}} of them beside two pools")
+        return _hybrid(needs, budget, f"{size} exceed {allowed}, which holds {{share:.0%}} of them and two pools")
     return Choice(kind="streamed", passing=needs.slots, reason=f"{size} exceed {allowed}")
 
 
