@@ -87,6 +87,7 @@ class Loader(IterableDataset[Batch]):
         self._begun = self._noted = False
         self._iteration: object = None  # the one that may deliver batches
         self._pipeline: Pipeline[Group] | None = None  # begun but not ended
+        self._process = -1  # of the pipeline
         self._ready: Group = []  # taken from the pipeline, not delivered yet
 
     def __len__(self) -> int:
@@ -126,6 +127,7 @@ class Loader(IterableDataset[Batch]):
         if get_worker_info() is not None:
             message = "a loader reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
             raise ParamsError(message)
+        self._iteration = None
         self._end_pipeline()
         if self._begun:
             self.set_epoch(self.epoch + 1)
@@ -184,23 +186,10 @@ class Loader(IterableDataset[Batch]):
         return turns_left(positions, self._batching, self._turns, self._seed, epoch, received)
 
     def _iterate(self, iteration: object) -> Generator[Batch]:
-        process = -1
         try:
-            while self._iteration is not None:  # else it is closed
-                if self._iteration is not iteration:
-                    message = (
-                        "this iteration ended when another one over the same loader began: "
-                        "make a second loader to iterate twice at a time"
-                    )
-                    raise ParamsError(message)
+            while self._iteration is iteration:
                 if not self._ready:
-                    if process != os.getpid():  # threads and held locks do not survive a fork
-                        process = os.getpid()
-                        pipeline = self._start()
-                    waited = pipeline.seconds_waited
-                    self._ready = next(pipeline, [])
-                    self.stats.seconds_waited += pipeline.seconds_waited - waited
-                    self.stats.bytes_read = sum(each.bytes_read for each in self.readers)
+                    self._ready = self._take()
                     if not self._ready:
                         return
                 delivery = self._ready.pop(0)
@@ -212,9 +201,26 @@ class Loader(IterableDataset[Batch]):
                 self._received, self._begun = self._received + delivery.stop - delivery.start, True
                 yield batch
                 del delivery, batch  # a batch that the consumer has released must not stay alive while it waits
+            if self._iteration is not None:  # else the loader was closed
+                message = (
+                    "this iteration ended when another one over the same loader began: "
+                    "make a second loader to iterate twice at a time"
+                )
+                raise ParamsError(message)
         finally:
             if self._iteration is iteration:
                 self._end_pipeline()
+
+    def _take(self) -> Group:
+        """The next batches; none at the end of the epoch."""
+        pipeline = self._pipeline
+        if pipeline is None or self._process != os.getpid():  # threads and held locks do not survive a fork
+            pipeline = self._start()
+        waited = pipeline.seconds_waited
+        group = next(pipeline, [])
+        self.stats.seconds_waited += pipeline.seconds_waited - waited
+        self.stats.bytes_read = sum(each.bytes_read for each in self.readers)
+        return group
 
     def _start(self) -> Pipeline[Group]:
         """A pipeline from the consumer's position."""
@@ -224,9 +230,8 @@ class Loader(IterableDataset[Batch]):
             reader.steps(self.epoch, start, self._batching, self._together, self._transfer)
             for reader, start in zip(self.readers, starts, strict=True)
         ]
-        self._pipeline = Pipeline(
-            steps[0] if len(steps) == 1 else _interleave(steps, turns), self._threads, self._depth
-        )
+        ordered = steps[0] if len(steps) == 1 else _interleave(steps, turns)
+        self._process, self._pipeline = os.getpid(), Pipeline(ordered, self._threads, self._depth)
         return self._pipeline
 
     def _end_pipeline(self) -> None:
