@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +193,26 @@ def test_no_checkpoint_counts_what_was_read_from_other_bytes(tmp_path: Path, cha
     again = run(raw, tmp_path, lambda _: None)
     assert again.resumed_units == 4
     assert again.seal.digest == run(raw, tmp_path / "fresh", lambda _: None).seal.digest
+
+
+@pytest.mark.parametrize("call", ["stat", "digest"])
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(5))
+    stat, digest = Path.stat, RawFile.digest
+
+    def refused(path: Path, real: Callable[..., Any], **options: bool) -> Any:
+        if path == raw / "b.txt":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(**options)
+
+    def fail() -> None:
+        if call == "stat":
+            monkeypatch.setattr(Path, "stat", lambda path, **options: refused(path, partial(stat, path), **options))
+        else:
+            monkeypatch.setattr(RawFile, "digest", lambda file: refused(file.path, partial(digest, file)))
+
+    with pytest.raises(
+        RawInputError, match=r"^[^\n]+b\.txt cannot be read: Input/output error; make it readable, and "
+    ):
+        run(raw, tmp_path, lambda _: None, fail)

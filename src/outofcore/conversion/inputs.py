@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from outofcore.errors import RawInputError
@@ -53,7 +54,7 @@ class Inputs:
 
     def _digests(self, numbers: Iterable[int]) -> list[str]:
         with ThreadPoolExecutor(self._threads, thread_name_prefix="digest") as pool:
-            return list(pool.map(lambda number: self.files[number].digest(), numbers))
+            return list(pool.map(lambda number: _digest(self.files[number]), numbers))
 
 
 class _State(NamedTuple):
@@ -66,11 +67,25 @@ class _State(NamedTuple):
 
 def _state(file: RawFile) -> _State:
     seen = time.time_ns()
-    try:
+    with _reading(file):
         facts = file.path.stat()
+    return _State(seen, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+
+
+def _digest(file: RawFile) -> str:
+    with _reading(file):
+        return file.digest()
+
+
+@contextmanager
+def _reading(file: RawFile) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as error:
         raise RawInputError(_changed(file, "it is gone")) from error
-    return _State(seen, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+    except OSError as error:
+        message = f"{file.path} cannot be read: {error.strerror or error}; make it readable, and run again"
+        raise RawInputError(message) from error
 
 
 def _changed(file: RawFile, how: str) -> str:
