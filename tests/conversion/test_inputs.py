@@ -216,3 +216,15 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pyt
         RawInputError, match=r"^[^\n]+b\.txt cannot be read: Input/output error; make it readable, and "
     ):
         run(raw, tmp_path, lambda _: None, fail)
+
+
+def test_a_long_wait_for_digests_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(5))
+    run(raw, tmp_path, lambda _: None)
+    assert "digesting" not in capsys.readouterr().err
+    monkeypatch.setattr("outofcore.conversion.run.NOTICE_BYTES", 1)
+    run(raw, tmp_path, lambda _: None)
+    assert re.search(r"convert lines: digesting \S+ (bytes|kB) of raw input first\n", capsys.readouterr().err)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -23,7 +24,7 @@ from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import in_order
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, identity
-from outofcore.conversion.progress import ConversionProgress
+from outofcore.conversion.progress import ConversionProgress, size
 from outofcore.conversion.shards import KeepingExecutor
 from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError
@@ -35,6 +36,8 @@ from outofcore.store.upload import Upload
 
 # A kill costs at most this much work; a checkpoint takes some tenths of a second.
 CHECKPOINT_SECONDS = 10.0
+# Digesting more than this takes a while, which is said beforehand.
+NOTICE_BYTES = 10**9
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ class Conversion:
         StoreError
             If a file cannot be written, or another process works in the same work folder.
         """
+        if self._raw_bytes >= NOTICE_BYTES:
+            sys.stderr.write(f"convert {self.domain.name}: digesting {size(self._raw_bytes)} of raw input first\n")
         inputs = Inputs(self.files, threads=max(1, workers))
         schemas = self.domain.schemas(self.section, self.files)
         with (
@@ -203,7 +208,7 @@ class Conversion:
     def _figures(self, forecast: Estimate, build: Build, seal: Seal) -> dict[str, Any]:
         counts = build.counts()
         rows = sum(counts["rows"].values())
-        stored = sum(size for size, _ in seal.files.values())
+        stored = sum(length for length, _ in seal.files.values())
         return {
             **counts,
             **dict(sorted(build.assembler.counts.items())),
