@@ -38,8 +38,8 @@ from outofcore.domains.neural.params import NeuralSection
 from outofcore.raw.files import find_files
 from outofcore.sizes import format_bytes, parse_bytes
 from outofcore.store.reader import Store, open_store
-from outofcore.training.fit import fit
 from outofcore.training.loaders import open_loaders
+from outofcore.training.loop import fit
 from outofcore.training.memory import MemoryWatch
 from record import Row, memory_row, save
 

@@ -34,8 +34,8 @@ from outofcore.machine import Machine
 from outofcore.store.reader import open_store
 from outofcore.streaming import open_streams, write_catalogue
 from outofcore.training.baseline import baseline_bytes
-from outofcore.training.fit import fit
 from outofcore.training.loaders import open_loaders
+from outofcore.training.loop import fit
 from record import Row, save
 
 STEPS, VALIDATED = 12, 4

@@ -22,10 +22,9 @@ from outofcore.space.guard import KEPT_CHECKPOINT, Guard
 from outofcore.space.links import commit_of
 from outofcore.store.reader import open_store
 from outofcore.streaming import is_streamed, open_streams, place_of
-from outofcore.training.device import choose_device
-from outofcore.training.fit import fit
 from outofcore.training.loaders import open_loaders
-from outofcore.training.ranks import meet
+from outofcore.training.loop import fit
+from outofcore.training.ranks import choose_device, meet
 
 
 def main(name: str) -> None:

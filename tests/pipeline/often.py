@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from outofcore.conversion.run import Conversion
-from outofcore.training.fit import fit
+from outofcore.training.loop import fit
 
 STAGES = Path(__file__).parents[2] / "stages"
 

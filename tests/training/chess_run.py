@@ -20,8 +20,8 @@ from outofcore.domains.task import Batch
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Layout, Schema
 from outofcore.store.writer import StoreWriter
-from outofcore.training.fit import fit
 from outofcore.training.loaders import open_loaders
+from outofcore.training.loop import fit
 from tests.domains.chess.positions import random_positions, stored_rows
 
 TENSORS = TensorSection(planes=18, mirror=True, legal_mask=True)

@@ -30,6 +30,10 @@ class Task(nn.Module, ABC):
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sum of the loss over the items of the batch, and their number (positions, tokens, unmasked responses)."""
 
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss, as modules of torch around the task call it."""
+        return self.loss(batch)
+
     @abstractmethod
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Sums (scalars or vectors) over a validation batch, to be added to those of the others."""

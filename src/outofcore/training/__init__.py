@@ -1,1 +1,1 @@
-"""Training: fit, memory report, optimizers."""
+"""Training: the loop, checkpoints, ranks, memory report, optimizers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outofcore.training.feed import LoaderState
+from outofcore.errors import StateError
 
 VERSION = 1
 
@@ -22,7 +23,7 @@ class Progress:
     step: int = 0  # optimizer steps made
     epoch: int = 0
     batches: int = 0  # of the current epoch, trained on
-    loader: LoaderState | None = None  # the training loader's state after them; None at the start of an epoch
+    loader: dict[str, Any] | None = None  # the training loader's state after them; None at the start of an epoch
     # rows of the curves: step and metrics by name
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     loss_sum: float = 0.0  # since the last row of the curves
@@ -53,10 +54,17 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint | None:
-        """Read a checkpoint; None if there is none of this version."""
+        """Read a checkpoint; None if there is none. Raises StateError if the file is no checkpoint of this version."""
         if not path.exists():
             return None
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        if content.pop("version") != VERSION:
-            return None
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, pickle.UnpicklingError):
+            content = None
+        if not isinstance(content, dict) or content.pop("version", None) != VERSION:
+            message = (
+                f"{path}: expected a checkpoint of version {VERSION} of this package, got another file or version; "
+                f"finish the run with the version that wrote it, or remove {path.parent} to train from the start"
+            )
+            raise StateError(message)
         return cls(**{**content, "progress": Progress(**content["progress"])})

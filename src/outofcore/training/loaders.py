@@ -1,12 +1,15 @@
-"""The two loaders of a training run."""
+"""The two loaders of a training run, and what training asks of a loader."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import torch
 
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import TrainSection
-from outofcore.domains.task import Task
+from outofcore.domains.task import Batch, Task
 from outofcore.errors import BudgetError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
@@ -14,6 +17,26 @@ from outofcore.loading.memory import Kind
 from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
 from outofcore.training.ranks import meet
+
+
+class Batches(Protocol):
+    """Interface of a loader for training; one iteration is one epoch."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def __len__(self) -> int: ...
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next iteration."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """The loader's position after the last batch that it delivered."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume at that position with the next iteration."""
+        ...
 
 
 def open_loaders(

@@ -1,7 +1,12 @@
-"""The smallest store, and the smallest model that can be trained on it."""
+"""Train the smallest model on the smallest store and print the memory of this process, in bytes.
+
+``python -m outofcore.training.nothing adamw``
+"""
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,13 +14,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import torch
 from torch import Tensor, nn
 
 from outofcore.domains.reading import Draws
+from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
+from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.writer import StoreWriter
+from outofcore.training.loaders import open_loaders
+from outofcore.training.loop import fit
 
 ROWS = 64
 SPLITS = ("train", "val")
@@ -65,3 +75,26 @@ def write_store(path: Path) -> None:
         for split in SPLITS:
             writer.append("", split, {"x": np.ones(ROWS, np.float32)}, {"length": np.array([ROWS])})
         writer.commit(path, {"domain": "nothing", "parts": [""], "splits": list(SPLITS)}, sources)
+
+
+def main(optimizer: str) -> None:
+    """Train it, and measure what the process holds."""
+    section = TrainSection.model_validate({"batch_size": 32, "optimizer": optimizer})
+    with tempfile.TemporaryDirectory() as name:
+        folder, task = Path(name), NothingTask()
+        write_store(folder / "store.zarr")
+        loaders = open_loaders(
+            open_store(folder / "store.zarr"),
+            task,
+            NothingReading(),
+            section,
+            memory=1 << 30,
+            residency="streamed",
+            device=torch.device("cpu"),
+        )
+        fit(task, *loaders, section, name="nothing", out=folder, identity={}, device="cpu", threads=1)
+        sys.stdout.write(f"{psutil.Process().memory_info().rss}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The processes that train together, and their collective operations.
+"""The processes that train together, the device of each, and their collective operations.
 
 ``torchrun`` starts them and sets their ranks in the environment; without it there is one. They must connect before the
 loaders are opened, as a loader asks ``torch.distributed`` for its share of each batch.
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, distributed
+
+from outofcore.errors import ParamsError
+from outofcore.loading.arguments import named_device
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,30 @@ def this_rank() -> Ranks:
     return Ranks(*(int(os.environ[name]) for name in names))
 
 
+def choose_device(name: str) -> torch.device:
+    """The device of a machine setting: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+
+    With several ranks on a machine, each takes the GPU of its number. Raises ParamsError if torch has no such device.
+    """
+    ranks = this_rank()
+    there_is = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        name = next(
+            kind for kind in ("cuda", "mps", "cpu") if there_is[kind] and not (kind == "mps" and ranks.world > 1)
+        )
+    device = torch.device(f"cuda:{ranks.local_rank}" if ranks.world > 1 and name.startswith("cuda") else name)
+    count = torch.cuda.device_count() if device.type == "cuda" else 1
+    if not there_is.get(device.type) or (device.index or 0) >= count:
+        message = f"device is {device}, but torch {torch.__version__} finds no such device here; use cpu or auto"
+        raise ParamsError(message)
+    return named_device(device) or device
+
+
 def meet(device: torch.device) -> Ranks:
     """Connect to the other ranks, if any: by NCCL between GPUs, by gloo between CPUs."""
     ranks = this_rank()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     if ranks.world > 1 and not distributed.is_initialized():
         distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
         atexit.register(_part)
@@ -58,6 +82,11 @@ def add_up_each(sums: dict[str, Tensor], device: torch.device) -> dict[str, Tens
 def any_of(flag: bool) -> bool:  # noqa: FBT001 - the tested condition
     """Whether it holds on any rank; waits for all ranks, but not for an accelerator."""
     return bool(add_up(torch.tensor(int(flag)))) if _together() else flag
+
+
+def wait_for_all() -> None:
+    """Return once every rank has called this; waits for no accelerator."""
+    any_of(flag=False)
 
 
 def _together() -> bool:

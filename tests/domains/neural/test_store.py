@@ -20,8 +20,8 @@ from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
-from outofcore.training.fit import fit
 from outofcore.training.loaders import open_loaders
+from outofcore.training.loop import fit
 from tests.domains.neural.test_sample import NAMES
 
 

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -12,9 +13,8 @@ import torch
 
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError
-from outofcore.training.fit import fit
-from outofcore.training.module import Training
-from outofcore.training.run import Saver
+from outofcore.training.checkpoint import Checkpoint
+from outofcore.training.loop import fit
 from tests.training.small import ListLoader, WeightedRegression, columns, loaders, section
 
 STEPS = 21  # 3 epochs of 7 batches
@@ -56,7 +56,7 @@ def curves(out: Path) -> dict[str, str]:
 
 
 def by_hand(batch_size: int = 16, epochs: int = 3) -> WeightedRegression:
-    """The same training as a plain loop, without trainer and without pieces."""
+    """The same training as a plain loop, without pieces."""
     task, (loader, _) = WeightedRegression(), loaders(batch_size)
     decayed = [p for p in task.parameters() if p.ndim > 1]
     plain = [p for p in task.parameters() if p.ndim == 1]
@@ -149,17 +149,19 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights_and_curves(tmp_pat
 
 
 def test_steps_since_the_last_checkpoint_are_made_again(tmp_path, monkeypatch):
-    def save_sometimes(saver: Saver, _: object, module: Training, *__: object) -> None:
-        if module.progress.step in {3, 8}:
-            saver.save(module)
+    save = Checkpoint.save
+
+    def save_sometimes(checkpoint: Checkpoint, path: Path) -> None:
+        if checkpoint.progress.step in {3, 8}:
+            save(checkpoint, path)
 
     train(tmp_path / "whole", task=WeightedRegression(dropout=0.2), micro_batch=8)
-    monkeypatch.setattr(Saver, "on_train_batch_end", save_sometimes)
+    monkeypatch.setattr(Checkpoint, "save", save_sometimes)
     out = tmp_path / "killed"
     with pytest.raises(Killed):
-        train(out, task=KilledAfter(5), micro_batch=8)  # the last batch of an epoch is one piece: in step 6
+        train(out, task=KilledAfter(5), micro_batch=8, checkpoint_seconds=0)
     with pytest.raises(Killed):
-        train(out, task=KilledAfter(8), micro_batch=8)
+        train(out, task=KilledAfter(8), micro_batch=8, checkpoint_seconds=0)
     train(out, task=WeightedRegression(dropout=0.2), micro_batch=8)
     assert json.loads((out / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == 8
     assert same(weights(out), weights(tmp_path / "whole"))
@@ -241,9 +243,68 @@ def test_a_validation_may_see_some_samples_only(tmp_path):
     assert whole["weight"] == float(val.columns["weight"].sum())
 
 
+def test_a_long_validation_saves_the_steps_before_it(tmp_path):
+    class KilledInSecondBatch(WeightedRegression):
+        batches = 0
+
+        def evaluate(self, batch: Batch):
+            self.batches += 1
+            if self.batches == 2:
+                raise Killed
+            return super().evaluate(batch)
+
+    with pytest.raises(Killed):
+        train(tmp_path, task=KilledInSecondBatch(), settings=section(max_steps=0), checkpoint_seconds=0)
+    saved = Checkpoint.load(tmp_path / "models/toy.partial/checkpoint.pt")
+    assert saved is not None
+    assert saved.progress.validated == -1
+
+
+def test_validation_leaves_a_frozen_part_frozen(tmp_path):
+    seen = []
+
+    class Frozen(WeightedRegression):
+        def __init__(self) -> None:
+            super().__init__(dropout=0.5)
+            self.net[2].eval()
+
+        def loss(self, batch: Batch):
+            seen.append([module.training for module in self.net])
+            return super().loss(batch)
+
+        def evaluate(self, batch: Batch):
+            assert not any(module.training for module in self.modules())
+            return super().evaluate(batch)
+
+    train(tmp_path, task=Frozen())
+    assert seen == [[True, True, False, True]] * STEPS
+
+
+def test_waiting_for_data_is_counted(tmp_path):
+    class Slow(ListLoader):
+        def __iter__(self):
+            for batch in super().__iter__():
+                torch.eye(300).matrix_power(50)
+                yield batch
+
+    train(tmp_path, train_loader=Slow(columns(100, 1), 16))
+    assert json.loads((tmp_path / "metrics/toy/train_run.json").read_text())["data_wait_share"] > 0
+
+
+def test_a_terminal_shows_how_far_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    train(tmp_path)
+    shown = capsys.readouterr().err
+    assert "validation 3 of 3" in shown
+    assert "100%" in shown
+
+
 def test_no_steps_give_the_figures_of_the_untrained_model(tmp_path):
     task, figures = train(tmp_path, settings=section(max_steps=0))
     assert figures["steps"] == 0
+    validations = (tmp_path / "plots/toy/train/plots/metrics/val/error.tsv").read_text().splitlines()
+    assert [line.split("\t")[0] for line in validations] == ["step", "0"]
     assert same(task.state_dict(), WeightedRegression().state_dict())
 
 

@@ -1,0 +1,42 @@
+"""The files that a finished run leaves: metrics, plots and the model."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outofcore.domains.task import Task
+from outofcore.replacing import replace_file, replace_text
+
+
+def write_metrics(folder: Path, **files: Mapping[str, Any]) -> None:
+    """Write one JSON file per keyword."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, figures in files.items():
+        (folder / f"{stem}.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+def write_plots(folder: Path, task: Task, sums: Mapping[str, Tensor]) -> None:
+    """Write the task's tables and pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, rows in task.plots(sums).items():
+        with (folder / f"{stem}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    for stem, picture in task.pictures().items():
+        (folder / f"{stem}.png").write_bytes(picture)
+
+
+def write_model(folder: Path, task: Task, identity: str, step: int) -> None:
+    """Write ``model.pt`` (a state dict, and what it was trained on) and the model's texts."""
+    content = {"identity": identity, "step": step, "model": task.state_dict()}
+    replace_file(folder / "model.pt", lambda new: torch.save(content, new))
+    for stem, text in task.works().items():
+        replace_text(folder / f"{stem}.txt", text + "\n")

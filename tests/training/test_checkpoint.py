@@ -1,0 +1,48 @@
+"""What is no checkpoint of this package is refused in one line, and left where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from outofcore.errors import StateError
+from outofcore.training.checkpoint import Checkpoint, Progress
+
+
+def test_no_file_is_no_checkpoint(tmp_path: Path) -> None:
+    assert Checkpoint.load(tmp_path / "checkpoint.pt") is None
+
+
+def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
+    progress = Progress(3, 1, 2, {"epoch": 1}, [(2, {"train/loss": 0.5})], 1.5, 8.0, 2, {"n": torch.tensor(3.0)})
+    saved = Checkpoint("run", {"weight": torch.ones(2)}, {"state": {}}, progress)
+    saved.save(tmp_path / "new" / "checkpoint.pt")
+    loaded = Checkpoint.load(tmp_path / "new" / "checkpoint.pt")
+    assert loaded is not None
+    assert torch.equal(loaded.model["weight"], torch.ones(2))
+    assert (loaded.identity, loaded.optimizer, loaded.progress) == ("run", {"state": {}}, progress)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["checkpoint.pt"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"version": 0}, {"state_dict": {}, "global_step": 5}, ["a list"], {"callbacks": Path("a class of its own")}],
+    ids=["older", "another program", "list", "classes"],
+)
+def test_another_file_is_refused_in_one_line(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "toy.partial" / "checkpoint.pt"
+    path.parent.mkdir()
+    torch.save(content, path)
+    with pytest.raises(StateError, match=r"expected a checkpoint of version 1.*remove .*toy\.partial") as raised:
+        Checkpoint.load(path)
+    assert "\n" not in str(raised.value)
+    assert path.exists()
+
+
+def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    for content in (b"", b"no zip", b"PK\x03\x04"):
+        (tmp_path / "checkpoint.pt").write_bytes(content)
+        with pytest.raises(StateError, match="expected a checkpoint of version 1"):
+            Checkpoint.load(tmp_path / "checkpoint.pt")
