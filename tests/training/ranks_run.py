@@ -1,4 +1,7 @@
-"""Trains a small chess model on as many ranks as torchrun starts, noting each sample: ``STORE OUT KILLED_IN``."""
+"""Trains a small chess model on as many ranks as torchrun starts, noting each sample: ``STORE OUT KILLED_IN SIGNAL``.
+
+SIGKILL reaches all ranks, another signal the second one only.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,11 @@ TENSORS = TensorSection(planes=18)
 
 
 class Noting(ChessTask):
-    """Writes down what it is trained on, a line a step and rank; ends its process in the middle of a step."""
+    """Writes down what it is trained on, a line a step and rank; sends its process a signal in the middle of a step."""
 
     notes: Path
     killed_in = -1
+    number = signal.SIGKILL
     steps = 0
 
     def micro_batches(self, batch: Batch, size: int) -> Iterator[Batch]:
@@ -41,20 +45,23 @@ class Noting(ChessTask):
             ]
             with self.notes.open("a") as file:
                 file.write(json.dumps(samples) + "\n")
-            if self.steps == self.killed_in:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self.steps == self.killed_in and (self.number == signal.SIGKILL or this_rank().rank == 1):
+                os.kill(os.getpid(), self.number)
         return super().micro_batches(batch, size)
 
 
-def train_ranks(folder: Path, out: Path, killed_in: int = -1) -> dict[str, Any]:
+def train_ranks(
+    folder: Path, out: Path, killed_in: int = -1, number: signal.Signals = signal.SIGKILL
+) -> dict[str, Any]:
     """Train to the end, or on to the end, or to the kill."""
     store, ranks = open_store(folder), this_rank()
     torch.manual_seed(SETTINGS.seed)
     task = Noting(TENSORS, "test", measure_baseline(store, TENSORS))
     out.mkdir(parents=True, exist_ok=True)
     task.notes, task.killed_in = out / f"samples.{ranks.world}.{ranks.rank}", killed_in
+    task.number = number
     return train(store, task, TENSORS, out, memory=2**28, micro_batch=30)
 
 
 if __name__ == "__main__":
-    train_ranks(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    train_ranks(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), signal.Signals[sys.argv[4]])

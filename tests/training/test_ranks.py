@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from outofcore.training.checkpoint import Checkpoint
 from tests.training.chess_run import write_store
 from tests.training.ranks_run import train_ranks
 
@@ -24,9 +25,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_store(tmp_path_factory.mktemp("stores") / "chess.zarr")
 
 
-def torchrun(ranks: int, store: Path, out: Path, killed_in: int = -1) -> subprocess.CompletedProcess[str]:
+def torchrun(
+    ranks: int, store: Path, out: Path, killed_in: int = -1, number: str = "SIGKILL"
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command += ["-m", "tests.training.ranks_run", str(store), str(out), str(killed_in)]
+    command += ["-m", "tests.training.ranks_run", str(store), str(out), str(killed_in), number]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     return subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
 
@@ -68,3 +71,13 @@ def test_two_ranks_that_die_go_on_as_four_and_end_as_one(store: Path, tmp_path: 
     assert found == pytest.approx(figures, rel=2e-2)
     machine = json.loads((several / "metrics/chess/train_run.json").read_text())
     assert (machine["ranks"], machine["resumed_from_step"]) == (4, KILLED_IN - 1)
+
+
+def test_two_ranks_stop_after_the_same_step_if_one_is_asked_to(store: Path, tmp_path: Path) -> None:
+    stopped = torchrun(2, store, tmp_path, 3, "SIGTERM")
+    assert stopped.returncode != 0
+    assert "stopping after this step" in stopped.stderr
+    assert len(batches(tmp_path, 2)) == 3
+    saved = Checkpoint.load(tmp_path / "models/chess.partial/checkpoint.pt")
+    assert saved is not None
+    assert saved.progress.step == 3

@@ -136,7 +136,6 @@ def fit(
         progress.history.append((progress.step, figures))
         if live:
             _draw(live, progress.step, figures)
-            live.sync()
 
     def read_losses() -> None:
         for loss, count in torch.stack(losses).tolist() if losses else ():
@@ -267,3 +266,4 @@ def _draw(live: Live, step: int, figures: Mapping[str, float]) -> None:
     live.step = step
     for key, value in figures.items():
         live.log_metric(key, value)
+    live.sync()

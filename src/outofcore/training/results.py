@@ -36,7 +36,7 @@ def write_plots(folder: Path, task: Task, sums: Mapping[str, Tensor]) -> None:
 
 def write_model(folder: Path, task: Task, identity: str, step: int) -> None:
     """Write ``model.pt`` (a state dict, and what it was trained on) and the model's texts."""
-    content = {"identity": identity, "step": step, "model": task.state_dict()}
+    content = {"identity": identity, "step": step, "model": dict(task.state_dict())}
     replace_file(folder / "model.pt", lambda new: torch.save(content, new))
     for stem, text in task.works().items():
         replace_text(folder / f"{stem}.txt", text + "\n")
