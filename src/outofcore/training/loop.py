@@ -134,8 +134,14 @@ def fit(
 
     def write(figures: dict[str, float]) -> None:
         progress.history.append((progress.step, figures))
+        draw(progress.step, figures)
+
+    def draw(step: int, figures: dict[str, float]) -> None:
         if live:
-            _draw(live, progress.step, figures)
+            live.step = step
+            for key, value in figures.items():
+                live.log_metric(key, value)
+            live.sync()  # type: ignore[no-untyped-call]  # dvclive has no types here
 
     def read_losses() -> None:
         for loss, count in torch.stack(losses).tolist() if losses else ():
@@ -157,8 +163,8 @@ def fit(
             raise KeyboardInterrupt
 
     with memory, live or nullcontext(), bar, stop:
-        for step, row in progress.history if live else ():
-            _draw(live, step, row)
+        for step, row in progress.history:
+            draw(step, row)
         while True:
             epoch_over = progress.batches >= len(train)
             if (epoch_over or progress.step >= steps) and progress.validated != progress.step:
@@ -260,10 +266,3 @@ def _resume(path: Path, identity: str, task: Task, optimizer: torch.optim.Optimi
     task.load_state_dict(checkpoint.model)
     optimizer.load_state_dict(checkpoint.optimizer)
     return checkpoint.progress
-
-
-def _draw(live: Live, step: int, figures: Mapping[str, float]) -> None:
-    live.step = step
-    for key, value in figures.items():
-        live.log_metric(key, value)
-    live.sync()
