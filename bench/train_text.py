@@ -3,7 +3,7 @@
     python bench/train_text.py novels.tar.zst --tokenizer data/tokenizers/text.json --megabytes 1000 --out bench/results
 
 The text is made as for ``convert_text.py`` and converted once. Every run is a process of its own, of a dozen steps,
-through the loaders and the trainer that ``stages/train.py`` uses, after it has read all of the store once; the savings
+through the loaders and the loop that ``stages/train.py`` uses, after it has read all of the store once; the savings
 add up from row to row, but for the last run, which reads raw text where the others read the store. Predicted is what
 ``outofcore plan text`` tells.
 """
