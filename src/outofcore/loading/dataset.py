@@ -1,4 +1,4 @@
-"""A store as a map-style torch dataset, for whoever brings a sampler of their own."""
+"""A store as a map-style torch dataset, for use with any sampler."""
 
 from __future__ import annotations
 
