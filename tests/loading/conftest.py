@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 from outofcore.loading.iteration import Loader
 from outofcore.loading.windows import Window
@@ -113,3 +115,16 @@ def make_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
         return made[arguments]
 
     return make
+
+
+class Plain:
+    """A reading that gives its rows away."""
+
+    fields = ("id", "half")
+
+    def __call__(self, rows: Mapping[str, Any], draws: Any) -> dict[str, torch.Tensor]:
+        return {
+            "id": torch.from_numpy(rows["id"]),
+            "half": torch.from_numpy(rows["half"].astype(np.int32)),
+            "random": torch.from_numpy((draws % np.uint64(1000)).astype(np.int64)),
+        }

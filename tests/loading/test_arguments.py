@@ -1,0 +1,123 @@
+"""What a loader takes for a number, and what it refuses before it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.errors import BudgetError, ParamsError, StoreError
+from outofcore.loading.loader import loader
+from tests.loading.conftest import MakeStore, Plain, identities
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "named"),
+    [
+        ({"batch_size": 0}, ParamsError, "batch_size"),
+        ({"batch_size": 2.5}, ParamsError, "batch_size"),
+        ({"batch_size": True}, ParamsError, "batch_size"),
+        ({"batch_size": 2**40}, ParamsError, "batch_size"),
+        ({"store": 5}, ParamsError, "store"),
+        ({"split": 5}, ParamsError, "split"),
+        ({"shuffle": 1}, ParamsError, "shuffle"),
+        ({"shuffle": np.zeros(2)}, ParamsError, "shuffle"),
+        ({"shuffle": "True"}, ParamsError, "shuffle"),
+        ({"seed": -1}, ParamsError, "seed"),
+        ({"seed": "x"}, ParamsError, "seed"),
+        ({"seed": 2**64}, ParamsError, "seed"),
+        ({"memory": None}, ParamsError, "memory"),
+        ({"memory": True}, ParamsError, "memory"),
+        ({"residency": ["ram"]}, ParamsError, "residency"),
+        ({"tensors": "planes"}, ParamsError, "tensors"),
+        ({"tensors": Plain}, ParamsError, "tensors"),
+        ({"tensors": {"monday": Plain()}}, ParamsError, "tensors: expected a reading for part ''"),
+        ({"tensors": {"": 5}}, ParamsError, r"tensors\[''\]"),
+        ({"fields": "id"}, ParamsError, "fields"),
+        ({"fields": ()}, ParamsError, "fields"),
+        ({"fields": ("id", 5)}, ParamsError, "fields"),
+        ({"window": 5}, ParamsError, "window"),
+        ({"window": {"mode": "x"}}, ParamsError, "window.*length"),
+        ({"window": {"length": 5, "mode": "x"}}, ParamsError, "window.mode: expected one of pack, never, reach"),
+        ({"window": {"length": 5, "step": 1}}, ParamsError, "window: expected keys among length.*'step'"),
+        ({"window": {"length": 0}}, ParamsError, "window.length"),
+        ({"window": {"length": 5, "stride": 1.5}}, ParamsError, "window.stride"),
+        ({"phase": 1}, ParamsError, "phase"),
+        ({"phase": "yes"}, ParamsError, "phase"),
+        ({"pool_blocks": 0}, ParamsError, "pool_blocks"),
+        ({"pool_blocks": 1.5}, ParamsError, "pool_blocks"),
+        ({"block_rows": 0}, ParamsError, "block_rows"),
+        ({"block_rows": 2**70}, ParamsError, "block_rows"),
+        ({"weighted": "label"}, ParamsError, "weighted"),
+        ({"weighted": {"column": 5}}, ParamsError, "weighted.column"),
+        ({"weighted": {"column": "nowhere"}}, StoreError, "nowhere"),
+        ({"weighted": {"column": "name"}}, ParamsError, "weighted.column: expected numbers"),
+        ({"weighted": {"column": "words"}}, ParamsError, "weighted.column: expected numbers"),
+        ({"weighted": {"column": "half", "samples": 0}}, ParamsError, "weighted.samples"),
+        ({"weighted": {"column": "half"}, "balanced": {}}, ParamsError, "not both"),
+        ({"balanced": {}}, ParamsError, "balanced.*group"),
+        ({"part": 5}, ParamsError, "part"),
+        ({"part": ()}, ParamsError, "part"),
+        ({"part": ("", "")}, ParamsError, "part"),
+        ({"part": "monday"}, StoreError, "monday"),
+        ({"turns": "random"}, ParamsError, "turns"),
+        ({"rank": 7}, ParamsError, "rank and world_size go together, got rank 7 of None"),
+        ({"world_size": 2}, ParamsError, "rank and world_size go together"),
+        ({"rank": -1, "world_size": 2}, ParamsError, "rank"),
+        ({"rank": 0, "world_size": 0}, ParamsError, "world_size"),
+        ({"rank": 0.0, "world_size": 2}, ParamsError, "rank"),
+        ({"last": None}, ParamsError, "last"),
+        ({"device": "gpu"}, ParamsError, "device"),
+        ({"device": 5}, ParamsError, "device"),
+        ({"device": "xla"}, ParamsError, "device"),
+        ({"label": 5}, ParamsError, "label"),
+        ({"label": "nowhere"}, StoreError, "nowhere"),
+        ({"label": "nowhere", "shuffle": False}, StoreError, "nowhere"),
+        ({"threads": -3}, ParamsError, "threads"),
+        ({"threads": 0}, ParamsError, "threads"),
+        ({"threads": 1.5}, ParamsError, "threads"),
+        ({"threads": 10**6}, ParamsError, "threads"),
+        ({"batch_size": 100, "rank": 0, "world_size": 8}, ParamsError, "multiple"),
+        ({"rank": 0, "world_size": 3}, ParamsError, "divide 16"),
+        ({"rank": 2, "world_size": 2}, ParamsError, "rank 2 of 2"),
+        ({"split": "tain"}, StoreError, "no split 'tain'"),
+        ({"fields": ("idd",)}, StoreError, "no field 'idd'"),
+        ({"memory": "lots"}, ParamsError, "memory"),
+        ({"residency": "disk"}, ParamsError, "residency"),
+        ({"shuffle": "rows"}, ParamsError, "shuffle"),
+        ({"last": "wrap"}, ParamsError, "last"),
+        ({"residency": "mapped"}, StoreError, "codec 'none'"),
+        ({"residency": "streamed", "shuffle": "full"}, BudgetError, "shuffle='full'"),
+        ({"memory": "100kB"}, BudgetError, "least that works"),
+        ({"fields": ("id",), "tensors": Plain()}, ParamsError, "not both"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(
+    make_store: MakeStore, options: dict[str, Any], error: type[Exception], named: str
+) -> None:
+    with pytest.raises(error, match=named) as raised:
+        loader(**{"store": make_store(), "memory": "8MiB", **options})
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, "1", True, None])
+def test_an_epoch_is_a_whole_number(make_store: MakeStore, epoch: Any) -> None:
+    batches = loader(make_store(), memory="8MiB")
+    with pytest.raises(ParamsError, match="epoch: expected a whole number"):
+        batches.set_epoch(epoch)
+
+
+def test_numbers_of_numpy_are_numbers(make_store: MakeStore) -> None:
+    plain = loader(make_store(), batch_size=100, seed=3, memory="8MiB", window={"length": 5}, fields=("id",))
+    same = loader(
+        make_store(),
+        batch_size=np.int32(100),  # type: ignore[arg-type]
+        seed=np.uint64(3),  # type: ignore[arg-type]
+        memory=np.int64(2**23),  # type: ignore[arg-type]
+        window={"length": np.int64(5)},
+        fields=["id"],  # type: ignore[arg-type]
+        threads=np.int8(2),  # type: ignore[arg-type]
+    )
+    assert identities(plain) == identities(same)
