@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.sizes import format_bytes, parse_bytes
+from outofcore.sizes import format_bytes, format_least, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,8 @@ def test_what_is_no_size_is_told(text: str) -> None:
         (12_345, "12.3 kB"),
         (999_499, "999 kB"),
         (999_500, "1.00 MB"),
+        (9_996_000, "10.0 MB"),
+        (99_960_000, "100 MB"),
         (1_520_000_000, "1.52 GB"),
         (123_456_000_000_000, "123 TB"),
         (9_999_000_000_000_000, "9999 TB"),
@@ -55,3 +57,16 @@ def test_a_size_is_shown_to_three_figures(count: int, text: str) -> None:
 @given(st.integers(0, 10**18))
 def test_what_is_shown_is_near(count: int) -> None:
     assert parse_bytes(format_bytes(count)) == pytest.approx(count, rel=0.006)
+
+
+@given(st.integers(0, 10**15))
+def test_a_size_that_is_enough_is_shown_to_three_figures_and_no_larger_than_it_must_be(count: int) -> None:
+    assert count <= parse_bytes(format_least(count)) <= count * 1.01 + 1
+    assert len(format_least(count)) <= len("1000 TB")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(999, "999 B"), (1000, "1.00 kB"), (1001, "1.01 kB"), (999_001, "1.00 MB")]
+)
+def test_a_size_that_is_enough_is_rounded_up(count: int, text: str) -> None:
+    assert format_least(count) == text

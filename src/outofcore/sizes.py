@@ -62,5 +62,11 @@ def format_bytes(count: int) -> str:
     while abs(value) >= 999.5 and len(units) > 1:
         value /= 1000
         units.pop()
-    decimals = max(0, 3 - len(str(int(abs(value)))))
+    decimals = max(0, 3 - len(str(int(float(f"{abs(value):.3g}")))))  # of the rounded number
     return f"{value:.{decimals}f} {units[-1]}"
+
+
+def format_least(count: int) -> str:
+    """A readable size as in :func:`format_bytes`, rounded up: a budget of that size has ``count`` bytes or more."""
+    text = format_bytes(count)
+    return text if parse_bytes(text) >= count else format_bytes(count + 10 ** (len(str(count)) - 3))

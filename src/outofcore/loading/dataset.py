@@ -23,7 +23,7 @@ from outofcore.loading.permutation import random_words
 from outofcore.loading.residency import Arena
 from outofcore.loading.split import open_split
 from outofcore.loading.windows import Window
-from outofcore.sizes import format_bytes
+from outofcore.sizes import format_bytes, format_least
 from outofcore.store.reader import Store
 
 Ints = npt.NDArray[np.int64]
@@ -101,7 +101,7 @@ class ZarrDataset(Dataset[Batch]):
         if self._slots < needed:
             message = (
                 f"a memory budget of {format_bytes(budget)} does not hold the {needed} chunks of one "
-                f"sample; the least that works is {format_bytes(needed * chunk)}"
+                f"sample; the least that works is {format_least(needed * chunk)}"
             )
             raise BudgetError(message)
         # One lock a process: one that another thread held during a fork stays locked in the child.

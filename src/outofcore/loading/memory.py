@@ -15,7 +15,7 @@ from outofcore.hardware import usable_memory
 from outofcore.loading.order import Access, Sampler
 from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency
 from outofcore.loading.split import Split
-from outofcore.sizes import format_bytes
+from outofcore.sizes import format_bytes, format_least
 
 Kind = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
 
@@ -209,7 +209,7 @@ def prove(budget: int, needs: Sequence[Needs]) -> None:
     what = f"two pools of {blocks} blocks" + (f" for each of {len(needs)} parts" if len(needs) > 1 else "")
     message = (
         f"a memory budget of {format_bytes(budget)} is too small: {what} take {format_bytes(pools)}, batches in "
-        f"flight, order and tables {format_bytes(least - pools)}; the least that works is {format_bytes(least)}"
+        f"flight, order and tables {format_bytes(least - pools)}; the least that works is {format_least(least)}"
     )
     message += f", or pool_blocks={smaller} with this budget" if smaller else "; no smaller pool fits this budget"
     raise BudgetError(message)
