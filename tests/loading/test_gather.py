@@ -33,6 +33,23 @@ def test_is_numpys_indexing(shape: tuple[int, ...], dtype: str, length: int) -> 
     assert not room.arrays["x"][45:].any()
 
 
+@pytest.mark.parametrize("size", [*range(1, 130), 511, 512, 513])
+def test_rows_of_every_size_are_whole_and_touch_no_neighbour(size: int) -> None:
+    rng = np.random.default_rng(size)
+    rows = rng.integers(1, 256, (40, size), np.uint8)
+    table = np.array([[rows[start:].ctypes.data for start in range(0, len(rows), 8)]], np.uint64)
+    first = rng.permutation(len(rows))[::2]  # so that between two copied rows none follows the other
+    room = Room({"x": np.zeros((len(first) + 2, 1, size), np.uint8)})
+    for at, row in enumerate(first, 1):  # one at a time: the next row would cover what is written too far
+        gather(table, np.array([row]), 1, 8, np.array([size]), room, at)
+        assert (room.arrays["x"][1 : at + 1, 0] == rows[first[:at]]).all()
+        assert not room.arrays["x"][at + 1 :].any()
+    room.arrays["x"][:] = 0
+    gather(table, first, 1, 8, np.array([size]), room, 1)
+    assert (room.arrays["x"][1:-1, 0] == rows[first]).all()
+    assert not room.arrays["x"][[0, -1]].any()
+
+
 @pytest.mark.parametrize("length", [1, 3])
 @pytest.mark.parametrize("row", [4, 26, 39, 1000])
 def test_what_is_not_in_reach_is_an_error_and_not_a_crash(length: int, row: int) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from outofcore.errors import BudgetError
+from outofcore.loading.iteration import Loader
+from outofcore.loading.loader import loader
 from outofcore.loading.memory import LEAST_BATCHES, RETAINED, Needs
+from outofcore.sizes import parse_bytes
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.writer import StoreWriter
+from tests.loading.conftest import write_store
 
 CHUNK = 65_536
 
@@ -58,3 +67,97 @@ def test_batches_in_flight_count_what_the_allocator_keeps_of_them() -> None:
         assert (groups * together - LEAST_BATCHES) * needs.batch * RETAINED <= spare
     assert needs.in_flight(0) == (2, 1)
     assert needs.in_flight(1 << 30) == (6, 8)
+
+
+ROWS = 300_000
+ENTRIES = np.arange(0, ROWS, 10)
+ORDERS: dict[str, dict[str, Any]] = {
+    "rows": {"pool_blocks": 64},
+    "overlapping windows": {"pool_blocks": 16, "window": {"length": 8, "stride": 4}},
+    "windows inside sequences": {"pool_blocks": 16, "window": {"length": 50, "stride": 2, "mode": "never"}},
+    "weighted": {"pool_blocks": 16, "weighted": {"column": "half"}},
+    "balanced": {
+        "balanced": {
+            "group": ENTRIES // 10 % 40,
+            "first": ENTRIES,
+            "count": np.full(len(ENTRIES), 10),
+            "step": np.ones(len(ENTRIES), np.int64),
+            "groups": 8,
+            "entries": 8,
+            "rows": 8,
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("narrow") / "numbers.zarr"
+    return write_store(folder, [ROWS // 100] * 100, codec="lz4", chunk_rows=2048, shard_rows=1 << 17)
+
+
+def opener(store: Path, order: str) -> Callable[[int | str], Loader]:
+    def opened(memory: int | str) -> Loader:
+        options: dict[str, Any] = {"batch_size": 512, "fields": ("sparse",), **ORDERS[order]}
+        return loader(store, memory=memory, residency="streamed", threads=2, **options)
+
+    return opened
+
+
+def least(opened: Callable[[int | str], Loader]) -> int:
+    """The smallest budget that is accepted."""
+    refused, accepted = 0, 1 << 30
+    while accepted - refused > 1:
+        middle = (refused + accepted) // 2
+        try:
+            opened(middle)
+        except BudgetError:
+            refused = middle
+        else:
+            accepted = middle
+    return accepted
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_least_budget_that_is_accepted_is_kept(narrow: Path, order: str) -> None:
+    opened = opener(narrow, order)
+    memory = least(opened)
+    for _ in opened(memory):  # what is compiled and imported once is no part of the budget
+        pass
+    tracemalloc.start()
+    try:
+        batches = opened(memory)
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        for _ in range(2):
+            for _ in batches:
+                pass
+        _, most = tracemalloc.get_traced_memory()
+        assert most - before <= memory
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
+    opened = opener(narrow, "rows")
+    memory = least(opened)
+    pools = set()
+    for budget in range(memory - 1, memory // 2, -memory // 20):
+        with pytest.raises(BudgetError) as refusal:
+            opened(budget)
+        named = re.search(r"least that works is ([\d.]+ \w+), or pool_blocks=(\d+) with", str(refusal.value))
+        assert named, refusal.value
+        assert memory <= parse_bytes(named[1]) <= 1.01 * memory
+        opened(named[1])
+        pools.add(int(named[2]))
+        smaller = {**ORDERS["rows"], "pool_blocks": int(named[2])}
+        loader(narrow, batch_size=512, fields=("sparse",), memory=budget, residency="streamed", threads=2, **smaller)
+    assert max(pools) > 50
+    assert min(pools) < 40
+
+
+def test_a_batch_in_flight_counts_for_what_the_allocator_keeps_of_it() -> None:
+    """Measured: up to 3.3 times a batch; one more group is begun when the budget has room for four times that."""
+    needs = Needs(chunk=0, chunks=1, pool_blocks=1, pool_chunks=1, pool_samples=0, batch=1 << 20, tables=0, threads=8)
+    assert needs.in_flight((4 << 20) - 1)[0] == 2
+    assert needs.in_flight(4 << 20)[0] == 3

@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,3 +44,33 @@ def test_no_pool_touches_more_chunks_than_are_said(
 
 def _none() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     raise AssertionError
+
+
+LENGTHS = np.random.default_rng(0).integers(1, 300, 200)
+SHAPES = {
+    "rows": None,
+    "overlapping": Window(length=40, stride=8),
+    "with gaps": Window(length=5, stride=11),
+    "inside sequences": Window(length=20, stride=5, mode="never"),
+    "reaching back": Window(length=50, mode="reach"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("phase", [False, True])
+@pytest.mark.parametrize(("world", "most"), [(1, 1.25), (4, 2.0), (16, 1.8)])
+def test_the_chunks_that_are_said_are_enough_and_not_many_more(
+    shape: str, phase: bool, world: int, most: float
+) -> None:
+    ends = np.cumsum(LENGTHS)
+    windows = Windows(int(ends[-1]), SHAPES[shape], phase=phase, sequences=lambda: (ends - LENGTHS, LENGTHS))
+    plain = PlainSampler(windows, cut_samples(windows, CHUNK_ROWS, True, 32, None), 0, CHUNK_ROWS)
+    chunks = -(-windows.rows // CHUNK_ROWS)
+    needed = 0
+    for number in range(8):
+        epoch = plain.epoch(number)
+        for pool in range(epoch.pools):
+            for rank in range(world):
+                first = windows.first_rows(epoch.samples(pool, rank, world), windows.phase_of(0, number))
+                needed = max(needed, len(touched(first, windows.length, CHUNK_ROWS, chunks)))
+    assert needed <= plain.pool_chunks(world) <= most * needed

@@ -1,0 +1,122 @@
+"""Which residency a budget and a machine get, and whether it stays within the budget."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from outofcore.errors import BudgetError, StoreError
+from outofcore.loading.memory import Choice, Kind, Needs, choose
+
+CHUNK = 1 << 20
+NEEDS = Needs(
+    chunk=CHUNK,
+    chunks=100,
+    pool_blocks=8,
+    pool_chunks=8,
+    pool_samples=1000,
+    batch=CHUNK // 32,
+    tables=5000,
+    threads=2,
+)
+ANYWHERE, MAPPABLE, DEVICE = {"access": "anywhere"}, {"mappable": True}, {"device": True}
+WHOLE, STREAMED, FIXED = NEEDS.whole, NEEDS.streamed, NEEDS.fixed
+PLENTY = 10 * WHOLE
+
+
+def chosen(kind: Kind, budget: int, changes: dict[str, Any], device: str | None = None) -> Choice:
+    [choice] = choose(kind, [replace(NEEDS, **changes)], budget, None if device is None else torch.device(device))
+    assert FIXED + choice.held * CHUNK <= budget
+    return choice
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 chunks fit the page cache exactly, and exactly a quarter of the accelerator's free memory."""
+    monkeypatch.setattr("outofcore.loading.memory.usable_memory", lambda: SimpleNamespace(value=100 * CHUNK))
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (400 * CHUNK, 800 * CHUNK))
+
+
+@pytest.mark.parametrize(
+    ("budget", "changes", "device", "kind"),
+    [
+        (PLENTY, {}, None, "ram"),
+        (WHOLE, {}, None, "ram"),
+        (WHOLE, ANYWHERE, None, "ram"),
+        (WHOLE - 1, {}, None, "hybrid"),
+        (STREAMED, {}, None, "streamed"),
+        (PLENTY, DEVICE, "cuda", "device"),
+        (FIXED, DEVICE, "cuda", "device"),
+        (PLENTY, {}, "cuda", "ram"),
+        (PLENTY, DEVICE, "cpu", "ram"),
+        (PLENTY, DEVICE | {"chunks": 101}, "cuda", "ram"),
+        (PLENTY, MAPPABLE, None, "ram"),
+        (WHOLE - 1, MAPPABLE, None, "mapped"),
+        (FIXED, MAPPABLE, None, "mapped"),
+        (WHOLE, MAPPABLE | {"chunks": 101}, None, "hybrid"),
+        (FIXED, MAPPABLE | ANYWHERE | {"chunks": 101}, None, "mapped"),
+    ],
+)
+def test_auto_takes_the_first_that_fits(budget: int, changes: dict[str, Any], device: str | None, kind: str) -> None:
+    assert chosen("auto", budget, changes, device).kind == kind
+
+
+@pytest.mark.parametrize("access", ["pools", "recurring"])
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.8])
+def test_a_hybrid_fills_the_budget_and_tells_how_much_stays(share: float, access: str) -> None:
+    budget = int(STREAMED + share * 100 * CHUNK)
+    for kind in ("auto", "hybrid"):
+        choice = chosen(kind, budget, {"access": access})  # type: ignore[arg-type]
+        assert choice.kind == "hybrid"
+        # The rest is for batches in flight: a group for each thread and two more, of up to 64 batches.
+        assert FIXED + choice.held * CHUNK > budget - 4 * 64 * NEEDS.batch - CHUNK
+        stay = choice.held - NEEDS.slots
+        assert f" {stay}% of " in choice.reason
+        assert choice.kept == (0 if access == "recurring" else stay)
+
+
+@pytest.mark.parametrize(
+    ("kind", "budget", "changes", "error", "named"),
+    [
+        ("auto", STREAMED - 1, {}, BudgetError, "least that works"),
+        ("streamed", STREAMED - 1, {}, BudgetError, "least that works"),
+        ("hybrid", STREAMED - 1, {}, BudgetError, "least that works"),
+        ("ram", WHOLE - 1, {}, BudgetError, "residency 'ram' holds"),
+        ("mapped", FIXED - 1, MAPPABLE, BudgetError, "too small: batches in flight"),
+        ("device", FIXED - 1, {}, BudgetError, "too small: batches in flight"),
+        ("auto", FIXED - 1, MAPPABLE, BudgetError, "too small: batches in flight"),
+        ("auto", WHOLE - 1, ANYWHERE, BudgetError, "needs the split in memory"),
+        ("streamed", PLENTY, ANYWHERE, BudgetError, "draws rows from everywhere"),
+        ("hybrid", PLENTY, ANYWHERE, BudgetError, "draws rows from everywhere"),
+        ("mapped", PLENTY, {}, StoreError, "codec 'none'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    kind: Any, budget: int, changes: dict[str, Any], error: type[Exception], named: str
+) -> None:
+    with pytest.raises(error, match=re.escape(named)):
+        chosen(kind, budget, changes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "budget"),
+    [("ram", WHOLE), ("streamed", STREAMED), ("hybrid", STREAMED), ("mapped", FIXED), ("device", FIXED)],
+)
+def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int) -> None:
+    choice = chosen(kind, budget, MAPPABLE)
+    assert (choice.kind, FIXED + choice.held * CHUNK) == (kind, budget)
+
+
+def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> None:
+    parts = [replace(NEEDS, chunks=chunks) for chunks in (100, 30, 60)]
+    budget = sum(each.streamed for each in parts) + 60 * CHUNK
+    choices = choose("auto", parts, budget, None)
+    assert [choice.kind for choice in choices] == ["streamed", "ram", "ram"]
+    assert sum(each.fixed + choice.held * CHUNK for each, choice in zip(parts, choices, strict=True)) <= budget
+    with pytest.raises(BudgetError, match="for each of 3 parts"):
+        choose("auto", parts, sum(each.streamed for each in parts) - 1, None)

@@ -1,0 +1,58 @@
+"""What a loader says of its mixing against its batches."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outofcore.loading.loader import loader
+from tests.loading.conftest import MakeStore
+
+BLOCK, LENGTH, BATCH = 64, 32, 128
+ROWS = 64 * 400
+
+
+def measured(batches: Any, unit: int) -> float:
+    full = [batch["id"].numpy() // unit for batch in batches if len(batch["id"]) == BATCH]
+    return float(np.mean([len(set(each.tolist())) for each in full]))
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
+@pytest.mark.parametrize("pool_blocks", [16, 64])
+def test_batches_mix_as_the_loader_says(
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture, shuffle: Any, pool_blocks: int
+) -> None:
+    caplog.set_level(logging.INFO, "outofcore")
+    store = make_store([LENGTH] * (ROWS // LENGTH))
+    batches = loader(
+        store, batch_size=BATCH, memory="64MiB", fields=("id",), shuffle=shuffle, pool_blocks=pool_blocks, label="label"
+    )
+    blocks, sequences = measured(batches, BLOCK), measured(batches, LENGTH)
+    told = re.search(
+        r"a batch of 128 mixes (\d+) blocks \(at random (\d+)\) and (\d+) sequences \(at random (\d+)\)", caplog.text
+    )
+    assert told
+    np.testing.assert_allclose([int(told[1]), int(told[3])], [blocks, sequences], rtol=0.05, atol=1.5)
+    random = np.random.default_rng(0).integers(0, ROWS, (300, BATCH))
+    ideal = [np.mean([len(set(row.tolist())) for row in random // unit]) for unit in (BLOCK, LENGTH)]
+    np.testing.assert_allclose([int(told[2]), int(told[4])], ideal, rtol=0.02)
+    assert ("labels in memory are" in caplog.text) == (shuffle == "blocks")
+
+
+def test_the_distance_of_labels_is_that_of_the_pools(make_store: MakeStore, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "outofcore")
+    store = make_store([LENGTH] * (ROWS // LENGTH))
+    batches = loader(
+        store, batch_size=ROWS // 8, memory="64MiB", fields=("id",), pool_blocks=50, label="label", residency="streamed"
+    )
+    rows = [batch["id"].numpy() for batch in batches]  # a batch is a pool, for all but the rows of a block that is cut
+    label = np.arange(ROWS) // LENGTH * 10 // (ROWS // LENGTH)
+    whole = np.bincount(label) / ROWS
+    distances = [np.abs(np.bincount(label[each], minlength=10) / len(each) - whole).sum() / 2 for each in rows]
+    told = re.search(r"labels in memory are (\d+)% off", caplog.text)
+    assert told
+    np.testing.assert_allclose(int(told[1]), 100 * np.mean(distances), atol=2)
