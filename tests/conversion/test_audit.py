@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from functools import partial
 
 import pytest
@@ -21,6 +22,20 @@ def test_a_difference_is_told_wherever_it_is(unlucky: int) -> None:
         for audit in audits:
             auditors.add((audit,))
         auditors.finish()
+
+
+def test_a_comparison_that_was_waited_for_when_ctrl_c_came_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Auditors() as auditors:
+        for number in range(AT_ONCE + 1):
+            auditors.add((partial(compare, number, AT_ONCE),))
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            patch.setattr(Future, "result", interrupted)
+            auditors.finish()
+        assert not auditors.settled()
+
+
+def interrupted(_: Future[str | None]) -> None:
+    raise KeyboardInterrupt
 
 
 def test_agreement_is_silent() -> None:

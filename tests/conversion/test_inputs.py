@@ -6,7 +6,8 @@ import errno
 import itertools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,25 @@ import numpy as np
 import pytest
 
 from outofcore.conversion import inputs
+from outofcore.conversion.audit import Auditors
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
 from outofcore.errors import RawInputError, SpaceError
 from outofcore.raw.files import RawFile, find_files
+from outofcore.raw.unit import Unit
 from tests.conversion.lines import Lines, LinesSection, write_lines
 
 
 def run(
-    raw: Path, out: Path, watch: Callable[[int], None], before: Callable[[], None] = lambda: None, **options: Any
+    raw: Path,
+    out: Path,
+    watch: Callable[[int], None],
+    before: Callable[[], None] = lambda: None,
+    domain: Lines | None = None,
+    **options: Any,
 ) -> Outcome:
-    domain, section = Lines(), LinesSection()
+    domain, section = domain or Lines(), LinesSection()
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     before()
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
@@ -153,7 +161,13 @@ def test_a_change_within_a_tick_of_a_coarse_clock_is_noticed(tmp_path: Path, mon
         run(raw, tmp_path, watch)
 
 
-def stop(raw: Path, out: Path, before: Callable[[], object] = lambda: None, units: int = 10) -> None:
+def stop(
+    raw: Path,
+    out: Path,
+    before: Callable[[], object] = lambda: None,
+    units: int = 10,
+    domain: Lines | None = None,
+) -> None:
     """Stop a conversion after some units, with a checkpoint at each; call ``before`` at the fifth."""
     count = itertools.count(1)
 
@@ -165,7 +179,7 @@ def stop(raw: Path, out: Path, before: Callable[[], object] = lambda: None, unit
             raise SpaceError("full")
 
     with pytest.raises((SpaceError, RawInputError)):
-        run(raw, out, watch, checkpoint_seconds=0.0)
+        run(raw, out, watch, checkpoint_seconds=0.0, domain=domain)
 
 
 def test_what_a_stopped_run_has_read_is_compared_by_its_bytes(tmp_path: Path) -> None:
@@ -193,6 +207,41 @@ def test_no_checkpoint_counts_what_was_read_from_other_bytes(tmp_path: Path, cha
     again = run(raw, tmp_path, lambda _: None)
     assert again.resumed_units == 4
     assert again.seal.digest == run(raw, tmp_path / "fresh", lambda _: None).seal.digest
+
+
+class Paired(Lines):
+    """Every unit also reads the last file, as a session that is a folder does."""
+
+    def units(self, files: Sequence[RawFile], section: Any) -> Iterator[Unit]:
+        for unit in super().units(files, section):
+            yield replace(unit, others=(len(files) - 1,))
+
+
+def test_no_checkpoint_counts_what_was_read_from_other_bytes_of_a_further_file(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(5))
+    last = max(raw.iterdir())
+    original = last.read_bytes()
+    stop(raw, tmp_path, lambda: rewritten(last), domain=Paired())
+    last.write_bytes(original)
+    assert run(raw, tmp_path, lambda _: None, domain=Paired()).resumed_units == 4
+
+
+def test_units_whose_audits_were_interrupted_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C stops the conversion, and again the wait for the comparisons."""
+    raw = tmp_path / "raw"
+    write_lines(raw, np.random.default_rng(5))
+
+    def watch(_: int) -> None:
+        raise KeyboardInterrupt
+
+    def settled(_: Auditors) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        patch.setattr(Auditors, "settled", settled)
+        run(raw, tmp_path, watch)
+    assert run(raw, tmp_path, lambda _: None).resumed_units == 0
 
 
 @pytest.mark.parametrize("call", ["stat", "digest"])

@@ -168,13 +168,9 @@ class Assembler:
         self._unsaved = [b"".join(self._unsaved)]
         return self._unsaved[0]
 
-    def unsaved_source_numbers(self) -> list[int]:
-        """Raw files whose counts changed since :meth:`saved`."""
-        return sorted(self._touched)
-
     def unsaved_sources(self) -> bytes:
-        """Number, found and accepted of each of these files, as int64."""
-        rows = [(source, *self.by_source[source]) for source in self.unsaved_source_numbers()]
+        """Number, found and accepted of each raw file whose counts changed since :meth:`saved`, as int64."""
+        rows = [(source, *self.by_source[source]) for source in sorted(self._touched)]
         return np.array(rows, "<i8").tobytes()
 
     def saved(self) -> None:

@@ -72,10 +72,12 @@ class Auditors:
 
     def _judge_first(self) -> None:
         try:
-            difference = self._waiting.popleft().result()
+            difference = self._waiting[0].result()  # Ctrl-C while it waits must not forget it
         except BrokenExecutor as error:
+            self._waiting.popleft()
             self._sound = False
             raise ClusterError(GONE) from error
+        self._waiting.popleft()
         self._judge(difference)
 
     def _judge(self, difference: str | None) -> None:

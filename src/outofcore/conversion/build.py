@@ -43,6 +43,7 @@ class Build:
         self.folder = journal.folder
         self.units = 0  # whose results the store holds
         self.savable = False  # whether the store holds whole units, all of them audited
+        self._read: set[int] = set()  # raw files of the units that are not in a checkpoint yet
         self._section = section
         self._schemas = schemas
         self._inputs = inputs
@@ -99,12 +100,13 @@ class Build:
         """Store the result of the next unit; raises AuditError."""
         self.savable = False
         self._journal.rejects.write(self.assembler.add(unit, result).encode(errors="backslashreplace"))
+        self._read.update((unit.source, *unit.others))
         self.units += 1
         self.savable = True
 
     def save(self) -> None:
         """Make a checkpoint; raises RawInputError if a file that it counts has changed."""
-        self._inputs.check_unchanged(self.assembler.unsaved_source_numbers())
+        self._inputs.check_unchanged(sorted(self._read))
         state = {
             "units": self.units,
             "tables": self.writer.snapshot(),
@@ -113,6 +115,7 @@ class Build:
         self._journal.save(state, self.assembler.unsaved_keys(), self.assembler.unsaved_sources())
         self.assembler.saved()
         self.writer.saved()
+        self._read.clear()
 
     def counts(self) -> dict[str, Any]:
         """Records found, accepted and rejected; rows and sequences of each split."""

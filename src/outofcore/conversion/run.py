@@ -197,8 +197,9 @@ class Conversion:
                         saved = time.monotonic()
                 auditors.finish()
             except BaseException:
-                # Units with pending oracle comparisons must not count as done.
-                build.savable = build.savable and auditors.settled()
+                # Units with pending oracle comparisons must not count as done, even if Ctrl-C comes again meanwhile.
+                whole, build.savable = build.savable, False
+                build.savable = whole and auditors.settled()
                 raise
 
     @property

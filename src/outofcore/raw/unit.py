@@ -34,6 +34,8 @@ class Unit:
         Anything else that the domain's worker needs; picklable.
     raw_bytes
         Bytes of raw (compressed) input covered by this unit; they sum to the size of the input.
+    others
+        Indices of further raw files that the worker reads, if a record lies in several.
     """
 
     source: int
@@ -42,6 +44,7 @@ class Unit:
     payload: bytes = b""
     detail: Mapping[str, Any] = field(default_factory=dict)
     raw_bytes: int = 0
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,9 @@ def test_files_are_grouped_into_sessions(tmp_path):
     assert {session.file for session in sessions if session.kind == "none"} == {"notes.txt", "archive.tar"}
     assert sum(session.bytes for session in sessions) == sum(file.bytes for file in files)
     assert all(files[session.source].name == session.file for session in sessions)
+    assert sorted(number for session in sessions for number in (session.source, *session.others)) == [
+        *range(len(files))
+    ]
 
 
 def test_a_folder_without_recordings_lists_kinds_that_users_know(tmp_path):

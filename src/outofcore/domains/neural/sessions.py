@@ -37,6 +37,7 @@ class Session:
     source: int  # number of its (first) raw file
     file: str  # name of that file
     bytes: int  # on disk, all files
+    others: tuple[int, ...] = ()  # numbers of its further raw files
 
 
 def find_sessions(files: Sequence[RawFile], names: NameSection) -> list[Session]:
@@ -53,7 +54,8 @@ def find_sessions(files: Sequence[RawFile], names: NameSection) -> list[Session]
         members = tuple(files[number].path.relative_to(root).as_posix() for number in numbers if root.is_dir())
         name = _unused(_part_name(label), {session.name for session in sessions} | set(TAKEN))
         size = sum(files[number].bytes for number in numbers)
-        sessions.append(Session(name, kind, root, members, numbers[0], files[numbers[0]].name, size))
+        first, *others = numbers
+        sessions.append(Session(name, kind, root, members, first, files[first].name, size, tuple(others)))
     return sessions
 
 

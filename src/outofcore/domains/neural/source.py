@@ -89,7 +89,14 @@ def units_of(looked: Looked, section: NeuralSection, moved: Mapping[bytes, str])
 
 
 def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int = 0) -> Unit:
-    return Unit(source=session.source, name=session.file, offset=offset, detail=detail, raw_bytes=raw_bytes)
+    return Unit(
+        source=session.source,
+        name=session.file,
+        offset=offset,
+        detail=detail,
+        raw_bytes=raw_bytes,
+        others=session.others,
+    )
 
 
 def _cut(
