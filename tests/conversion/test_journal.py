@@ -193,6 +193,32 @@ def test_a_killed_owner_leaves_the_work_folder_free(raw: Path, whole: Outcome, t
     assert run(raw, tmp_path).seal.digest == whole.seal.digest
 
 
+def test_a_conversion_killed_on_the_way_to_its_place_resumes(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from tests.conversion.test_journal import run\n"
+        "rename = Path.rename\n"
+        "def killed(path, target): os._exit(9) if path.suffix == '.arriving' else rename(path, target)\n"
+        "Path.rename = killed\n"
+        "run(Path(sys.argv[1]), Path(sys.argv[2]), checkpoint_seconds=0.0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, raw, tmp_path], cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == 9
+    found = run(raw, tmp_path)
+    assert found.resumed_units > 0
+    assert found.seal.digest == whole.seal.digest
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.zarr", "rejects.csv"]
+
+
+def test_what_a_killed_copy_left_is_removed_at_the_next_start(raw: Path, whole: Outcome, tmp_path: Path) -> None:
+    left = tmp_path / f"{WORK}.arriving"
+    stop(raw, tmp_path)
+    shutil.copytree(tmp_path / WORK / "store", left)
+    seen: list[bool] = []
+    assert run(raw, tmp_path, lambda _: seen.append(left.exists())).seal.digest == whole.seal.digest
+    assert seen
+    assert not any(seen)
+
+
 def test_workspaces_that_share_scratch_work_in_folders_of_their_own(raw: Path, whole: Outcome, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     inner: list[Outcome] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import zarr
 
+from outofcore.errors import StoreError
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
 from outofcore.store.writer import StoreWriter, _move
@@ -123,7 +125,7 @@ def test_a_store_that_cannot_be_replaced_stays(
     real = Path.rename
 
     def stopped(path: Path, target: Path) -> Path:
-        if path.name.endswith(".arriving"):
+        if target == final:
             raise KeyboardInterrupt
         return real(path, target)
 
@@ -132,6 +134,7 @@ def test_a_store_that_cannot_be_replaced_stays(
         with pytest.raises(KeyboardInterrupt):
             _move(work, final)
     assert len(open_store(final).rows("train")) == 7
+    assert len(open_store(work).rows("train")) == 5
     (final.parent / "old.zarr.work.replaced").symlink_to(tmp_path)  # what a run that was killed may leave
     _move(make_store("other.zarr", batches=[[9]]), final)
     assert len(open_store(final).rows("train")) == 9
@@ -177,3 +180,55 @@ def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
     assert {"zarr.json", "seal.json"} <= {path.name for path in final.iterdir()}
     assert final.name in names[tmp_path.stat().st_ino]
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_nothing_takes_time_while_a_store_is_on_its_way(
+    make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill there would leave neither the work folder nor the store."""
+    steps: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def synced(handle: int) -> None:
+        steps.append("sync")
+        fsync(handle)
+
+    def renamed(path: Path, target: Path) -> Path:
+        steps.append(target.name)
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    make_store()
+    first = steps.index("a.zarr.work.arriving")
+    assert steps[first : first + 2] == ["a.zarr.work.arriving", "a.zarr"]
+
+
+@pytest.mark.parametrize("refused", ["copy", "rename"])
+def test_a_copy_from_another_filesystem_that_fails_is_removed(
+    make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    work, final = make_store("new.zarr", batches=[[5]]), make_store("old.zarr", batches=[[7]])
+    rename, copy, copied = Path.rename, shutil.copyfile, []
+
+    def renamed(path: Path, target: Path) -> Path:
+        if path == work or (refused == "rename" and path.name.endswith(".arriving")):
+            code = errno.EXDEV if path == work else errno.EIO
+            raise OSError(code, os.strerror(code))
+        return rename(path, target)
+
+    def copied_to(source: Path, target: Path) -> Path:
+        copied.append(target)
+        if refused == "copy" and len(copied) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return copy(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", renamed)
+        patched.setattr(shutil, "copyfile", copied_to)
+        with pytest.raises(OSError if refused == "copy" else StoreError):
+            _move(work, final)
+    assert len(copied) >= 3
+    assert not list(final.parent.glob("*.work.*"))
+    assert len(open_store(final).rows("train")) == 7
+    assert len(open_store(work).rows("train")) == 5

@@ -33,6 +33,7 @@ from outofcore.replacing import move_file
 from outofcore.store.durable import writing
 from outofcore.store.seal import Seal
 from outofcore.store.upload import Upload
+from outofcore.store.writer import put_back
 
 # A kill costs at most this much work; a checkpoint takes some tenths of a second.
 CHECKPOINT_SECONDS = 10.0
@@ -139,6 +140,8 @@ class Conversion:
             ThreadPoolExecutor(max(1, workers), thread_name_prefix="encode") as encoders,
             executor as pool,
         ):
+            with writing(self.store):
+                put_back(journal.store, self.store)
             if self.upload:
                 self.upload.unseal()
             build = Build(self.section, schemas, inputs, journal, encoders, pool, self.upload)

@@ -112,11 +112,13 @@ def store_needs(
     """Writes of a conversion.
 
     ``commit`` is DVC's handling of the store, None without DVC. The store grows in ``work``, by default next to
-    ``target`` with suffix ``.work``; from there it is renamed, from another filesystem copied. Files of a stopped
-    conversion in it are reused or removed. ``replaced`` bytes of an earlier store are freed before the first write.
+    ``target`` with suffix ``.work``; from there it is renamed, from another filesystem copied. What a stopped
+    conversion left in it or on the way to ``target`` is reused or removed. ``replaced`` bytes of an earlier store are
+    freed before the first write.
     """
     work = work or target.with_name(f"{target.name}.work")
     left = max(0, size - folder_bytes(work))
+    replaced += folder_bytes(target.with_name(f"{target.name}.work.arriving"))
     if filesystem_of(work) == filesystem_of(target):
         needs = [Need(target, Purpose.STORE, max(0, left - replaced))]
     else:

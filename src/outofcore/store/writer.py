@@ -199,34 +199,61 @@ class StoreWriter:
 def _move(work: Path, final: Path) -> None:
     """Move a sealed folder, whose files are on the disk, to its final place, even from another filesystem.
 
-    No partial store is ever visible; the store before it is put back if the last step fails.
+    No partial store is ever visible; after an error the store before it and the work folder are in their places again.
     """
-    arriving, replaced = (final.with_name(f"{final.name}.work.{name}") for name in ("arriving", "replaced"))
+    arriving, replaced = _passing(final)
     with writing(final):
         final.parent.mkdir(parents=True, exist_ok=True)
         for stale in (arriving, replaced):  # of a run that was killed here
-            if stale.is_symlink() or stale.is_file():
-                stale.unlink()
-            shutil.rmtree(stale, ignore_errors=True)
+            _remove(stale)
         try:
-            work.rename(arriving)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            _copy(work, arriving)
-        for folder in (arriving, *filter(Path.is_dir, arriving.rglob("*"))):
-            sync_folder(folder)
-        try:
+            _sync_folders(work)  # now: a kill between the renames would leave the work folder without its store
+            try:
+                work.rename(arriving)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                _copy(work, arriving)
+                _sync_folders(arriving)
             if final.exists():
                 shutil.move(final, replaced)  # an overlay does not rename a folder of its lower layers
             arriving.rename(final)
         except BaseException:
-            if replaced.exists() and not final.exists():
-                shutil.move(replaced, final)
+            put_back(work, final)
             raise
         sync_folder(final.parent)
     for old in (replaced, work):
         shutil.rmtree(old, ignore_errors=True)
+
+
+def put_back(work: Path, final: Path) -> None:
+    """Undo a move to the final place that was stopped, so that no copy of a store takes room for ever."""
+    arriving, replaced = _passing(final)
+    if replaced.exists() and not final.exists():
+        shutil.move(replaced, final)
+    if arriving.is_dir() and not work.exists():
+        try:
+            arriving.rename(work)
+        except OSError as error:
+            if error.errno != errno.EXDEV:  # then a copy, for another work folder
+                raise
+    _remove(arriving)
+
+
+def _passing(final: Path) -> tuple[Path, Path]:
+    """Names next to the final place: of the store that is moved there, and of the one it replaces."""
+    return final.with_name(f"{final.name}.work.arriving"), final.with_name(f"{final.name}.work.replaced")
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _sync_folders(root: Path) -> None:
+    for folder in (root, *filter(Path.is_dir, root.rglob("*"))):
+        sync_folder(folder)
 
 
 def _copy(source: Path, target: Path) -> None:
