@@ -155,3 +155,13 @@ def test_another_table_is_another_layout(make_store: MakeStore) -> None:
         open_balanced(
             make_store(LENGTHS), entries(first=entries()["first"] + 1, count=np.full(240, 3))
         ).load_state_dict(state)
+
+
+def test_the_chunks_of_a_batch_are_counted_as_what_its_entries_need(make_store: MakeStore) -> None:
+    """Entries of one row, each in a chunk of its own: more memory is not asked for than they take."""
+    first = np.arange(0, GAMES * MOVES, 64)
+    spec = {"first": first, "count": np.ones(len(first), int), "step": np.ones(len(first), int)}
+    spec |= {"group": np.arange(len(first)) % PLAYERS, "groups": 4, "entries": 3, "rows": 1}
+    batches = open_balanced(make_store(LENGTHS), spec, residency="streamed")
+    assert max(len(set((batch["id"].numpy() // 64).tolist())) for batch in batches) == 12
+    assert batches.readers[0].sampler.pool_chunks(1) == 12

@@ -14,6 +14,7 @@ from outofcore.errors import StateError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.windows import Window
+from outofcore.store.reader import open_store
 from tests.loading.conftest import ROWS, WINDOWS, MakeStore, flat, identities
 
 
@@ -130,6 +131,36 @@ def test_state_counts_what_was_received_and_is_small(make_store: MakeStore) -> N
         other.load_state_dict(state)
         assert [batch["id"].tolist() for batch in other] == rest
     assert len(other) == 30
+
+
+def test_a_state_that_was_saved_before_is_still_read(make_store: MakeStore) -> None:
+    """As it lies in the checkpoints of an earlier release, apart from the digest of the store."""
+    store = open_store(make_store())
+    saved = {
+        "version": 1,
+        "store": store.digest,
+        "split": "train",
+        "part": "",
+        "seed": 0,
+        "layout": {
+            "order": 1,
+            "samples": 3000,
+            "block": 64,
+            "step": 64,
+            "pool_blocks": 64,
+            "shuffle": "blocks",
+            "window": None,
+            "phase": False,
+        },
+        "epoch": 4,
+        "received": 200,
+    }
+    batches = loader(store, batch_size=100, memory="8MiB", fields=("id",))
+    batches.load_state_dict(saved)
+    assert batches.state_dict() == saved
+    rest = identities(batches)
+    batches.set_epoch(4)
+    assert identities(batches)[200:] == rest
 
 
 def test_state_at_the_end_goes_on_with_the_next_epoch(make_store: MakeStore) -> None:

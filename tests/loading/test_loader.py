@@ -8,6 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.errors import DamagedStore, ParamsError
+from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.split import StoredReading
 from outofcore.loading.windows import Window
+from outofcore.store.schema import Field, Layout, Schema
+from outofcore.store.writer import StoreWriter
 from tests.loading.conftest import ROWS, WINDOWS, MakeStore, Plain, flat, identities, rows_of, threads_since
 
 
@@ -278,3 +281,18 @@ def test_a_split_smaller_than_anything(make_store: MakeStore) -> None:
     assert len(identities(padded)) == 16
     with pytest.raises(ParamsError, match="7 samples for 8 ranks"):
         loader(store, batch_size=16, memory="1MiB", rank=0, world_size=8)
+
+
+def test_fields_of_text_are_left_out_and_refused_where_they_are_named(tmp_path: Path) -> None:
+    fields = Field(name="x", dtype="int64", doc="a number"), Field(name="word", dtype="string", fill="", doc="a word")
+    rows = {"x": np.arange(100), "word": np.array([f"row {row}" for row in range(100)], object)}
+    with ThreadPoolExecutor(2) as encoders:
+        schemas, layout = {"": Schema(rows=fields, sequences=())}, Layout(chunk_rows=64, shard_rows=256)
+        writer = StoreWriter(tmp_path / "work", schemas, layout, ("train",), encoders)
+        writer.append("", "train", rows, {"length": np.array([100])})
+        sources = dict.fromkeys(("bytes", "found", "accepted", "rejected"), np.ones(1, np.int64))
+        sources |= dict.fromkeys(("name", "digest"), np.array(["x"], object))
+        writer.commit(tmp_path / "a.zarr", {"domain": "words", "parts": [""], "splits": ["train"]}, sources)
+    assert all(set(batch) == {"x"} for batch in loader(tmp_path / "a.zarr", memory="8MiB"))
+    with pytest.raises(StoreError, match="train: word holds text, which no tensor can"):
+        loader(tmp_path / "a.zarr", memory="8MiB", fields=("x", "word"))

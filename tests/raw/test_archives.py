@@ -150,6 +150,16 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     assert "symbolic link" in str(read.problems[0][1])
 
 
+def test_why_a_file_cannot_be_read_is_one_plain_sentence(tmp_path: Path) -> None:
+    link = header("a.sgf", type=tarfile.SYMTYPE, linkname="elsewhere")
+    inner = tar_of([(header("b.sgf", 1), b"x")])
+    read = Read(write(tmp_path / "a.tar", tar_of([(link, b""), (header("inner.tar", len(inner)), inner)])))
+    assert [(name, str(problem)) for name, problem in read.problems] == [
+        ("a.sgf", "a symbolic link, not a file with bytes of its own"),
+        ("inner.tar", "an archive inside an archive; unpack the outer one"),
+    ]
+
+
 def test_names_lead_nowhere(tmp_path: Path) -> None:
     names = ["../../out.sgf", "/tmp/out.sgf", "a/../../b.sgf", "C:\\x.sgf", "n\new.sgf", "ü.sgf"]
     read = Read(write(tmp_path / "a.tar", tar_of([(header(name, 1), b"x") for name in names])))
