@@ -16,13 +16,14 @@ from outofcore.conversion.assemble import REJECT_COLUMNS
 from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.domain import Domain
 from outofcore.domains.streaming import Streaming
-from outofcore.errors import RawInputError
+from outofcore.errors import ParamsError, RawInputError
 from outofcore.machine import Machine
 from outofcore.raw.files import RawFile
 from outofcore.replacing import replace_text
 from outofcore.store.reader import Store
 from outofcore.store.schema import Layout
 from outofcore.store.writer import StoreWriter
+from outofcore.training.ranks import this_rank
 
 if TYPE_CHECKING:
     import torch
@@ -81,8 +82,11 @@ def open_streams(
 ) -> tuple[Any, Any]:
     """The loaders of a training run, each with half of the memory.
 
-    Raises RawInputError if the raw files differ from the catalogue in name or size.
+    Raises RawInputError if the raw files differ from the catalogue in name or size, ParamsError with several ranks.
     """
+    if this_rank().world > 1:
+        message = f"{domain.name}.mode: stream is for one rank, got {this_rank().world}; use one, or mode store"
+        raise ParamsError(message)
     files = domain.raw_files(section)
     listed = catalogue.sources.read()
     known = list(zip(listed["name"].tolist(), listed["bytes"].tolist(), strict=True))

@@ -82,7 +82,7 @@ def test_position_to_pool_and_sample(cut: Cut, number: int, data: st.DataObject)
     epoch = cut.epoch(3, number)
     pool = epoch.pool_of(position)
     assert epoch.pool_start(pool) <= position < epoch.pool_start(pool + 1)
-    assert epoch.sample(position) == whole_epoch(epoch)[position]
+    assert epoch.samples(pool)[position - epoch.pool_start(pool)] == whole_epoch(epoch)[position]
 
 
 @settings(deadline=None, max_examples=100)

@@ -41,6 +41,25 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path, content: object) ->
     assert path.exists()
 
 
+def test_no_bit_that_changed_is_trained_from(tmp_path: Path) -> None:
+    """It is noticed, or is one of those that hold nothing."""
+    path = tmp_path / "checkpoint.pt"
+    Checkpoint("run", {"weight": torch.ones(3)}, {"state": {}}, Progress(3, 1, 2)).save(path)
+    whole = path.read_bytes()
+    refused = 0
+    for place in range(0, len(whole), 5):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        try:
+            loaded = Checkpoint.load(path)
+        except StateError:
+            refused += 1
+        else:
+            assert loaded is not None
+            assert torch.equal(loaded.model["weight"], torch.ones(3))
+            assert (loaded.identity, loaded.optimizer, loaded.progress) == ("run", {"state": {}}, Progress(3, 1, 2))
+    assert refused > len(whole) // 50
+
+
 def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
     for content in (b"", b"no zip", b"PK\x03\x04"):
         (tmp_path / "checkpoint.pt").write_bytes(content)

@@ -211,13 +211,72 @@ def test_ctrl_c_finishes_the_step_saves_and_the_run_goes_on(tmp_path, capfd, num
     _, expected = train(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "stopped", task=Interrupting())
-    assert capfd.readouterr().err.strip() == "stopping after this step (once more to stop at once)"
+    assert capfd.readouterr().err.strip() == "stopping after this step (Ctrl-C to stop at once)"
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert not (tmp_path / "stopped/metrics").exists()
     assert not (tmp_path / "stopped/models/toy").exists()
     assert train(tmp_path / "stopped")[1] == expected
     assert json.loads((tmp_path / "stopped/metrics/toy/train_run.json").read_text())["resumed_from_step"] == 9
     assert same(weights(tmp_path / "stopped"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(("second", "step"), [(signal.SIGINT, 0), (signal.SIGTERM, 9)])
+def test_only_ctrl_c_stops_a_step_that_is_to_be_finished(tmp_path, second, step):
+    """Schedulers and torchrun may both send a SIGTERM to each rank."""
+
+    class Interrupting(WeightedRegression):
+        calls = 0
+
+        def loss(self, batch: Batch):
+            Interrupting.calls += 1
+            if Interrupting.calls == 9:
+                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), second)
+            return super().loss(batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, task=Interrupting())
+    train(tmp_path)
+    assert json.loads((tmp_path / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == step
+
+
+@pytest.mark.parametrize("interrupted", ["write_plots", "write_model", "write_metrics"])
+def test_what_is_trained_is_kept_until_all_results_are_written(tmp_path, monkeypatch, interrupted):
+    _, expected = train(tmp_path / "whole")
+    monkeypatch.setattr(f"outofcore.training.loop.{interrupted}", killed)
+    with pytest.raises(Killed):
+        train(tmp_path / "stopped")
+    monkeypatch.undo()
+    loader, _ = loaders(16)
+    assert train(tmp_path / "stopped", train_loader=loader)[1] == expected
+    assert loader.reads == []
+    assert same(weights(tmp_path / "stopped"), weights(tmp_path / "whole"))
+    assert curves(tmp_path / "stopped") == curves(tmp_path / "whole")
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("step", [5, 20])
+def test_a_loss_that_is_not_finite_is_one_line_and_nothing_is_saved(tmp_path, monkeypatch, step):
+    """Also if no row of the curves comes after it."""
+    monkeypatch.setattr("outofcore.training.loop.ROWS", 3)
+
+    class Diverging(WeightedRegression):
+        calls = 0
+
+        def loss(self, batch: Batch):
+            loss, count = super().loss(batch)
+            Diverging.calls += 1
+            return loss * (float("nan") if Diverging.calls == step else 1), count
+
+    with pytest.raises(ParamsError, match=r"the loss is nan around step \d+; lower train\.learning_rate"):
+        train(tmp_path, task=Diverging(), settings=section(max_steps=20), checkpoint_seconds=0)
+    saved = Checkpoint.load(tmp_path / "models/toy.partial/checkpoint.pt")
+    assert saved is not None
+    assert saved.progress.step == step - 1
+    assert not (tmp_path / "models/toy").exists()
 
 
 def test_a_checkpoint_of_other_params_is_not_gone_on_from(tmp_path, caplog):

@@ -214,11 +214,6 @@ class EpochOrder:
         bounds = np.concatenate(([0], np.cumsum(edges[:, 1] - edges[:, 0])))
         return deal(self._lay(pool, edges, int(bounds[-1])), bounds, keys)
 
-    def sample(self, position: int) -> int:
-        """The sample at a position of the epoch."""
-        pool = self.pool_of(position)
-        return int(self.samples(pool)[position - self.pool_start(pool)])
-
     def _first_block(self, pool: int) -> int:
         units, larger = divmod(self.full_blocks // self._unit, self.pools)
         return (pool * units + min(pool, larger)) * self._unit

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor
@@ -58,13 +58,21 @@ class Checkpoint:
         if not path.exists():
             return None
         try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        except (RuntimeError, EOFError, pickle.UnpicklingError):
-            content = None
-        if not isinstance(content, dict) or content.pop("version", None) != VERSION:
-            message = (
-                f"{path}: expected a checkpoint of version {VERSION} of this package, got another file or version; "
-                f"finish the run with the version that wrote it, or remove {path.parent} to train from the start"
-            )
-            raise StateError(message)
-        return cls(**{**content, "progress": Progress(**content["progress"])})
+            with ZipFile(path) as archive:
+                damaged = archive.testzip()  # torch does not compare checksums
+            if damaged is None:
+                content = torch.load(path, map_location="cpu", weights_only=True)
+                if content.pop("version") == VERSION:
+                    return cls(**{**content, "progress": Progress(**content["progress"])})
+        except Exception as error:
+            if isinstance(error, OSError) and error.filename:
+                raise
+            refused: Exception | None = error  # of any type: bits that changed may mean anything to torch
+        else:
+            refused = None
+        message = (
+            f"{path}: expected a checkpoint of version {VERSION} of this package, got a damaged or other file, or "
+            f"another version; finish the run with the version that wrote it, or remove {path.parent} to train from "
+            "the start"
+        )
+        raise StateError(message) from refused

@@ -14,7 +14,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopBetweenSteps:
-    """Handles the signals during its ``with`` block: the first is a request, a second stops at once."""
+    """Handles the signals during its ``with`` block: the first is a request, Ctrl-C after it stops at once.
+
+    A second SIGTERM changes nothing: schedulers and torchrun may both send one to each rank.
+    """
 
     def __init__(self) -> None:
         self._asked = False
@@ -34,8 +37,9 @@ class StopBetweenSteps:
         return any_of(self._asked)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if self._asked:
+        del frame
+        if self._asked and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self._asked = True
-        sys.stderr.write("\nstopping after this step (once more to stop at once)\n")
+        if not self._asked:
+            self._asked = True
+            sys.stderr.write("\nstopping after this step (Ctrl-C to stop at once)\n")

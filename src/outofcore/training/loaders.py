@@ -10,7 +10,7 @@ import torch
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
-from outofcore.errors import BudgetError
+from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import Kind
@@ -53,10 +53,15 @@ def open_loaders(
 
     Validation is in store order if all of it is used, otherwise shuffled, so that a subset covers the whole store. Each
     rank gets its share of every batch. ``memory`` bytes are for both loaders over all ranks of this machine.
+
+    Raises ParamsError if a task of balanced batches has several ranks.
     """
-    share = memory // meet(device).local_world
+    ranks, options = meet(device), task.loader_options()
+    if "balanced" in options and ranks.world > 1:
+        message = f"this task compares all samples of a batch: expected one rank, got {ranks.world}; run it on one"
+        raise ParamsError(message)
+    share = memory // ranks.local_world
     tensors = task.reading_for(device, reading)
-    options = task.loader_options()
 
     # Validation sees each sample once, with neither shifted windows nor batches of groups.
     plain = {**{name: value for name, value in options.items() if name != "balanced"}, "phase": False}

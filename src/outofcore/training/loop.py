@@ -149,15 +149,30 @@ def fit(
             progress.loss_count += count
         losses.clear()
 
+    def mean_loss() -> float:
+        """Since the last row of the curves; raises ParamsError, on all ranks alike, if it is not finite."""
+        read_losses()
+        mean = progress.loss_sum / max(progress.loss_count, 1)
+        if not math.isfinite(mean):
+            message = (
+                f"the loss is {mean} around step {progress.step}; lower train.learning_rate "
+                f"(now {section.learning_rate:g}), or train with precision 32-true"
+            )
+            raise ParamsError(message)
+        return mean
+
+    def save() -> None:
+        nonlocal saved_at
+        read_losses()
+        if first and math.isfinite(progress.loss_sum):  # otherwise every run that resumes would fail again
+            Checkpoint(known_as, task.state_dict(), optimizer.state_dict(), progress).save(saved)
+        saved_at = time.monotonic()
+
     def pause() -> None:
         """Save if it is time or the user asks to stop, and then stop."""
-        nonlocal saved_at
         stopped = stop.requested()
         if stopped or time.monotonic() - saved_at >= checkpoint_seconds:
-            read_losses()
-            if first:
-                Checkpoint(known_as, task.state_dict(), optimizer.state_dict(), progress).save(saved)
-            saved_at = time.monotonic()
+            save()
         if stopped:
             wait_for_all()  # until the first has saved: torchrun ends all ranks when one leaves
             raise KeyboardInterrupt
@@ -167,15 +182,22 @@ def fit(
             draw(step, row)
         while True:
             epoch_over = progress.batches >= len(train)
-            if (epoch_over or progress.step >= steps) and progress.validated != progress.step:
+            ended = progress.step >= steps
+            if (epoch_over or ended) and progress.validated != progress.step:
+                if ended:
+                    mean_loss()
+                    save()
                 validate()
-            if progress.step >= steps:
+                if ended:
+                    save()  # should a result fail to be written, nothing is trained or validated again
+            if ended:
                 break
             if epoch_over:
                 progress.epoch, progress.batches, progress.loader = progress.epoch + 1, 0, None
             train.set_epoch(progress.epoch)
             if progress.loader is not None:
                 train.load_state_dict(progress.loader)
+            bar.update(line, description=f"epoch {progress.epoch + 1}")
             batches, epoch_begun = iter(train), time.perf_counter()
             while progress.batches < len(train) and progress.step < steps:
                 asked = time.perf_counter()
@@ -190,14 +212,7 @@ def fit(
                 progress.loader = train.state_dict()
                 samples += len(next(iter(batch.values())))
                 if progress.step % steps_per_row == 0:
-                    read_losses()
-                    mean = progress.loss_sum / max(progress.loss_count, 1)
-                    if not math.isfinite(mean):
-                        message = (
-                            f"the loss is {mean} around step {progress.step}; lower train.learning_rate "
-                            f"(now {section.learning_rate:g}), or train with precision 32-true"
-                        )
-                        raise ParamsError(message)
+                    mean = mean_loss()
                     progress.loss_sum = progress.loss_count = 0.0
                     write({"train/loss": mean})
                     bar.update(line, description=f"epoch {progress.epoch + 1}, loss {mean:.4g}")
@@ -226,9 +241,9 @@ def fit(
     }
     if first:
         task.to("cpu")  # what it generates does not depend on the device
-        write_metrics(out / "metrics" / name, train=figures, train_run=machine)
         write_plots(out / "plots" / name, task, progress.sums)
         write_model(out / "models" / name, task, known_as, progress.step)
+        write_metrics(out / "metrics" / name, train=figures, train_run=machine)
         shutil.rmtree(saved.parent, ignore_errors=True)
     return figures
 

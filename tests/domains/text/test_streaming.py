@@ -9,7 +9,7 @@ import torch
 
 from outofcore.card import card_of
 from outofcore.domains.text import DOMAIN
-from outofcore.errors import RawInputError
+from outofcore.errors import ParamsError, RawInputError
 from outofcore.machine import Machine
 from outofcore.store.reader import open_store
 from outofcore.store.verify import verify
@@ -75,6 +75,18 @@ def test_both_splits_are_streamed_and_what_was_read_is_counted(section_of, raw: 
     assert train.tally.figures() == {"found": 41, "accepted": 40, "rejected": {"invalid_utf8": 1}}
     assert sum(len(batch["inputs"]) for batch in train) == train.samples  # read once more, counted once
     assert train.tally.found == 41
+
+
+def test_several_ranks_are_refused(section_of, raw: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each of them would read and train on the same batches."""
+    section = streamed(section_of, raw)
+    listed(section)
+    catalogue = open_store(place_of(DOMAIN, section))
+    for name, value in {"TORCHELASTIC_RUN_ID": "a", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(ParamsError, match=r"text\.mode: stream is for one rank, got 2"):
+        open_streams(DOMAIN, section, catalogue, Machine(), CPU)
 
 
 def test_other_files_than_those_of_the_catalogue_are_refused(section_of, raw: Path):

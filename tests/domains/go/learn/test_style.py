@@ -15,6 +15,8 @@ from outofcore.domains.go.params import GoSection
 from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader
 from outofcore.store.reader import Store
+from outofcore.training.loaders import open_loaders
+from outofcore.training.ranks import Ranks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -50,6 +52,22 @@ def figures(task: StyleTask, reading: Any, store: Store) -> dict[str, float]:
             assert row[name] == pytest.approx(told[f"{name}_games_{games}"], abs=1e-6)
             assert row[f"{name}_heat_map"] == pytest.approx(told[f"{name}_games_{games}_heat_map"], abs=1e-6)
     return told
+
+
+def test_several_ranks_are_refused(store: Store, store_section: GoSection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss compares all games of a batch, of which each rank has a part."""
+    task, reading = make(store, store_section)
+    monkeypatch.setattr("outofcore.training.loaders.meet", lambda _: Ranks(1, 2, 1, 2))
+    with pytest.raises(ParamsError, match="expected one rank, got 2"):
+        open_loaders(
+            store,
+            task,
+            reading,
+            store_section.train,
+            memory=2**28,
+            residency="auto",
+            device=torch.device("cpu"),
+        )
 
 
 @pytest.mark.parametrize("contrast", ["ge2e", "supcon"])
