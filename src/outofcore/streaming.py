@@ -23,7 +23,6 @@ from outofcore.replacing import replace_text
 from outofcore.store.reader import Store
 from outofcore.store.schema import Layout
 from outofcore.store.writer import StoreWriter
-from outofcore.training.ranks import this_rank
 
 if TYPE_CHECKING:
     import torch
@@ -84,6 +83,8 @@ def open_streams(
 
     Raises RawInputError if the raw files differ from the catalogue in name or size, ParamsError with several ranks.
     """
+    from outofcore.training.ranks import this_rank  # imports torch, which a conversion does not need
+
     if this_rank().world > 1:
         message = f"{domain.name}.mode: stream is for one rank, got {this_rank().world}; use one, or mode store"
         raise ParamsError(message)
