@@ -165,3 +165,12 @@ def test_the_chunks_of_a_batch_are_counted_as_what_its_entries_need(make_store: 
     batches = open_balanced(make_store(LENGTHS), spec, residency="streamed")
     assert max(len(set((batch["id"].numpy() // 64).tolist())) for batch in batches) == 12
     assert batches.readers[0].sampler.pool_chunks(1) == 12
+
+
+def test_an_entry_may_be_the_whole_split(make_store: MakeStore) -> None:
+    spec = {"first": np.zeros(4, int), "count": np.full(4, GAMES * MOVES), "step": np.ones(4, int)}
+    spec |= {"group": np.arange(4), "groups": 2, "entries": 1, "rows": 5}
+    batches = open_balanced(make_store(LENGTHS), spec)
+    rows = np.concatenate([batch["id"].numpy() for _ in range(100) for batch in batches])
+    assert rows.min() < 100
+    assert rows.max() > GAMES * MOVES - 100

@@ -99,3 +99,16 @@ def test_weights_that_cannot_be(make_store: MakeStore, options: dict[str, Any], 
 def test_all_weights_zero(make_store: MakeStore) -> None:
     with pytest.raises(ParamsError, match="no positive weight"):
         open_weighted(make_store([2000]), "label")
+
+
+@pytest.mark.parametrize("world", [1, 4])
+def test_the_draws_of_a_pool_are_counted_as_those_of_the_heaviest(make_store: MakeStore, world: int) -> None:
+    """Enough memory for the order of any pool, and no more than the weights allow."""
+    sampler = open_weighted(make_store(), "half", 20_000).readers[0].sampler
+    blocks = np.add.reduceat(np.arange(3000), np.arange(0, 3000, 64))
+    heaviest = 20_000 * np.sort(blocks)[-4 - 2 :].sum() / blocks.sum()  # two blocks of a pool may be short
+    said = sampler.pool_samples(world)
+    assert heaviest / world <= said <= heaviest / world + 64
+    for epoch in map(sampler.epoch, range(20)):
+        starts = np.array([epoch.pool_start(pool) for pool in range(epoch.pools + 1)])
+        assert np.diff(starts).max() / world <= said
