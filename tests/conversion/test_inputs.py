@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -143,6 +144,45 @@ def test_a_file_of_another_inode_or_change_time_with_the_same_bytes_is_no_change
     assert run(raw, tmp_path, watch).seal.digest == expected
 
 
+def test_a_file_whose_inode_alone_differs_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network filesystems number their files anew at each look."""
+    write_lines(tmp_path / "raw", np.random.default_rng(5))
+    stat, digest, read, numbers = Path.stat, RawFile.digest, [], itertools.count(1)
+
+    def renumbered(path: Path, **options: bool) -> os.stat_result:
+        facts = stat(path, **options)
+        if path.parent != tmp_path / "raw":
+            return facts
+        times = {name: getattr(facts, name) for name in ("st_atime_ns", "st_mtime_ns", "st_ctime_ns")}
+        return os.stat_result([facts.st_mode, next(numbers), *facts[2:]], times)
+
+    def counted(file: RawFile, *arguments: Any) -> str:
+        read.append(file.name)
+        return digest(file, *arguments)
+
+    monkeypatch.setattr(Path, "stat", renumbered)
+    monkeypatch.setattr(RawFile, "digest", counted)
+    run(tmp_path / "raw", tmp_path, lambda _: None, checkpoint_seconds=0.0)
+    assert sorted(read) == ["a.txt", "b.txt"]
+
+
+def test_ctrl_c_does_not_wait_until_files_are_digested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them never ends."""
+    digest, reading = RawFile.digest, threading.Event()
+
+    def interrupted(file: RawFile, check: Callable[[], None]) -> str:
+        if file.name == "first":
+            reading.wait()
+            raise KeyboardInterrupt
+        reading.set()
+        return digest(file, check)
+
+    monkeypatch.setattr(RawFile, "digest", interrupted)
+    files = [RawFile("first", Path(os.devnull), 0), RawFile("endless", Path("/dev/zero"), 0)]
+    with pytest.raises(KeyboardInterrupt):
+        inputs.Inputs([*files, *files[1:]], threads=2)
+
+
 def test_a_change_within_a_tick_of_a_coarse_clock_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was just written may be written again without a trace in its times."""
     raw = tmp_path / "raw"
@@ -259,7 +299,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pyt
         if call == "stat":
             monkeypatch.setattr(Path, "stat", lambda path, **options: refused(path, partial(stat, path), **options))
         else:
-            monkeypatch.setattr(RawFile, "digest", lambda file: refused(file.path, partial(digest, file)))
+            monkeypatch.setattr(RawFile, "digest", lambda file, *_: refused(file.path, partial(digest, file)))
 
     with pytest.raises(
         RawInputError, match=r"^[^\n]+b\.txt cannot be read: Input/output error; make it readable, and "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -33,9 +34,9 @@ class Inputs:
     def check_unchanged(self, numbers: Iterable[int] | None = None) -> None:
         """Raise RawInputError if one of these files, by default of all, has changed.
 
-        Another size or modification time is a change. Another inode or change time alone need not be one: DVC relinks
-        files, and network filesystems renumber them. Such a file is digested again, as is one that was last seen so
-        shortly after it was written that a later change may not show in its times.
+        Another size or modification time is a change. Another change time alone need not be one, as DVC links files
+        anew: such a file is digested again, as is one that was last seen so shortly after it was written that a later
+        change may not show in its times. Inodes do not count, since some network filesystems renumber them.
         """
         doubtful = {}
         for number in range(len(self.files)) if numbers is None else numbers:
@@ -45,7 +46,7 @@ class Inputs:
                 names = " and ".join(name for name, value in differs.items() if value)
                 raise RawInputError(_changed(file, f"{names} differ from the beginning"))
             fresh = abs(before.seen - max(before.modified, before.changed)) < TICK_NS
-            if fresh or now[1:] != before[1:]:
+            if fresh or now.changed != before.changed:
                 doubtful[number] = now
         for number, digest in zip(doubtful, self._digests(doubtful), strict=True):
             if digest != self.digests[number]:
@@ -53,8 +54,19 @@ class Inputs:
             self._states[number] = doubtful[number]
 
     def _digests(self, numbers: Iterable[int]) -> list[str]:
+        stopped = threading.Event()
+
+        def check() -> None:
+            if stopped.is_set():
+                raise CancelledError
+
         with ThreadPoolExecutor(self._threads, thread_name_prefix="digest") as pool:
-            return list(pool.map(lambda number: _digest(self.files[number]), numbers))
+            try:
+                return list(pool.map(lambda number: _digest(self.files[number], check), numbers))
+            except BaseException:  # Ctrl-C must not wait for whole files
+                stopped.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
 
 class _State(NamedTuple):
@@ -62,19 +74,18 @@ class _State(NamedTuple):
     size: int
     modified: int  # time of the last write, which programs may set; in nanoseconds
     changed: int  # time of the last write, rename or link, in nanoseconds
-    inode: int
 
 
 def _state(file: RawFile) -> _State:
     seen = time.time_ns()
     with _reading(file):
         facts = file.path.stat()
-    return _State(seen, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+    return _State(seen, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
-def _digest(file: RawFile) -> str:
+def _digest(file: RawFile, check: Callable[[], None]) -> str:
     with _reading(file):
-        return file.digest()
+        return file.digest(check)
 
 
 @contextmanager

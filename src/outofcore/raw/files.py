@@ -32,6 +32,7 @@ UNREAD_ARCHIVES = (".rar", ".7z.001", ".zip.001", ".zipx", ".cab", ".arj", ".lzh
 UNREAD = "compressed as nothing here can decompress it; compress it as .zst, .xz or .gz, or unpack it"
 LINKED_FOLDER = "a link to a folder, into which DVC does not look; put the folder itself there, or name it in match"
 BROKEN_LINK = "a link that leads nowhere"
+BLOCK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,14 @@ class RawFile:
     path: Path
     bytes: int  # on disk
 
-    def digest(self) -> str:
-        """SHA-256 of the file on disk, in hexadecimal."""
-        with self.path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+    def digest(self, check: Callable[[], object] = lambda: None) -> str:
+        """SHA-256 of the file on disk, in hexadecimal; ``check`` is called for each block, and may raise."""
+        digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK_BYTES))
+        with self.path.open("rb", buffering=0) as stream:
+            while count := stream.readinto(block):
+                check()
+                digest.update(block[:count])
+        return digest.hexdigest()
 
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
         """Open the file: itself, or in archive order each member whose name ends with a suffix.
