@@ -43,7 +43,7 @@ def look_at(files: Sequence[RawFile], section: NeuralSection) -> Input:
     """Survey the sessions of an input; cached for the same files and settings."""
     global _last
     stats = [file.path.stat() for file in files]
-    stamps = [(each.st_size, each.st_mtime_ns, each.st_ino) for each in stats]
+    stamps = [(each.st_size, each.st_mtime_ns, each.st_ctime_ns, each.st_ino) for each in stats]
     key = (tuple(files), stamps, section.source, section.splits)
     with _LOCK:
         if _last is None or _last[0] != key:
