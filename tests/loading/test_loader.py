@@ -262,6 +262,25 @@ def test_says_what_it_chose_and_how_it_mixes_once(make_store: MakeStore, caplog:
     assert "a batch of 100 mixes 43 blocks (at random 42)" in caplog.messages[1]
 
 
+@pytest.mark.parametrize(
+    ("last", "size", "told"),
+    [
+        ("keep", 70, []),
+        ("drop", 70, ["train: 60 samples are dropped each epoch, so that all batches hold 70"]),
+        ("pad", 70, ["train: 10 samples come twice each epoch, so that all batches hold 70"]),
+        ("drop", 100, []),
+        ("pad", 100, []),
+    ],
+)
+def test_samples_that_are_dropped_or_repeated_are_told(
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture, last: Any, size: int, told: list[str]
+) -> None:
+    caplog.set_level(logging.INFO, "outofcore")
+    delivered = len(identities(loader(make_store(), batch_size=size, memory="8MiB", fields=("id",), last=last)))
+    assert caplog.messages[2:] == told
+    assert delivered == ROWS + {"keep": 0, "drop": -60, "pad": 10}[last] * bool(told)
+
+
 @pytest.mark.parametrize(("pool_blocks", "warned"), [(4, True), (64, False)])
 def test_a_store_that_is_sorted_by_label_is_told(
     make_store: MakeStore, caplog: pytest.LogCaptureFixture, pool_blocks: int, warned: bool
