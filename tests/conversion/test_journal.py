@@ -274,3 +274,16 @@ def test_all_that_a_checkpoint_counts_is_on_the_disk_before_it(
     stop(raw, tmp_path)
     assert checkpoints >= 10
     assert any(path.name == "c.0" for path in work.rglob("*"))
+
+
+def test_names_of_pieces_are_on_the_disk_before_the_checkpoint_that_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces, synced = tmp_path / "pieces", []
+    pieces.mkdir()
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    table = {"files": {}, "shard": 0, "folder": str(pieces), "pieces": [[0, 1, "a.piece"]]}
+    with Journal(tmp_path / "work", "identity") as journal:
+        journal.begin()
+        journal.save({"tables": {"train": table}}, b"", b"")
+        assert pieces.stat().st_ino in synced[: synced.index((journal.folder / "journal.json").stat().st_ino)]
