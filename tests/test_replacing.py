@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.replacing import move_file, replace_file, replace_text
+from outofcore.replacing import replace_file, replace_text
 
 
 @pytest.fixture
@@ -24,21 +24,6 @@ def test_what_is_linked_stays_as_it_is(linked: tuple[Path, Path]) -> None:
     path, cached = linked
     replace_text(path, "after\n")
     assert (path.read_bytes(), cached.read_text()) == (b"after\n", "before")
-
-
-def test_a_file_of_another_filesystem_is_not_copied_into_what_is_linked(
-    linked: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, cached = linked
-    (tmp_path / "new").write_text("after")
-    monkeypatch.setattr("shutil.os.rename", refuse)
-    move_file(tmp_path / "new", path)
-    assert (path.read_text(), cached.read_text()) == ("after", "before")
-    assert not (tmp_path / "new").exists()
-
-
-def refuse(*_: object) -> None:
-    raise OSError(18, "Invalid cross-device link")
 
 
 def test_a_write_that_fails_leaves_the_old_file_alone(linked: tuple[Path, Path], tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +9,6 @@ from pathlib import Path
 def replace_text(path: Path, text: str) -> None:
     """Write a text file; the previous file is unchanged under any other names it has."""
     replace_file(path, lambda new: new.write_text(text, encoding="utf-8", newline="\n"))
-
-
-def move_file(source: Path, target: Path) -> None:
-    """Move a file, even from another filesystem."""
-    replace_file(target, lambda new: shutil.move(source, new))
 
 
 def replace_file(path: Path, write: Callable[[Path], object]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
+import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,7 +20,7 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.sections import StoreSection
-from outofcore.errors import AuditError, RawInputError, SpaceError
+from outofcore.errors import AuditError, RawInputError, SpaceError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.reader import Store, open_store
@@ -104,6 +107,29 @@ def test_rejects_are_listed_with_file_offset_and_reason(raw: Path, tmp_path: Pat
     assert sources["name"].tolist() == ["a.txt", "b.txt"]
     assert sources["found"].sum() == outcome.figures["found"]
     assert (sources["accepted"] + sources["rejected"] == sources["found"]).all()
+
+
+def test_rejects_that_cannot_be_written_cost_no_conversion(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(raw, tmp_path / "expected").seal.digest
+    out = tmp_path / "out"
+    copy = shutil.copyfile
+
+    def refused(source: Path, target: Path) -> Path:
+        if Path(target).parent == out:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return copy(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", refused)
+        with pytest.raises(StoreError, match=r"rejects\.csv\.part cannot be written: Permission denied"):
+            run(raw, out)
+    assert [path.name for path in out.iterdir()] == ["lines.zarr.work"]
+    again = run(raw, out)
+    assert again.resumed_units > 0
+    assert again.seal.digest == expected
+    assert (out / "rejects.csv").read_bytes() == (tmp_path / "expected" / "rejects.csv").read_bytes()
 
 
 @pytest.mark.parametrize(

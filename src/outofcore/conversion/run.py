@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,8 +30,7 @@ from outofcore.conversion.shards import KeepingExecutor
 from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError
 from outofcore.raw.files import RawFile
-from outofcore.replacing import move_file
-from outofcore.store.durable import writing
+from outofcore.store.durable import sync_folder, writing
 from outofcore.store.seal import Seal
 from outofcore.store.upload import Upload
 from outofcore.store.writer import put_back
@@ -148,9 +148,10 @@ class Conversion:
             resumed = build.resume(self.domain.name)
             try:
                 self._convert_units(build, pool, 2 * width(pool, workers) + 2, watch, checkpoint_seconds)
-                if build.assembler.accepted:
-                    root = attributes(self.domain, self.section, schemas, build.counts())
-                    seal = build.seal(self.store, root, sources(self.files, build.assembler, inputs.digests))
+                with self._placed_rejects(journal):
+                    if build.assembler.accepted:
+                        root = attributes(self.domain, self.section, schemas, build.counts())
+                        seal = build.seal(self.store, root, sources(self.files, build.assembler, inputs.digests))
             except DamagedStore:  # what an earlier run has left here, or at the address
                 build.writer.abandon()
                 journal.clear()
@@ -159,8 +160,6 @@ class Conversion:
                 build.stop()
                 raise
             build.writer.abandon()
-            with writing(self.rejects):
-                move_file(journal.rejects.path, self.rejects)
             journal.clear()
         if not build.assembler.accepted:
             raise RawInputError(self._nothing_accepted(build.assembler))
@@ -204,6 +203,28 @@ class Conversion:
                 whole, build.savable = build.savable, False
                 build.savable = whole and auditors.settled()
                 raise
+
+    @contextmanager
+    def _placed_rejects(self, journal: Journal) -> Iterator[None]:
+        """Copy the rejects next to their final place, and rename them there at the end.
+
+        What the filesystem refuses thus shows before the store is moved; those in the work folder are for resuming.
+        """
+        copy = self.rejects.with_name(f"{self.rejects.name}.part")
+        try:
+            with writing(copy):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(journal.rejects.path, copy)
+                with copy.open("r+b") as stream:
+                    os.fsync(stream.fileno())
+            yield
+            with writing(self.rejects):
+                copy.replace(self.rejects)
+            sync_folder(self.rejects.parent)
+        except BaseException:
+            with suppress(OSError):
+                copy.unlink()
+            raise
 
     @property
     def _raw_bytes(self) -> int:
