@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural import clocks
-from outofcore.domains.neural.clocks import INVALID, BinClock, ListedClock, RegularClock, examine, locate, nanoseconds
+from outofcore.domains.neural.clocks import INVALID, BinClock, examine, listed_clock, locate, nanoseconds, regular_clock
 
 
 class Values:
@@ -40,17 +40,17 @@ def test_times_before_zero_are_times():
     assert nanoseconds(np.array([-1, 5], np.int16), "ms").tolist() == [-1_000_000, 5_000_000]
     assert nanoseconds(np.array([-(2**63)]), "ns").tolist() == [INVALID]
     assert nanoseconds(np.array([-(2**63) + 2, 2**63 - 2]), "ns").tolist() == [-(2**63) + 2, 2**63 - 2]
-    assert RegularClock(-2.0, 4, 10).times(7, 9).tolist() == [-250_000_000, 0]
+    assert regular_clock(-2.0, 4, 10).read(7, 9).tolist() == [-250_000_000, 0]
 
 
 def test_regular_clock_does_not_drift():
-    clock = RegularClock(0.5, 30_000, 10**9)
-    assert clock.times(9 * 10**8, 9 * 10**8 + 1).tolist() == [500_000_000 + 3 * 10**13]
+    clock = regular_clock(0.5, 30_000, 10**9)
+    assert clock.read(9 * 10**8, 9 * 10**8 + 1).tolist() == [500_000_000 + 3 * 10**13]
 
 
 def test_examine_counts_and_skips_invalid_times(monkeypatch):
     monkeypatch.setattr(clocks, "BLOCK", 3)
-    facts = examine(ListedClock(Values([np.nan, -1, 2, np.nan, 3, 5, np.nan]), "s"))
+    facts = examine(listed_clock(Values([np.nan, -1, 2, np.nan, 3, 5, np.nan]), "s"))
     assert (facts.count, facts.invalid, facts.first, facts.last) == (7, 3, -(10**9), 5 * 10**9)
     assert facts.ascending
     assert (facts.missing, facts.step) == (0, 3 * 10**9)
@@ -62,10 +62,10 @@ def test_examine_counts_and_skips_invalid_times(monkeypatch):
         ([1, 2, 3, np.nan, np.nan, np.nan, 7], 3),
         ([np.nan, np.nan, np.nan, 4], 0),
     ):
-        assert examine(ListedClock(Values(values), "s")).missing == missing
-    assert not examine(ListedClock(Values([1, 2, 3, -1, 4]), "s")).ascending
-    assert not examine(ListedClock(Values([1, 2, 3, 2.5, 4.0]), "s")).ascending
-    damaged = examine(ListedClock(Values([0, 1, 2, 3, 4], broken=[1]), "s"))
+        assert examine(listed_clock(Values(values), "s")).missing == missing
+    assert not examine(listed_clock(Values([1, 2, 3, -1, 4]), "s")).ascending
+    assert not examine(listed_clock(Values([1, 2, 3, 2.5, 4.0]), "s")).ascending
+    damaged = examine(listed_clock(Values([0, 1, 2, 3, 4], broken=[1]), "s"))
     assert (damaged.invalid, damaged.missing) == (1, 1)
 
 
@@ -83,7 +83,7 @@ def test_locate_gives_all_that_a_span_depends_on(values, spans, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clocks, "BLOCK", block)
         # Times of whole numbers cannot be missing, and are read without becoming fractions.
-        clock = ListedClock(Values(np.array(values, np.float64 if np.isnan(values).any() else np.int64)), "ns")
+        clock = listed_clock(Values(np.array(values, np.float64 if np.isnan(values).any() else np.int64)), "ns")
         starts, stops = locate(clock, len(values), np.array(lows), np.array(highs))
     for low, high, start, stop in zip(lows, highs, starts.tolist(), stops.tolist(), strict=True):
         needed = {place for place, time in enumerate(values) if low <= time < high}

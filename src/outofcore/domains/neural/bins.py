@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.alignment import hold, linear, mean
-from outofcore.domains.neural.clocks import INVALID, BinClock, Clock, Times, locate, readable_times
+from outofcore.domains.neural.clocks import BinClock, locate, valid_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import Resampling, SourceSection
-from outofcore.domains.neural.recordings.entries import Mask, identify, readable, take
+from outofcore.domains.neural.recordings.arrays import Ints, Mask, identify, readable, take
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import apply, history
@@ -38,7 +38,7 @@ WAYS_OUT = {
 }
 """Remedies for reasons that come from the settings rather than the recording."""
 
-Ranges = Mapping[str, npt.NDArray[np.int64]]
+Ranges = Mapping[str, Ints]
 """Entries to read for a range of bins, by stream: [first, end); (vectors, 2) for spikes."""
 
 
@@ -61,13 +61,13 @@ class BinReader:
     def __init__(self, streams: Streams, survey: Survey, source: SourceSection) -> None:
         self._streams, self._survey, self._source = streams, survey, source
 
-    def locate(self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> list[Ranges]:
+    def locate(self, starts: Ints, stops: Ints) -> list[Ranges]:
         """Entries to read for several ascending ranges of bins, in one pass over each clock."""
         clock = self._survey.clock
         if clock is None:
             return [{} for _ in starts]
         lows, highs = clock.edges_of(starts), clock.edges_of(stops)
-        found: dict[str, npt.NDArray[np.int64]] = {}
+        found: dict[str, Ints] = {}
         for name, track in self._tracks().items():
             assert track.clock is not None
             found[name] = np.stack(locate(track.clock, track.count, lows, highs), axis=-1)
@@ -131,14 +131,14 @@ class BinReader:
             _mark(reason, fits.reshape(len(fits), -1).all(1), "stimulus_range")
         return stored
 
-    def _shown(self, start: int, stop: int, ranges: Ranges) -> tuple[npt.NDArray[np.int64], Mask]:
+    def _shown(self, start: int, stop: int, ranges: Ranges) -> tuple[Ints, Mask]:
         """Index of the frame on screen in each bin, and whether there is one."""
         streams, clock = self._streams, self._survey.clock
         if clock is None:
             entry = np.arange(start, stop)
             there = entry < streams.shown.count
         else:
-            first, times = _valid(streams.shown.clock, ranges["shown"])
+            first, times = _timed(streams.shown, ranges["shown"])
             place, there = hold(times, clock.centres(start, stop), self._survey.longest["shown"])
             entry = first[place] if len(first) else place
         if not streams.indexed:
@@ -182,7 +182,7 @@ class BinReader:
         else:
             name = streams.valid_like
             track = self._tracks()[name]
-            first, times = _valid(track.clock, ranges[name])
+            first, times = _timed(track, ranges[name])
             place, there = hold(times, clock.centres(start, stop), self._survey.longest[name])
             entry = first[place] if len(first) else place
         values, read = take(streams.valid, entry[there])
@@ -216,7 +216,7 @@ class BinReader:
             values, there, read = _resampled(track, start, stop, ranges[name], clock, mode, self._survey.longest[name])
         else:
             end = max(min(stop, track.count), start)
-            values, read = readable(track.array, start, end) if end > start else _nothing(track)
+            values, read = readable(track.array, start, end)
             there = np.arange(start, stop) < track.count
             missing = stop - end
             if missing:
@@ -226,12 +226,12 @@ class BinReader:
 
 
 def _resampled(
-    track: Track, start: int, stop: int, span: npt.NDArray[np.int64], clock: BinClock, mode: Resampling, longest: int
+    track: Track, start: int, stop: int, span: Ints, clock: BinClock, mode: Resampling, longest: int
 ) -> tuple[npt.NDArray[Any], Mask, Mask]:
     """Samples of a track at the bins; which bins have one; which depend only on undamaged entries."""
-    places, times = _valid(track.clock, span)
+    places, times = _timed(track, span)
     first, end = int(span[0]), int(span[1])
-    raw, fine = readable(track.array, first, end) if end > first else _nothing(track)
+    raw, fine = readable(track.array, first, end)
     values, fine = raw[places - first], fine[places - first]
     centres = clock.centres(start, stop)
     if mode == "hold":
@@ -249,17 +249,10 @@ def _resampled(
     return result, there, linear(times, damage, centres, longest)[0] == 0
 
 
-def _valid(clock: Clock | None, span: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Times]:
+def _timed(track: Track, span: Ints) -> tuple[Ints, Ints]:
     """Indices and times of the valid entries of a span."""
-    assert clock is not None
-    first, end = int(span[0]), int(span[1])
-    times = readable_times(clock, first, end) if end > first else np.empty(0, np.int64)
-    kept = np.flatnonzero(times != INVALID)
-    return kept + first, times[kept]
-
-
-def _nothing(track: Track) -> tuple[npt.NDArray[Any], Mask]:
-    return np.empty((0, *track.array.shape[1:]), track.array.dtype), np.empty(0, bool)
+    assert track.clock is not None
+    return valid_times(track.clock, int(span[0]), int(span[1]))
 
 
 def _spread(values: Mask, there: Mask) -> Mask:

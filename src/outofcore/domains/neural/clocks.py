@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import SlicedArray
+from outofcore.domains.neural.recordings.arrays import Array, Ints, readable
 
 Times = npt.NDArray[np.int64]
+TIME = np.dtype(np.int64)
 
 NANOSECONDS: dict[TimeUnit, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 INVALID = np.int64(np.iinfo(np.int64).min)
@@ -38,37 +39,14 @@ def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
     return np.where(usable, np.rint(np.where(usable, wide, 0.0) * factor).astype(np.int64), INVALID)
 
 
-class Clock(Protocol):
-    """When each entry of an array was recorded."""
-
-    count: int
-
-    def times(self, start: int, stop: int) -> Times:
-        """Nanoseconds of a range of entries, :data:`INVALID` where missing; raises OSError on damage."""
-        ...
+def listed_clock(array: Array, unit: TimeUnit) -> Array:
+    """When each entry of an array was recorded, by times in a file: nanoseconds, :data:`INVALID` where missing."""
+    return Array(array.shape, TIME, lambda start, stop: nanoseconds(array.read(start, stop), unit))
 
 
-class ListedClock:
-    """Times stored in an array."""
-
-    def __init__(self, array: SlicedArray, unit: TimeUnit) -> None:
-        self.array, self.unit = array, unit
-        self.count = array.shape[0]
-
-    def times(self, start: int, stop: int) -> Times:
-        """Nanoseconds of a range of entries."""
-        return nanoseconds(self.array.read(start, stop), self.unit)
-
-
-class RegularClock:
-    """A start in seconds and a rate in hertz."""
-
-    def __init__(self, start: float, rate: float, count: int) -> None:
-        self.start, self.rate, self.count = start, rate, count
-
-    def times(self, start: int, stop: int) -> Times:
-        """Nanoseconds of a range of entries."""
-        return nanoseconds(self.start + np.arange(start, stop) / self.rate, "s")
+def regular_clock(start: float, rate: float, count: int) -> Array:
+    """The same from a start in seconds and a rate in hertz."""
+    return Array((count,), TIME, lambda first, end: nanoseconds(start + np.arange(first, end) / rate, "s"))
 
 
 @dataclass(frozen=True)
@@ -89,9 +67,9 @@ class ClockFacts:
         return self.count - self.invalid
 
 
-def examine(clock: Clock, count: int | None = None) -> ClockFacts:
+def examine(clock: Array, count: int | None = None) -> ClockFacts:
     """Pass over the first ``count`` entries of a clock (default: all), a million at a time."""
-    total = clock.count if count is None else count
+    total = clock.shape[0] if count is None else count
     valid, step, ascending = 0, 0, True
     first = last = 0
     missing = -1
@@ -114,26 +92,26 @@ def examine(clock: Clock, count: int | None = None) -> ClockFacts:
     return ClockFacts(total, total - valid, first, last, step, ascending, missing)
 
 
-def blocks(clock: Clock, count: int) -> Iterator[tuple[npt.NDArray[np.int64], Times]]:
-    """Indices and times of the valid entries, a million at a time; damaged stretches count as invalid."""
+def blocks(clock: Array, count: int) -> Iterator[tuple[Ints, Times]]:
+    """Indices and times of the valid entries, a million at a time."""
     for start in range(0, count, BLOCK):
-        times = readable_times(clock, start, min(start + BLOCK, count))
-        places = np.flatnonzero(times != INVALID)
-        yield places + start, times[places]
+        yield valid_times(clock, start, min(start + BLOCK, count))
 
 
-def readable_times(clock: Clock, start: int, stop: int) -> Times:
+def valid_times(clock: Array, start: int, stop: int) -> tuple[Ints, Times]:
+    """Indices and times of the valid entries of a range."""
+    times = times_of(clock, start, stop)
+    places = np.flatnonzero(times != INVALID)
+    return places + start, times[places]
+
+
+def times_of(clock: Array, start: int, stop: int) -> Times:
     """Times of a range, :data:`INVALID` where the file is damaged."""
-    try:
-        return clock.times(start, stop)
-    except OSError:
-        if stop - start == 1:
-            return np.array([INVALID])
-        middle = (start + stop) // 2
-        return np.concatenate([readable_times(clock, start, middle), readable_times(clock, middle, stop)])
+    times, read = readable(clock, start, stop)
+    return times if read.all() else np.where(read, times, INVALID)
 
 
-def locate(clock: Clock, count: int, lows: Times, highs: Times) -> tuple[Times, Times]:
+def locate(clock: Array, count: int, lows: Times, highs: Times) -> tuple[Times, Times]:
     """First and end entry that determine each span [low, high), in one pass over an ascending clock.
 
     A range covers all times inside the span, the last one before it and the first one at or after its end. ``lows`` and
@@ -166,7 +144,7 @@ class BinClock:
         """Edges of bins ``start`` to ``stop`` (exclusive), shape (stop - start + 1,)."""
         return self.edges_of(np.arange(start, stop + 1))
 
-    def edges_of(self, bins: npt.NDArray[np.int64]) -> Times:
+    def edges_of(self, bins: Ints) -> Times:
         """Start times of the given bins."""
         edges: Times = self.origin + np.rint(bins * self.width).astype(np.int64)
         return edges
@@ -176,7 +154,7 @@ class BinClock:
         edges = self.edges(start, stop)
         return (edges[:-1] + edges[1:]) // 2
 
-    def first_centred(self, times: Times) -> npt.NDArray[np.int64]:
+    def first_centred(self, times: Times) -> Ints:
         """First bin whose centre is at or after each time, clipped to 0 and ``bins``."""
         margin = int(2 * self.width) + 2
         times = np.clip(times, self.origin - margin, int(self.edges_of(np.array([self.bins]))[0]) + margin)

@@ -11,11 +11,12 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from outofcore.domains.neural.params import NameSection
+from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.recordings.folder import TEXT, FolderRecording, named_files
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
 from outofcore.domains.neural.recordings.npy import NpzRecording
 from outofcore.domains.neural.recordings.nwb import NwbRecording
-from outofcore.domains.neural.recordings.recording import Recording, SessionError
+from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.domains.neural.recordings.zarr import ZarrRecording
 from outofcore.raw.files import RawFile, plain_name
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.params import NeuralSection
-from outofcore.domains.neural.recordings.recording import SessionError
+from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.schema import row_bytes, session_schema
 from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.streams import Streams, find_streams

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,103 +13,75 @@ from outofcore.domains.neural.clocks import (
     BLOCK,
     INVALID,
     ClockFacts,
-    ListedClock,
     Times,
     examine,
+    listed_clock,
     locate,
-    readable_times,
+    times_of,
+    valid_times,
 )
-from outofcore.domains.neural.params import SourceSection, TimeUnit
-from outofcore.domains.neural.recordings.arrays import Flat, Part, SlicedArray
-from outofcore.domains.neural.recordings.entries import identify, readable, whole_numbers
-from outofcore.domains.neural.recordings.recording import Recording, SessionError, find_vector, matching, missing
-
-Ranges = npt.NDArray[np.int64]
-"""Entries to read for a span of bins, [first, end): shape (vectors, 2)."""
+from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.recordings.arrays import (
+    Array,
+    Ints,
+    SessionError,
+    flat,
+    identify,
+    part,
+    readable,
+    whole_numbers,
+)
+from outofcore.domains.neural.recordings.recording import Recording, find_vector, matching, missing
 
 
 @dataclass(frozen=True)
 class Labels:
     """Owners of the spikes of a single vector."""
 
-    known: npt.NDArray[np.int64]  # ascending; the first is neuron 0
-    bounds: npt.NDArray[np.int64] | None  # (neurons, 2) first spike and end if spikes are sorted by neuron, else None
+    known: Ints  # ascending; the first is neuron 0
+    bounds: Ints | None  # (neurons, 2) first spike and end if spikes are sorted by neuron, else None
     unowned: int  # spikes whose label matches no neuron
 
 
-class Spikes(Protocol):
+@dataclass(frozen=True)
+class Spikes:
     """Spikes of a session."""
 
-    neurons: int
-    labels: Labels | None  # set only for a single vector with labels
+    clocks: tuple[Array, ...]  # ascending times of each neuron, or of all neurons together
+    labels: Labels | None = None  # set only if one vector of the file holds all neurons
+    owners: Array | None = None  # label of each spike if ``clocks`` is one vector for all neurons
+
+    @property
+    def neurons(self) -> int:
+        """Number of neurons."""
+        return len(self.clocks) if self.labels is None else len(self.labels.known)
 
     def facts(self) -> list[ClockFacts]:
         """Result of a pass over each vector."""
-        ...
+        return [examine(clock) for clock in self.clocks]
 
-    def locate(self, lows: Times, highs: Times) -> npt.NDArray[np.int64]:
-        """Ranges of entries for several spans of time, shape (spans, vectors, 2)."""
-        ...
-
-    def count(self, ranges: Ranges, edges: Times) -> npt.NDArray[np.int64]:
-        """Spikes per bin, shape (bins, neurons)."""
-        ...
-
-
-class Trains:
-    """A vector of times per neuron."""
-
-    def __init__(self, vectors: Sequence[SlicedArray], unit: TimeUnit, labels: Labels | None = None) -> None:
-        self._clocks = [ListedClock(vector, unit) for vector in vectors]
-        self.labels = labels
-        self.neurons = len(vectors)
-
-    def facts(self) -> list[ClockFacts]:
-        """Result of a pass over each vector."""
-        return [examine(clock) for clock in self._clocks]
-
-    def locate(self, lows: Times, highs: Times) -> npt.NDArray[np.int64]:
-        """Ranges of entries for each of several spans of time."""
-        ranges = [np.stack(locate(clock, clock.count, lows, highs), axis=-1) for clock in self._clocks]
+    def locate(self, lows: Times, highs: Times) -> Ints:
+        """Entries to read for each of several spans of time, [first, end): shape (spans, vectors, 2)."""
+        ranges = [np.stack(locate(clock, clock.shape[0], lows, highs), axis=-1) for clock in self.clocks]
         return np.stack(ranges, axis=1)
 
-    def count(self, ranges: Ranges, edges: Times) -> npt.NDArray[np.int64]:
-        """Spikes in each bin."""
-        counts = np.zeros((len(edges) - 1, self.neurons), np.int64)
-        for neuron, (clock, (start, stop)) in enumerate(zip(self._clocks, ranges.tolist(), strict=True)):
-            times = readable_times(clock, start, stop) if stop > start else np.empty(0, np.int64)
-            counts[:, neuron] = histogram(times[times != INVALID], edges)
+    def count(self, ranges: Ints, edges: Times) -> Ints:
+        """Spikes per bin, shape (bins, neurons); ``ranges`` (vectors, 2) is one of :meth:`locate`."""
+        if self.owners is not None:
+            return self._count_by_owner(int(ranges[0, 0]), int(ranges[0, 1]), edges)
+        counts = np.empty((len(edges) - 1, self.neurons), np.int64)
+        for neuron, (clock, (start, stop)) in enumerate(zip(self.clocks, ranges.tolist(), strict=True)):
+            counts[:, neuron] = histogram(valid_times(clock, start, stop)[1], edges)
         return counts
 
-
-class LabelledSpikes:
-    """One ascending vector of times with the neuron of each, numbered in the order of their labels."""
-
-    def __init__(self, times: SlicedArray, owners: SlicedArray, labels: Labels, unit: TimeUnit) -> None:
-        self._clock = ListedClock(times, unit)
-        self._owners = owners
-        self.labels: Labels | None = labels
-        self._known = labels.known
-        self.neurons = len(labels.known)
-
-    def facts(self) -> list[ClockFacts]:
-        """Result of a pass over the vector."""
-        return [examine(self._clock)]
-
-    def locate(self, lows: Times, highs: Times) -> npt.NDArray[np.int64]:
-        """Ranges of entries for each of several spans of time."""
-        return np.stack(locate(self._clock, self._clock.count, lows, highs), axis=-1)[:, None]
-
-    def count(self, ranges: Ranges, edges: Times) -> npt.NDArray[np.int64]:
-        """Spikes in each bin."""
-        start, stop = (int(place) for place in ranges[0])
-        if stop <= start:
-            return np.zeros((len(edges) - 1, self.neurons), np.int64)
-        times = readable_times(self._clock, start, stop)
-        owners, read = readable(self._owners, start, stop)
-        numbers = _neurons(owners)
-        owner = np.minimum(np.searchsorted(self._known, numbers), self.neurons - 1)
-        counted = read & (times != INVALID) & (self._known[owner] == numbers)
+    def _count_by_owner(self, start: int, stop: int, edges: Times) -> Ints:
+        assert self.owners is not None
+        assert self.labels is not None
+        times = times_of(self.clocks[0], start, stop)
+        labels, read = readable(self.owners, start, stop)
+        numbers = _neurons(labels)
+        owner = np.minimum(np.searchsorted(self.labels.known, numbers), self.neurons - 1)
+        counted = read & (times != INVALID) & (self.labels.known[owner] == numbers)
         return histogram_by(times[counted], owner[counted], self.neurons, edges)
 
 
@@ -130,27 +101,22 @@ def find_spikes(recording: Recording, source: SourceSection, labels: Labels | No
             raise SessionError(message, reason="unequal_length")
         labels = labels or _labels(owners)
         if labels.bounds is None:
-            return LabelledSpikes(times, owners, labels, unit)
-        vectors: list[SlicedArray] = [Part(times, start, stop) for start, stop in labels.bounds.tolist()]
-        return Trains(vectors, unit, labels)
+            return Spikes((listed_clock(times, unit),), labels, owners)
+        vectors = [part(times, start, stop) for start, stop in labels.bounds.tolist()]
+        return Spikes(tuple(listed_clock(vector, unit) for vector in vectors), labels)
     try:
-        found = [recording.array(each) for each in matching(recording, name)] if "*" in name else recording.trains(name)
+        several = matching(recording, name) if "*" in name else []
+        vectors = [recording.array(each) for each in several] if "*" in name else recording.trains(name)
     except KeyError:
-        found = []
-    if not found:
+        vectors = []
+    if not vectors:
         raise missing(recording, "spike_times", name)
-    return Trains([_vector(array) for array in found], unit)
+    # MATLAB stores an empty train as 0 x 0 and others as columns.
+    trains = (flat(vector, "names.spike_times: expected a vector for each neuron") for vector in vectors)
+    return Spikes(tuple(listed_clock(train, unit) for train in trains))
 
 
-def _vector(array: SlicedArray) -> SlicedArray:
-    """A train as a vector; MATLAB stores an empty one as 0 x 0 and others as columns."""
-    if sum(size > 1 for size in array.shape) > 1:
-        message = f"names.spike_times: expected a vector for each neuron, got shape {array.shape}"
-        raise SessionError(message, reason="wrong_shape")
-    return array if len(array.shape) == 1 else Flat(array)
-
-
-def _labels(owners: SlicedArray) -> Labels:
+def _labels(owners: Array) -> Labels:
     """Distinct non-negative labels, in one pass."""
     known = np.empty(0, np.int64)
     ordered, last, unowned = True, np.iinfo(np.int64).min, 0
@@ -175,6 +141,6 @@ def _labels(owners: SlicedArray) -> Labels:
     return Labels(known, np.array([bounds[label] for label in known.tolist()], np.int64), unowned)
 
 
-def _neurons(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _neurons(labels: npt.NDArray[Any]) -> Ints:
     """Neuron of each spike; -1 if its label is not a whole number."""
     return whole_numbers(labels) if labels.dtype.kind == "f" else identify(labels)

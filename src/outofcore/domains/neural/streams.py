@@ -9,36 +9,22 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import Clock, ListedClock
+from outofcore.domains.neural.clocks import listed_clock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
-from outofcore.domains.neural.recordings.arrays import Concatenated, SlicedArray
-from outofcore.domains.neural.recordings.recording import Recording, SessionError, find_array, find_vector
+from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError
+from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector
 from outofcore.domains.neural.spikes import Labels, Spikes, find_spikes
 
 MOST_ENTRY_BYTES = 1 << 28
 """Bytes of a frame, or of the samples of all neurons at one time."""
 
 
-class RepeatedIndex:
-    """The frame of each response, derived from the order of the responses."""
-
-    def __init__(self, frames: int, repeats: RepeatSection) -> None:
-        self._frames, self._repeats = frames, repeats
-        self.shape = (frames * repeats.count,)
-        self.dtype = np.dtype(np.int64)
-
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Frames of responses ``start`` to ``stop``."""
-        number = np.arange(start, stop)
-        return number // self._repeats.count if self._repeats.order == "together" else number % self._frames
-
-
 @dataclass(frozen=True)
 class Track:
     """Samples with their clock."""
 
-    array: SlicedArray  # time first
-    clock: Clock | None  # nanoseconds; None if a sample is a bin
+    array: Array  # time first
+    clock: Array | None  # nanoseconds; None if a sample is a bin
     count: int  # samples with both a value and a time
 
 
@@ -46,18 +32,18 @@ class Track:
 class Streams:
     """The arrays of a session by role; None if not named."""
 
-    frames: SlicedArray  # the pictures, time (or number) first
+    frames: Array  # the pictures, time (or number) first
     frame_shape: tuple[int, ...]  # before any transform
     shown: Track  # what was on screen: pictures in order of time, or their numbers if ``indexed``
     indexed: bool
     samples: Track | None  # responses (samples, neurons) or (samples,); None if there are spikes
     spikes: Spikes | None
     behavior: Track | None  # (samples, variables) or (samples,)
-    valid: SlicedArray | None  # response mask
+    valid: Array | None  # response mask
     valid_like: Literal["samples", "shown"]  # stream whose clock the mask shares
-    trial: SlicedArray | None
-    repeat: SlicedArray | None
-    trial_starts: npt.NDArray[np.int64] | None  # first bin of each trial and the end, if a name with ``*`` matched them
+    trial: Array | None
+    repeat: Array | None
+    trial_starts: Ints | None  # first bin of each trial and the end, if a name with ``*`` matched them
     time_unit: TimeUnit  # of all times but spikes
 
     @property
@@ -66,17 +52,12 @@ class Streams:
         if self.spikes is not None:
             return self.spikes.neurons
         assert self.samples is not None
-        return width(self.samples.array)
+        return self.samples.array.columns
 
     @property
     def behaviors(self) -> int:
         """Number of behaviour variables, or 0."""
-        return width(self.behavior.array) if self.behavior is not None else 0
-
-
-def width(array: SlicedArray) -> int:
-    """Columns of a (samples, columns) or (samples,) array."""
-    return array.shape[1] if len(array.shape) == 2 else 1
+        return self.behavior.array.columns if self.behavior is not None else 0
 
 
 def find_streams(recording: Recording, source: SourceSection, labels: Labels | None = None) -> Streams:
@@ -87,12 +68,12 @@ def find_streams(recording: Recording, source: SourceSection, labels: Labels | N
     names, axes = source.names, source.time_axis
     frames = find_array(recording, "stimulus", names.stimulus, axes.stimulus)
     shape = _frame_shape(frames, source)
-    shown: SlicedArray = frames
+    shown: Array = frames
     indexed = names.frame is not None or source.repeats is not None
     if names.frame is not None:
         shown = find_vector(recording, "frame", names.frame)
     elif source.repeats is not None:
-        shown = RepeatedIndex(frames.shape[0], source.repeats)
+        shown = _repeated(frames.shape[0], source.repeats)
     screen = _track(recording, shown, names.frame or names.stimulus, names.frame_times, "frame_times", source)
     samples = spikes = behavior = None
     if names.responses is not None:
@@ -106,9 +87,9 @@ def find_streams(recording: Recording, source: SourceSection, labels: Labels | N
     valid = None
     if names.valid is not None:
         valid = _table(find_array(recording, "valid", names.valid, axes.valid), "valid")
-        neurons = spikes.neurons if spikes is not None else width(samples.array) if samples is not None else 0
-        if width(valid) not in (1, neurons):
-            message = f"names.valid: expected a column for all or for each of {neurons} neurons, got {width(valid)}"
+        neurons = spikes.neurons if spikes is not None else samples.array.columns if samples is not None else 0
+        if valid.columns not in (1, neurons):
+            message = f"names.valid: expected a column for all or for each of {neurons} neurons, got {valid.columns}"
             raise SessionError(message, reason="wrong_shape")
     like: Literal["samples", "shown"] = "shown"
     if valid is not None and samples is not None and valid.shape[0] == samples.array.shape[0]:
@@ -118,9 +99,7 @@ def find_streams(recording: Recording, source: SourceSection, labels: Labels | N
         raise SessionError(message, reason="unequal_length")
     trial = find_array(recording, "trial", names.trial) if names.trial is not None else None
     repeat = find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None
-    starts = next(
-        (array.starts for array in (shown, samples and samples.array) if isinstance(array, Concatenated)), None
-    )
+    starts = shown.starts if shown.starts is not None or samples is None else samples.array.starts
     if starts is not None and source.bin_width is not None:
         message = (
             "a name with * makes each array a trial of its own, without a common clock: set source.bin_width: null"
@@ -143,7 +122,17 @@ def find_streams(recording: Recording, source: SourceSection, labels: Labels | N
     )
 
 
-def _bounded(array: SlicedArray, field: str) -> None:
+def _repeated(frames: int, repeats: RepeatSection) -> Array:
+    """The frame of each response, derived from the order of the responses."""
+
+    def read(start: int, stop: int) -> npt.NDArray[Any]:
+        number = np.arange(start, stop)
+        return number // repeats.count if repeats.order == "together" else number % frames
+
+    return Array((frames * repeats.count,), np.dtype(np.int64), read)
+
+
+def _bounded(array: Array, field: str) -> None:
     """Reject an array of which one entry would not fit into memory, as a damaged header may claim."""
     size = array.dtype.itemsize * math.prod(array.shape[1:])
     if size > MOST_ENTRY_BYTES:
@@ -151,7 +140,7 @@ def _bounded(array: SlicedArray, field: str) -> None:
         raise SessionError(message, reason="too_large")
 
 
-def _frame_shape(frames: SlicedArray, source: SourceSection) -> tuple[int, ...]:
+def _frame_shape(frames: Array, source: SourceSection) -> tuple[int, ...]:
     if frames.dtype.kind not in "biuf":
         message = f"names.stimulus: expected numbers, got {frames.dtype}"
         raise SessionError(message, reason="wrong_type")
@@ -166,7 +155,7 @@ def _frame_shape(frames: SlicedArray, source: SourceSection) -> tuple[int, ...]:
     return source.frame_shape
 
 
-def _table(array: SlicedArray, field: str) -> SlicedArray:
+def _table(array: Array, field: str) -> Array:
     if len(array.shape) > 2 or array.dtype.kind not in "biuf":
         message = f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}"
         raise SessionError(message, reason="wrong_shape")
@@ -175,12 +164,12 @@ def _table(array: SlicedArray, field: str) -> SlicedArray:
 
 
 def _track(
-    recording: Recording, array: SlicedArray, name: str, times: str | None, field: str, source: SourceSection
+    recording: Recording, array: Array, name: str, times: str | None, field: str, source: SourceSection
 ) -> Track:
     """An array with its clock: the one in params.yaml, or the format's own."""
-    clock: Clock | None = None
+    clock: Array | None = None
     if times is not None:
-        clock = ListedClock(find_vector(recording, field, times), recording.unit or source.time_unit)
+        clock = listed_clock(find_vector(recording, field, times), recording.unit or source.time_unit)
     elif "*" not in name:
         clock = recording.clock(name, array.shape[0])
     if clock is None and source.bin_width is not None:
@@ -189,4 +178,4 @@ def _track(
             "set source.bin_width to null"
         )
         raise SessionError(message, reason="missing_field")
-    return Track(array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.count))
+    return Track(array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.shape[0]))

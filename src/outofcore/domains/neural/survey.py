@@ -10,8 +10,7 @@ import numpy as np
 
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.entries import readable
-from outofcore.domains.neural.recordings.recording import SessionError
+from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.spikes import Labels
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.domains.neural.transforms import transformed_shape
@@ -141,7 +140,7 @@ def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject
     """Facts of a clock, which must be usable."""
     assert track.clock is not None
     facts = examine(track.clock, track.count)
-    entries, alone = track.array.shape[0], track.clock.count - track.count
+    entries, alone = track.array.shape[0], track.clock.shape[0] - track.count
     without = facts.invalid + entries - track.count
     counts[f"{name}s_without_time"] = without
     counts[f"{name}_times_without_{name}"] = alone
@@ -156,7 +155,7 @@ def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject
         detail = f"{without} of {entries} {name} entries have no time, the first is entry {first}"
         untimed.append(Reject(reason="no_time", offset=first, detail=detail))
     if alone:
-        detail = f"{alone} of {track.clock.count} {name} times have no {name}, from entry {track.count} on"
+        detail = f"{alone} of {track.clock.shape[0]} {name} times have no {name}, from entry {track.count} on"
         untimed.append(Reject(reason="unequal_length", offset=track.count, detail=detail))
     if facts.step > LONGEST_STEP or facts.last - facts.first > LONGEST_RECORDING:
         message = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from outofcore.console import visible
 from outofcore.domains.neural.params import NeuralSection
-from outofcore.domains.neural.recordings.recording import SessionError
+from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.sessions import Session, find_sessions, opened
 from outofcore.domains.neural.splits import settle
 from outofcore.domains.neural.streams import find_streams

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import (
     BLOCK,
@@ -16,16 +15,12 @@ from outofcore.domains.neural.clocks import (
     examine,
     locate,
     nanoseconds,
-    readable_times,
+    times_of,
 )
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import Flat, SlicedArray
-from outofcore.domains.neural.recordings.entries import identify, readable, take
-from outofcore.domains.neural.recordings.recording import SessionError
+from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, flat, identify, readable, take
 from outofcore.domains.neural.streams import Streams
 from outofcore.raw.unit import Reject
-
-Ints = npt.NDArray[np.int64]
 
 NEVER = np.int64(np.iinfo(np.int64).max)
 UNLABELLED = np.iinfo(np.int64).max
@@ -85,7 +80,7 @@ def _blocks(streams: Streams, source: SourceSection, bins: int) -> _Found:
     return _Found(edges[:-1], edges[1:], number, number, edges[:-1], len(number), [])
 
 
-def _intervals(streams: Streams, table: SlicedArray, bins: int, clock: BinClock | None) -> _Found:
+def _intervals(streams: Streams, table: Array, bins: int, clock: BinClock | None) -> _Found:
     """Trials by start and stop: bins whose centre is inside, or bin numbers if a bin is a frame."""
     values, _ = readable(table, 0, table.shape[0])
     if clock is not None or streams.shown.clock is not None:
@@ -128,12 +123,9 @@ def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
     return found
 
 
-def _labelled(streams: Streams, labels: SlicedArray, bins: int, clock: BinClock | None) -> _Found:
+def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None) -> _Found:
     """Trials by a label per frame: stretches of equal, non-negative labels."""
-    if len([size for size in labels.shape if size > 1]) > 1:
-        message = f"names.trial: expected a label for each frame, or (trials, 2) times, got shape {labels.shape}"
-        raise SessionError(message, reason="wrong_shape")
-    runs = list(_runs(labels if len(labels.shape) == 1 else Flat(labels)))
+    runs = list(_runs(flat(labels, "names.trial: expected a label for each frame, or (trials, 2) times")))
     if clock is None and runs[-1][1] < bins:
         runs.append((runs[-1][1], bins, UNLABELLED))
     entry, stop, label = np.array(runs, np.int64).T
@@ -160,7 +152,7 @@ def _times_of(streams: Streams, entries: Ints) -> Times:
     following = NEVER
     times = np.full(len(entries), NEVER)
     for start in reversed(range(0, streams.shown.count, BLOCK)):
-        known = readable_times(clock, start, min(start + BLOCK, streams.shown.count))
+        known = times_of(clock, start, min(start + BLOCK, streams.shown.count))
         known = np.append(np.where(known == INVALID, NEVER, known), following)
         known = np.minimum.accumulate(known[::-1])[::-1]
         following = known[0]
@@ -169,7 +161,7 @@ def _times_of(streams: Streams, entries: Ints) -> Times:
     return times
 
 
-def _runs(labels: SlicedArray) -> Iterator[tuple[int, int, int]]:
+def _runs(labels: Array) -> Iterator[tuple[int, int, int]]:
     """Start, end and value of each stretch of equal labels; -1 for negative and damaged ones."""
     begun, value = 0, -2
     for start in range(0, labels.shape[0], BLOCK):

@@ -7,8 +7,9 @@ import lzma
 import numpy as np
 import pytest
 
+from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.recordings.folder import FolderRecording, text_array
-from outofcore.domains.neural.recordings.recording import SessionError, find_array, matching
+from outofcore.domains.neural.recordings.recording import find_array, matching
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import h5py
 import numpy as np
 import pytest
 
-from outofcore.domains.neural.recordings.entries import readable
+from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
-from outofcore.domains.neural.recordings.recording import SessionError, find_array, find_vector
+from outofcore.domains.neural.recordings.recording import find_array, find_vector
 
 
 @pytest.fixture

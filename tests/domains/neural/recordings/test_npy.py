@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.recordings.npy import NpzRecording, npy_array
-from outofcore.domains.neural.recordings.recording import SessionError
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (700, 40, 60)).astype(np.uint8)
 

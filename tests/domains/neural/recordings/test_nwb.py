@@ -11,8 +11,8 @@ import pytest
 
 pynwb = pytest.importorskip("pynwb")
 
+from outofcore.domains.neural.recordings.arrays import SessionError  # noqa: E402 - pynwb may be absent
 from outofcore.domains.neural.recordings.nwb import NwbRecording  # noqa: E402 - pynwb may be absent
-from outofcore.domains.neural.recordings.recording import SessionError  # noqa: E402 - pynwb may be absent
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pynwb warns of its own ways
 
@@ -77,9 +77,9 @@ def test_series_are_those_of_pynwb(path):
     assert np.array_equal(recording.array("stimulus/presentation/movie").read(3, 9), movie[3:9])
     np.testing.assert_array_equal(recording.array("acquisition/trace").read(10, 20), trace[10:20])
     clock = recording.clock("acquisition/trace", 100)
-    np.testing.assert_allclose(clock.times(0, 100) / 1e9, timestamps, atol=1e-9)
+    np.testing.assert_allclose(clock.read(0, 100) / 1e9, timestamps, atol=1e-9)
     regular = recording.clock("stimulus/presentation/movie", 50)
-    assert regular.times(0, 3).tolist() == [1_500_000_000, 1_520_000_000, 1_540_000_000]
+    assert regular.read(0, 3).tolist() == [1_500_000_000, 1_520_000_000, 1_540_000_000]
     recording.close()
 
 

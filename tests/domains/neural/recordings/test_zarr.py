@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import zarr
 
-from outofcore.domains.neural.recordings.entries import readable
-from outofcore.domains.neural.recordings.recording import SessionError
+from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.recordings.zarr import ZarrRecording
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (60, 4, 6)).astype(np.uint8)

@@ -1,75 +1,234 @@
-"""Arrays in files, read in slices along their first axis, and views composed of them."""
+"""Arrays in files, read in slices along time, and views composed of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+import hashlib
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from lzma import LZMAError
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+from zstandard import ZstdError
+
+from outofcore.errors import RawInputError
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+BLOCK_BYTES = 1 << 20
+"""Bytes of a stream that are decoded at once."""
+
+STREAM_DAMAGE = (OSError, EOFError, BadZipFile, zlib.error, LZMAError, ZstdError)
+"""Raised by streams of a damaged file."""
 
 
-class SlicedArray(Protocol):
+class SessionError(RawInputError):
+    """A session that cannot be converted as a whole; ``reason`` is the word counted in the metrics."""
+
+    def __init__(self, detail: str, *, reason: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Array:
     """An array in a file."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Time first."""
-        ...
+    shape: tuple[int, ...]  # time first
+    dtype: np.dtype[Any]  # in the byte order of the machine
+    read: Callable[[int, int], npt.NDArray[Any]]  # entries from, to (exclusive); raises OSError if damaged there
+    starts: Ints | None = None  # if it is several arrays end to end: the first entry of each, and the end
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """In the byte order of the machine."""
-        ...
+    def columns(self) -> int:
+        """Columns of a (samples, columns) or (samples,) array."""
+        return self.shape[1] if len(self.shape) == 2 else 1
+
+
+def sliced(values: Any, axis: int, name: str, *, turned: bool = False) -> Array:
+    """An array of a library that reads slices (h5py, zarr, a memory map), with axis ``axis`` moved to the front.
+
+    ``turned`` arrays have all axes reversed in the file.
+    """
+    shape = time_first(values.shape[::-1] if turned else values.shape, axis, name)
+    place = len(shape) - 1 - axis if turned else axis
+
+    def read(start: int, stop: int) -> npt.NDArray[Any]:
+        try:
+            entries = native(np.asarray(values[(*(slice(None),) * place, slice(start, stop))]))
+        except (OSError, RuntimeError, ValueError, EOFError, MemoryError, zlib.error) as error:  # differs by codec
+            message = f"{name}, entries {start} to {stop}: {clean(error)}"
+            raise OSError(message) from error
+        return np.moveaxis(entries.T if turned else entries, axis, 0)
+
+    return Array(shape, native_dtype(values.dtype), read)
+
+
+def time_first(shape: tuple[int, ...], axis: int, name: str) -> tuple[int, ...]:
+    """The shape with one axis moved to the front; raises SessionError if there is no such axis."""
+    if axis >= len(shape) > 0:
+        message = f"{name}: no axis {axis} in shape {shape}; see source.time_axis"
+        raise SessionError(message, reason="wrong_shape")
+    return (shape[axis], *shape[:axis], *shape[axis + 1 :]) if shape else ()
+
+
+def streamed(shape: tuple[int, ...], dtype: np.dtype[Any], blocks: Callable[[], Iterator[npt.NDArray[Any]]]) -> Array:
+    """An array that can only be read sequentially: compressed members, text; ``blocks`` starts from the first entry."""
+    return Array(shape, dtype, _Stream(np.empty((0, *shape[1:]), dtype), blocks).read)
+
+
+class _Stream:
+    """A read at or after the start of the previous one continues the stream; one further back starts it again."""
+
+    def __init__(self, nothing: npt.NDArray[Any], blocks: Callable[[], Iterator[npt.NDArray[Any]]]) -> None:
+        self._nothing, self._blocks = nothing, blocks
+        self._running: Iterator[npt.NDArray[Any]] | None = None
+        self._held: list[tuple[int, npt.NDArray[Any]]] = []
+        self._position = 0
+        self._broken: tuple[int, str] | None = None
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop`` of the first axis; raises OSError if the file is damaged there."""
-        ...
+        """Entries ``start`` to ``stop``; earlier ones are discarded."""
+        first = self._held[0][0] if self._held else self._position
+        if self._running is None or start < first:
+            self._running, self._held, self._position = self._blocks(), [], 0
+        while self._position < stop:
+            self._held.append((self._position, self._next(self._running)))
+            self._position += len(self._held[-1][1])
+            self._held = [(at, block) for at, block in self._held if at + len(block) > start]
+        self._held = [(at, block) for at, block in self._held if at + len(block) > start]
+        parts = [block[max(start - at, 0) : stop - at] for at, block in self._held if at < stop]
+        return parts[0] if len(parts) == 1 else np.concatenate([self._nothing, *parts])
+
+    def _next(self, running: Iterator[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        if self._broken is not None and self._position >= self._broken[0]:
+            raise OSError(self._broken[1])
+        try:
+            return next(running)
+        except (*STREAM_DAMAGE, StopIteration) as error:
+            self._broken = (self._position, f"damaged from entry {self._position} on: {clean(error)}")
+            raise OSError(self._broken[1]) from error
 
 
-class Concatenated:
+def concatenated(arrays: Sequence[Array]) -> Array:
     """Arrays end to end: a session that keeps one array per trial."""
+    starts = np.concatenate([[0], np.cumsum([array.shape[0] for array in arrays])]).astype(np.int64)
+    dtype = np.result_type(*(array.dtype for array in arrays))
+    nothing = np.empty((0, *arrays[0].shape[1:]), dtype)
 
-    def __init__(self, arrays: Sequence[SlicedArray]) -> None:
-        self._arrays = arrays
-        self.starts = np.concatenate([[0], np.cumsum([array.shape[0] for array in arrays])]).astype(np.int64)
-        self.shape = (int(self.starts[-1]), *arrays[0].shape[1:])
-        self.dtype = np.result_type(*(array.dtype for array in arrays))
+    def read(start: int, stop: int) -> npt.NDArray[Any]:
+        parts = [
+            array.read(max(start, first) - first, min(stop, last) - first)
+            for array, first, last in zip(arrays, starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+            if first < stop and last > start
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate([nothing, *parts])
 
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop``."""
-        parts = [np.empty((0, *self.shape[1:]), self.dtype)]
-        for array, first, last in zip(self._arrays, self.starts[:-1], self.starts[1:], strict=True):
-            if first < stop and last > start:
-                parts.append(array.read(int(max(start, first) - first), int(min(stop, last) - first)))
-        return parts[1] if len(parts) == 2 else np.concatenate(parts)
-
-
-class Part:
-    """A range of the entries of another array."""
-
-    def __init__(self, array: SlicedArray, start: int, stop: int) -> None:
-        self._array, self._start = array, start
-        self.shape = (stop - start, *array.shape[1:])
-        self.dtype = array.dtype
-
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop`` of the range."""
-        return self._array.read(self._start + start, self._start + stop)
+    return Array((int(starts[-1]), *nothing.shape[1:]), dtype, read, starts)
 
 
-class Flat:
-    """A vector stored as a column or a row."""
+def part(array: Array, first: int, last: int) -> Array:
+    """Entries ``first`` to ``last`` (exclusive) of another array."""
+    return Array(
+        (last - first, *array.shape[1:]), array.dtype, lambda start, stop: array.read(first + start, first + stop)
+    )
 
-    def __init__(self, array: SlicedArray) -> None:
-        self._array = array
-        self._row = array.shape[0] == 1 and len(array.shape) > 1
-        self.shape = (int(np.prod(array.shape, dtype=np.int64)),)
-        self.dtype = array.dtype
 
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop``."""
+def flat(array: Array, expected: str) -> Array:
+    """A vector, possibly stored as a column or a row; raises SessionError, beginning with ``expected``, for others."""
+    if not array.shape or sum(size > 1 for size in array.shape) > 1:
+        message = f"{expected}, got shape {array.shape}"
+        raise SessionError(message, reason="wrong_shape")
+    if len(array.shape) == 1:
+        return array
+
+    def read(start: int, stop: int) -> npt.NDArray[Any]:
         # A row varies along its second axis, so it has no slices along the first: it is read whole.
-        if self._row:
-            return self._array.read(0, 1).reshape(-1)[start:stop]
-        return self._array.read(start, stop).reshape(-1)
+        if array.shape[0] == 1:
+            return array.read(0, 1).reshape(-1)[start:stop]
+        return array.read(start, stop).reshape(-1)
+
+    return Array((math.prod(array.shape),), array.dtype, read)
+
+
+def readable(array: Array, start: int, stop: int) -> tuple[npt.NDArray[Any], Mask]:
+    """Entries ``start`` to ``stop``, 0 where the file is damaged, and which of them were read."""
+    if stop <= start:
+        return np.empty((0, *array.shape[1:]), array.dtype), np.empty(0, bool)
+    try:
+        return array.read(start, stop), np.ones(stop - start, bool)
+    except OSError:
+        if stop - start == 1:
+            return np.zeros((1, *array.shape[1:]), array.dtype), np.zeros(1, bool)
+        middle = (start + stop) // 2
+        left, right = readable(array, start, middle), readable(array, middle, stop)
+        return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])
+
+
+def take(array: Array, index: Ints) -> tuple[npt.NDArray[Any], Mask]:
+    """Entries by number, in any order, with repeats; neighbours are read together, each entry once."""
+    if not len(index):
+        return readable(array, 0, 0)
+    first, last = int(index[0]), int(index[-1])
+    if last - first == len(index) - 1 and bool((np.diff(index) == 1).all()):
+        return readable(array, first, last + 1)
+    wanted, place = np.unique(index, return_inverse=True)
+    breaks = np.flatnonzero(np.diff(wanted) > 1) + 1
+    runs = [readable(array, int(run[0]), int(run[-1]) + 1) for run in np.split(wanted, breaks)]
+    values = np.concatenate([run[0] for run in runs])
+    return values[place], np.concatenate([run[1] for run in runs])[place]
+
+
+def identify(values: npt.NDArray[Any]) -> Ints:
+    """Labels as integers: whole numbers unchanged, words and fractions hashed, NaN as -1."""
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    if values.dtype.kind == "f":
+        numbers = whole_numbers(values)
+        odd = np.isfinite(values) & (numbers == -1) & (values != -1)
+        numbers[odd] = _hashes(values[odd].astype(str))
+        return numbers
+    return _hashes(values.astype(str))
+
+
+def whole_numbers(values: npt.NDArray[Any]) -> Ints:
+    """Floating-point values as integers; -1 for fractions and beyond 2**62."""
+    wide = values.astype(np.float64)  # a narrow type has no 2**62
+    whole = np.isfinite(wide) & (wide == np.floor(wide)) & (np.abs(wide) < 2.0**62)
+    return np.where(whole, np.where(whole, wide, 0).astype(np.int64), -1)
+
+
+def _hashes(words: npt.NDArray[Any]) -> Ints:
+    known, place = np.unique(words, return_inverse=True)
+    numbers = [int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 1 for word in known]
+    named = [-1 if word in ("nan", "") else number for word, number in zip(known, numbers, strict=True)]
+    return np.array(named, np.int64)[place].reshape(words.shape)
+
+
+def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of what :func:`native` returns, unless it is text."""
+    return np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
+
+
+def native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values in native byte order, booleans as 0 and 1, words as text."""
+    if values.dtype.kind == "b":
+        return values.view(np.uint8)
+    if values.dtype.kind in "SO":
+        return np.array([_word(value) for value in values.reshape(-1)], dtype=str).reshape(values.shape)
+    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+def _word(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def clean(error: BaseException) -> str:
+    """An exception's message in one line, without local paths."""
+    return re.sub(r"'?/[^\s',:]+/", "", " ".join(str(error).split())) or type(error).__name__

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import lzma
 import math
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from zstandard import ZstdError
 
-from outofcore.domains.neural.recordings.arrays import SlicedArray
+from outofcore.domains.neural.recordings.arrays import (
+    BLOCK_BYTES,
+    STREAM_DAMAGE,
+    Array,
+    SessionError,
+    clean,
+    streamed,
+)
 from outofcore.domains.neural.recordings.npy import npy_array
-from outofcore.domains.neural.recordings.recording import SessionError, clean
-from outofcore.domains.neural.recordings.streamed import BLOCK_BYTES, StreamedArray
+from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.raw.files import decompressed, plain_name
-
-if TYPE_CHECKING:
-    from outofcore.domains.neural.clocks import Clock
-    from outofcore.domains.neural.params import TimeUnit
 
 DOUBLE = np.dtype(np.float64)
 TEXT = (".txt", ".csv", ".tsv", ".dat")
 
 
-class FolderRecording:
+class FolderRecording(Recording):
     """A folder; arrays are named by relative path, ``.npy`` optional, ``[2]`` for a column of text."""
-
-    unit: TimeUnit | None = None
 
     def __init__(self, root: Path, files: tuple[str, ...]) -> None:
         self._root = root
@@ -42,7 +39,7 @@ class FolderRecording:
         """Paths of all files."""
         return [name.removesuffix(".npy") for name in self._files]
 
-    def array(self, name: str, axis: int = 0) -> SlicedArray:
+    def array(self, name: str, axis: int = 0) -> Array:
         """A file by its path in the folder."""
         file, column = split_column(name)
         if file in self._files and not file.endswith(".npy"):
@@ -50,18 +47,6 @@ class FolderRecording:
         if f"{file.removesuffix('.npy')}.npy" not in self._files:
             raise KeyError(name)
         return npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
-
-    def trains(self, name: str) -> list[SlicedArray]:
-        """One vector, or with ``*`` in the name one file per neuron."""
-        return [self.array(name)]
-
-    def clock(self, name: str, count: int) -> Clock | None:
-        """None: folders keep clocks in files of their own."""
-        del name, count
-        return None
-
-    def close(self) -> None:
-        """Nothing is held open between reads."""
 
 
 def split_column(name: str) -> tuple[str, int | None]:
@@ -75,7 +60,7 @@ def named_files(name: str) -> PurePosixPath:
     return PurePosixPath(split_column(name)[0])
 
 
-def text_array(path: Path, column: int | None, axis: int = 0) -> StreamedArray:
+def text_array(path: Path, column: int | None, axis: int = 0) -> Array:
     """A text of numbers or one column of it, separated by commas, semicolons, tabs or blanks; ``#`` for comments.
 
     The first line may be a header. A later entry that is not a number is NaN, as is a line whose number of entries
@@ -85,7 +70,7 @@ def text_array(path: Path, column: int | None, axis: int = 0) -> StreamedArray:
     try:
         for block in _blocks(path, column):
             rows, columns = rows + len(block), block.shape[1]
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, ZstdError) as error:
+    except STREAM_DAMAGE as error:
         message = f"{path.name}: damaged: {clean(error)}"
         raise SessionError(message, reason="unreadable_file") from error
     if column is not None and column >= columns > 0:
@@ -96,8 +81,8 @@ def text_array(path: Path, column: int | None, axis: int = 0) -> StreamedArray:
         raise SessionError(message, reason="wrong_shape")
     if column is not None or columns <= 1:
         place = column or 0
-        return StreamedArray((rows,), DOUBLE, lambda: (block[:, place] for block in _blocks(path, column)))
-    return StreamedArray((rows, columns), DOUBLE, lambda: _blocks(path, column))
+        return streamed((rows,), DOUBLE, lambda: (block[:, place] for block in _blocks(path, column)))
+    return streamed((rows, columns), DOUBLE, lambda: _blocks(path, column))
 
 
 def _blocks(path: Path, column: int | None) -> Iterator[npt.NDArray[np.float64]]:

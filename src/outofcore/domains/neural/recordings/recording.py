@@ -2,62 +2,45 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from outofcore.domains.neural.recordings.arrays import Concatenated, Flat, SlicedArray
-from outofcore.errors import RawInputError
+from outofcore.domains.neural.params import TimeUnit
+from outofcore.domains.neural.recordings.arrays import Array, SessionError, concatenated, flat
 from outofcore.raw.files import natural_order
 
-if TYPE_CHECKING:
-    from outofcore.domains.neural.clocks import Clock
-    from outofcore.domains.neural.params import TimeUnit
 
-
-class SessionError(RawInputError):
-    """A session that cannot be converted as a whole; ``reason`` is the word counted in the metrics."""
-
-    def __init__(self, detail: str, *, reason: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-
-
-class Recording(Protocol):
+class Recording:
     """An open session."""
 
-    streamed: bool  # arrays can only be read sequentially: compressed members, text
-    unit: TimeUnit | None  # of all times if the format prescribes one; None if params.yaml gives it
+    streamed = False  # some arrays can only be read sequentially: compressed members, text
+    unit: TimeUnit | None = None  # of all times if the format prescribes one; None if params.yaml gives it
 
     def names(self) -> Sequence[str]:
         """Names of all arrays, for patterns and messages."""
-        ...
+        raise NotImplementedError
 
-    def array(self, name: str, axis: int = 0) -> SlicedArray:
+    def array(self, name: str, axis: int = 0) -> Array:
         """An array by name, with axis ``axis`` moved to the front.
 
         Raises KeyError if it does not exist, SessionError unless it holds numbers or words within this file.
         """
-        ...
+        raise NotImplementedError
 
-    def trains(self, name: str) -> list[SlicedArray]:
+    def trains(self, name: str) -> list[Array]:
         """One vector per neuron, as the format stores ragged vectors. Raises as :meth:`array`."""
-        ...
+        return [self.array(name)]
 
-    def clock(self, name: str, count: int) -> Clock | None:
-        """The format's own clock for an array of ``count`` entries along time, or None."""
-        ...
+    def clock(self, name: str, count: int) -> Array | None:
+        """The format's own clock, in nanoseconds, for an array of ``count`` entries along time, or None."""
+        del name, count
+        return None
 
     def close(self) -> None:
         """Release the file."""
-        ...
 
 
-def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> SlicedArray:
+def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Array:
     """The array that ``names.<field>`` refers to.
 
     Raises SessionError if it is missing (reason ``missing_field``), not an array, or of mismatched parts.
@@ -70,22 +53,16 @@ def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Sl
         arrays = []
     if not arrays:
         raise missing(recording, field, name)
-    if len({array.shape[1:] for array in arrays}) > 1:
-        shapes = sorted({array.shape[1:] for array in arrays})
+    shapes = sorted({array.shape[1:] for array in arrays})
+    if len(shapes) > 1:
         message = f"names.{field} = {name!r}: expected arrays that differ along time alone, got rows of {shapes}"
         raise SessionError(message, reason="unequal_shapes")
-    return Concatenated(arrays)
+    return concatenated(arrays)
 
 
-def find_vector(recording: Recording, field: str, name: str) -> SlicedArray:
+def find_vector(recording: Recording, field: str, name: str) -> Array:
     """A vector, possibly stored as a column or row. Raises as :func:`find_array`."""
-    array = find_array(recording, field, name)
-    if len(array.shape) == 1:
-        return array
-    if sum(size != 1 for size in array.shape) > 1:
-        message = f"names.{field} = {name!r}: expected a vector, got shape {array.shape}"
-        raise SessionError(message, reason="wrong_shape")
-    return Flat(array)
+    return flat(find_array(recording, field, name), f"names.{field} = {name!r}: expected a vector")
 
 
 def missing(recording: Recording, field: str, name: str) -> SessionError:
@@ -107,27 +84,9 @@ def matching(recording: Recording, pattern: str) -> list[str]:
     return sorted(found, key=natural_order)
 
 
-def _checked(array: SlicedArray, field: str, name: str) -> SlicedArray:
+def _checked(array: Array, field: str, name: str) -> Array:
     if not array.shape or array.dtype.kind not in "biufSUOT":
         what = f"a single value of {array.dtype}" if not array.shape else f"values of {array.dtype}"
         message = f"names.{field} = {name!r}: expected an array of numbers, got {what}"
         raise SessionError(message, reason="wrong_type")
     return array
-
-
-def native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values in native byte order, booleans as 0 and 1, words as text."""
-    if values.dtype.kind == "b":
-        return values.view(np.uint8)
-    if values.dtype.kind in "SO":
-        return np.array([_word(value) for value in values.reshape(-1)], dtype=str).reshape(values.shape)
-    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
-
-
-def _word(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def clean(error: BaseException) -> str:
-    """An exception's message in one line, without local paths."""
-    return re.sub(r"'?/[^\s',:]+/", "", " ".join(str(error).split())) or type(error).__name__
