@@ -17,6 +17,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import budget_bytes, integers, opened, word, words
+from outofcore.loading.columns import with_columns
 from outofcore.loading.epoch import Batch
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
@@ -63,7 +64,7 @@ class ZarrDataset(Dataset[Batch]):
         A store, or its folder.
     split, part
         Which split of which part; a store with several parts asks for one.
-    tensors, fields, window
+    tensors, fields, columns, window
         What a sample is, as in :func:`outofcore.loader`: by default the ready tensors of the store's domain.
     memory
         Bytes for decoded chunks, in each process.
@@ -81,17 +82,19 @@ class ZarrDataset(Dataset[Batch]):
         *,
         tensors: Reading | Literal["stored"] | None = None,
         fields: tuple[str, ...] | None = None,
+        columns: tuple[str, ...] = (),
         window: Window | Mapping[str, Any] | None = None,
         part: str | None = None,
         memory: str | int = "64MiB",
     ) -> None:
         names, budget, source = None if fields is None else words("fields", fields), budget_bytes(memory), opened(store)
+        of_sequences = words("columns", columns) if len(columns) else ()
         if part is None and len(source.parts) > 1:
             message = f"{source.root}: part: expected one of {', '.join(source.parts)}; ConcatDataset joins several"
             raise ParamsError(message)
         place = source.parts[0] if part is None else word("part", part)
-        self._arguments = source, split, tensors, names, window, place, memory
-        self._split = open_split(source, word("split", split), place, tensors, names, window, phase=False)
+        self._arguments = source, split, tensors, names, of_sequences, window, place, memory
+        self._split = open_split(source, word("split", split), place, tensors, names, of_sequences, window, phase=False)
         chunk = self._split.chunk_rows * self._split.row_bytes
         self._slots = budget // max(chunk, 1)
         needed = min(
@@ -113,9 +116,9 @@ class ZarrDataset(Dataset[Batch]):
         return self._arguments
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        store, split, tensors, fields, window, part, memory = state
+        store, split, tensors, fields, columns, window, part, memory = state
         self.__init__(  # type: ignore[misc]  # a copy in another process has a cache of its own
-            store, split, tensors=tensors, fields=fields, window=window, part=part, memory=memory
+            store, split, tensors=tensors, fields=fields, columns=columns, window=window, part=part, memory=memory
         )
 
     def __len__(self) -> int:
@@ -151,7 +154,9 @@ class ZarrDataset(Dataset[Batch]):
         first = self._split.windows.first_rows(np.where(samples < 0, samples + count, samples))
         # Random choices of a reading follow torch's seed, which differs from worker to worker.
         draws = random_words(0, 1, len(first), int(torch.randint(2**62, ())))
-        return ReadyBatch(self._split.reading(self._rows(first), draws))
+        batch = self._split.reading(self._rows(first), draws)
+        columns = self._split.columns
+        return ReadyBatch(batch if columns is None else with_columns(batch, columns.of(first)))
 
     def _rows(self, first: Ints) -> dict[str, Any]:
         process = os.getpid()

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from outofcore.domains.reading import DeviceReading, Reading
+from outofcore.domains.reading import DeviceReading
 from outofcore.loading.batching import Batching, Span
+from outofcore.loading.columns import with_columns
 from outofcore.loading.gather import Room
 from outofcore.loading.memory import Choice
 from outofcore.loading.order import Epoch, Sampler
@@ -79,7 +80,7 @@ class SplitReader:
             return
         residency = self._open()
         words = key(self._seed, number, _AUGMENT, self._part or 0)
-        maker = BatchMaker(residency, split.reading, transfer, words, self._part)
+        maker = BatchMaker(residency, split, transfer, words, self._part)
         first_rows = partial(split.windows.first_rows, phase=split.windows.phase_of(self._seed, number))
         pools = _Pools(self.sampler.epoch(number), first_rows, residency, batching, start)
         yield from pools.begin()
@@ -262,6 +263,7 @@ class _GroupMaker:
         self._counts = [batching.own(begin, end) for begin, end in spans]
         self._draws = batching.first_own(spans[0][0]), batching.world
         self._room: Room | None = None
+        self._first = np.empty(sum(self._counts), np.int64)
         self._pieces: list[Latch] = []
         self._lock = threading.Lock()
 
@@ -278,7 +280,8 @@ class _GroupMaker:
     def _gather(self, pool: _Pool, first: Ints, at: int) -> None:
         with self._lock:
             if self._room is None:
-                self._room = self._maker.room(sum(self._counts))
+                self._room = self._maker.room(len(self._first))
+        self._first[at : at + len(first)] = first
         pool.gather(first, self._room, at)
 
     def _finish(self, pool: _Pool, first: Ints, at: int) -> Group:
@@ -286,7 +289,7 @@ class _GroupMaker:
         for latch in self._pieces:
             latch.wait()
         assert self._room is not None
-        batches = self._maker.make(self._room, self._counts, *self._draws)
+        batches = self._maker.make(self._room, self._first, self._counts, *self._draws)
         return [
             Delivery(batch, count, sum(tensor.nbytes for tensor in batch.values()), begin, end)
             for batch, count, (begin, end) in zip(batches, self._counts, self._spans, strict=True)
@@ -300,9 +303,10 @@ class BatchMaker:
     batches of several parts are mixed: a batch then contains it as ``part``, int64 (batch,).
     """
 
-    def __init__(self, residency: Residency, reading: Reading, transfer: Transfer, key: int, part: int | None) -> None:
+    def __init__(self, residency: Residency, split: Split, transfer: Transfer, key: int, part: int | None) -> None:
         self._residency = residency
-        self._reading = reading
+        self._reading = split.reading
+        self._columns = split.columns
         self._transfer = transfer
         self._key = key
         self._part = part
@@ -317,19 +321,21 @@ class BatchMaker:
                 return spare.pop()
         return self._residency.allocate(count)
 
-    def make(self, room: Room, counts: Sequence[int], first: int, step: int) -> list[Batch]:
+    def make(self, room: Room, first_rows: Ints, counts: Sequence[int], position: int, step: int) -> list[Batch]:
         """Turn rows into tensors, and the tensors into batches of ``counts`` samples each.
 
-        The samples are at positions ``first``, ``first + step``, ...
+        The samples are at positions ``position``, ``position + step``, ...
         """
         total = sum(counts)
-        draws = random_words(first, step, total, self._key)
+        draws = random_words(position, step, total, self._key)
         if self._residency.name != "device":
             tensors = self._reading(room.arrays, draws)
         elif isinstance(self._reading, DeviceReading):
             tensors = self._reading.on_device(room.arrays, draws)
         else:
             tensors = self._reading(self._to_host(room.arrays), draws)
+        if self._columns is not None:
+            tensors = with_columns(tensors, self._columns.of(first_rows))
         if self._part is not None:
             where = next(iter(tensors.values())).device
             tensors = {**tensors, "part": torch.full((total,), self._part, device=where)}

@@ -52,6 +52,7 @@ def loader(
     residency: Kind = "auto",
     tensors: Reading | Mapping[str, Reading] | Literal["stored"] | None = None,
     fields: tuple[str, ...] | None = None,
+    columns: tuple[str, ...] = (),
     window: Window | Mapping[str, Any] | None = None,
     phase: bool | None = None,
     pool_blocks: int = 64,
@@ -96,6 +97,10 @@ def loader(
         fields. Random changes (mirror images, symmetries) are made in the split ``train`` only.
     fields
         The stored fields to read, instead of tensors.
+    columns
+        Columns of the game, document or trial that each sample belongs to, such as ``("white_elo", "black_elo")``:
+        (batch, ...) under their names, along with the tensors. ``"sequence"`` is its number in the split. A window
+        belongs to the sequence of its first row, one that reaches back to that of its last.
     window
         Rows of a sample; None for what the tensors need, or else single rows.
     phase
@@ -150,10 +155,11 @@ def loader(
     label = None if label is None else word("label", label)
     threads = whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS)
     names = None if fields is None else words("fields", fields)
+    of_sequences = words("columns", columns) if len(columns) else ()
     source, split = opened(store), word("split", split)
     parts = source.parts if part is None else (part,) if isinstance(part, str) else words("part", part)
 
-    splits = [open_split(source, split, each, tensors, names, window, phase) for each in parts]
+    splits = [open_split(source, split, each, tensors, names, of_sequences, window, phase) for each in parts]
     samplers = [_sampler(each, seed, shuffle, pool_blocks, block_rows, weights, groups) for each in splits]
     pairs = list(zip(splits, samplers, strict=True))
     for each, sampler in pairs:

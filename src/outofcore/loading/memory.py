@@ -12,6 +12,7 @@ import torch
 from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError, StoreError
 from outofcore.hardware import usable_memory
+from outofcore.loading.columns import with_columns
 from outofcore.loading.order import Access, Sampler
 from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency
 from outofcore.loading.split import Split
@@ -111,7 +112,9 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         pool_chunks=sampler.pool_chunks(world),
         pool_samples=sampler.pool_samples(world),
         batch=-(-batch_size // world) * _sample_bytes(split),
-        tables=sampler.table_bytes + 16 * split.chunks * len(split.fields),  # place and size of each chunk
+        tables=sampler.table_bytes
+        + 16 * split.chunks * len(split.fields)  # place and size of each chunk
+        + (split.columns.bytes if split.columns else 0),
         threads=threads,
         access=sampler.access,
         mappable=split.mappable,
@@ -129,7 +132,11 @@ def _sample_bytes(split: Split) -> int:
         name: array.read(0, length).reshape(1, *window, *array.shape[1:]) for name, array in split.fields.items()
     }
     stored = sum(array.nbytes for array in rows.values())
-    return int(stored + sum(tensor.nbytes for tensor in split.reading(rows, np.zeros(1, np.uint64)).values()))
+    tensors = split.reading(rows, np.zeros(1, np.uint64))
+    if split.columns:
+        tensors = with_columns(tensors, split.columns.of(np.zeros(1, np.int64)))
+        stored += 8  # its first row
+    return int(stored + sum(tensor.nbytes for tensor in tensors.values()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from outofcore.domains.reading import Draws, Reading, Windowed, reading_for
 from outofcore.domains.registry import DOMAINS
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import flag, instance, reading, refuse
+from outofcore.loading.columns import SequenceColumns, indexable
 from outofcore.loading.windows import Window, Windows
 from outofcore.store.reader import Array, Store, Table
 from outofcore.tensors import reading as domain_reading
@@ -32,6 +33,7 @@ class Split:
     fields: Mapping[str, Array]
     reading: Reading
     windows: Windows
+    columns: SequenceColumns | None = None
 
     @property
     def path(self) -> str:
@@ -65,7 +67,14 @@ class Split:
 
 
 def open_split(
-    store: Store, split: str, part: str, tensors: Tensors, fields: tuple[str, ...] | None, window: object, phase: object
+    store: Store,
+    split: str,
+    part: str,
+    tensors: Tensors,
+    fields: tuple[str, ...] | None,
+    columns: tuple[str, ...],
+    window: object,
+    phase: object,
 ) -> Split:
     """Open a split; where ``tensors``, ``window`` and ``phase`` are None, the store's domain decides.
 
@@ -81,10 +90,11 @@ def open_split(
         phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
         sequences=lambda: store.extents(split, part),
     )
+    held = SequenceColumns(store, split, part, windows, columns) if columns else None
     if makes is None:
         stored = StoredReading({name: array.dtype for name, array in arrays.items()})
-        return Split(store, split, part, arrays, stored, windows)
-    return Split(store, split, part, arrays, reading_for(split, makes), windows)
+        return Split(store, split, part, arrays, stored, windows, held)
+    return Split(store, split, part, arrays, reading_for(split, makes), windows, held)
 
 
 class StoredReading:
@@ -101,12 +111,7 @@ class StoredReading:
     def __call__(self, rows: Mapping[str, Any], draws: Draws) -> dict[str, torch.Tensor]:
         """Rows as tensors."""
         del draws
-        wider = {"uint16": np.int32, "uint32": np.int64}
-        batch = {}
-        for name, array in rows.items():
-            plain = array.view(np.int64) if array.dtype == np.uint64 else array
-            batch[name] = torch.from_numpy(plain.astype(wider.get(plain.dtype.name, plain.dtype), copy=False))
-        return batch
+        return {name: torch.from_numpy(indexable(array)) for name, array in rows.items()}
 
     def on_device(self, rows: Mapping[str, torch.Tensor], draws: Draws) -> dict[str, torch.Tensor]:
         """The same from tensors with unsigned words as signed ones of the same bits."""

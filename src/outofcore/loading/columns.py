@@ -1,0 +1,68 @@
+"""Columns of the sequences, one value per sample: the Elo of a game, the author of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from outofcore.errors import ParamsError
+from outofcore.loading.windows import Windows
+from outofcore.store.reader import Store
+
+Ints = npt.NDArray[np.int64]
+
+NUMBER = "sequence"
+"""The name under which a sequence's number in its split is asked for."""
+
+_WIDER = {"uint16": np.int32, "uint32": np.int64}
+
+
+class SequenceColumns:
+    """Values of a split's sequences, held in memory.
+
+    A sample belongs to the sequence of its first row; with windows that reach back, of its last row.
+    """
+
+    def __init__(self, store: Store, split: str, part: str, windows: Windows, names: Sequence[str]) -> None:
+        self._starts, _ = store.extents(split, part)
+        self._ahead = windows.length - 1 if windows.window is not None and windows.window.mode == "reach" else 0
+        table = store.sequences(split, part)
+        self._values: dict[str, npt.NDArray[Any]] = {}
+        for name in names:
+            if name == NUMBER:
+                self._values[name] = np.arange(len(self._starts))
+                continue
+            if table[name].dtype == "O":
+                message = f"columns: {table.path}/{name} holds text, which no tensor can; use {NUMBER!r} to look it up"
+                raise ParamsError(message)
+            self._values[name] = indexable(table[name].read())
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is held."""
+        return int(self._starts.nbytes + sum(values.nbytes for values in self._values.values()))
+
+    def of(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
+        """Values by column (samples,), by the first row of each sample."""
+        sequence = np.searchsorted(self._starts, first + self._ahead, "right") - 1
+        return {name: values[sequence] for name, values in self._values.items()}
+
+
+def with_columns(tensors: dict[str, torch.Tensor], values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """A batch and its columns, on the same device. Raises ParamsError if a tensor already has a column's name."""
+    taken = [name for name in values if name in tensors]
+    if taken:
+        message = f"columns: the tensors already contain {taken[0]!r}"
+        raise ParamsError(message)
+    where = next(iter(tensors.values())).device
+    return {**tensors, **{name: torch.from_numpy(column).to(where) for name, column in values.items()}}
+
+
+def indexable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers in a dtype that torch can index: unsigned words widened, uint64 with its bits as int64."""
+    plain = array.view(np.int64) if array.dtype == np.uint64 else array
+    return plain.astype(_WIDER.get(plain.dtype.name, plain.dtype), copy=False)

@@ -1,0 +1,135 @@
+"""Columns of the sequences in batches, against the table of sequences and plain numpy."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+import outofcore
+from outofcore.errors import BudgetError, ParamsError, StoreError
+from outofcore.loading.dataset import ZarrDataset
+from outofcore.loading.loader import loader
+from outofcore.store.reader import open_store
+from tests.loading.conftest import WINDOWS, MakeStore
+
+ASKED = ("label", "length", "sequence")
+
+
+def expected(path: Path, rows: npt.NDArray[np.int64]) -> dict[str, list[Any]]:
+    """Label, length and number of the sequence that holds each row, by repeating each sequence for its rows."""
+    table = open_store(path).sequences("train")
+    length = table["length"].read()
+    number = np.repeat(np.arange(len(length)), length)[rows]
+    return {
+        "label": table["label"].read()[number].tolist(),
+        "length": length[number].tolist(),
+        "sequence": number.tolist(),
+    }
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("residency", ["ram", "mapped", "streamed", "hybrid", "device"])
+def test_each_sample_comes_with_the_columns_of_its_sequence(make_store: MakeStore, window: str, residency: Any) -> None:
+    path = make_store(codec="none")
+    batches = loader(
+        path, "train", 50, fields=("id",), columns=ASKED, window=WINDOWS[window], residency=residency, pool_blocks=4
+    )
+    samples = 0
+    for batch in batches:
+        rows = batch["id"].reshape(len(batch["id"]), -1)[:, -1 if window == "reach" else 0]
+        assert {name: batch[name].tolist() for name in ASKED} == expected(path, rows.numpy())
+        samples += len(rows)
+    assert samples == batches.samples
+
+
+def test_the_order_is_that_without_columns(make_store: MakeStore) -> None:
+    plain = [batch["id"].tolist() for batch in loader(make_store(), "train", 64, fields=("id",))]
+    assert [batch["id"].tolist() for batch in loader(make_store(), "train", 64, fields=("id",), columns=ASKED)] == plain
+
+
+def test_ranks_padding_and_drawn_samples(make_store: MakeStore) -> None:
+    path = make_store()
+    options: dict[str, Any] = {"fields": ("id",), "columns": ASKED}
+    for own in (
+        [loader(path, "train", 64, rank=rank, world_size=4, last="pad", **options) for rank in range(4)],
+        [loader(path, "train", 64, weighted={"column": "length"}, **options)],
+    ):
+        for batch in (batch for each in own for batch in each):
+            assert {name: batch[name].tolist() for name in ASKED} == expected(path, batch["id"].numpy())
+
+
+def test_parts_have_columns_of_their_own(make_store: MakeStore) -> None:
+    path = make_store([300, 64], parts=("monday", "tuesday"))
+    for batch in loader(path, "train", 32, part=("monday", "tuesday"), fields=("id",), columns=("sequence",)):
+        assert batch["sequence"].tolist() == [int(row >= 300) for row in batch["id"]]
+
+
+def test_a_dataset_has_them_too(make_store: MakeStore) -> None:
+    path = make_store()
+    rows = [2999, 0, 300, 301, 5]
+    for window, row in (("rows", "id"), ("reach", "id")):
+        dataset = ZarrDataset(path, fields=("id",), columns=ASKED, window=WINDOWS[window])
+        for each in (dataset, pickle.loads(pickle.dumps(dataset))):
+            batch = each[rows]
+            assert {name: batch[name].tolist() for name in ASKED} == expected(path, np.array(rows)), row
+    single = ZarrDataset(path, fields=("id",), columns=ASKED)[300]
+    assert {name: [single[name].item()] for name in ASKED} == expected(path, np.array([300]))
+
+
+def test_the_elo_of_chess_games_comes_with_their_planes(tmp_path: Path) -> None:
+    game = '[Event "a"]\n[Result "1-0"]\n[WhiteElo "{}"]\n[BlackElo "{}"]\n\n1. {} e5 2. Nf3 Nc6 3. Nc3 1-0\n\n'
+    (tmp_path / "games.pgn").write_text(game.format(2851, 2700, "e4") + game.format(2400, 2500, "d4"))
+    splits = {"val": 0.0, "test": 0.0}
+    outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
+    (batch,) = loader(tmp_path / "chess.zarr", shuffle=False, columns=("white_elo", "black_elo"))
+    assert batch["planes"].shape == (10, 12, 8, 8)
+    assert batch["white_elo"].tolist() == [2851] * 5 + [2400] * 5
+    assert batch["black_elo"].tolist() == [2700] * 5 + [2500] * 5
+
+
+def test_what_cannot_be_is_refused(make_store: MakeStore) -> None:
+    path = make_store()
+    for columns, error, message in (
+        (("name",), ParamsError, "columns: train/sequences/name holds text, which no tensor can; use 'sequence'"),
+        (("elo",), StoreError, "elo"),
+        ("label", ParamsError, "columns: expected a tuple of names, got 'label'"),
+        (("label", "label"), ParamsError, "columns: expected each name once"),
+    ):
+        for make in (loader, ZarrDataset):
+            with pytest.raises(error, match=re.escape(message)):
+                make(path, "train", fields=("id",), columns=columns)  # type: ignore[operator]
+
+
+def test_a_name_that_the_tensors_use_is_refused(make_store: MakeStore) -> None:
+    class Labels:
+        fields = ("id",)
+
+        def __call__(self, rows: Any, draws: object) -> dict[str, torch.Tensor]:
+            del draws
+            return {"label": torch.from_numpy(rows["id"])}
+
+    with pytest.raises(ParamsError, match="columns: the tensors already contain 'label'"):
+        loader(make_store(), tensors=Labels(), columns=("label",))
+    with pytest.raises(ParamsError, match="columns: the tensors already contain 'label'"):
+        ZarrDataset(make_store(), tensors=Labels(), columns=("label",))[[0]]
+
+
+def test_the_budget_counts_them(make_store: MakeStore) -> None:
+    path = make_store([3] * 20_000)
+    least = []
+    for columns in ((), ("sequence",), ("sequence", "label")):
+        with pytest.raises(BudgetError) as refused:
+            loader(path, "train", 16, fields=("id",), columns=columns, memory="1KB", threads=1)
+        named = re.search(r"least that works is ([\d.]+) (\w+)", str(refused.value))
+        assert named
+        least.append(float(named[1]) * {"kB": 1e3, "MB": 1e6}[named[2]])
+    # First rows and numbers are int64, labels int16.
+    assert least[1] - least[0] == pytest.approx(2 * 8 * 20_000, rel=0.02)
+    assert least[2] - least[1] == pytest.approx(2 * 20_000, rel=0.2)
