@@ -94,24 +94,6 @@ def test_time_may_be_any_axis_of_what_has_a_clock(clocked, tmp_path, kind, mode)
     assert not result.differences
 
 
-def test_series_of_nwb_may_keep_time_last(tmp_path):
-    path = tmp_path / "a.nwb"
-    generator = np.random.default_rng(0)
-    held = {"stimulus/movie": generator.integers(0, 256, (200, 5)).astype(np.uint8)}
-    held["acquisition/dff"] = generator.normal(size=(300, 4))
-    with h5py.File(path, "w") as file:
-        for (name, array), rate in zip(held.items(), (20.0, 30.0), strict=True):
-            file.create_dataset(f"{name}/data", data=array.T)
-            file.create_dataset(f"{name}/starting_time", data=-3.0).attrs["rate"] = rate
-    names = {"stimulus": "stimulus/movie", "responses": "acquisition/dff"}
-    result = convert(path, names=names, bin_width=0.1, time_axis={"stimulus": 1, "responses": 1})
-    assert np.array_equal(result.only.rows["stim"][:, 0], held["stimulus/movie"][1::2])
-    traces = held["acquisition/dff"].reshape(100, 3, 4).mean(1)
-    np.testing.assert_allclose(result.only.rows["robs"], traces, rtol=1e-5, atol=1e-6)
-    assert result.audited
-    assert not result.differences
-
-
 def test_numbers_of_frames_in_a_row(clocked, write_h5):
     generator = np.random.default_rng(3)
     clocked["number"] = generator.integers(0, 600, (1, 600))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from contextlib import suppress
 
 import numpy as np
@@ -45,41 +44,6 @@ def test_tables_of_text_are_responses_of_many_neurons(tmp_path, name, separator,
     assert not result.differences
     with pytest.raises(RawInputError, match=r"names.frame_times = .*: expected a vector, got shape \(2000, 12\)"):
         convert(tmp_path, bin_width=0.1, names=settings["names"] | {"frame_times": "stim.txt"})
-
-
-@pytest.mark.parametrize("kind", ["npz", "compressed"])
-def test_an_audit_opens_an_archive_as_often_for_many_bins_as_for_few(tmp_path, frames, kind, monkeypatch):
-    opened = []
-    plain = zipfile.ZipFile.open
-    monkeypatch.setattr(
-        zipfile.ZipFile, "open", lambda self, *more, **named: opened.append(1) or plain(self, *more, **named)
-    )
-    settings = {"names": {"stimulus": "stim", "responses": "robs"}, "trial_bins": 5}
-    result = convert(save_session(kind, tmp_path, frames), **settings)
-    assert result.audited == 120
-    assert not result.differences
-    assert len(opened) < 20
-
-
-def test_an_audit_of_another_file_of_the_same_name_reads_that_one(tmp_path, frames):
-    for value in (0.0, 1.0):
-        frames["robs"] += value
-        result = convert(save_session("compressed", tmp_path, frames), names=NAMES)
-        assert np.array_equal(result.only.rows["robs"], frames["robs"])
-        assert not result.differences
-
-
-def test_archives_of_any_order_and_axis_are_audited(tmp_path, frames):
-    for order, axis in (("F", 0), ("F", 2), ("C", 1), ("C", 2)):
-        stim = np.asarray(np.moveaxis(frames["stim"], 0, axis), order=order)
-        folder = tmp_path / f"{order}{axis}"
-        folder.mkdir()
-        result = convert(
-            save_session("npz", folder, frames | {"stim": stim}), names=NAMES, time_axis={"stimulus": axis}
-        )
-        assert np.array_equal(result.only.rows["stim"], frames["stim"])
-        assert result.audited == 12
-        assert not result.differences
 
 
 @pytest.mark.parametrize("kind", ["h5", "npz", "compressed"])

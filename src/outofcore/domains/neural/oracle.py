@@ -1,4 +1,4 @@
-"""Independent second reader: plain h5py, numpy and zarr, one bin at a time.
+"""Independent second reader: the format's own library, one bin at a time.
 
 It shares no alignment code with the engine: times are scanned and compared from first to last, frames fetched singly.
 """
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.dtypes import bfloat16_values
 from outofcore.domains.neural.params import Resampling, SourceSection
-from outofcore.domains.neural.plain import READ_ERRORS, PlainSession
+from outofcore.domains.neural.reference import READ_ERRORS, Reference, reference
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.transforms import Crop, Downsample, Normalise, Transforms
 
@@ -70,8 +70,8 @@ def _short(values: npt.NDArray[Any]) -> str:
 class Oracle:
     """Reads a session bin by bin."""
 
-    def __init__(self, plain: PlainSession, source: SourceSection) -> None:
-        self._plain, self._source = plain, source
+    def __init__(self, library: Reference, source: SourceSection) -> None:
+        self._library, self._source = library, source
         self._names = source.names
         self._origin = 0
         if source.bin_width is not None:
@@ -85,8 +85,8 @@ class Oracle:
     @contextmanager
     def of(cls, session: Session, source: SourceSection) -> Iterator[Oracle]:
         """Open an oracle of a session; its file is closed on exit."""
-        with PlainSession.of(session) as plain:
-            yield cls(plain, source)
+        with reference(session) as library:
+            yield cls(library, source)
 
     def bin(self, number: int, *, responses: bool) -> dict[str, npt.NDArray[Any]]:
         """Expected stored values of a bin: ``stim``, and if responses count ``robs`` and ``behavior``."""
@@ -104,7 +104,7 @@ class Oracle:
         """Name, time axis and clock of the array that was on screen."""
         names = self._names
         if names.frame is not None:
-            return names.frame, self._plain.longest(names.frame), names.frame_times
+            return names.frame, self._library.longest(names.frame), names.frame_times
         return names.stimulus, self._source.time_axis.stimulus, names.frame_times
 
     def _edges(self, number: int) -> tuple[int, int]:
@@ -129,11 +129,11 @@ class Oracle:
                 low, high = self._edges(number)
                 entry = self._last_before(*self._screen(), (low + high) // 2)
             if names.frame is not None:
-                entry = int(self._plain.entry(names.frame, self._plain.longest(names.frame), entry).reshape(-1)[0])
+                entry = int(self._library.entry(names.frame, self._library.longest(names.frame), entry).reshape(-1)[0])
             elif source.repeats is not None:
-                count, frames = source.repeats.count, self._plain.length(names.stimulus, axis)
+                count, frames = source.repeats.count, self._library.length(names.stimulus, axis)
                 entry = entry // count if source.repeats.order == "together" else entry % frames
-            frame = self._plain.entry(names.stimulus, axis, entry)
+            frame = self._library.entry(names.stimulus, axis, entry)
         if source.frame_shape is not None:
             return frame.reshape(source.frame_shape)
         return frame if frame.ndim > 1 else frame.reshape(1, -1)
@@ -145,9 +145,9 @@ class Oracle:
             return self._sample(number, names.responses, axis, names.sample_times, mode).reshape(-1)
         assert names.spike_times is not None
         low, high = self._edges(number)
-        factor = NANOSECONDS[self._plain.unit or source.spike_unit or source.time_unit]
+        factor = NANOSECONDS[self._library.unit or source.spike_unit or source.time_unit]
         counts: list[float] = []
-        for train in self._plain.trains(names.spike_times, names.spike_neurons):
+        for train in self._library.trains(names.spike_times, names.spike_neurons):
             blocks = (_nanoseconds(part, factor) for part in train)
             counts.append(float(sum(int(((times >= low) & (times < high)).sum()) for times in blocks)))
         return np.array(counts)
@@ -156,18 +156,18 @@ class Oracle:
         self, number: int, name: str, axis: int, times: str | None, mode: Resampling
     ) -> npt.NDArray[np.float64]:
         if self._source.bin_width is None:
-            return np.asarray(self._plain.entry(name, axis, number), np.float64)
+            return np.asarray(self._library.entry(name, axis, number), np.float64)
         low, high = self._edges(number)
         centre = (low + high) // 2
         if mode == "mean":
             inside = [
-                self._plain.entry(name, axis, int(place) + start).astype(np.float64)
+                self._library.entry(name, axis, int(place) + start).astype(np.float64)
                 for start, known in self._times(name, axis, times)
                 for place in np.flatnonzero((known >= low) & (known < high))
             ]
             return np.asarray(sum(inside[1:], inside[0]) / len(inside), np.float64)
         before = self._last_before(name, axis, times, centre)
-        left = np.asarray(self._plain.entry(name, axis, before), np.float64)
+        left = np.asarray(self._library.entry(name, axis, before), np.float64)
         if mode == "hold":
             return left
         after, time_after = -1, math.inf
@@ -180,7 +180,7 @@ class Oracle:
                 time_before = int(known[before - start])
         if time_before == centre:
             return left
-        right = np.asarray(self._plain.entry(name, axis, after), np.float64)
+        right = np.asarray(self._library.entry(name, axis, after), np.float64)
         return left + (right - left) * ((centre - time_before) / (time_after - time_before))
 
     def _last_before(self, name: str, axis: int, times: str | None, moment: int) -> int:
@@ -194,10 +194,10 @@ class Oracle:
 
     def _times(self, name: str, axis: int, times: str | None) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
         """First entry and nanoseconds (whole float64, NaN if missing) of each block of a clock."""
-        length = self._plain.length(name, axis)
-        factor = NANOSECONDS[self._plain.unit or self._source.time_unit]
+        length = self._library.length(name, axis)
+        factor = NANOSECONDS[self._library.unit or self._source.time_unit]
         start = 0
-        for values in self._plain.times(name, axis, times):
+        for values in self._library.times(name, axis, times):
             known = _nanoseconds(values, factor)[: max(0, length - start)]
             yield start, known
             start += len(values)

@@ -1,0 +1,299 @@
+"""A session one entry at a time through the library of its format (h5py, pynwb, zarr, numpy), for the oracle."""
+
+from __future__ import annotations
+
+import lzma
+import math
+import threading
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zstandard import ZstdError
+
+from outofcore.domains.neural.params import TimeUnit
+from outofcore.domains.neural.recordings.folder import split_column
+from outofcore.domains.neural.recordings.recording import matching
+from outofcore.domains.neural.sessions import Session, opened
+from outofcore.raw.files import decompressed, natural_order
+
+BLOCK = 1 << 20
+READ_ERRORS = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, ZstdError)
+"""Raised by the libraries for a damaged file."""
+
+HELD_BYTES = 1 << 26
+"""Total size of arrays of archives and text that are held between bins; larger ones are read again."""
+
+_LAST = threading.local()
+_PYNWB = threading.Lock()
+
+
+class Reference:
+    """An open session, by array name and entry number."""
+
+    unit: TimeUnit | None = None
+
+    def __init__(self, session: Session, array: Callable[[str], Any]) -> None:
+        self._session, self._array = session, array
+
+    def length(self, name: str, axis: int) -> int:
+        """Entries along time."""
+        return sum(self._shape(array)[axis] for array in self._arrays(name))
+
+    def longest(self, name: str) -> int:
+        """The axis of a vector that may be stored as a row or a column."""
+        return int(np.argmax(self._shape(self._arrays(name)[0])))
+
+    def entry(self, name: str, axis: int, number: int) -> npt.NDArray[Any]:
+        """One entry along time."""
+        for array in self._arrays(name):
+            length = self._shape(array)[axis]
+            if number < length:
+                return self._value(array, axis, number)
+            number -= length
+        message = f"{name} has no entry {number}"
+        raise IndexError(message)
+
+    def times(self, name: str, axis: int, times: str | None) -> Iterator[npt.NDArray[Any]]:
+        """The clock of an array, block by block, in the unit of the file."""
+        del name, axis
+        assert times is not None
+        return _blocks(self._array(times))
+
+    def trains(self, name: str, labels: str | None) -> list[Iterator[npt.NDArray[Any]]]:
+        """Spike times of each neuron, block by block."""
+        if labels is None:
+            return [_blocks(train) for array in self._arrays(name) for train in _ragged(array)]
+        found = {label for block in _blocks(self._array(labels)) for label in np.unique(block).tolist()}
+        known = sorted(int(label) for label in found if 0 <= label < 2**62 and label == int(label))
+        return [self._labelled(name, labels, label) for label in known]
+
+    def _labelled(self, name: str, labels: str, label: int) -> Iterator[npt.NDArray[Any]]:
+        for times, owners in zip(_blocks(self._array(name)), _blocks(self._array(labels)), strict=True):
+            yield times[owners == label]
+
+    def _arrays(self, name: str) -> list[Any]:
+        names = [name]
+        if "*" in name:
+            with opened(self._session) as recording:
+                names = matching(recording, name)
+        return [self._array(each) for each in names]
+
+    def _shape(self, array: Any) -> tuple[int, ...]:
+        return tuple(array.shape[::-1] if _turned(array) else array.shape)
+
+    def _value(self, array: Any, axis: int, number: int) -> npt.NDArray[Any]:
+        if isinstance(array, _Member):
+            return array.entry(axis, number)
+        turned = _turned(array)
+        place = array.ndim - 1 - axis if turned else axis
+        value = np.asarray(array[(*(slice(None),) * place, number)])
+        return value.T if turned else value
+
+
+class NwbReference(Reference):
+    """An NWB file through pynwb: datasets as in HDF5, and pynwb's objects for series and units."""
+
+    unit: TimeUnit | None = "s"
+
+    def times(self, name: str, axis: int, times: str | None) -> Iterator[npt.NDArray[Any]]:
+        """The clock of a series, block by block, in seconds."""
+        series = self._array(name)
+        if times is not None:
+            yield from super().times(name, axis, times)
+        elif series.timestamps is not None:
+            yield from _blocks(series.timestamps)
+        else:
+            length = self.length(name, axis)
+            for first in range(0, length, BLOCK):
+                yield series.starting_time + np.arange(first, min(first + BLOCK, length)) / series.rate
+
+    def trains(self, name: str, labels: str | None) -> list[Iterator[npt.NDArray[Any]]]:
+        """Spike times of each unit."""
+        units = self._arrays(name)[0]
+        if labels is not None or isinstance(units, (h5py.Dataset, h5py.Group)):
+            return super().trains(name, labels)
+        return [map(units.get_unit_spike_times, [number]) for number in range(len(units))]
+
+    def _shape(self, array: Any) -> tuple[int, ...]:
+        return super()._shape(array if isinstance(array, h5py.Dataset) else array.data)
+
+    def _value(self, array: Any, axis: int, number: int) -> npt.NDArray[Any]:
+        if isinstance(array, h5py.Dataset):
+            return super()._value(array, axis, number)
+        value = super()._value(array.data, axis, number)
+        channels = getattr(array, "channel_conversion", None)
+        scale = np.asarray(array.conversion if channels is None else array.conversion * np.asarray(channels))
+        return value if (scale == 1).all() and array.offset == 0 else value * scale + array.offset
+
+
+@contextmanager
+def reference(session: Session) -> Iterator[Reference]:
+    """Open a session."""
+    if session.kind == "zarr":
+        yield Reference(session, zarr.open_group(session.root, mode="r").__getitem__)
+    elif session.kind == "hdf5":
+        with h5py.File(session.root, "r", locking=False) as file:
+            yield Reference(session, file.__getitem__)
+    elif session.kind == "nwb":
+        with h5py.File(session.root, "r", locking=False) as file:
+            yield NwbReference(session, partial(_of_nwb, file, _pynwb(file)))
+    else:
+        # Sequential streams stay open for the next unit that this thread converts.
+        files = [session.root / name for name in session.members] or [session.root]
+        state = session, [(stat.st_mtime_ns, stat.st_ino) for stat in map(Path.stat, files)]
+        held, _LAST.held = getattr(_LAST, "held", None), None
+        if held is None or held[0] != state:
+            held = state, _Files(session)
+        yield Reference(session, held[1].array)
+        _LAST.held = held
+
+
+def _pynwb(file: h5py.File) -> Any:
+    """Pynwb's reader of a file; raises OSError if it does not read it."""
+    import pynwb
+
+    with _PYNWB, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fields that pynwb has deprecated
+        try:
+            io = pynwb.NWBHDF5IO(file=file, mode="r")
+            io.read()
+        except Exception as error:
+            message = f"{Path(file.filename).name} cannot be read by pynwb"
+            raise OSError(message) from error
+    return io
+
+
+def _of_nwb(file: h5py.File, io: Any, name: str) -> Any:
+    found = file[name]
+    known = isinstance(found, h5py.Group) and ("data" in found or "spike_times_index" in found)
+    return io.get_container(found) if known else found
+
+
+class _Files:
+    """Arrays of an archive or a folder; those that were decoded are held if there is room."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._archive = zipfile.ZipFile(session.root) if session.kind == "npz" else None
+        self._held: dict[str, Any] = {}
+
+    def array(self, name: str) -> Any:
+        """An array by name."""
+        if name in self._held:
+            return self._held[name]
+        if self._archive is not None:
+            member = self._archive.getinfo(f"{name.removesuffix('.npy')}.npy")
+            fits = self._room() >= member.file_size
+            self._held[name] = _read(self._archive.open(member)) if fits else _Member(self._archive.open(member))
+            return self._held[name]
+        file, column = split_column(name)
+        if file in self._session.members and not file.endswith(".npy"):
+            found = np.array(list(_parsed(self._session.root / file, column)), np.float64)
+            if found.nbytes <= self._room():
+                self._held[name] = found
+            return found
+        return np.load(self._session.root / f"{file.removesuffix('.npy')}.npy", mmap_mode="r", allow_pickle=False)
+
+    def _room(self) -> int:
+        return HELD_BYTES - sum(int(each.nbytes) for each in self._held.values())
+
+
+def _read(stream: Any) -> npt.NDArray[Any]:
+    with stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+class _Member:
+    """A large array of an archive, kept open as a stream because bins are read in ascending order."""
+
+    nbytes = 0  # held in memory
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        self.shape, self._fortran, self._dtype = read(stream)
+        self._offset = stream.tell()
+
+    def entry(self, axis: int, number: int) -> npt.NDArray[Any]:
+        """One entry along an axis; for any but the slowest axis, one from each stretch of the file."""
+        order = range(len(self.shape))[:: -1 if self._fortran else 1]
+        place = order.index(axis)
+        sizes = [self.shape[each] for each in order]
+        stretch = math.prod(sizes[place + 1 :])
+        parts = [
+            self[(outer * sizes[place] + number) * stretch : (outer * sizes[place] + number + 1) * stretch]
+            for outer in range(math.prod(sizes[:place]))
+        ]
+        sizes.pop(place)
+        values = np.concatenate(parts).reshape(sizes)
+        return values.T if self._fortran else values
+
+    def __getitem__(self, span: slice) -> npt.NDArray[Any]:
+        """Values in the order of the file."""
+        size = self._dtype.itemsize
+        self._stream.seek(self._offset + span.start * size)
+        return np.frombuffer(self._stream.read((span.stop - span.start) * size), self._dtype)
+
+
+def _turned(array: Any) -> bool:
+    """Whether MATLAB wrote it, column by column, so that all axes appear reversed."""
+    return isinstance(array, h5py.Dataset) and "MATLAB_class" in array.attrs
+
+
+def _blocks(array: Any) -> Iterator[npt.NDArray[Any]]:
+    """A vector, possibly stored as a row or column, block by block."""
+    count = max(array.shape, default=0)
+    flat = array[0] if array.shape[0] == 1 < count and not isinstance(array, _Member) else array
+    for start in range(0, math.prod(array.shape), BLOCK):
+        yield np.asarray(flat[start : min(start + BLOCK, count)]).reshape(-1)
+
+
+def _ragged(found: Any) -> list[Any]:
+    """The vectors of neurons: members of a group, MATLAB cells, or one array."""
+    if isinstance(found, h5py.Group):
+        return [found[key] for key in sorted(found, key=natural_order)]
+    if isinstance(found, zarr.Group):
+        return [found[key] for key in sorted(found.array_keys(), key=natural_order)]
+    if isinstance(found, h5py.Dataset) and found.dtype.kind == "O":
+        return [found.file[cell] for cell in found[()].T.reshape(-1)]
+    return [found]
+
+
+def _parsed(path: Path, column: int | None) -> Iterator[float | list[float]]:
+    """A column of a text file, or all of it: lists if lines hold several numbers."""
+    first, width = True, 0
+    with path.open("rb") as raw:
+        for line in decompressed(raw, path.name):
+            text = line.decode("latin-1").split("#")[0].strip()
+            mark = "," if "," in text else ";" if ";" in text else "\t" if "\t" in text else None
+            words = text.split(mark) if text else []
+            values = [_parse(word) for word in words]
+            looked_at = values if column is None else values[column : column + 1]
+            if words and not (first and None in looked_at):
+                width = width or len(words)
+                whole = column is not None or len(words) == width
+                numbers = [value if value is not None and whole else math.nan for value in values]
+                if column is None and width > 1:
+                    yield numbers if whole else [math.nan] * width
+                else:
+                    place = column or 0
+                    yield numbers[place] if place < len(numbers) else math.nan
+            first &= not words
+
+
+def _parse(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None

@@ -1,0 +1,98 @@
+"""Audits of archives and of NWB files."""
+
+from __future__ import annotations
+
+import zipfile
+from datetime import UTC, datetime
+
+import numpy as np
+import pynwb
+import pytest
+
+from tests.domains.neural.rig import NAMES, convert, save_session
+
+
+@pytest.mark.parametrize("kind", ["npz", "compressed"])
+def test_an_audit_opens_an_archive_as_often_for_many_bins_as_for_few(tmp_path, frames, kind, monkeypatch):
+    opened = []
+    plain = zipfile.ZipFile.open
+    monkeypatch.setattr(
+        zipfile.ZipFile, "open", lambda self, *more, **named: opened.append(1) or plain(self, *more, **named)
+    )
+    settings = {"names": {"stimulus": "stim", "responses": "robs"}, "trial_bins": 5}
+    result = convert(save_session(kind, tmp_path, frames), **settings)
+    assert result.audited == 120
+    assert not result.differences
+    assert len(opened) < 20
+
+
+def test_an_audit_of_another_file_of_the_same_name_reads_that_one(tmp_path, frames):
+    for value in (0.0, 1.0):
+        frames["robs"] += value
+        result = convert(save_session("compressed", tmp_path, frames), names=NAMES)
+        assert np.array_equal(result.only.rows["robs"], frames["robs"])
+        assert not result.differences
+
+
+def test_archives_of_any_order_and_axis_are_audited(tmp_path, frames):
+    for order, axis in (("F", 0), ("F", 2), ("C", 1), ("C", 2)):
+        stim = np.asarray(np.moveaxis(frames["stim"], 0, axis), order=order)
+        folder = tmp_path / f"{order}{axis}"
+        folder.mkdir()
+        result = convert(
+            save_session("npz", folder, frames | {"stim": stim}), names=NAMES, time_axis={"stimulus": axis}
+        )
+        assert np.array_equal(result.only.rows["stim"], frames["stim"])
+        assert result.audited == 12
+        assert not result.differences
+
+
+def test_series_of_nwb_may_keep_time_last(tmp_path):
+    generator = np.random.default_rng(0)
+    movie, dff = generator.integers(0, 256, (200, 5)).astype(np.uint8), generator.normal(size=(300, 4))
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    file.add_stimulus(pynwb.TimeSeries(name="movie", data=movie.T, unit="n/a", rate=20.0, starting_time=-3.0))
+    file.add_acquisition(pynwb.TimeSeries(name="dff", data=dff.T, unit="n/a", rate=30.0, starting_time=-3.0))
+    names = {"stimulus": "stimulus/presentation/movie", "responses": "acquisition/dff"}
+    result = convert(write_nwb(tmp_path, file), names=names, bin_width=0.1, time_axis={"stimulus": 1, "responses": 1})
+    assert np.array_equal(result.only.rows["stim"][:, 0], movie[1::2])
+    traces = dff.reshape(100, 3, 4).mean(1)
+    np.testing.assert_allclose(result.only.rows["robs"], traces, rtol=1e-5, atol=1e-6)
+    assert result.audited
+    assert not result.differences
+
+
+def test_series_and_units_of_nwb_are_audited_in_their_unit(tmp_path):
+    generator = np.random.default_rng(1)
+    traces, moments = generator.integers(-99, 99, (300, 4)).astype(np.int16), 1 + np.arange(300) / 30
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    file.add_stimulus(
+        pynwb.TimeSeries(
+            name="movie",
+            data=generator.integers(0, 9, (200, 5)).astype(np.uint8),
+            unit="n/a",
+            rate=20.0,
+            starting_time=1.0,
+        )
+    )
+    file.add_acquisition(
+        pynwb.TimeSeries(name="lfp", data=traces, unit="V", conversion=0.25, offset=3.0, timestamps=moments)
+    )
+    spikes = [np.sort(generator.uniform(1, 11, size)) for size in (400, 0, 250)]
+    for train in spikes:
+        file.add_unit(spike_times=train)
+    path, names = write_nwb(tmp_path, file), {"stimulus": "stimulus/presentation/movie"}
+    by_trace = convert(path, names=names | {"responses": "acquisition/lfp"}, bin_width=0.1)
+    expected = traces.reshape(100, 3, 4).mean(1) * 0.25 + 3
+    np.testing.assert_allclose(by_trace.only.rows["robs"], expected, rtol=1e-5, atol=1e-5)
+    by_spike = convert(path, names=names | {"responses": None, "spike_times": "units"}, bin_width=0.1)
+    assert by_spike.only.rows["robs"].sum(0).tolist() == [400, 0, 250]
+    for result in (by_trace, by_spike):
+        assert result.audited
+        assert not result.differences
+
+
+def write_nwb(folder, file):
+    with pynwb.NWBHDF5IO(folder / "a.nwb", "w") as io:
+        io.write(file)
+    return folder / "a.nwb"
