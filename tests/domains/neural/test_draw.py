@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from outofcore.domains.neural import DOMAIN
-from outofcore.domains.neural.pictures import filter_pictures, png
+from outofcore.domains.neural.gallery import filter_pictures, png
 
 
 def test_a_bin_is_drawn():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from outofcore.conversion.splits import SPLITS, assign
-from outofcore.domains.neural import DOMAIN, surveys
+from outofcore.domains.neural import DOMAIN, survey
 from outofcore.domains.neural.splits import settle, trial_keys
 from outofcore.domains.neural.trials import Trials
 from outofcore.domains.sections import SplitSection
@@ -122,8 +122,8 @@ def test_an_input_is_surveyed_once_until_it_changes(tmp_path, frames, write_h5, 
     write_h5({name: array[:60] for name, array in frames.items()}, "b.h5")
     path = write_h5(frames)
     seen = []
-    plain = surveys.survey
-    monkeypatch.setattr(surveys, "survey", lambda *each: seen.append(1) or plain(*each))
+    plain = survey.survey
+    monkeypatch.setattr(survey, "survey", lambda *each: seen.append(1) or plain(*each))
     section = section_of(tmp_path, names={"stimulus": "stim", "responses": "robs", "trial": "trial"})
     files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="neural")
     for _ in range(3):

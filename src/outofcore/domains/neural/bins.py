@@ -1,4 +1,7 @@
-"""Read and align a range of bins: frames, responses, masks, and the reason a bin does not count."""
+"""Read and align a range of bins: frames, responses, masks, and the reason a bin does not count.
+
+The value of a bin depends only on nearby samples, so a recording can be aligned in pieces.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.alignment import hold, linear, mean
-from outofcore.domains.neural.clocks import BinClock, locate, valid_times
+from outofcore.domains.neural.clocks import BinClock, Times, locate, valid_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import Resampling, SourceSection
 from outofcore.domains.neural.recordings.arrays import Ints, Mask, identify, readable, take
@@ -265,3 +267,60 @@ def _spread(values: Mask, there: Mask) -> Mask:
 def _mark(reason: npt.NDArray[np.uint8], fine: Mask | np.bool_, name: str) -> None:
     """Record a reason where none is set yet."""
     reason[(reason == 0) & ~fine] = REASONS.index(name)
+
+
+def hold(times: Times, centres: Times, longest: int) -> tuple[Ints, Mask]:
+    """Index of the last sample at or before each bin centre (0 if none), and whether there is one.
+
+    A sample older than ``longest`` nanoseconds does not count.
+    """
+    index = np.searchsorted(times, centres, side="right") - 1
+    there = index >= 0
+    index = np.where(there, index, 0)
+    if len(times):
+        there &= centres - times[index] < longest
+    return np.where(there, index, 0), there
+
+
+def mean(times: Times, values: npt.NDArray[Any], edges: Times) -> tuple[npt.NDArray[np.float64], Mask]:
+    """Average of the samples in each bin [start, end), shape (bins, ...), and which bins hold a sample.
+
+    NaN if any of a bin's samples is.
+    """
+    places = np.searchsorted(times, edges, side="left")
+    counts = np.diff(places)
+    filled = counts > 0
+    averages = np.zeros((len(counts), *values.shape[1:]), np.float64)
+    if filled.any():
+        inside = values[places[0] : places[-1]].astype(np.float64)
+        # reduceat would repeat the next sample for an empty bin; the non-empty bins are contiguous.
+        with np.errstate(invalid="ignore"):
+            totals = np.add.reduceat(inside, places[:-1][filled] - places[0], axis=0)
+        averages[filled] = totals / counts[filled].reshape(-1, *(1,) * (values.ndim - 1))
+    return averages, filled
+
+
+def linear(
+    times: Times, values: npt.NDArray[Any], centres: Times, longest: int
+) -> tuple[npt.NDArray[np.float64], Mask]:
+    """Values interpolated at bin centres, shape (bins, ...), and which bins have one.
+
+    No interpolation across more than ``longest`` nanoseconds between two samples.
+    """
+    left = np.searchsorted(times, centres, side="right") - 1
+    there = left >= 0
+    left = np.where(there, left, 0)
+    result = np.zeros((len(centres), *values.shape[1:]), np.float64)
+    if not len(times):
+        return result, there
+    right = np.minimum(left + 1, len(times) - 1)
+    exact = times[left] == centres
+    span = times[right] - times[left]
+    there &= exact | ((right > left) & (span <= longest))
+    share = np.where(exact, 0.0, (centres - times[left]) / np.maximum(span, 1))
+    share = share.reshape(-1, *(1,) * (values.ndim - 1))
+    low = values[left].astype(np.float64)
+    high = np.where(share == 0, low, values[right].astype(np.float64))
+    with np.errstate(invalid="ignore", over="ignore"):
+        result[there] = (low + (high - low) * share)[there]
+    return result, there

@@ -15,7 +15,7 @@ from outofcore.domains.neural.converter import Converter
 from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encode, stored_as
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.source import units_of
-from outofcore.domains.neural.surveys import look_at
+from outofcore.domains.neural.survey import look_at
 from outofcore.raw.files import RawFile
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.schema import CodecName
@@ -31,14 +31,13 @@ CODECS: tuple[CodecName, ...] = ("lz4", "zstd")
 def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.NDArray[Any]]:
     """Frames of a few units of a few sessions, as stored; empty if none can be converted."""
     found = look_at(files, section)
-    sessions = [each for each in found.sessions if each.session.kind != "none"]
+    sessions = [each for each in found.sessions if each[0].kind != "none"]
     step = -(-len(sessions) // SESSIONS) if sessions else 1
     converter = Converter(section)
     frames = []
-    for session in sessions[::step]:
-        units = [
-            unit for unit in islice(units_of(session, section, found.moved), UNITS_PASSED) if "piece" in unit.detail
-        ]
+    for session, survey in sessions[::step]:
+        passed = islice(units_of(session, survey, section, found.moved), UNITS_PASSED)
+        units = [unit for unit in passed if "piece" in unit.detail]
         for unit in units[:: max(1, len(units) // UNITS)][:UNITS]:
             rows = converter(unit).rows
             if len(rows["stim"]):

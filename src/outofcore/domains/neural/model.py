@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from outofcore.domains.neural.encoder import Encoder, SessionShape
+from outofcore.domains.neural.gallery import filter_pictures
 from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_spike, correlation, explainable
 from outofcore.domains.neural.params import NeuralSection
-from outofcore.domains.neural.pictures import filter_pictures
-from outofcore.domains.neural.response_facts import moments, repeated_conditions
 from outofcore.domains.neural.tensors import prepare
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.task import Batch, Task, doubles
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 MOST_REPEATS = 1 << 18
 # Number of classes of predictions, starting at LOWEST standard deviations above the mean, STEP apart.
 CLASSES, LOWEST, STEP = 40, -2.0, 0.125
+# Responses are read in passes of so many bins before the model is built.
+ROWS_AT_ONCE = 4096
 
 
 def make_task(store: Store, section: NeuralSection) -> NeuralTask:
@@ -248,3 +249,38 @@ RELIABLE = 0.15
 def _mean(values: npt.NDArray[np.float64]) -> float:
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else math.nan
+
+
+def moments(store: Store, part: str, section: NeuralSection) -> tuple[tuple[float, ...], tuple[float, ...], int]:
+    """Mean and standard deviation of each neuron's unmasked train responses, and their number.
+
+    Raises ParamsError for negative responses with a loss for counts.
+    """
+    table = store.rows("train", part)
+    sums = np.zeros((3, table["robs"].shape[1]))
+    lowest = 0.0
+    for start in range(0, len(table), ROWS_AT_ONCE):
+        stop = min(start + ROWS_AT_ONCE, len(table))
+        robs, counts = table["robs"].read(start, stop).astype(np.float64), table["dfs"].read(start, stop) != 0
+        sums += np.stack([counts.sum(0), (robs * counts).sum(0), (robs**2 * counts).sum(0)])
+        lowest = min(lowest, float(robs.min(initial=0, where=counts)))
+    if lowest < 0 and section.train.loss == "poisson":
+        message = (
+            f"neural.train.loss: poisson needs counts or rates, and session {part} has a response of {lowest:g}; "
+            "set it to squared"
+        )
+        raise ParamsError(message)
+    count = np.maximum(sums[0], 1)
+    mean = sums[1] / count
+    spread = np.sqrt(np.maximum(sums[2] / count - mean**2, 0))
+    return tuple(mean.tolist()), tuple(spread.tolist()), int(sums[0].sum())
+
+
+def repeated_conditions(store: Store, part: str) -> npt.NDArray[np.int64]:
+    """Conditions with at least two repeats in the validation split, ascending."""
+    table = store.rows("val", part)
+    counts = np.zeros(int(store.part_attributes(part)["conditions"]), np.int64)
+    for start in range(0, len(table) if len(counts) else 0, ROWS_AT_ONCE * 16):
+        condition = table["condition"].read(start, min(start + ROWS_AT_ONCE * 16, len(table)))
+        counts += np.bincount(condition[condition >= 0], minlength=len(counts))
+    return np.flatnonzero(counts > 1)

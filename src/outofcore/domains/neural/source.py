@@ -20,8 +20,7 @@ from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.schema import row_bytes, session_schema
 from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.streams import Streams, find_streams
-from outofcore.domains.neural.survey import Survey
-from outofcore.domains.neural.surveys import Looked, look_at
+from outofcore.domains.neural.survey import Survey, look_at
 from outofcore.domains.neural.transforms import history
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
@@ -50,11 +49,11 @@ def session_schemas(files: Sequence[RawFile], section: NeuralSection) -> dict[st
     """One part per convertible session; raises RawInputError with the first reason if there is none."""
     schemas: dict[str, Schema] = {}
     wrong: list[str] = []
-    for each in look_at(files, section).sessions:
-        if each.survey is None:
-            wrong.append(f"{each.session.file}: {each.detail}")
+    for session, found in look_at(files, section).sessions:
+        if isinstance(found, Reject):
+            wrong.append(f"{session.file}: {found.detail}")
         else:
-            schemas[each.session.name] = session_schema(each.session, each.survey, section.source)
+            schemas[session.name] = session_schema(session, found, section.source)
     if not schemas:
         more = f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""
         message = f"neural.raw: no session can be converted: {wrong[0] if wrong else 'no files'}{more}"
@@ -65,24 +64,24 @@ def session_schemas(files: Sequence[RawFile], section: NeuralSection) -> dict[st
 def session_units(files: Sequence[RawFile], section: NeuralSection) -> Iterator[Unit]:
     """Cut all sessions into units, in order."""
     found = look_at(files, section)
-    for each in found.sessions:
-        yield from units_of(each, section, found.moved)
+    for session, survey in found.sessions:
+        yield from units_of(session, survey, section, found.moved)
 
 
-def units_of(looked: Looked, section: NeuralSection, moved: Mapping[bytes, str]) -> Iterator[Unit]:
+def units_of(
+    session: Session, survey: Survey | Reject, section: NeuralSection, moved: Mapping[bytes, str]
+) -> Iterator[Unit]:
     """Cut a session into units; an unconvertible session or stray file becomes a unit that reports why."""
-    session = looked.session
     if session.kind == "none":
         yield _unit(session, {"counts": {"files_unused": 1}}, session.bytes)
         return
-    if looked.survey is None:
-        reject = Reject(reason=looked.reason, offset=0, detail=looked.detail)
-        yield _unit(session, {"rejects": (reject,)}, session.bytes)
+    if isinstance(survey, Reject):
+        yield _unit(session, {"rejects": (survey,)}, session.bytes)
         return
     try:
         with opened(session) as recording:
-            streams = find_streams(recording, section.source, looked.survey.labels)
-            yield from _cut(session, section, streams, looked.survey, moved, streamed=recording.streamed)
+            streams = find_streams(recording, section.source, survey.labels)
+            yield from _cut(session, section, streams, survey, moved, streamed=recording.streamed)
     except SessionError as error:
         reject = Reject(reason=error.reason, offset=0, detail=str(error))
         yield _unit(session, {"rejects": (reject,)}, session.bytes)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.alignment import histogram, histogram_by
 from outofcore.domains.neural.clocks import (
     BLOCK,
     INVALID,
@@ -144,3 +143,16 @@ def _labels(owners: Array) -> Labels:
 def _neurons(labels: npt.NDArray[Any]) -> Ints:
     """Neuron of each spike; -1 if its label is not a whole number."""
     return whole_numbers(labels) if labels.dtype.kind == "f" else identify(labels)
+
+
+def histogram(times: Times, edges: Times) -> Ints:
+    """Number of times in each bin [start, end), shape (bins,)."""
+    return np.diff(np.searchsorted(times, edges, side="left"))
+
+
+def histogram_by(times: Times, owner: Ints, owners: int, edges: Times) -> Ints:
+    """Number of times per bin and owner, shape (bins, owners); ``owner`` has shape (times,)."""
+    place = np.searchsorted(edges, times, side="right") - 1
+    inside = (place >= 0) & (place < len(edges) - 1)
+    flat = place[inside] * owners + owner[inside]
+    return np.bincount(flat, minlength=(len(edges) - 1) * owners).reshape(-1, owners)

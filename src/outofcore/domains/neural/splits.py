@@ -11,14 +11,17 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.splits import SPLITS, assign
-from outofcore.domains.neural.survey import Survey
 from outofcore.domains.sections import SplitSection
 from outofcore.raw.unit import KEY_BYTES
+
+if TYPE_CHECKING:
+    from outofcore.domains.neural.survey import Survey
 
 Ints = npt.NDArray[np.int64]
 

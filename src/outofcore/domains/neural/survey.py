@@ -1,20 +1,26 @@
-"""Survey of a session before any frame is read: bins, shapes, trials, and what cannot be used."""
+"""Survey of sessions before any frame is read: bins, shapes, trials, splits, and what cannot be used."""
 
 from __future__ import annotations
 
 import hashlib
+import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from outofcore.console import visible
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
-from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.params import NeuralSection, SourceSection
 from outofcore.domains.neural.recordings.arrays import SessionError, readable
+from outofcore.domains.neural.sessions import Session, find_sessions, opened
 from outofcore.domains.neural.spikes import Labels
-from outofcore.domains.neural.streams import Streams, Track
+from outofcore.domains.neural.splits import settle
+from outofcore.domains.neural.streams import Streams, Track, find_streams
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import Trials, find_trials
+from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject
 
 # Signs of times in a wrong unit: a frame or sample that usually lasts longer than this,
@@ -255,3 +261,46 @@ def _fingerprint(streams: Streams, bins: int) -> bytes:
         assert streams.spikes is not None
         digest.update(repr(streams.spikes.facts()).encode())
     return digest.digest()
+
+
+@dataclass(frozen=True)
+class Input:
+    """All sessions of an input, and the keys reassigned to another split than that of their hash."""
+
+    sessions: tuple[tuple[Session, Survey | Reject], ...]  # a reject says why a session cannot be converted
+    moved: dict[bytes, str]
+
+
+_LOCK = threading.Lock()
+_last: tuple[object, Input] | None = None
+
+
+def look_at(files: Sequence[RawFile], section: NeuralSection) -> Input:
+    """Survey the sessions of an input; cached for the same files and settings."""
+    global _last
+    stats = [file.path.stat() for file in files]
+    stamps = [(each.st_size, each.st_mtime_ns, each.st_ctime_ns, each.st_ino) for each in stats]
+    key = (tuple(files), stamps, section.source, section.splits)
+    with _LOCK:
+        if _last is None or _last[0] != key:
+            _last = key, _look(files, section)
+        return _last[1]
+
+
+def _look(files: Sequence[RawFile], section: NeuralSection) -> Input:
+    sessions = [(session, _surveyed(session, section.source)) for session in find_sessions(files, section.source.names)]
+    known = {session.file: found for session, found in sessions if isinstance(found, Survey)}
+    moved, notes = settle(known, section.splits)
+    for line in notes:
+        sys.stderr.write(f"note: {visible(line)}\n")
+    return Input(tuple(sessions), moved)
+
+
+def _surveyed(session: Session, source: SourceSection) -> Survey | Reject:
+    try:
+        with opened(session) as recording:
+            return survey(find_streams(recording, source), source)
+    except SessionError as error:
+        return Reject(reason=error.reason, offset=0, detail=str(error))
+    except OSError as error:
+        return Reject(reason="unreadable_file", offset=0, detail=str(error))

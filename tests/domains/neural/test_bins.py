@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.domains.neural.alignment import histogram, histogram_by, hold, linear, mean
+from outofcore.domains.neural.bins import hold, linear, mean
+from outofcore.domains.neural.spikes import histogram, histogram_by
 
 times = st.lists(st.integers(0, 200), max_size=30).map(sorted)
 edges = st.lists(st.integers(0, 220), min_size=2, max_size=12, unique=True).map(sorted)
