@@ -15,7 +15,7 @@ import numpy.typing as npt
 from outofcore.domains.neural.clocks import BinClock, Times, locate, valid_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import Resampling, SourceSection
-from outofcore.domains.neural.recordings.arrays import Ints, Mask, identify, readable, take
+from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask, identify, readable, take
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import apply, history
@@ -106,20 +106,12 @@ class BinReader:
         if clock is not None and source.resample.stimulus != "hold":
             longest, mode = self._survey.longest["shown"], source.resample.stimulus
             values, there, read = _resampled(streams.shown, start, stop, ranges["shown"], clock, mode, longest)
-            _mark(reason, read, "unreadable")
-            _mark(reason, there, "no_frame")
-            frames = values.reshape(-1, *shape)
         else:
             number, there = self._shown(start, stop, ranges)
-            _mark(reason, there, "no_frame")
-            held, read = take(streams.frames, number[there])
-            frames = held.reshape(-1, *shape)
-            if not there.all():
-                full = np.zeros((len(there), *shape), held.dtype)
-                full[there] = frames
-                frames = full
-                read = _spread(read, there)
-            _mark(reason, read, "unreadable")
+            values, read = _taken(streams.frames, number, there)
+        _mark(reason, there, "no_frame")
+        _mark(reason, read, "unreadable")
+        frames = values.reshape(-1, *shape)
         if frames.dtype.kind == "f":
             finite = np.isfinite(frames).reshape(len(frames), -1).all(1)
             if not finite.all():
@@ -135,22 +127,24 @@ class BinReader:
 
     def _shown(self, start: int, stop: int, ranges: Ranges) -> tuple[Ints, Mask]:
         """Index of the frame on screen in each bin, and whether there is one."""
-        streams, clock = self._streams, self._survey.clock
-        if clock is None:
-            entry = np.arange(start, stop)
-            there = entry < streams.shown.count
-        else:
-            first, times = _timed(streams.shown, ranges["shown"])
-            place, there = hold(times, clock.centres(start, stop), self._survey.longest["shown"])
-            entry = first[place] if len(first) else place
+        streams = self._streams
+        entry, there = self._entries("shown", streams.shown.count, start, stop, ranges)
         if not streams.indexed:
             return entry, there
-        held, read = take(streams.shown.array, entry[there])
-        numbers = identify(held)
-        known = read & (numbers >= 0) & (numbers < streams.frames.shape[0])
-        result = np.zeros(len(entry), np.int64)
-        result[there] = np.where(known, numbers, 0)
-        return result, _spread(known, there)
+        values, read = _taken(streams.shown.array, entry, there)
+        numbers = identify(values)
+        known = there & read & (numbers >= 0) & (numbers < streams.frames.shape[0])
+        return np.where(known, numbers, 0), known
+
+    def _entries(self, name: str, count: int, start: int, stop: int, ranges: Ranges) -> tuple[Ints, Mask]:
+        """Entry of a stream (of ``count`` entries) that holds in each bin, and whether there is one."""
+        clock = self._survey.clock
+        if clock is None:
+            entry = np.arange(start, stop)
+            return entry, entry < count
+        first, times = _timed(self._tracks()[name], ranges[name])
+        place, there = hold(times, clock.centres(start, stop), self._survey.longest[name])
+        return (first[place] if len(first) else place), there
 
     def _responses(
         self, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
@@ -175,24 +169,14 @@ class BinReader:
 
     def _allowed(self, start: int, stop: int, ranges: Ranges, shape: tuple[int, ...]) -> Mask:
         """The recording's own response mask, (bins, neurons)."""
-        streams, clock = self._streams, self._survey.clock
+        streams = self._streams
         if streams.valid is None:
             return np.ones(shape, bool)
-        if clock is None:
-            entry = np.arange(start, stop)
-            there = entry < streams.valid.shape[0]
-        else:
-            name = streams.valid_like
-            track = self._tracks()[name]
-            first, times = _timed(track, ranges[name])
-            place, there = hold(times, clock.centres(start, stop), self._survey.longest[name])
-            entry = first[place] if len(first) else place
-        values, read = take(streams.valid, entry[there])
+        entry, there = self._entries(streams.valid_like, streams.valid.shape[0], start, stop, ranges)
+        values, read = _taken(streams.valid, entry, there)
         counts = np.nan_to_num(values) != 0
-        counts = (counts if counts.ndim == 2 else counts[:, None]) & read[:, None]
-        mask = np.zeros(shape, bool)
-        mask[there] = counts
-        return mask
+        counts = counts if counts.ndim == 2 else counts[:, None]
+        return np.broadcast_to(counts & (there & read)[:, None], shape)
 
     def _behavior(
         self, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
@@ -217,13 +201,8 @@ class BinReader:
             mode: Resampling = self._source.resample.responses if name == "samples" else self._source.resample.behavior
             values, there, read = _resampled(track, start, stop, ranges[name], clock, mode, self._survey.longest[name])
         else:
-            end = max(min(stop, track.count), start)
-            values, read = readable(track.array, start, end)
-            there = np.arange(start, stop) < track.count
-            missing = stop - end
-            if missing:
-                values = np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
-                read = np.concatenate([read, np.ones(missing, bool)])
+            entry, there = self._entries(name, track.count, start, stop, ranges)
+            values, read = _taken(track.array, entry, there)
         return (values if values.ndim == 2 else values[:, None]), there, read
 
 
@@ -257,11 +236,14 @@ def _timed(track: Track, span: Ints) -> tuple[Ints, Ints]:
     return valid_times(track.clock, int(span[0]), int(span[1]))
 
 
-def _spread(values: Mask, there: Mask) -> Mask:
-    """Expand values of the present bins to all bins, False elsewhere."""
-    result = np.zeros(len(there), bool)
-    result[there] = values
-    return result
+def _taken(array: Array, entry: Ints, there: Mask) -> tuple[npt.NDArray[Any], Mask]:
+    """The entry of each bin, 0 in bins that have none; and where none is damaged."""
+    held, read = take(array, entry[there])
+    if there.all():
+        return held, read
+    values, fine = np.zeros((len(there), *held.shape[1:]), held.dtype), np.ones(len(there), bool)
+    values[there], fine[there] = held, read
+    return values, fine
 
 
 def _mark(reason: npt.NDArray[np.uint8], fine: Mask | np.bool_, name: str) -> None:

@@ -153,8 +153,8 @@ def _sheet(filters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     sheet = np.full((count * (height + 1) - 1, lags * (width + 1) - 1), 255, np.uint8)
     for row, each in enumerate(filters):
         grey = 127.5 + 127.5 * each / max(float(np.abs(each).max()), 1e-12)
-        for column, lag in enumerate(np.rint(grey).astype(np.uint8)):
-            top, left = row * (height + 1), column * (width + 1)
+        for number, lag in enumerate(np.rint(grey).astype(np.uint8)):
+            top, left = row * (height + 1), number * (width + 1)
             sheet[top : top + height, left : left + width] = lag
     scale = min(max(SHEET_WIDTH // sheet.shape[1], 1), LARGEST_SCALE)
     return sheet.repeat(scale, 0).repeat(scale, 1)

@@ -22,7 +22,8 @@ from outofcore.raw.files import RawFile, plain_name
 
 Kind = Literal["hdf5", "nwb", "npz", "zarr", "folder", "none"]
 
-HDF5 = (".h5", ".hdf5", ".mat")
+SUFFIXES: dict[str, Kind] = {".h5": "hdf5", ".hdf5": "hdf5", ".mat": "hdf5", ".nwb": "nwb", ".npz": "npz"}
+FORMATS = {"hdf5": Hdf5Recording, "nwb": NwbRecording, "npz": NpzRecording, "zarr": ZarrRecording}
 # Groups of a store that are not parts.
 TAKEN = ("train", "val", "test", "sources")
 
@@ -63,20 +64,13 @@ def find_sessions(files: Sequence[RawFile], names: NameSection) -> list[Session]
 @contextmanager
 def opened(session: Session) -> Iterator[Recording]:
     """An open recording, closed on exit; raises SessionError if the file cannot be read at all."""
-    recording: Recording
-    if session.kind == "hdf5":
-        recording = Hdf5Recording(session.root)
-    elif session.kind == "nwb":
-        recording = NwbRecording(session.root)
-    elif session.kind == "npz":
-        recording = NpzRecording(session.root)
-    elif session.kind == "zarr":
-        recording = ZarrRecording(session.root)
-    elif session.kind == "folder":
-        recording = FolderRecording(session.root, session.members)
-    else:
+    if session.kind == "none":
         message = f"{session.file}: no recording of a known format, and no file that source.names means"
         raise SessionError(message, reason="no_recording")
+    if session.kind == "folder":
+        recording: Recording = FolderRecording(session.root, session.members)
+    else:
+        recording = FORMATS[session.kind](session.root)
     try:
         yield recording
     finally:
@@ -91,12 +85,9 @@ def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[Kind, Pa
         if file.path.parents[depth - 1].suffix == ".zarr":
             return "zarr", file.path.parents[depth - 1], _label(pure, depth)
     lowered = file.name.lower()
-    if lowered.endswith(HDF5):
-        return "hdf5", file.path, file.name
-    if lowered.endswith(".nwb"):
-        return "nwb", file.path, file.name
-    if lowered.endswith(".npz"):
-        return "npz", file.path, file.name
+    for suffix, kind in SUFFIXES.items():
+        if lowered.endswith(suffix):
+            return kind, file.path, file.name
     for steps in patterns if plain_name(lowered).endswith((".npy", *TEXT)) else ():
         tail = pure.parts[-len(steps) :]
         bare = (*tail[:-1], tail[-1].removesuffix(".npy"))
