@@ -26,6 +26,8 @@ from outofcore.raw.files import RawFile, find_files
 from outofcore.raw.unit import Unit
 from tests.conversion.lines import Lines, LinesSection, write_lines
 
+SHIPPED_TICK_NS = inputs.TICK_NS
+
 
 def run(
     raw: Path,
@@ -188,8 +190,13 @@ def test_a_change_within_a_tick_of_a_coarse_clock_is_noticed(tmp_path: Path, mon
     raw = tmp_path / "raw"
     write_lines(raw, np.random.default_rng(5))
     states: dict[RawFile, object] = {}
-    monkeypatch.setattr(inputs, "_state", lambda file, real=inputs._state: states.setdefault(file, real(file)))
-    monkeypatch.setattr(inputs, "TICK_NS", 10**15)
+
+    def seen_soon_after(file: RawFile, real: Callable[[RawFile], Any] = inputs._state) -> object:
+        state = real(file)
+        return states.setdefault(file, state._replace(seen=max(state.modified, state.changed) + 19 * 10**8))
+
+    monkeypatch.setattr(inputs, "_state", seen_soon_after)
+    monkeypatch.setattr(inputs, "TICK_NS", SHIPPED_TICK_NS)
     changed: list[Path] = []
 
     def watch(_: int) -> None:

@@ -44,6 +44,14 @@ def test_a_commit_that_went_well(done: Path) -> None:
     assert stated_bytes(done) == FILES * MIB
 
 
+def test_an_empty_file_is_a_whole_file(done: Path) -> None:
+    (done / "out.zarr" / "empty").touch()
+    assert dvc(done, "commit", "-q", "-f").returncode == 0
+    found = committed(done)
+    assert found.problems == ()
+    assert [(each.bytes, each.files) for each in found.outputs] == [(FILES * MIB, FILES + 1)]
+
+
 def test_outside_of_dvc_is_told(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=r"found no \.dvc folder"):
         committed(tmp_path)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from outofcore.domains.chess.filters import choose_rows
+from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import (
     CHESS960,
     OTHER_VARIANT,
@@ -98,6 +100,28 @@ def test_most_positions_are_chosen_by_content():
         for first in ("e4", "e3", "d3", "a3", "b3", "g3", "h3", "Nc3", "c3", "c4", "a4", "h4")
     }
     assert len(chosen) > 2
+
+
+def test_most_positions_are_those_with_the_smallest_hash_of_game_and_ply():
+    """The choice is part of a store's bytes; splitmix64 as published, in whole numbers without bounds."""
+    words = 2**64 - 1
+    keys = np.arange(5 * 16, dtype=np.uint8).reshape(5, 16) * 37
+    plies = np.array([7, 2, 40, 300, 1])
+    sides, players = np.zeros(plies.sum(), np.uint8), np.ones((5, 2), bool)
+    chosen, dropped = choose_rows(plies, sides, players, keys, FilterSection(max_positions=4))
+    expected = []
+    for key, count in zip(keys, plies.tolist(), strict=True):
+        seed = int.from_bytes(key[:8].tobytes(), "little")
+        hashes = {}
+        for ply in range(count):
+            x = seed + (ply + 1) * 0x9E3779B97F4A7C15 & words
+            x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & words
+            x = (x ^ x >> 27) * 0x94D049BB133111EB & words
+            hashes[ply] = x ^ x >> 31
+        kept = sorted(hashes, key=hashes.__getitem__)[:4]
+        expected += [ply in kept for ply in range(count)]
+    assert chosen.tolist() == expected
+    assert dropped["positions_beyond_max"] == plies.sum() - 4 - 2 - 4 - 4 - 1
 
 
 def test_rated_time_class_termination_bots_variants():
