@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from outofcore.domains.boards.policy import BINS, MovePrediction, accuracies
 from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
@@ -20,13 +21,12 @@ from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.tensors import ChessReading
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.reading import Reading
-from outofcore.domains.task import Batch, Task
+from outofcore.domains.task import Batch
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
 
 PLIES_PER_BIN = 10
-BINS = 16
 PHASES = {"opening": slice(0, 2), "middlegame": slice(2, 6), "endgame": slice(6, BINS)}
 """Half-moves 0 to 19, 20 to 59, and from 60 on, as bins of 10; the last bin is open."""
 
@@ -81,7 +81,7 @@ def make_task(store: Store, section: Any) -> ChessTask:
     return ChessTask(section.tensors, section.train.preset, measure_baseline(store, section.tensors))
 
 
-class ChessTask(Task):
+class ChessTask(MovePrediction):
     """Policy and value of a position.
 
     The loss of a position is the cross-entropy of the move played plus the squared error of the result. With the mask
@@ -89,16 +89,9 @@ class ChessTask(Task):
     """
 
     def __init__(self, section: TensorSection, preset: str, baseline: Baseline) -> None:
-        super().__init__()
+        super().__init__(baseline.move_counts, PLIES_PER_BIN)
         self.section = section
         self.network = Network(section.planes, preset, vocabulary(section.targets))
-        counts = torch.from_numpy(baseline.move_counts)
-        # Add-one smoothing, so that moves absent from the train split have a probability.
-        surprise = -torch.log((counts + 1.0) / (counts + 1.0).sum())
-        self.register_buffer("surprise", surprise.float(), persistent=False)
-        self.register_buffer("frequent", counts.argsort(descending=True, stable=True)[:5], persistent=False)
-        self.surprise: Tensor
-        self.frequent: Tensor
         self.value_mean = baseline.value_mean
 
     def reading_for(self, device: torch.device, reading: Reading) -> Reading:
@@ -124,21 +117,9 @@ class ChessTask(Task):
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Counts in bins of ten half-moves (16,), and summed losses of the model and the baselines."""
         logits, value = self.predict(batch)
-        target, result = batch["target"], batch["value"]
-        ply = (batch["ply"] // PLIES_PER_BIN).clamp(0, BINS - 1).long()
-        best = logits.topk(5).indices
-
-        def by_ply(counted: Tensor) -> Tensor:
-            return torch.bincount(ply[counted], minlength=BINS)
-
+        result = batch["value"]
         return {
-            "positions": torch.bincount(ply, minlength=BINS),
-            "top1": by_ply(best[:, 0] == target),
-            "top5": by_ply((best == target[:, None]).any(1)),
-            "frequent1": by_ply(target == self.frequent[0]),
-            "frequent5": by_ply((target[:, None] == self.frequent).any(1)),
-            "policy_loss": functional.cross_entropy(logits, target, reduction="sum"),
-            "surprise": self.surprise[target].sum(),
+            **self.count_hits(logits, batch["target"], batch["ply"]),
             "value_loss": functional.mse_loss(value, result, reduction="sum"),
             "constant_loss": (result - self.value_mean).square().sum(),
         }
@@ -152,10 +133,7 @@ class ChessTask(Task):
         """
         count = float(sums["positions"].sum())
         figures = {
-            "top1": _share(sums["top1"], sums["positions"]),
-            "top1_most_frequent": _share(sums["frequent1"], sums["positions"]),
-            "top5": _share(sums["top5"], sums["positions"]),
-            "top5_most_frequent": _share(sums["frequent5"], sums["positions"]),
+            **accuracies(sums),
             "policy_loss": float(sums["policy_loss"]) / count,
             "policy_loss_frequencies": float(sums["surprise"]) / count,
             "value_loss": float(sums["value_loss"]) / count,
@@ -163,25 +141,19 @@ class ChessTask(Task):
         }
         for phase, bins in PHASES.items():
             if sums["positions"][bins].sum() > 0:
-                figures[f"top1_{phase}"] = _share(sums["top1"][bins], sums["positions"][bins])
-                figures[f"top1_{phase}_most_frequent"] = _share(sums["frequent1"][bins], sums["positions"][bins])
+                shares = accuracies(sums, bins)
+                figures[f"top1_{phase}"] = shares["top1"]
+                figures[f"top1_{phase}_most_frequent"] = shares["top1_most_frequent"]
         return {**figures, "positions": count}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
         """``accuracy_by_ply``: accuracy per ten half-moves of the game, with the baseline's."""
         rows: list[dict[str, float | str]] = [
             {
-                "ply": PLIES_PER_BIN * n,
-                "top1": round(_share(sums["top1"][n], sums["positions"][n]), 6),
-                "top5": round(_share(sums["top5"][n], sums["positions"][n]), 6),
-                "top1_most_frequent": round(_share(sums["frequent1"][n], sums["positions"][n]), 6),
-                "positions": int(sums["positions"][n]),
+                "ply": ply,
+                **{name: shares[name] for name in ("top1", "top5", "top1_most_frequent")},
+                "positions": int(positions),
             }
-            for n in range(BINS)
-            if sums["positions"][n] > 0
+            for ply, positions, shares in self.accuracy_by_bin(sums)
         ]
         return {"accuracy_by_ply": rows}
-
-
-def _share(part: Tensor, whole: Tensor) -> float:
-    return float(part.sum()) / float(whole.sum())

@@ -6,31 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from outofcore.domains.boards.tower import PRESETS, residual_blocks
 from outofcore.domains.chess.moves import Vocabulary
-
-PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20)}
-"""Channels and residual blocks by name."""
-
-_GROUPS = 8
-
-
-class _Block(nn.Module):
-    """Residual block of two convolutions; norms are per sample, so results do not depend on the micro-batch."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        last = nn.GroupNorm(_GROUPS, channels)
-        nn.init.zeros_(last.weight)  # starts as the identity, which lets deep networks learn
-        self.body = nn.Sequential(
-            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-            nn.GroupNorm(_GROUPS, channels),
-            nn.ReLU(),
-            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-            last,
-        )
-
-    def forward(self, board: Tensor) -> Tensor:
-        return torch.relu(board + self.body(board))
 
 
 class PolicyHead(nn.Module):
@@ -71,10 +48,10 @@ class Network(nn.Module):
 
     def __init__(self, planes: int, preset: str, vocabulary: Vocabulary) -> None:
         super().__init__()
-        channels, blocks = PRESETS[preset]
+        channels, _ = PRESETS[preset]
         self.stem = nn.Conv2d(planes, channels, 3, padding=1)
         self.square = nn.Parameter(torch.zeros(channels, 8, 8))
-        self.tower = nn.Sequential(*(_Block(channels) for _ in range(blocks)))
+        self.tower = residual_blocks(preset)
         self.policy = PolicyHead(channels, vocabulary)
         self.value = nn.Sequential(nn.Linear(2 * channels, 64), nn.ReLU(), nn.Linear(64, 1), nn.Tanh())
 

@@ -6,46 +6,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20)}
-"""Channels and residual blocks by name."""
+from outofcore.domains.boards.tower import PRESETS, residual_blocks
+
 DIMENSIONS = {"test": 64, "small": 64, "medium": 128, "large": 256}
 """Dimensions of a style embedding."""
 
-_GROUPS = 8
 NEAR = 5
 """Radius of the neighbourhood of a move, in lines."""
 PHASES = (0, 8, 16, 30, 60, 100, 160)
 """First move of each phase of a game."""
 
 
-class _Block(nn.Module):
-    """Residual block of two convolutions; norms are per sample, so results do not depend on the micro-batch."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        last = nn.GroupNorm(_GROUPS, channels)
-        nn.init.zeros_(last.weight)  # starts as the identity
-        self.body = nn.Sequential(
-            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-            nn.GroupNorm(_GROUPS, channels),
-            nn.ReLU(),
-            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-            last,
-        )
-
-    def forward(self, board: Tensor) -> Tensor:
-        return torch.relu(board + self.body(board))
-
-
 class Tower(nn.Module):
-    """Planes to features of every point; ``preset`` is a key of :data:`PRESETS`."""
+    """Planes to features of every point; ``preset`` is a key of :data:`outofcore.domains.boards.tower.PRESETS`."""
 
     def __init__(self, planes: int, frame: int, preset: str) -> None:
         super().__init__()
-        channels, blocks = PRESETS[preset]
+        channels, _ = PRESETS[preset]
         self.stem = nn.Conv2d(planes, channels, 3, padding=1)
         self.point = nn.Parameter(torch.zeros(channels, frame, frame))  # position on the board
-        self.blocks = nn.Sequential(*(_Block(channels) for _ in range(blocks)))
+        self.blocks = residual_blocks(preset)
 
     def forward(self, planes: Tensor) -> Tensor:
         """Planes (batch, planes, frame, frame) of any dtype -> (batch, channels, frame, frame)."""
@@ -81,11 +61,11 @@ class StyleNetwork(nn.Module):
 
     def __init__(self, planes: int, frame: int, preset: str) -> None:
         super().__init__()
-        (channels, blocks), size = PRESETS[preset], DIMENSIONS[preset]
+        (channels, _), size = PRESETS[preset], DIMENSIONS[preset]
         self.frame = frame
         self.where = nn.Embedding(2 * len(PHASES) * (frame * frame + 1), size)
         self.stem = nn.Conv2d(planes + 1, channels, 3, padding=1)
-        self.blocks = nn.Sequential(*(_Block(channels) for _ in range(blocks)))
+        self.blocks = residual_blocks(preset)
         last = nn.Linear(2 * size, size)
         self.shape = nn.Sequential(nn.Linear(2 * channels, 2 * size), nn.ReLU(), last)
         # The table starts near zero and the shapes at zero: random values would drown the signal of a few games.

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from outofcore.domains.boards.policy import MovePrediction, accuracies
 from outofcore.domains.go.learn.network import PolicyNetwork
 from outofcore.domains.go.tensors import GoReading, planes
-from outofcore.domains.task import Batch, Task
+from outofcore.domains.task import Batch
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
 
 MOVES_PER_BIN = 20
-BINS = 16
-"""Moves 0 to 19, 20 to 39 and so on; the last bin is open."""
+CURVES = ("top1", "top5", "top1_most_frequent", "top5_most_frequent")
 
 _ROWS_AT_ONCE = 1 << 20
 
@@ -34,48 +34,25 @@ def count_moves(store: Store, frame: int) -> npt.NDArray[np.int64]:
     return counts
 
 
-class PolicyTask(Task):
+class PolicyTask(MovePrediction):
     """Predict the next move: cross-entropy over all points and the pass.
 
     ``frequencies`` of the moves in the train split are the baseline.
     """
 
     def __init__(self, reading: GoReading, preset: str, frequencies: npt.NDArray[np.int64]) -> None:
-        super().__init__()
+        super().__init__(frequencies, MOVES_PER_BIN)
         self.reach = reading.reach
         self.network = PolicyNetwork(planes(reading.section), reading.frame, preset)
-        counts = torch.from_numpy(frequencies)
-        # Add-one smoothing, so that moves absent from the train split have a probability.
-        surprise = -torch.log((counts + 1.0) / (counts + 1.0).sum())
-        self.register_buffer("surprise", surprise.float(), persistent=False)
-        self.register_buffer("frequent", counts.argsort(descending=True, stable=True)[:5], persistent=False)
-        self.surprise: Tensor
-        self.frequent: Tensor
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Sum of the cross-entropy, and the number of positions."""
-        return functional.cross_entropy(self._logits(batch), batch["move"], reduction="sum"), torch.tensor(
-            len(batch["move"])
-        )
+        loss = functional.cross_entropy(self._logits(batch), batch["move"], reduction="sum")
+        return loss, torch.tensor(len(batch["move"]))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Counts in bins of twenty moves (16,), and summed losses of the model and the frequencies."""
-        logits, move = self._logits(batch), batch["move"]
-        bins = (batch["number"] // MOVES_PER_BIN).clamp(0, BINS - 1)
-        best = logits.topk(5).indices
-
-        def by_number(counted: Tensor) -> Tensor:
-            return torch.bincount(bins[counted], minlength=BINS)
-
-        return {
-            "positions": torch.bincount(bins, minlength=BINS),
-            "top1": by_number(best[:, 0] == move),
-            "top5": by_number((best == move[:, None]).any(1)),
-            "frequent1": by_number(move == self.frequent[0]),
-            "frequent5": by_number((move[:, None] == self.frequent).any(1)),
-            "loss": functional.cross_entropy(logits, move, reduction="sum"),
-            "surprise": self.surprise[move].sum(),
-        }
+        return self.count_hits(self._logits(batch), batch["move"], batch["number"])
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """Accuracies as shares of the positions, losses as means in nats.
@@ -84,35 +61,19 @@ class PolicyTask(Task):
         the train split, ``loss_frequencies`` is the cross-entropy of its frequencies.
         """
         count = float(sums["positions"].sum())
-        figures = {
-            "top1": float(sums["top1"].sum()) / count,
-            "top1_most_frequent": float(sums["frequent1"].sum()) / count,
-            "top5": float(sums["top5"].sum()) / count,
-            "top5_most_frequent": float(sums["frequent5"].sum()) / count,
-            "loss": float(sums["loss"]) / count,
+        return {
+            **accuracies(sums),
+            "loss": float(sums["policy_loss"]) / count,
             "loss_frequencies": float(sums["surprise"]) / count,
+            "positions": count,
         }
-        return {**figures, "positions": count}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
         """``accuracy_by_move``: accuracy per twenty moves of the game, with the baseline's."""
-        rows: list[dict[str, float | str]] = []
-        for place in range(BINS):
-            count = float(sums["positions"][place])
-            if count:
-                names = {
-                    "top1": "top1",
-                    "top5": "top5",
-                    "frequent1": "top1_most_frequent",
-                    "frequent5": "top5_most_frequent",
-                }
-                rows.append(
-                    {
-                        "move": float(place * MOVES_PER_BIN),
-                        "positions": count,
-                        **{shown: round(float(sums[name][place]) / count, 6) for name, shown in names.items()},
-                    }
-                )
+        rows: list[dict[str, float | str]] = [
+            {"move": float(move), "positions": positions, **{name: shares[name] for name in CURVES}}
+            for move, positions, shares in self.accuracy_by_bin(sums)
+        ]
         return {"accuracy_by_move": rows}
 
     def _logits(self, batch: Batch) -> Tensor:

@@ -1,0 +1,1 @@
+"""What the models of chess and Go share."""

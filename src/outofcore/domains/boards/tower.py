@@ -1,0 +1,36 @@
+"""The residual tower of the networks, and its sizes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20)}
+"""Channels and residual blocks by name."""
+
+_GROUPS = 8
+
+
+class _Block(nn.Module):
+    """Residual block of two convolutions; norms are per sample, so results do not depend on the micro-batch."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        last = nn.GroupNorm(_GROUPS, channels)
+        nn.init.zeros_(last.weight)  # starts as the identity, which lets deep networks learn
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.GroupNorm(_GROUPS, channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            last,
+        )
+
+    def forward(self, board: Tensor) -> Tensor:
+        return torch.relu(board + self.body(board))
+
+
+def residual_blocks(preset: str) -> nn.Sequential:
+    """The blocks of a preset: (batch, channels, rows, columns) -> the same shape."""
+    channels, blocks = PRESETS[preset]
+    return nn.Sequential(*(_Block(channels) for _ in range(blocks)))
