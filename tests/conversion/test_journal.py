@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from outofcore.errors import DamagedStore, SpaceError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.store.shards import index_bytes
 from tests.conversion.lines import Lines, LinesSection, write_lines
+from tests.store.synced import Synced
 
 WORK = "lines.zarr.work"
 
@@ -237,31 +237,21 @@ def test_all_that_a_checkpoint_counts_is_on_the_disk_before_it(
 ) -> None:
     """Records what is synced: when a journal gets its name, all bytes and names that it counts have been."""
     work, checkpoints = tmp_path / WORK, 0
-    sizes: dict[int, int] = {}  # by inode, which stays when a file is renamed
-    names: dict[int, set[str]] = {}
-    fsync, replace = os.fsync, Path.replace
-
-    def synced(handle: int) -> None:
-        facts = os.fstat(handle)
-        if stat.S_ISDIR(facts.st_mode):
-            names[facts.st_ino] = set(os.listdir(handle))
-        else:
-            sizes[facts.st_ino] = facts.st_size
-        fsync(handle)
+    synced, replace = Synced(monkeypatch), Path.replace
 
     def check(path: Path, size: int) -> None:
-        assert sizes[path.stat().st_ino] >= size, f"{path} was not synced"
-        assert path.name in names[path.parent.stat().st_ino], f"the name of {path} was not synced"
+        assert synced.size(path) >= size, f"{path} was not synced"
+        assert path.name in synced.names(path.parent), f"the name of {path} was not synced"
 
     def renamed(path: Path, target: Path) -> Path:
         nonlocal checkpoints
-        assert sizes[path.stat().st_ino] == path.stat().st_size, f"{path} was renamed before it was synced"
+        assert synced.size(path) == path.stat().st_size, f"{path} was renamed before it was synced"
         if target.name == "journal.json":
             checkpoints += 1
             state = json.loads(path.read_bytes().split(b"\n", 1)[1])
             for name in ("rejects", "keys", "sources"):
                 file = work / (name + ".csv" * (name == "rejects"))
-                assert sizes[file.stat().st_ino] >= state[name][0] > 0
+                assert synced.size(file) >= state[name][0] > 0
             for table, facts in state["tables"].items():
                 for name, (size, _) in facts["files"].items():
                     check(work / "store" / name, size)
@@ -269,7 +259,6 @@ def test_all_that_a_checkpoint_counts_is_on_the_disk_before_it(
                     check(work / "store" / table / field / f"c.{facts['shard']}.partial", index_bytes(4) + sum(lengths))
         return replace(path, target)
 
-    monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", renamed)
     stop(raw, tmp_path)
     assert checkpoints >= 10

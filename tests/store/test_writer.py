@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,7 @@ from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
 from outofcore.store.writer import StoreWriter, _move
 from tests.store.conftest import SCHEMA, batch
+from tests.store.synced import Synced
 
 CODECS = ["none", "lz4", "zstd"]
 
@@ -146,17 +146,7 @@ def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
     make_store: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
     """Records what is synced: a power loss after the last rename finds every byte and every name."""
-    sizes: dict[int, int] = {}  # by inode, which stays when a file is renamed
-    names: dict[int, set[str]] = {}
-    fsync, rename, published = os.fsync, Path.rename, []
-
-    def synced(handle: int) -> None:
-        facts = os.fstat(handle)
-        if stat.S_ISDIR(facts.st_mode):
-            names[facts.st_ino] = set(os.listdir(handle))
-        else:
-            sizes[facts.st_ino] = facts.st_size
-        fsync(handle)
+    synced, rename, published = Synced(monkeypatch), Path.rename, []
 
     def renamed(path: Path, target: Path) -> Path:
         if apart and path.name == "a.zarr.work":
@@ -164,21 +154,17 @@ def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
         if target == tmp_path / "a.zarr":
             published.append(path)
             for each in (path, *path.rglob("*")):
-                inode = each.stat().st_ino
                 if each.is_dir():
-                    assert names.get(inode) == {inner.name for inner in each.iterdir()}, (
-                        f"names in {each} were not synced"
-                    )
+                    assert synced.names(each) == {inner.name for inner in each.iterdir()}, f"names in {each}"
                 else:
-                    assert sizes.get(inode) == each.stat().st_size, f"{each} was not synced"
+                    assert synced.size(each) == each.stat().st_size, f"{each} was not synced"
         return rename(path, target)
 
-    monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "rename", renamed)
     final = make_store()
     assert len(published) == 1
     assert {"zarr.json", "seal.json"} <= {path.name for path in final.iterdir()}
-    assert final.name in names[tmp_path.stat().st_ino]
+    assert final.name in synced.names(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
 
 

@@ -1,0 +1,213 @@
+"""Trainings that are stopped or killed, and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from outofcore.domains.task import Batch
+from outofcore.errors import ParamsError
+from outofcore.training.checkpoint import Checkpoint
+from tests.training.runs import curves, same, train, weights
+from tests.training.small import ListLoader, WeightedRegression, columns, loaders, section
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing gets to clean up after it."""
+
+
+class KilledAfter(WeightedRegression):
+    """Dies in the middle of a step: some pieces have added their gradients, the optimizer has not moved."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(dropout=0.2)
+        self.steps = steps
+        self.pieces = 0
+
+    def loss(self, batch: Batch):
+        self.pieces += 1
+        if self.pieces > 2 * self.steps + 1:
+            raise Killed
+        return super().loss(batch)
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_steps": 10}], ids=["epochs", "max_steps"])
+def test_a_run_killed_at_any_step_goes_on_to_the_same_weights_and_curves(tmp_path, settings):
+    settings = section(batch_size=20, **settings)  # 5 batches an epoch, 2 pieces a batch
+    whole = tmp_path / "whole"
+    _, expected = train(whole, task=WeightedRegression(dropout=0.2), settings=settings, micro_batch=10)
+    for killed_after in (1, 4, 5, 6, 9):
+        out = tmp_path / f"killed{killed_after}"
+        with pytest.raises(Killed):
+            train(out, task=KilledAfter(killed_after), settings=settings, micro_batch=10, checkpoint_seconds=0)
+        loader = ListLoader(columns(100, 1), 20)
+        _, figures = train(
+            out, task=WeightedRegression(dropout=0.2), train_loader=loader, settings=settings, micro_batch=10
+        )
+        # The first batch that it read is the one after those it had trained on.
+        assert loader.reads[0] == (killed_after // 5, 20 * (killed_after % 5))
+        assert figures == expected
+        assert same(weights(out), weights(whole))
+        assert curves(out) == curves(whole)
+        assert json.loads((out / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == killed_after
+
+
+def test_steps_since_the_last_checkpoint_are_made_again(tmp_path, monkeypatch):
+    save = Checkpoint.save
+
+    def save_sometimes(checkpoint: Checkpoint, path: Path) -> None:
+        if checkpoint.progress.step in {3, 8}:
+            save(checkpoint, path)
+
+    train(tmp_path / "whole", task=WeightedRegression(dropout=0.2), micro_batch=8)
+    monkeypatch.setattr(Checkpoint, "save", save_sometimes)
+    out = tmp_path / "killed"
+    with pytest.raises(Killed):
+        train(out, task=KilledAfter(5), micro_batch=8, checkpoint_seconds=0)
+    with pytest.raises(Killed):
+        train(out, task=KilledAfter(8), micro_batch=8, checkpoint_seconds=0)
+    train(out, task=WeightedRegression(dropout=0.2), micro_batch=8)
+    assert json.loads((out / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == 8
+    assert same(weights(out), weights(tmp_path / "whole"))
+    assert curves(out) == curves(tmp_path / "whole")
+
+
+def test_a_run_killed_in_validation_validates_when_it_goes_on(tmp_path):
+    class KilledInValidation(WeightedRegression):
+        def evaluate(self, _: Batch):
+            raise Killed
+
+    _, expected = train(tmp_path / "whole")
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", task=KilledInValidation(), checkpoint_seconds=0)
+    assert train(tmp_path / "killed")[1] == expected
+    assert curves(tmp_path / "killed") == curves(tmp_path / "whole")
+
+
+def test_a_run_stopped_in_its_last_validation_makes_no_step_again(tmp_path):
+    class Stopped(WeightedRegression):
+        def evaluate(self, batch: Batch):
+            os.kill(os.getpid(), signal.SIGINT)
+            return super().evaluate(batch)
+
+    settings = section(max_steps=5)
+    _, expected = train(tmp_path / "whole", settings=settings)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "stopped", task=Stopped(), settings=settings)
+    loader = ListLoader(columns(100, 1), 16)
+    assert train(tmp_path / "stopped", train_loader=loader, settings=settings)[1] == expected
+    assert loader.reads == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_finishes_the_step_saves_and_the_run_goes_on(tmp_path, capfd, number):
+    class Interrupting(WeightedRegression):
+        calls = 0
+
+        def loss(self, batch: Batch):
+            Interrupting.calls += 1
+            if Interrupting.calls == 9:
+                os.kill(os.getpid(), number)
+            return super().loss(batch)
+
+    assert threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    _, expected = train(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "stopped", task=Interrupting())
+    assert capfd.readouterr().err.strip() == "stopping after this step (Ctrl-C to stop at once)"
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert not (tmp_path / "stopped/metrics").exists()
+    assert not (tmp_path / "stopped/models/toy").exists()
+    assert train(tmp_path / "stopped")[1] == expected
+    assert json.loads((tmp_path / "stopped/metrics/toy/train_run.json").read_text())["resumed_from_step"] == 9
+    assert same(weights(tmp_path / "stopped"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(("second", "step"), [(signal.SIGINT, 0), (signal.SIGTERM, 9)])
+def test_only_ctrl_c_stops_a_step_that_is_to_be_finished(tmp_path, second, step):
+    """Schedulers and torchrun may both send a SIGTERM to each rank."""
+
+    class Interrupting(WeightedRegression):
+        calls = 0
+
+        def loss(self, batch: Batch):
+            Interrupting.calls += 1
+            if Interrupting.calls == 9:
+                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), second)
+            return super().loss(batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, task=Interrupting())
+    train(tmp_path)
+    assert json.loads((tmp_path / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == step
+
+
+@pytest.mark.parametrize("interrupted", ["write_plots", "write_model", "write_metrics"])
+def test_what_is_trained_is_kept_until_all_results_are_written(tmp_path, monkeypatch, interrupted):
+    _, expected = train(tmp_path / "whole")
+    monkeypatch.setattr(f"outofcore.training.loop.{interrupted}", killed)
+    with pytest.raises(Killed):
+        train(tmp_path / "stopped")
+    monkeypatch.undo()
+    loader, _ = loaders(16)
+    assert train(tmp_path / "stopped", train_loader=loader)[1] == expected
+    assert loader.reads == []
+    assert same(weights(tmp_path / "stopped"), weights(tmp_path / "whole"))
+    assert curves(tmp_path / "stopped") == curves(tmp_path / "whole")
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("step", [5, 20])
+def test_a_loss_that_is_not_finite_is_one_line_and_nothing_is_saved(tmp_path, monkeypatch, step):
+    """Also if no row of the curves comes after it."""
+    monkeypatch.setattr("outofcore.training.loop.ROWS", 3)
+
+    class Diverging(WeightedRegression):
+        calls = 0
+
+        def loss(self, batch: Batch):
+            loss, count = super().loss(batch)
+            Diverging.calls += 1
+            return loss * (float("nan") if Diverging.calls == step else 1), count
+
+    with pytest.raises(ParamsError, match=r"the loss is nan around step \d+; lower train\.learning_rate"):
+        train(tmp_path, task=Diverging(), settings=section(max_steps=20), checkpoint_seconds=0)
+    saved = Checkpoint.load(tmp_path / "models/toy.partial/checkpoint.pt")
+    assert saved is not None
+    assert saved.progress.step == step - 1
+    assert not (tmp_path / "models/toy").exists()
+
+
+def test_a_checkpoint_of_other_params_is_not_gone_on_from(tmp_path, caplog):
+    with pytest.raises(Killed):
+        train(tmp_path, task=KilledAfter(3), identity={"store": "1"}, checkpoint_seconds=0)
+    train(tmp_path, identity={"store": "2"})
+    assert "training begins anew" in caplog.text
+    assert json.loads((tmp_path / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == 0
+
+
+def test_a_long_validation_saves_the_steps_before_it(tmp_path):
+    class KilledInSecondBatch(WeightedRegression):
+        batches = 0
+
+        def evaluate(self, batch: Batch):
+            self.batches += 1
+            if self.batches == 2:
+                raise Killed
+            return super().evaluate(batch)
+
+    with pytest.raises(Killed):
+        train(tmp_path, task=KilledInSecondBatch(), settings=section(max_steps=0), checkpoint_seconds=0)
+    saved = Checkpoint.load(tmp_path / "models/toy.partial/checkpoint.pt")
+    assert saved is not None
+    assert saved.progress.validated == -1
