@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -34,7 +33,8 @@ def disagreements(
     scans whole clocks, cannot read it.
     """
     try:
-        with Oracle.of(session, source) as oracle:
+        with reference(session) as library:
+            oracle = Oracle(library, source)
             return [line for number, row in bins for line in _compare(oracle, session.file, source, number, row, rows)]
     except READ_ERRORS:
         return None
@@ -80,13 +80,6 @@ class Oracle:
                 for _, times in self._times(*self._screen())
                 if np.isfinite(times).any()
             )
-
-    @classmethod
-    @contextmanager
-    def of(cls, session: Session, source: SourceSection) -> Iterator[Oracle]:
-        """Open an oracle of a session; its file is closed on exit."""
-        with reference(session) as library:
-            yield cls(library, source)
 
     def bin(self, number: int, *, responses: bool) -> dict[str, npt.NDArray[Any]]:
         """Expected stored values of a bin: ``stim``, and if responses count ``robs`` and ``behavior``."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import lzma
 import math
 import threading
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,16 +16,16 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 import zarr
-from zstandard import ZstdError
 
 from outofcore.domains.neural.params import TimeUnit
+from outofcore.domains.neural.recordings.arrays import STREAM_DAMAGE
 from outofcore.domains.neural.recordings.folder import split_column
 from outofcore.domains.neural.recordings.recording import matching
 from outofcore.domains.neural.sessions import Session, opened
 from outofcore.raw.files import decompressed, natural_order
 
 BLOCK = 1 << 20
-READ_ERRORS = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, ZstdError)
+READ_ERRORS = (*STREAM_DAMAGE, RuntimeError)
 """Raised by the libraries for a damaged file."""
 
 HELD_BYTES = 1 << 26

@@ -40,7 +40,6 @@ class Streams:
     spikes: Spikes | None
     behavior: Track | None  # (samples, variables) or (samples,)
     valid: Array | None  # response mask
-    valid_like: Literal["samples", "shown"]  # stream whose clock the mask shares
     trial: Array | None
     repeat: Array | None
     trial_starts: Ints | None  # first bin of each trial and the end, if a name with ``*`` matched them
@@ -55,6 +54,12 @@ class Streams:
         return self.samples.array.columns
 
     @property
+    def valid_like(self) -> Literal["samples", "shown"]:
+        """The stream whose clock the mask shares."""
+        shared = self.valid and self.samples and self.valid.shape[0] == self.samples.array.shape[0]
+        return "samples" if shared else "shown"
+
+    @property
     def behaviors(self) -> int:
         """Number of behaviour variables, or 0."""
         return self.behavior.array.columns if self.behavior is not None else 0
@@ -65,61 +70,53 @@ def find_streams(recording: Recording, source: SourceSection, labels: Labels | N
 
     Raises SessionError if something is missing or inconsistent.
     """
-    names, axes = source.names, source.time_axis
-    frames = find_array(recording, "stimulus", names.stimulus, axes.stimulus)
+    names = source.names
+    frames = find_array(recording, "stimulus", names.stimulus, source.time_axis.stimulus)
     shape = _frame_shape(frames, source)
-    shown: Array = frames
-    indexed = names.frame is not None or source.repeats is not None
+    array = frames
     if names.frame is not None:
-        shown = find_vector(recording, "frame", names.frame)
+        array = find_vector(recording, "frame", names.frame)
     elif source.repeats is not None:
-        shown = _repeated(frames.shape[0], source.repeats)
-    screen = _track(recording, shown, names.frame or names.stimulus, names.frame_times, "frame_times", source)
-    samples = spikes = behavior = None
-    if names.responses is not None:
-        array = _table(find_array(recording, "responses", names.responses, axes.responses), "responses")
-        samples = _track(recording, array, names.responses, names.sample_times, "sample_times", source)
-    else:
-        spikes = find_spikes(recording, source, labels)
-    if names.behavior is not None:
-        array = _table(find_array(recording, "behavior", names.behavior, axes.behavior), "behavior")
-        behavior = _track(recording, array, names.behavior, names.behavior_times, "behavior_times", source)
-    valid = None
-    if names.valid is not None:
-        valid = _table(find_array(recording, "valid", names.valid, axes.valid), "valid")
-        neurons = spikes.neurons if spikes is not None else samples.array.columns if samples is not None else 0
-        if valid.columns not in (1, neurons):
-            message = f"names.valid: expected a column for all or for each of {neurons} neurons, got {valid.columns}"
-            raise SessionError(message, reason="wrong_shape")
-    like: Literal["samples", "shown"] = "shown"
-    if valid is not None and samples is not None and valid.shape[0] == samples.array.shape[0]:
-        like = "samples"
-    elif valid is not None and source.bin_width is not None and valid.shape[0] != shown.shape[0]:
-        message = f"names.valid: expected one entry a sample or a frame ({shown.shape[0]}), got {valid.shape[0]}"
-        raise SessionError(message, reason="unequal_length")
-    trial = find_array(recording, "trial", names.trial) if names.trial is not None else None
-    repeat = find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None
-    starts = shown.starts if shown.starts is not None or samples is None else samples.array.starts
+        array = _repeated(frames.shape[0], source.repeats)
+    shown = _track(recording, array, names.frame or names.stimulus, "frame_times", source)
+    samples = _samples(recording, "responses", "sample_times", source)
+    spikes = find_spikes(recording, source, labels) if samples is None else None
+    starts = array.starts if array.starts is not None or samples is None else samples.array.starts
     if starts is not None and source.bin_width is not None:
         message = (
             "a name with * makes each array a trial of its own, without a common clock: set source.bin_width: null"
         )
         raise SessionError(message, reason="wrong_shape")
-    return Streams(
+    streams = Streams(
         frames=frames,
         frame_shape=shape,
-        shown=screen,
-        indexed=indexed,
+        shown=shown,
+        indexed=names.frame is not None or source.repeats is not None,
         samples=samples,
         spikes=spikes,
-        behavior=behavior,
-        valid=valid,
-        valid_like=like,
-        trial=trial,
-        repeat=repeat,
+        behavior=_samples(recording, "behavior", "behavior_times", source),
+        valid=_table(recording, "valid", source),
+        trial=find_array(recording, "trial", names.trial) if names.trial is not None else None,
+        repeat=find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None,
         trial_starts=starts,
         time_unit=recording.unit or source.time_unit,
     )
+    _check_mask(streams, clocked=source.bin_width is not None)
+    return streams
+
+
+def _check_mask(streams: Streams, *, clocked: bool) -> None:
+    """Reject a response mask that fits neither the neurons nor a stream."""
+    valid, frames = streams.valid, streams.shown.array.shape[0]
+    if valid is None:
+        return
+    if valid.columns not in (1, streams.neurons):
+        message = f"names.valid: expected a column for all or for each of {streams.neurons} neurons, "
+        message += f"got {valid.columns}"
+        raise SessionError(message, reason="wrong_shape")
+    if clocked and streams.valid_like == "shown" and valid.shape[0] != frames:
+        message = f"names.valid: expected one entry a sample or a frame ({frames}), got {valid.shape[0]}"
+        raise SessionError(message, reason="unequal_length")
 
 
 def _repeated(frames: int, repeats: RepeatSection) -> Array:
@@ -155,7 +152,12 @@ def _frame_shape(frames: Array, source: SourceSection) -> tuple[int, ...]:
     return source.frame_shape
 
 
-def _table(array: Array, field: str) -> Array:
+def _table(recording: Recording, field: str, source: SourceSection) -> Array | None:
+    """Numbers of shape (samples, columns) or (samples,), or None if ``names`` has none for the field."""
+    name = getattr(source.names, field)
+    if name is None:
+        return None
+    array = find_array(recording, field, name, getattr(source.time_axis, field))
     if len(array.shape) > 2 or array.dtype.kind not in "biuf":
         message = f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}"
         raise SessionError(message, reason="wrong_shape")
@@ -163,11 +165,14 @@ def _table(array: Array, field: str) -> Array:
     return array
 
 
-def _track(
-    recording: Recording, array: Array, name: str, times: str | None, field: str, source: SourceSection
-) -> Track:
-    """An array with its clock: the one in params.yaml, or the format's own."""
-    clock: Array | None = None
+def _samples(recording: Recording, field: str, times: str, source: SourceSection) -> Track | None:
+    array = _table(recording, field, source)
+    return None if array is None else _track(recording, array, getattr(source.names, field), times, source)
+
+
+def _track(recording: Recording, array: Array, name: str, field: str, source: SourceSection) -> Track:
+    """An array with its clock: the one that ``names.<field>`` means, or the format's own."""
+    clock, times = None, getattr(source.names, field)
     if times is not None:
         clock = listed_clock(find_vector(recording, field, times), recording.unit or source.time_unit)
     elif "*" not in name:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ from outofcore.domains.neural.recordings.npy import npy_array
 from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.raw.files import decompressed, plain_name
 
-DOUBLE = np.dtype(np.float64)
 TEXT = (".txt", ".csv", ".tsv", ".dat")
 
 
@@ -66,10 +65,11 @@ def text_array(path: Path, column: int | None, axis: int = 0) -> Array:
     The first line may be a header. A later entry that is not a number is NaN, as is a line whose number of entries
     differs from the first. A text of one column is a vector, one of several a table.
     """
-    rows, columns = 0, 0
     try:
-        for block in _blocks(path, column):
-            rows, columns = rows + len(block), block.shape[1]
+        head = list(islice(chain.from_iterable(_line_blocks(path)), 2))
+        titled = int(bool(head) and None in map(_number, _wanted(head[0], column)))
+        columns = len(_cells(head[titled])) if len(head) > titled else 0
+        rows = sum(map(len, _line_blocks(path))) - titled
     except STREAM_DAMAGE as error:
         message = f"{path.name}: damaged: {clean(error)}"
         raise SessionError(message, reason="unreadable_file") from error
@@ -79,42 +79,32 @@ def text_array(path: Path, column: int | None, axis: int = 0) -> Array:
     if axis:
         message = f"{path.name}: a text of {rows} x {columns} numbers, and time is not first; transpose it"
         raise SessionError(message, reason="wrong_shape")
-    if column is not None or columns <= 1:
-        place = column or 0
-        return streamed((rows,), DOUBLE, lambda: (block[:, place] for block in _blocks(path, column)))
-    return streamed((rows, columns), DOUBLE, lambda: _blocks(path, column))
+    vector = column is not None or columns <= 1
+    shape = (rows,) if vector else (rows, columns)
+
+    def blocks() -> Iterator[npt.NDArray[np.float64]]:
+        title = titled
+        for lines in _line_blocks(path):
+            values = [_numbers(_wanted(line, column), 1 if vector else columns) for line in lines[title:]]
+            yield np.array(values, np.float64).reshape(-1, *shape[1:])
+            title = title if not lines else 0
+
+    return streamed(shape, np.dtype(np.float64), blocks)
 
 
-def _blocks(path: Path, column: int | None) -> Iterator[npt.NDArray[np.float64]]:
-    """All columns, (lines, columns), about a megabyte of text at a time."""
-    columns, titled = 0, None
-    with path.open("rb") as raw:
-        for lines in _line_blocks(decompressed(raw, path.name)):
-            rows = [_cells(line) for line in lines]
-            if titled is None and rows:
-                titled = any(_number(cell) is None for cell in _named(rows[0], column))
-                rows = rows[titled:]
-            if rows:
-                columns = columns or len(rows[0])
-                yield np.array([_row(row, columns, column) for row in rows], np.float64)
-
-
-def _named(cells: list[bytes], column: int | None) -> list[bytes]:
-    return cells if column is None else cells[column : column + 1]
-
-
-def _line_blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
+def _line_blocks(path: Path) -> Iterator[list[bytes]]:
     """Data lines, stripped of comments and blanks, about a megabyte at a time."""
-    rest = b""
-    while content := stream.read(BLOCK_BYTES):
-        *lines, rest = (rest + content).split(b"\n")
-        yield _data(lines)
-    yield _data([rest])
+    with path.open("rb") as raw:
+        stream = decompressed(raw, path.name)
+        while lines := stream.readlines(BLOCK_BYTES):
+            bare = (line.split(b"#", 1)[0].strip() for line in lines)
+            yield [line for line in bare if line]
 
 
-def _data(lines: list[bytes]) -> list[bytes]:
-    bare = (line.split(b"#", 1)[0].strip() for line in lines)
-    return [line for line in bare if line]
+def _wanted(line: bytes, column: int | None) -> list[bytes]:
+    """The cell of a column, none if the line is too short; or all cells."""
+    cells = _cells(line)
+    return cells if column is None else cells[column : column + 1]
 
 
 def _cells(line: bytes) -> list[bytes]:
@@ -122,16 +112,10 @@ def _cells(line: bytes) -> list[bytes]:
     return [cell.strip() for cell in line.split(separator)]
 
 
-def _row(cells: list[bytes], columns: int, column: int | None) -> list[float]:
-    """The numbers of a line; other columns than the wanted one are not parsed."""
-    if column is None and len(cells) != columns:
+def _numbers(cells: list[bytes], columns: int) -> list[float]:
+    if len(cells) != columns:
         return [math.nan] * columns
-    values = [math.nan] * columns
-    for place in range(columns) if column is None else (column,):
-        number = _number(cells[place]) if place < min(len(cells), columns) else None
-        if number is not None:
-            values[place] = number
-    return values
+    return [math.nan if number is None else number for number in map(_number, cells)]
 
 
 def _number(cell: bytes) -> float | None:
