@@ -9,11 +9,14 @@ import numpy as np
 import pynwb
 import pytest
 
+from outofcore.domains.neural import reference
 from tests.domains.neural.rig import NAMES, convert, save_session
 
 
+@pytest.mark.parametrize("held", [0, reference.HELD_BYTES])
 @pytest.mark.parametrize("kind", ["npz", "compressed"])
-def test_an_audit_opens_an_archive_as_often_for_many_bins_as_for_few(tmp_path, frames, kind, monkeypatch):
+def test_an_audit_opens_an_archive_as_often_for_many_bins_as_for_few(tmp_path, frames, kind, held, monkeypatch):
+    monkeypatch.setattr(reference, "HELD_BYTES", held)
     opened = []
     plain = zipfile.ZipFile.open
     monkeypatch.setattr(
@@ -34,7 +37,9 @@ def test_an_audit_of_another_file_of_the_same_name_reads_that_one(tmp_path, fram
         assert not result.differences
 
 
-def test_archives_of_any_order_and_axis_are_audited(tmp_path, frames):
+@pytest.mark.parametrize("held", [0, reference.HELD_BYTES])
+def test_archives_of_any_order_and_axis_are_audited(tmp_path, frames, held, monkeypatch):
+    monkeypatch.setattr(reference, "HELD_BYTES", held)
     for order, axis in (("F", 0), ("F", 2), ("C", 1), ("C", 2)):
         stim = np.asarray(np.moveaxis(frames["stim"], 0, axis), order=order)
         folder = tmp_path / f"{order}{axis}"

@@ -120,7 +120,7 @@ class Oracle:
             entry = number
             if source.bin_width is not None:
                 low, high = self._edges(number)
-                entry = self._last_before(*self._screen(), (low + high) // 2)
+                entry = self._around(*self._screen(), (low + high) // 2)[0][0]
             if names.frame is not None:
                 entry = int(self._library.entry(names.frame, self._library.longest(names.frame), entry).reshape(-1)[0])
             elif source.repeats is not None:
@@ -159,31 +159,25 @@ class Oracle:
                 for place in np.flatnonzero((known >= low) & (known < high))
             ]
             return np.asarray(sum(inside[1:], inside[0]) / len(inside), np.float64)
-        before = self._last_before(name, axis, times, centre)
+        (before, at), (after, then) = self._around(name, axis, times, centre)
         left = np.asarray(self._library.entry(name, axis, before), np.float64)
-        if mode == "hold":
-            return left
-        after, time_after = -1, math.inf
-        time_before = 0
-        for start, known in self._times(name, axis, times):
-            later = np.flatnonzero(known > centre)
-            if len(later) and after < 0:
-                after, time_after = int(later[0]) + start, float(known[later[0]])
-            if start <= before < start + len(known):
-                time_before = int(known[before - start])
-        if time_before == centre:
+        if mode == "hold" or at == centre:
             return left
         right = np.asarray(self._library.entry(name, axis, after), np.float64)
-        return left + (right - left) * ((centre - time_before) / (time_after - time_before))
+        return left + (right - left) * ((centre - at) / (then - at))
 
-    def _last_before(self, name: str, axis: int, times: str | None, moment: int) -> int:
-        """Last entry at or before a time."""
-        found = -1
+    def _around(
+        self, name: str, axis: int, times: str | None, moment: int
+    ) -> tuple[tuple[int, float], tuple[int, float]]:
+        """The last entry at or before a time, the first after it, and their times."""
+        before, after = (-1, -math.inf), (-1, math.inf)
         for start, known in self._times(name, axis, times):
-            earlier = np.flatnonzero(known <= moment)
+            earlier, later = np.flatnonzero(known <= moment), np.flatnonzero(known > moment)
             if len(earlier):
-                found = int(earlier[-1]) + start
-        return found
+                before = int(earlier[-1]) + start, float(known[earlier[-1]])
+            if len(later) and after[0] < 0:
+                after = int(later[0]) + start, float(known[later[0]])
+        return before, after
 
     def _times(self, name: str, axis: int, times: str | None) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
         """First entry and nanoseconds (whole float64, NaN if missing) of each block of a clock."""
@@ -223,10 +217,9 @@ def transform_plainly(frames: list[npt.NDArray[Any]], transforms: Transforms) ->
 
 
 def _shrink(frame: npt.NDArray[np.float64], side: int, *, whole: bool) -> npt.NDArray[np.float64]:
-    small = np.empty((*frame.shape[:-2], frame.shape[-2] // side, frame.shape[-1] // side))
-    for row in range(small.shape[-2]):
-        for column in range(small.shape[-1]):
-            block = frame[..., row * side : (row + 1) * side, column * side : (column + 1) * side]
-            average = block.mean((-2, -1))
-            small[..., row, column] = np.floor(average + 0.5) if whole else average
-    return small
+    height, width = (size // side for size in frame.shape[-2:])
+    squares = frame[..., : height * side, : width * side].reshape(*frame.shape[:-2], height, side, width, side)
+    average: npt.NDArray[np.float64] = squares.mean((-3, -1))
+    if whole:
+        average = np.floor(average + 0.5)
+    return average

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ class _Files:
             return self._held[name]
         file, column = split_column(name)
         if file in self._session.members and not file.endswith(".npy"):
-            found = np.array(list(_parsed(self._session.root / file, column)), np.float64)
+            found = _text(self._session.root / file, column)
             if found.nbytes <= self._room():
                 self._held[name] = found
             return found
@@ -268,29 +269,35 @@ def _ragged(found: Any) -> list[Any]:
     return [found]
 
 
-def _parsed(path: Path, column: int | None) -> Iterator[float | list[float]]:
-    """A column of a text file, or all of it: lists if lines hold several numbers."""
-    first, width = True, 0
+def _text(path: Path, column: int | None) -> npt.NDArray[np.float64]:
+    """The numbers of a text file, a table if lines hold several; or a column of it."""
     with path.open("rb") as raw:
-        for line in decompressed(raw, path.name):
-            text = line.decode("latin-1").split("#")[0].strip()
-            mark = "," if "," in text else ";" if ";" in text else "\t" if "\t" in text else None
-            words = text.split(mark) if text else []
-            values = [_parse(word) for word in words]
-            looked_at = values if column is None else values[column : column + 1]
-            if words and not (first and None in looked_at):
-                width = width or len(words)
-                whole = column is not None or len(words) == width
-                numbers = [value if value is not None and whole else math.nan for value in values]
-                if column is None and width > 1:
-                    yield numbers if whole else [math.nan] * width
-                else:
-                    place = column or 0
-                    yield numbers[place] if place < len(numbers) else math.nan
-            first &= not words
+        lines = (words for line in decompressed(raw, path.name) if (words := _words(line, column)) is not None)
+        first = next(lines, None)
+        if first is not None and None in map(_number, first):
+            first = next(lines, None)  # that was the header
+        if first is None:
+            return np.empty(0)
+        width = len(first) if column is None else 1
+        rows = (_row(words, width) for words in chain([first], lines))
+        line_type: np.dtype[Any] = np.dtype((np.float64, (width,)))
+        table = np.fromiter(rows, line_type)
+    return table[:, 0] if width == 1 else table
 
 
-def _parse(word: str) -> float | None:
+def _words(line: bytes, column: int | None) -> list[str] | None:
+    text = line.decode("latin-1").split("#")[0].strip()
+    mark = "," if "," in text else ";" if ";" in text else "\t" if "\t" in text else None
+    words = text.split(mark)
+    return None if not text else words if column is None else words[column : column + 1]
+
+
+def _row(words: list[str], width: int) -> list[float]:
+    numbers = [math.nan if number is None else number for number in map(_number, words)]
+    return numbers if len(numbers) == width else [math.nan] * width
+
+
+def _number(word: str) -> float | None:
     try:
         return float(word)
     except ValueError:

@@ -102,22 +102,22 @@ def _cut(
     session: Session,
     section: NeuralSection,
     streams: Streams,
-    known: Survey,
+    survey: Survey,
     moved: Mapping[bytes, str],
     *,
     streamed: bool,
 ) -> Iterator[Unit]:
-    schema = session_schema(session, known, section.source)
+    schema = session_schema(session, survey, section.source)
     # A worker holds frames in the file's type or the store's, whichever is wider.
     frame = streams.frames.dtype.itemsize * int(np.prod(streams.frames.shape[1:], dtype=np.int64))
     bins = max(1, (STREAMED_UNIT_BYTES if streamed else UNIT_BYTES) // max(row_bytes(schema), frame))
-    pieces = cut_trials(known, bins, history(section.source.transforms) + 1)
-    reader = BinReader(streams, known, section.source)
+    pieces = cut_trials(survey, bins, history(section.source.transforms) + 1)
+    reader = BinReader(streams, survey, section.source)
     starts = np.array([piece.start - piece.before for piece in pieces], np.int64)
     stops = np.array([piece.stop + piece.after for piece in pieces], np.int64)
     raw = session.bytes
-    slim = known.slim()
-    first: dict[str, Any] = {"rejects": known.rejects, "counts": dict(known.counts)}
+    slim = survey.slim()
+    first: dict[str, Any] = {"rejects": survey.rejects, "counts": dict(survey.counts)}
     for number, (piece, ranges) in enumerate(zip(pieces, reader.locate(starts, stops), strict=True)):
         detail: dict[str, Any] = {"session": session, "survey": slim, "piece": piece, "ranges": ranges}
         detail["moved"] = moved
@@ -132,9 +132,9 @@ def _cut(
         yield _unit(session, first, raw)
 
 
-def cut_trials(known: Survey, bins: int, halo: int) -> list[Piece]:
+def cut_trials(survey: Survey, bins: int, halo: int) -> list[Piece]:
     """Cut a session into pieces of at most ``bins`` bins: whole trials, or parts of a longer one."""
-    trials = known.trials
+    trials = survey.trials
     table = np.stack([trials.start, trials.stop, trials.label, trials.repeat, trials.condition], axis=1)
     pieces: list[Piece] = []
     number = 0
