@@ -7,6 +7,7 @@ import numpy as np
 from outofcore.domains.neural.bins import REASONS, Slice
 from outofcore.domains.neural.converter import NO_PREDECESSOR, OUTSIDE, find_runs
 from outofcore.domains.neural.source import Piece
+from outofcore.domains.neural.trials import Trials
 
 NO_FRAME, MASKED = REASONS.index("no_frame"), REASONS.index("masked")
 
@@ -18,8 +19,9 @@ def held(first, reason, silent):
 
 
 def piece(start, stop, before, after, *trials):
-    table = np.array([[*bounds, number, -1, -1] for number, bounds in enumerate(trials)])
-    return Piece(start, stop, before, after, table)
+    first, end = np.array(trials).T
+    unknown = np.full(len(trials), -1)
+    return Piece(start, stop, before, after, Trials(first, end, np.arange(len(trials)), unknown, unknown, 0))
 
 
 def told(runs):

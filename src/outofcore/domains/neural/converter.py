@@ -64,7 +64,7 @@ class Converter:
         rows = _rows(piece, held, runs)
         trial = piece.trials[runs.trial[runs.good]]
         first, lengths = runs.start[runs.good], runs.length[runs.good]
-        keys = trial_keys(survey.fingerprint, trial[:, 0], trial[:, 3])
+        keys = trial_keys(survey.fingerprint, trial.start, trial.repeat)
         continues = bool(runs.good[0] and runs.continued)
         counts |= _counts(runs, listed, rows)
         if "spikes" in unit.detail["ranges"]:
@@ -77,8 +77,8 @@ class Converter:
             rows=rows,
             sequences={
                 "length": lengths,
-                "trial": trial[:, 2],
-                "repeat": trial[:, 3],
+                "trial": trial.label,
+                "repeat": trial.repeat,
                 "source": np.full(len(keys), session.source, np.int32),
                 "offset": first,
             },
@@ -123,8 +123,9 @@ def _kept(runs: Runs) -> npt.NDArray[np.bool_]:
 
 def _rows(piece: Piece, held: Slice, runs: Runs) -> Rows:
     bins = np.arange(piece.start, piece.stop)
-    trial = piece.trials[np.searchsorted(piece.trials[:, 0], bins, side="right") - 1]
-    condition = np.where(trial[:, 4] >= 0, trial[:, 4] + bins - trial[:, 0], -1)
+    trial = np.searchsorted(piece.trials.start, bins, side="right") - 1
+    first = piece.trials.condition[trial]
+    condition = np.where(first >= 0, first + bins - piece.trials.start[trial], -1)
     fields: Rows = {"stim": held.stim, "robs": held.robs, "dfs": held.dfs}
     if held.behavior is not None:
         fields["behavior"] = held.behavior
@@ -139,7 +140,7 @@ def _rejects(piece: Piece, runs: Runs, listed: Runs) -> list[Reject]:
     told = listed.wrong
     told[0] &= not listed.continued
     start, state = listed.start[told], listed.state[told]
-    labels = piece.trials[listed.trial[told], 2].tolist()
+    labels = piece.trials.label[listed.trial[told]].tolist()
     kept = _kept(runs)[start - piece.start].tolist()
     return [
         Reject(
@@ -216,8 +217,8 @@ def find_runs(piece: Piece, held: Slice, before: int) -> tuple[Runs, Runs]:
     ``held`` includes the bins on both sides of the piece; ``before`` is how many bins the transforms look back.
     """
     bins = np.arange(held.first, held.first + len(held.reason))
-    trial = np.searchsorted(piece.trials[:, 0], bins, side="right") - 1
-    trial[bins >= piece.trials[trial, 1]] = -1
+    trial = np.searchsorted(piece.trials.start, bins, side="right") - 1
+    trial[bins >= piece.trials.stop[trial]] = -1
     state = held.reason.astype(np.int64)
     fine = (state == 0) & (trial >= 0)
     for step in range(1, before + 1):

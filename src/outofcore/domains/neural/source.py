@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.params import NeuralSection
@@ -22,6 +21,7 @@ from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.streams import Streams, find_streams
 from outofcore.domains.neural.survey import Survey, look_at
 from outofcore.domains.neural.transforms import history
+from outofcore.domains.neural.trials import Trials
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject, Unit
@@ -30,8 +30,6 @@ from outofcore.store.schema import Schema
 UNIT_BYTES = 8 << 20
 # Data read by the cutting thread stays in memory until it is converted.
 STREAMED_UNIT_BYTES = 2 << 20
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Piece:
     stop: int
     before: int  # extra bins read before ``start`` if a trial continues there
     after: int  # extra bins read after ``stop`` if a trial continues there
-    trials: Ints  # (trials, 5): start, stop, label, repeat, condition
+    trials: Trials
 
 
 def session_schemas(files: Sequence[RawFile], section: NeuralSection) -> dict[str, Schema]:
@@ -121,7 +119,7 @@ def _cut(
     for number, (piece, ranges) in enumerate(zip(pieces, reader.locate(starts, stops), strict=True)):
         detail: dict[str, Any] = {"session": session, "survey": slim, "piece": piece, "ranges": ranges}
         detail["moved"] = moved
-        detail["continues"] = bool(piece.trials[0, 0] < piece.start)
+        detail["continues"] = bool(piece.trials.start[0] < piece.start)
         if streamed:
             detail["slice"] = reader.read(int(starts[number]), int(stops[number]), ranges)
         share = session.bytes * (number + 1) // len(pieces) - session.bytes * number // len(pieces)
@@ -135,19 +133,18 @@ def _cut(
 def cut_trials(survey: Survey, bins: int, halo: int) -> list[Piece]:
     """Cut a session into pieces of at most ``bins`` bins: whole trials, or parts of a longer one."""
     trials = survey.trials
-    table = np.stack([trials.start, trials.stop, trials.label, trials.repeat, trials.condition], axis=1)
     pieces: list[Piece] = []
     number = 0
-    while number < len(table):
-        start, stop = int(table[number, 0]), int(table[number, 1])
+    while number < len(trials):
+        start, stop = int(trials.start[number]), int(trials.stop[number])
         if stop - start > bins:
             for first in range(start, stop, bins):
                 last = min(first + bins, stop)
                 before, after = min(halo, first - start), min(1, stop - last)
-                pieces.append(Piece(first, last, before, after, table[number : number + 1]))
+                pieces.append(Piece(first, last, before, after, trials[number : number + 1]))
             number += 1
             continue
         end = int(np.searchsorted(trials.stop, start + bins, side="right"))
-        pieces.append(Piece(start, int(table[end - 1, 1]), 0, 0, table[number:end]))
+        pieces.append(Piece(start, int(trials.stop[end - 1]), 0, 0, trials[number:end]))
         number = end
     return pieces

@@ -56,9 +56,7 @@ class Survey:
 
     def slim(self) -> Survey:
         """A copy without the list of trials, small enough to send with every unit."""
-        none = np.empty(0, np.int64)
-        trials = Trials(none, none, none, none, none, self.trials.conditions)
-        return replace(self, trials=trials, rejects=(), counts={})
+        return replace(self, trials=self.trials[:0], rejects=(), counts={})
 
 
 def survey(streams: Streams, source: SourceSection) -> Survey:

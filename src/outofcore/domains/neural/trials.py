@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,16 @@ class Trials:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def __getitem__(self, chosen: slice | Ints) -> Trials:
+        return replace(
+            self,
+            start=self.start[chosen],
+            stop=self.stop[chosen],
+            label=self.label[chosen],
+            repeat=self.repeat[chosen],
+            condition=self.condition[chosen],
+        )
 
 
 @dataclass(frozen=True)
