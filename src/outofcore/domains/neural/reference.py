@@ -145,7 +145,12 @@ def reference(session: Session) -> Iterator[Reference]:
             yield Reference(session, file.__getitem__)
     elif session.kind == "nwb":
         with h5py.File(session.root, "r", locking=False) as file:
-            yield NwbReference(session, partial(_of_nwb, file, _pynwb(file)))
+            try:
+                yield NwbReference(session, partial(_of_nwb, file, _pynwb(file)))
+            except Exception as error:
+                # pynwb has no error of its own for a file that is damaged, or NWB by its name alone.
+                message = f"{session.file} cannot be read through pynwb"
+                raise OSError(message) from error
     else:
         # Sequential streams stay open for the next unit that this thread converts.
         files = [session.root / name for name in session.members] or [session.root]
@@ -158,17 +163,12 @@ def reference(session: Session) -> Iterator[Reference]:
 
 
 def _pynwb(file: h5py.File) -> Any:
-    """Pynwb's reader of a file; raises OSError if it does not read it."""
     import pynwb
 
     with _PYNWB, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fields that pynwb has deprecated
-        try:
-            io = pynwb.NWBHDF5IO(file=file, mode="r")
-            io.read()
-        except Exception as error:
-            message = f"{Path(file.filename).name} cannot be read by pynwb"
-            raise OSError(message) from error
+        io = pynwb.NWBHDF5IO(file=file, mode="r")
+        io.read()
     return io
 
 
