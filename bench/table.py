@@ -43,21 +43,14 @@ def filled(text: str, results: Mapping[str, Result]) -> str:
             return f"{begin}\nNot measured yet.\n\n{end}"
         new = [result for result in chosen if result["name"] not in told]
         told.update(result["name"] for result in new)
-        return "\n".join([begin, markdown(chosen, name), *([notes(new)] if new else []), end])
+        return "\n".join([begin, one_table(chosen, name).markdown, *([notes(new)] if new else []), end])
 
     return PLACE.sub(place, text)
 
 
 def all_of(result: Result) -> str:
     """All tables of a bench."""
-    return "\n".join([*(markdown([result], name) for name in tables_in(result)), notes([result])])
-
-
-def markdown(results: Sequence[Result], name: str) -> str:
-    """A table of Markdown."""
-    table = one_table(results, name)
-    rule = ["---" if place < table.words else "---:" for place in range(len(table.header))]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (table.header, rule, *table.rows))
+    return "\n".join([*(one_table([result], name).markdown for name in tables_in(result)), notes([result])])
 
 
 def notes(results: Sequence[Result]) -> str:

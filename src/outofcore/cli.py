@@ -16,9 +16,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from outofcore import __version__, show
+from outofcore import __version__
 from outofcore.console import one_line_errors, visible
 from outofcore.errors import ParamsError
+from outofcore.inspect import terminal
 from outofcore.space.committed import committed as check_committed
 from outofcore.space.dvc_cache import find_cache
 from outofcore.store.reader import open_store
@@ -66,10 +67,10 @@ def info(
       outofcore info data/stores/chess.zarr --json | jq .rows
     """  # noqa: D301 - \b keeps the lines of the examples apart
     with one_line_errors():
-        from outofcore.card import card_of
+        from outofcore.inspect.store import card_of
 
         card = card_of(open_store(store))
-        _print_json(asdict(card)) if as_json else show.card(_console(), card)
+        _print_json(asdict(card)) if as_json else terminal.print_card(_console(), card)
 
 
 @app.command("show", short_help="Show rows of a store.")
@@ -91,11 +92,11 @@ def show_rows(
       outofcore show data/stores/neural.zarr --part monday --json | jq '.[].sequence'
     """  # noqa: D301
     with one_line_errors():
-        from outofcore.look import looks
+        from outofcore.inspect.store import looks
 
         opened = open_store(store)
         found = looks(opened, split, part, row, count)
-        _print_json([asdict(each) for each in found]) if as_json else show.rows(_console(), opened, found)
+        _print_json([asdict(each) for each in found]) if as_json else terminal.print_rows(_console(), opened, found)
 
 
 @app.command(short_help="Check every byte of stores.")
@@ -112,8 +113,8 @@ def verify(
       outofcore verify data/stores/*.zarr && dvc push
     """  # noqa: D301
     with one_line_errors():
-        verdicts = [show.verifying(store) for store in stores]
-        _print_json(show.verdict_facts(verdicts)) if as_json else show.verdicts(_console(), verdicts)
+        verdicts = [terminal.verify_visibly(store) for store in stores]
+        _print_json(terminal.verdict_facts(verdicts)) if as_json else terminal.print_verdicts(_console(), verdicts)
         if any(verdict.problems for verdict in verdicts):
             raise typer.Exit(EXIT_WRONG)
 
@@ -151,13 +152,13 @@ def plan(
             message = f"{params}: expected a section of a domain, found none"
             raise ParamsError(message)
         sections = {name: settings.section(name) for name in names}
-        with show.waiting() as tell:
+        with terminal.waiting() as tell:
             planned = []
             for name, section in sections.items():
                 tell(f"{name}: converting a sample of the input")
                 planned.append(plan_domain(get_domain(name), section, machine, cache))
         found = plan_run(planned, machine, experiments)
-        _print_json(show.plan_facts(found, machine)) if as_json else show.plan(_console(), found, machine)
+        _print_json(terminal.plan_facts(found, machine)) if as_json else terminal.print_plan(_console(), found, machine)
         if not found.fits or found.empty:
             raise typer.Exit(EXIT_WRONG)
 
@@ -216,7 +217,7 @@ def committed(
     """  # noqa: D301
     with one_line_errors():
         found = check_committed(folder, stages or ())
-        _print_json(asdict(found)) if as_json else show.committed(_console(), found)
+        _print_json(asdict(found)) if as_json else terminal.print_committed(_console(), found)
         if found.problems:
             raise typer.Exit(EXIT_WRONG)
 

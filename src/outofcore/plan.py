@@ -12,10 +12,11 @@ from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Domain
-from outofcore.domains.planning import Outlook, Planning, PlanTable
+from outofcore.domains.planning import Outlook, Planning
 from outofcore.domains.streaming import Streaming
 from outofcore.domains.task import Task
 from outofcore.errors import StoreError
+from outofcore.inspect.table import Table
 from outofcore.machine import Machine
 from outofcore.raw.files import search
 from outofcore.space.dvc_cache import DvcCache
@@ -45,7 +46,7 @@ class DomainPlan:
     weights: int | None  # bytes of its model's weights; None until a store determines the model's size
     commit: Commit | None  # DVC's handling of the store; None without DVC
     needs: tuple[Need, ...]
-    tables: tuple[PlanTable, ...] = ()  # added by the domain
+    tables: tuple[Table, ...] = ()  # added by the domain
     # files in the raw folder that will not be read: reason by name
     left_out: Mapping[str, str] = field(default_factory=dict)
 
@@ -92,7 +93,7 @@ def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache 
     if weights is not None:
         states = int(weights * STATES[section.train.optimizer])
         needs += training_needs(MODELS / domain.name, PLOTS / domain.name, weights, states, commit)
-    tables: tuple[PlanTable, ...] = ()
+    tables: tuple[Table, ...] = ()
     if isinstance(domain, Planning):
         disk = filesystem_of(store)
         outlook = Outlook(

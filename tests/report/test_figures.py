@@ -30,8 +30,8 @@ def run_of(steps: int) -> DomainRun:
 def test_a_curve_stands_beside_its_baseline() -> None:
     (chart,) = curve_charts(run_of(3))
     assert chart.title == "Top 1 while training"
-    assert chart.header == ("step", "val", "always the commonest")
-    assert len(chart.rows) == 3
+    assert chart.table.header == ["step", "val", "always the commonest"]
+    assert len(chart.table.rows) == 3
 
 
 def test_a_single_point_is_no_curve() -> None:

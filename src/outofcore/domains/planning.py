@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from outofcore.inspect.table import Table
 from outofcore.raw.files import RawFile
 
 if TYPE_CHECKING:
     from outofcore.machine import Machine
-
-Kind = Literal["text", "count", "bytes"]
-"""How the values of a column are shown; ``count`` and ``bytes`` are integers or None."""
-
-
-@dataclass(frozen=True)
-class PlanTable:
-    """A table of the plan."""
-
-    name: str  # its JSON key
-    title: str  # line above it
-    columns: Mapping[str, Kind]  # in order, with their kinds
-    rows: Sequence[Mapping[str, Any]]  # a value per column
-    notes: tuple[str, ...] = ()  # lines below it
 
 
 @dataclass(frozen=True)
@@ -45,6 +32,6 @@ class Outlook:
 class Planning(Protocol):
     """A domain that adds to the plan."""
 
-    def plan(self, section: Any, outlook: Outlook) -> tuple[PlanTable, ...]:
+    def plan(self, section: Any, outlook: Outlook) -> tuple[Table, ...]:
         """The domain's own tables."""
         ...

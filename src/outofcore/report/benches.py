@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from outofcore.inspect.table import Kind, Table, figure
 
 Result = Mapping[str, Any]
 """A file of ``bench/results/``: ``name``, ``title``, ``command``, ``machine``, ``facts``, ``rows``, ``details``."""
-_MAGNITUDES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of one or several benchmarks; the first ``words`` columns are text, the others numbers."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    words: int
 
 
 def tables_in(result: Result) -> list[str]:
@@ -41,24 +32,30 @@ def one_table(results: Sequence[Result], name: str) -> Table:
         for column in columns
     }
     columns.sort(key=lambda column: not against[column])  # the compared item comes first
-    header = [""] * words
+    header: list[tuple[str, Kind]] = [("", "text")] * words
     for column in columns:
-        header.append(column)
+        header.append((column, "figure"))
         if against[column]:
-            header.append(f"times {against[column][0]}" if len(against[column]) == 1 else "compared")
+            other = f"times {against[column][0]}" if len(against[column]) == 1 else "compared"
+            header.append((other, "figure"))
     by_label: dict[tuple[str, str], dict[str, Result]] = {}
     for title, row in rows:
         by_label.setdefault((title, row["label"]), {})[_column(row)] = row
     lines = []
     for place, found in by_label.items():
-        cells = list(place[-words:])
+        cells: list[Any] = list(place[-words:])
         for column in columns:
             row = found.get(column, {})
-            cells.append(figure(row["value"]) if row else "")
+            cells.append(row["value"] if row else "")
             if against[column]:
                 cells.append(_compared(row, several=len(against[column]) > 1))
         lines.append(cells)
-    return Table(header, lines, words)
+    return Table(header, lines)
+
+
+def measured(result: Result) -> str:
+    """What was measured, and on which machine."""
+    return f"{how(result)}. {machine(result)}; {versions([result])}."
 
 
 def how(result: Result) -> str:
@@ -80,24 +77,15 @@ def versions(results: Sequence[Result]) -> str:
     )
 
 
-def figure(value: float | str) -> str:
-    """A readable figure to three digits: 1_652_341 is ``1.65 million``, 0.04 is ``0.04``."""
-    if isinstance(value, str):
-        return value
-    for unit, name in _MAGNITUDES:
-        if abs(value) >= 0.9995 * unit:
-            return f"{value / unit:.3g} {name}"
-    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
-
-
 def _column(row: Result) -> str:
     return ", ".join(part for part in (row["of"], row["unit"]) if part)
 
 
-def _compared(row: Result, *, several: bool) -> str:
+def _compared(row: Result, *, several: bool) -> str | float:
     if not row or row["ratio"] is None or (several and row["ratio"] == 1):
         return ""
-    return f"{figure(row['ratio'])} times {row['against']}" if several else figure(row["ratio"])
+    ratio: float = row["ratio"]
+    return f"{figure(ratio)} times {row['against']}" if several else ratio
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from outofcore.card import Card, card_of
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, gallery_of
+from outofcore.inspect.store import Card, card_of
 from outofcore.store.reader import open_store
 
 MOST_REJECTS = 10

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from outofcore.domains.gallery import Distribution
+from outofcore.inspect.table import Table, number
 from outofcore.report.charts import Line, bars, level_bars, lines
 from outofcore.report.collect import DomainRun, Rows, StoreView
-from outofcore.report.words import baseline_of, figure_name, number, quantity, title_of
+from outofcore.report.words import baseline_of, figure_name, quantity, title_of
 from outofcore.sizes import format_bytes
 
 MOST_GROUPS = 6
@@ -24,8 +25,7 @@ class Chart:
     title: str
     alt: str  # text alternative, including what stands out
     svg: str  # an element of the page
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    table: Table
 
 
 def size_chart(run: DomainRun, store: StoreView) -> Chart:
@@ -41,8 +41,10 @@ def size_chart(run: DomainRun, store: StoreView) -> Chart:
         title=title,
         alt=f"{title}: " + ", ".join(f"{label} {figure}" for label, _, figure in shown),
         svg=level_bars(f"{run.name}-size", f"bytes a {card.row}", shown),
-        header=("layout", f"bytes a {card.row}", "altogether"),
-        rows=tuple((label, number(size / count), format_bytes(size)) for label, size in sizes if size),
+        table=Table(
+            (("layout", "text"), (f"bytes a {card.row}", "count"), ("altogether", "bytes")),
+            [(label, size / count, size) for label, size in sizes if size],
+        ),
     )
 
 
@@ -60,30 +62,31 @@ def memory_chart(runs: Sequence[DomainRun]) -> Chart | None:
         title="The most memory that was held",
         alt="Peak memory: " + ", ".join(f"{label} {format_bytes(peak)}" for label, peak in peaks),
         svg=level_bars("memory", "MB", [(label, peak / 1e6, format_bytes(peak)) for label, peak in peaks]),
-        header=("work", "peak memory"),
-        rows=tuple((label, format_bytes(peak)) for label, peak in peaks),
+        table=Table((("work", "text"), ("peak memory", "bytes")), peaks),
     )
 
 
-def distribution_chart(name: str, found: Distribution) -> Chart:
-    """A histogram."""
-    if found.counts:
-        most = found.labels[found.counts.index(max(found.counts))]
-        alt = f"{found.title}: {len(found.counts)} classes from {found.labels[0]} to {found.labels[-1]}, most at {most}"
-    else:
-        alt = f"{found.title}: nothing to count"
+def distribution_charts(run: DomainRun, store: StoreView) -> Iterator[Chart]:
+    """Histograms of what the store holds."""
+    for place, found in enumerate(store.distributions):
+        if found.counts:
+            yield _histogram(f"{run.name}-distribution-{place}", found)
+
+
+def _histogram(name: str, found: Distribution) -> Chart:
+    most = found.labels[found.counts.index(max(found.counts))]
     words = any(label[:1].isalpha() or not label.isascii() for label in found.labels)
     if words and len(found.labels) > MOST_WORDS:
         named = zip(found.labels, found.counts, strict=True)
         svg = level_bars(name, found.of, [(label, count, number(count)) for label, count in named])
     else:
         svg = bars(name, found.axis, found.of, found.labels, found.counts)
+    rows = list(zip(found.labels, found.counts, strict=True))
     return Chart(
         title=found.title,
-        alt=alt,
+        alt=f"{found.title}: {len(found.counts)} classes from {found.labels[0]} to {found.labels[-1]}, most at {most}",
         svg=svg,
-        header=(found.axis, found.of),
-        rows=tuple((label, number(count)) for label, count in zip(found.labels, found.counts, strict=True)),
+        table=Table(((found.axis, "text"), (found.of, "count")), rows),
     )
 
 
@@ -109,8 +112,7 @@ def curve_charts(run: DomainRun) -> Iterator[Chart]:
             title=f"{title_of(name)} while training",
             alt=f"{title_of(name)} over {number(max(max(line.x) for line in series))} steps: {last}",
             svg=lines(f"{run.name}-curve-{name}", "step", figure_name(name), series),
-            header=("step", *(line.name for line in series)),
-            rows=_joined(series),
+            table=_joined(series),
         )
 
 
@@ -142,9 +144,15 @@ def table_charts(run: DomainRun) -> Iterator[Chart]:
                 diagonal=scaled,
                 points=apart,
             ),
-            header=tuple(figure_name(name) for name in rows[0]),
-            rows=tuple(tuple(quantity(value) for value in row.values()) for row in rows[:MOST_TABLE_ROWS]),
+            table=table_of(rows[:MOST_TABLE_ROWS]),
         )
+
+
+def table_of(rows: Rows) -> Table:
+    """Rows of a file under readable names, the first column to the left."""
+    first, *others = map(figure_name, rows[0])
+    cells = [[quantity(value) for value in row.values()] for row in rows]
+    return Table(((first, "text"), *((name, "count") for name in others)), cells)
 
 
 def _series(rows: Rows, word: str | None, x: str, ys: Sequence[str]) -> Iterator[Line]:
@@ -187,19 +195,14 @@ def _counts(values: Sequence[float]) -> bool:
     return max(values) > 1 and all(value == int(value) for value in values)
 
 
-def _joined(series: Sequence[Line]) -> tuple[tuple[str, ...], ...]:
+def _joined(series: Sequence[Line]) -> Table:
     """One row per step, thinned to a readable number, keeping the last."""
     by_step: dict[float, dict[int, float]] = {}
     for place, line in enumerate(series):
         for x, y in zip(line.x, line.y, strict=True):
             by_step.setdefault(x, {})[place] = y
-    steps: Mapping[float, Mapping[int, float]] = dict(sorted(by_step.items()))
-    every = -(-len(steps) // MOST_TABLE_ROWS)
+    every = -(-len(by_step) // MOST_TABLE_ROWS)
+    steps = sorted(by_step)
     kept = [step for place, step in enumerate(steps) if place % every == 0 or place == len(steps) - 1]
-    return tuple(
-        (
-            number(step),
-            *(number(steps[step][place]) if place in steps[step] else "" for place in range(len(series))),
-        )
-        for step in kept
-    )
+    rows = [(number(step), *(by_step[step].get(place, "") for place in range(len(series)))) for step in kept]
+    return Table((("step", "text"), *((line.name, "count") for line in series)), rows)

@@ -1,101 +1,69 @@
-"""The rows of the page's tables."""
+"""The tables of the page that no command prints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from outofcore.card import Card
-from outofcore.report.collect import DomainRun, StoreView
-from outofcore.report.words import number
+from outofcore.inspect.store import Card, reject_table
+from outofcore.inspect.table import Table, columns, number
+from outofcore.report.collect import DomainRun
+from outofcore.report.words import results
 from outofcore.sizes import format_bytes
 
-if TYPE_CHECKING:
-    from outofcore.report.render import Section
 
-MOST_SOURCES = 50
-Row = tuple[str, ...]
-
-
-def glance(sections: Sequence[Section]) -> list[Row]:
-    """One row per domain: contents, sizes and results."""
-    found: list[Row] = []
-    for section in sections:
-        best, store = section.headline, section.run.store
+def glance(runs: Sequence[DomainRun]) -> Table:
+    """One row per domain: contents, sizes and its first result with a baseline."""
+    sizes = [*columns("count", "found", "accepted", "rows"), *columns("bytes", "store")]
+    sizes += columns("count", "bytes a row", "smaller than plain")
+    rows = []
+    for run in runs:
+        best = next((each for each in results(run.train) if each.baseline), None)
         result = (f"{best.name} {best.value}", f"{best.baseline} ({best.of})") if best else ("", "")
-        found.append((section.run.name, *(_stored(store) if store else ("",) * 6), *result))
-    return found
+        rows.append((run.name, *_sizes(run), *result))
+    return Table([*columns("text", "domain"), *sizes, *columns("text", "result", "baseline")], rows)
 
 
-def _stored(store: StoreView) -> Row:
-    card, plain = store.card, store.plain_layout.bytes if store.plain_layout else 0
+def _sizes(run: DomainRun) -> tuple[str | int | float, ...]:
+    if run.store is None:
+        return ("",) * 6
+    card, plain = run.store.card, run.store.plain_layout
     count = sum(card.rows.values())
-    return (
-        number(card.found),
-        number(card.accepted),
-        f"{count:,} {card.row}s",
-        format_bytes(card.bytes),
-        number(card.bytes / count) if count else "",
-        f"{number(plain / card.bytes)} times" if plain else "",
-    )
+    each = card.bytes / count if count else ""
+    smaller = f"{number(plain.bytes / card.bytes)} times" if plain else ""
+    return card.found, card.accepted, f"{count:,} {card.row}s", card.bytes, each, smaller
 
 
-def splits(card: Card) -> list[Row]:
-    """One row per split, and their sum."""
-    found: list[Row] = [(name, number(count), number(card.sequences[name])) for name, count in card.rows.items()]
-    return [*found, ("all", number(sum(card.rows.values())), number(sum(card.sequences.values())))]
+def rejected(card: Card) -> Table:
+    """Rejected records by reason, in words."""
+    rows = [(reason.replace("_", " "), count) for reason, count in card.rejected.items()]
+    return Table(reject_table(card).columns, rows)
 
 
-def rejected(card: Card) -> list[Row]:
-    """One row per reason."""
-    return [(reason.replace("_", " "), number(count)) for reason, count in card.rejected.items()]
-
-
-def rejects(run: DomainRun) -> list[Row]:
+def rejects(run: DomainRun) -> Table:
     """The first rejected records."""
-    return [tuple(row.values()) for row in run.rejects]
+    return Table(columns("text", *run.rejects[0]), run.rejects)
 
 
-def fields(card: Card) -> list[Row]:
-    """One row per field."""
-    return [
-        (
-            field.name,
-            field.doc,
-            field.dtype,
-            field.shape or "one",
-            field.codec,
-            "" if field.raw_bytes is None else format_bytes(field.raw_bytes),
-            format_bytes(field.stored_bytes),
-        )
-        for field in card.fields
+def outcomes(run: DomainRun) -> Table:
+    """The metrics of a model, each with its baseline."""
+    names = [
+        *columns("text", "figure"),
+        *columns("count", "model", "baseline"),
+        *columns("text", "what the baseline is"),
     ]
+    return Table(names, [(each.name, each.value, each.baseline, each.of) for each in results(run.train)])
 
 
-def sources(card: Card) -> list[Row]:
-    """One row per raw file, for the first of them."""
-    counts = ("found", "accepted", "rejected")
-    return [
-        (str(each["name"]), format_bytes(each["bytes"]), *(number(each[name]) for name in counts))
-        for each in card.sources[:MOST_SOURCES]
-    ]
-
-
-def outcomes(section: Section) -> list[Row]:
-    """One row per metric of the model."""
-    return [(each.name, each.value, each.baseline, each.of) for each in section.results]
-
-
-def disk(runs: Sequence[DomainRun]) -> list[Row]:
-    """One row per domain: forecast, bytes written, and free space before."""
-    return [
+def disk(runs: Sequence[DomainRun]) -> Table | None:
+    """Forecast, bytes written, and free space before, by domain; None if nothing was converted here."""
+    rows = [
         (
             run.name,
-            format_bytes(run.convert["bytes_raw"]),
-            format_bytes(run.convert["estimate_bytes"]),
-            format_bytes(run.convert["bytes_store"]),
+            *(run.convert[name] for name in ("bytes_raw", "estimate_bytes", "bytes_store")),
             ", ".join(f"{where}: {format_bytes(free)}" for where, free in free_before.items()),
         )
         for run in runs
         if (free_before := run.convert_run.get("free_bytes_before", {})) and "estimate_bytes" in run.convert
     ]
+    names = [*columns("text", "domain"), *columns("bytes", "raw", "forecast", "store"), *columns("text", "free before")]
+    return Table(names, rows) if rows else None

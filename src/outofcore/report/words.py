@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from outofcore.inspect.table import number
+
 BASELINES = {
     "most_frequent": "always the commonest",
     "frequencies": "frequencies alone",
@@ -73,15 +75,8 @@ def title_of(key: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def number(value: float) -> str:
-    """A number to four digits, integers in full."""
-    if float(value).is_integer() and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
-
-
 def quantity(value: Any) -> str:
-    """A number as :func:`number` formats it, anything else unchanged."""
+    """A number to four digits, anything else unchanged."""
     try:
         return number(float(value)) if value not in (True, False) else str(value)
     except (TypeError, ValueError):

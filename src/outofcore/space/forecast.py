@@ -64,11 +64,16 @@ class Demand:
         """Whether enough is free; always true without needs."""
         return self.bytes == 0 or self.asked <= self.free
 
-    def __str__(self) -> str:
+    @property
+    def purposes(self) -> dict[str, int]:
+        """Sums of the needs by purpose."""
         sums: dict[str, int] = {}
         for need in self.needs:
             sums[need.purpose] = sums.get(need.purpose, 0) + need.bytes
-        parts = [f"{purpose} {format_bytes(size)}" for purpose, size in sums.items()]
+        return sums
+
+    def __str__(self) -> str:
+        parts = [f"{purpose} {format_bytes(size)}" for purpose, size in self.purposes.items()]
         parts += [f"margin {format_bytes(self.margin)}", f"reserve {format_bytes(self.reserve)}"]
         return (
             f"{self.filesystem} needs {format_bytes(self.asked)} ({', '.join(parts)}), "

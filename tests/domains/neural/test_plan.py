@@ -59,7 +59,7 @@ def test_the_table_tells_what_fits_and_what_the_last_run_did(sample):
     files = find_files(sample.raw, sample.match, DOMAIN.suffixes, section="neural")
     last = {"samples_per_second": 1234.5, "data_wait_share": 0.25, "peak_memory_bytes": 10**9, "device": "cpu"}
     table = ways_table(sample, outlook_of(files, last_run=last))
-    assert set(table.rows[0]) == set(table.columns)
+    assert set(table.rows[0]) == set(table.header)
     assert {row["way"] for row in table.rows} == {"ram", "streamed", "transforms at read", "mapped", "hybrid"}
     assert all(row["verdict"] == "fits" for row in table.rows)
     assert "1,234 windows/s, 25% of the time waiting for data, peak memory 1.00 GB" in table.notes[-1]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from outofcore.card import card_of
 from outofcore.domains.text import DOMAIN
 from outofcore.errors import ParamsError, RawInputError
+from outofcore.inspect.store import card_of
 from outofcore.machine import Machine
 from outofcore.store.reader import open_store
 from outofcore.store.verify import verify

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from outofcore.domains.planning import Outlook, PlanTable
+    from outofcore.domains.planning import Outlook
     from outofcore.domains.reading import Reading
     from outofcore.domains.task import Task
+    from outofcore.inspect.table import Table
     from outofcore.store.reader import Store
 
 # Files inside a Zarr folder: those of version 3 and 2, and chunks, whose names end with their place in the grid.
@@ -63,7 +64,7 @@ class Neural:
 
         return make_task(store, section)
 
-    def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[PlanTable, ...]:
+    def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[Table, ...]:
         """Ways to keep the recordings, and which of them fit this machine."""
         from outofcore.domains.neural.plan import ways_table
 

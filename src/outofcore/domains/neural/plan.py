@@ -8,8 +8,9 @@ from outofcore.domains.neural.advisor import MachineFacts, Reads, SessionSize, a
 from outofcore.domains.neural.compression import holding, measure, sample_frames
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.source import session_schemas
-from outofcore.domains.planning import Kind, Outlook, PlanTable
+from outofcore.domains.planning import Outlook
 from outofcore.hardware import usable_memory
+from outofcore.inspect.table import Kind, Table
 from outofcore.sizes import format_bytes
 
 # A loader reads windows in blocks of this many chunks, up to two of them short, and holds two pools of blocks; of each
@@ -35,7 +36,7 @@ COLUMNS: dict[str, Kind] = {
 }
 
 
-def ways_table(section: NeuralSection, outlook: Outlook) -> PlanTable:
+def ways_table(section: NeuralSection, outlook: Outlook) -> Table:
     """The five ways, their requirements, and which of them fit this machine."""
     stored = section.source.stimulus_dtype
     sessions = sizes_of(session_schemas(outlook.files, section))
@@ -62,7 +63,7 @@ def ways_table(section: NeuralSection, outlook: Outlook) -> PlanTable:
     has = f"{format_bytes(machine.usable_memory)} of memory and {format_bytes(machine.disk)} of disk"
     count = f"{len(sessions)} session{'s' * (len(sessions) != 1)}"
     title = f"{count}, {totals}; this machine has {has} for them: ways to keep them"
-    return PlanTable("ways", title, COLUMNS, rows, (f"advice: {advice(found)}", *_notes(outlook)))
+    return Table(tuple(COLUMNS.items()), rows, "ways", title, (f"advice: {advice(found)}", *_notes(outlook)))
 
 
 def machine_facts(outlook: Outlook) -> MachineFacts:

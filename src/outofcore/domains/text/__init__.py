@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from outofcore.domains.planning import Outlook, PlanTable
+    from outofcore.domains.planning import Outlook
     from outofcore.domains.reading import Reading
     from outofcore.domains.streaming import Choose
     from outofcore.domains.task import Task
     from outofcore.domains.text.stream.stream import TextStream
+    from outofcore.inspect.table import Table
     from outofcore.store.reader import Store
 
 
@@ -127,7 +128,7 @@ class Text:
             device=device,
         )
 
-    def plan(self, section: TextSection, outlook: Outlook) -> tuple[PlanTable, ...]:
+    def plan(self, section: TextSection, outlook: Outlook) -> tuple[Table, ...]:
         """Memory needed by training, by component, and recommended settings for this machine."""
         from outofcore.domains.text.plan import advice_table, memory_table
 

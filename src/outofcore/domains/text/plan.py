@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields
 
-from outofcore.domains.planning import Kind, Outlook, PlanTable
+from outofcore.domains.planning import Outlook
 from outofcore.domains.text.advice import ADVICE, BATCH_SIZE
 from outofcore.domains.text.memory import Residency, TrainingMemory, training_memory
 from outofcore.domains.text.network import model_size
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.tokenizer import load_tokenizer
+from outofcore.inspect.table import Kind, Table
 
 RAW = "raw text"
 WAYS: dict[str, Residency] = {"loaded": "loaded", "streamed": "streamed", RAW: "raw"}
 MEASURED = "last run"
 
 
-def memory_table(section: TextSection, outlook: Outlook) -> PlanTable:
+def memory_table(section: TextSection, outlook: Outlook) -> Table:
     """Training memory by component for each way of reading, and the peak of the last run."""
     tokenizer = load_tokenizer(section)
     tokens = round(outlook.rows * (1 - section.splits.val - section.splits.test))
@@ -55,7 +56,7 @@ def memory_table(section: TextSection, outlook: Outlook) -> PlanTable:
         f"{section.train.preset} model of text, {size.parameters:,} parameters "
         f"({size.layers} layers, width {size.width}){f', {tokens:,} tokens to train on' if tokens else ''}: memory"
     )
-    return PlanTable("training_memory", title, columns, rows, _notes(size.parameters, outlook))
+    return Table(tuple(columns.items()), rows, "training_memory", title, _notes(size.parameters, outlook))
 
 
 def _notes(parameters: int, outlook: Outlook) -> tuple[str, ...]:
@@ -71,7 +72,7 @@ def _notes(parameters: int, outlook: Outlook) -> tuple[str, ...]:
     return (ways, ran + f"{last.get('device')}, micro-batch {last.get('micro_batch') or 'whole'}")
 
 
-def advice_table(section: TextSection, outlook: Outlook) -> PlanTable:
+def advice_table(section: TextSection, outlook: Outlook) -> Table:
     """Settings by hardware, with the memory that each takes with the current tokenizer."""
     vocabulary = load_tokenizer(section).size
     base = outlook.process_bytes(section.train.optimizer)
@@ -92,4 +93,4 @@ def advice_table(section: TextSection, outlook: Outlook) -> PlanTable:
         "takes": "bytes",
     }
     title = f"settings that suit a machine, with a batch_size of {BATCH_SIZE}, and what they take from raw text"
-    return PlanTable("advice", title, columns, rows)
+    return Table(tuple(columns.items()), rows, "advice", title)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from outofcore.report.pipeline import lanes
+from outofcore.report.lanes import lanes
 
 
 def write_lock(path: Path, stages: dict[str, tuple[list[str], list[str]]]) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outofcore.look import looks
+from outofcore.inspect.store import looks
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.writer import StoreWriter

@@ -1,0 +1,237 @@
+"""What the commands print: coloured on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from outofcore.errors import OutOfCoreError
+from outofcore.inspect.store import field_table, reject_table, setting_table, source_table, split_table
+from outofcore.inspect.table import Table, columns, print_table
+from outofcore.sizes import format_bytes
+from outofcore.space.committed import Committed
+from outofcore.space.dvc_cache import REMOVE_OLD
+from outofcore.space.guard import ways_out
+from outofcore.space.recovery import recovery
+from outofcore.store.remote import shown
+from outofcore.store.seal import SEAL, read_seal
+from outofcore.store.verify import Verdict, verify
+
+if TYPE_CHECKING:
+    from outofcore.inspect.store import Card, Look
+    from outofcore.machine import Machine
+    from outofcore.plan import Plan
+    from outofcore.store.reader import Store
+
+MOST_NAMES = 12
+
+
+def print_card(console: Console, card: Card) -> None:
+    """Print a store's card."""
+    raw = sum(field.raw_bytes or 0 for field in card.fields)
+    rows, rejected = sum(card.rows.values()), sum(card.rejected.values())
+    each = f", {card.bytes / rows:.3g} bytes a {card.row}" if rows else ""
+    facts = [
+        ("domain", card.domain),
+        ("digest", card.digest),
+        ("on disk", f"{format_bytes(card.bytes)} in {card.files:,} sealed files{each}"),
+        ("decoded", f"{format_bytes(raw)} ({raw / card.bytes:.1f} times as much), text aside"),
+        (f"{card.sequence}s", f"{card.found:,} found = {card.accepted:,} accepted + {rejected:,} rejected"),
+    ]
+    if card.parts != ("",):
+        more = len(card.parts) - MOST_NAMES
+        named = ", ".join(card.parts[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+        facts.append(("parts", named))
+    console.print(card.path, style="bold")
+    print_table(console, Table(columns("text", "", ""), facts))
+    if card.rejected:
+        print_table(console, reject_table(card))
+    for table in (split_table(card), field_table(card), setting_table(card), source_table(card, MOST_NAMES)):
+        print_table(console, table)
+    if card.sample:
+        console.print(f"\nthe first {card.row}:", style="bold")
+        console.print(card.sample)
+
+
+def print_rows(console: Console, store: Store, found: Sequence[Look]) -> None:
+    """Rows of a store, each below its place."""
+    row, sequence = store.attributes["row"], store.attributes["sequence"]
+    if not found:
+        console.print(f"no {row} here")
+    for each in found:
+        where = f"{each.part}/{each.split}" if each.part else each.split
+        title = f"{row} {each.row:,} of {where}: {row} {each.place:,} of {sequence} {each.number:,}"
+        console.print(title, style="bold")
+        if each.drawing:
+            console.print(each.drawing)
+        facts = (f"{name} {value}" for name, value in each.sequence.items() if value not in ("", None))
+        console.print(", ".join(facts), style="dim")
+        console.print()
+
+
+def verify_visibly(store: Path) -> Verdict:
+    """Check a store in full, with a bar on a terminal."""
+    try:
+        total = sum(size for size, _ in read_seal((store / SEAL).read_text(), str(store)).files.values())
+    except (OSError, ValueError, OutOfCoreError):  # the check itself reports what is wrong
+        total = None
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(f"verify {shown(store)}", total=total)
+        return verify(store, lambda read: progress.advance(task, read))
+
+
+def print_verdicts(console: Console, found: Iterable[Verdict]) -> None:
+    """Results of the full check of stores, one line per problem."""
+    for each in found:
+        if each.problems:
+            console.print(f"{each.store}: not whole", style="bold red")
+            for problem in each.problems:
+                console.print(f"  {problem}")
+            console.print(f"to get it back: {recovery(each.store).advice}")
+        else:
+            console.print(
+                f"{each.store}: whole, {each.files:,} sealed files, {format_bytes(each.bytes)}, digest {each.digest}",
+                style="green",
+            )
+
+
+def verdict_facts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """Verdicts as JSON values, each with how to recover damaged files."""
+    return [
+        {
+            **asdict(each),
+            "whole": not each.problems,
+            "way_back": recovery(each.store).advice if each.problems else "",
+        }
+        for each in found
+    ]
+
+
+def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
+    """What a run would write, and whether it fits."""
+    written = [
+        (
+            each.domain,
+            each.files,
+            each.estimate.raw_bytes,
+            f"about {format_bytes(each.estimate.store_bytes)}",
+            f"{each.estimate.rows:,} {each.row}s",
+            each.estimate.sampled_bytes,
+            "not yet known" if each.weights is None else each.weights,
+        )
+        for each in plan.domains
+    ]
+    names = [*columns("text", "domain"), *columns("count", "files"), *columns("bytes", "raw", "store")]
+    names += [*columns("count", "rows"), *columns("bytes", "sample", "model")]
+    print_table(console, Table(names, written))
+    for domain in plan.domains:
+        kept = f"kept by DVC as {domain.commit}" if domain.commit else "no DVC project here"
+        console.print(f"{domain.domain}: {kept}", style="dim")
+    for domain in plan.domains:
+        if counts := ", ".join(f"{reason} {count:,}" for reason, count in domain.estimate.rejected.items()):
+            nothing = domain in plan.empty
+            told = "none of the sample's records is accepted" if nothing else "rejected of the sample"
+            console.print(f"{domain.domain}: {told}: {counts}", style="bold red" if nothing else "dim")
+    for domain in plan.domains:
+        if domain.left_out:
+            console.print(f"{domain.domain}: left out of the raw input:", style="bold red")
+        for name, why in islice(domain.left_out.items(), MOST_NAMES):
+            console.print(f"  {name}: {why}")
+        if (more := len(domain.left_out) - MOST_NAMES) > 0:
+            console.print(f"  and {more:,} more; --json lists them all")
+    for domain in plan.domains:
+        for table in domain.tables:
+            print_table(console, table)
+    sizes = columns("bytes", "needed", "of it margin", "and reserve", "free")
+    verdicts = [
+        (
+            str(each.filesystem),
+            *(each.asked, each.margin, each.reserve, each.free),
+            "fits" if each.fits else "REFUSED",
+            ", ".join(f"{purpose} {format_bytes(size)}" for purpose, size in each.purposes.items()),
+        )
+        for each in plan.demands
+    ]
+    print_table(console, Table([*columns("text", "filesystem"), *sizes, *columns("text", "verdict", "for")], verdicts))
+    for each in plan.demands:
+        if not each.fits:
+            console.print(f"\n{each.filesystem}: ways out", style="bold red")
+            for way in ways_out(each, plan.domains[0].domain):
+                console.print(f"  - {way}")
+    print_table(console, Table(columns("text", "machine", "value", "from"), machine.described()))
+
+
+def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
+    """A plan as JSON values."""
+    return {
+        "fits": plan.fits,
+        "domains": [
+            {
+                "domain": each.domain,
+                "files": each.files,
+                "left_out": dict(each.left_out),
+                "estimate": asdict(each.estimate),
+                "weights": each.weights,
+                "in_workspace": each.commit.in_workspace if each.commit else None,
+                "copies_made": each.commit.copies_made if each.commit else 0,
+                "copies_kept": each.commit.copies_kept if each.commit else 1,
+                "needs": [asdict(need) for need in each.needs],
+                **{table.name: table.records for table in each.tables},
+            }
+            for each in plan.domains
+        ],
+        "filesystems": [
+            {
+                "mount": str(each.filesystem.mount),
+                "kind": each.filesystem.kind,
+                "needed": each.asked,
+                "margin": each.margin,
+                "reserve": each.reserve,
+                "free": each.free,
+                "fits": each.fits,
+                "ways_out": [] if each.fits else ways_out(each, plan.domains[0].domain),
+            }
+            for each in plan.demands
+        ],
+        "machine": [
+            {"name": name, "value": getattr(machine, name), "from": origin} for name, _, origin in machine.described()
+        ],
+    }
+
+
+def print_committed(console: Console, found: Committed) -> None:
+    """Whether the cache holds everything in the lock files."""
+    if found.outputs:
+        names = [*columns("text", "output", "of stage"), *columns("bytes", "size"), *columns("count", "files")]
+        rows = [
+            (each.path, each.stage, each.bytes, each.files, "no" if each.problem else "yes") for each in found.outputs
+        ]
+        print_table(console, Table([*names, *columns("text", "in the cache")], rows))
+    elif not found.problems:
+        console.print("no lock file states an output yet; run 'dvc repro'")
+    for problem in found.problems:
+        console.print(problem, style="red")
+    count, size = found.unfinished
+    if count and not found.problems:
+        console.print(
+            f"the cache holds {count} copies that were cut short ({format_bytes(size)}); {REMOVE_OLD} removes them"
+        )
+
+
+@contextmanager
+def waiting() -> Iterator[Callable[[str], None]]:
+    """Show the current activity on a terminal; yields the function that changes it."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield status.update
