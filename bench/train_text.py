@@ -31,10 +31,10 @@ from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.memory import Residency, training_memory
 from outofcore.domains.text.params import TextSection
 from outofcore.machine import Machine
+from outofcore.pipeline import write_catalogue
 from outofcore.store.reader import open_store
-from outofcore.streaming import open_streams, write_catalogue
 from outofcore.training.baseline import baseline_bytes
-from outofcore.training.loaders import open_loaders
+from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
 from record import Row, save
 

@@ -10,13 +10,12 @@ from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.pipeline import convert_to_folder, report_left_out
+from outofcore.pipeline import convert_to_folder, is_streamed, place_of, report_left_out, write_catalogue
 from outofcore.raw.files import search
 from outofcore.replacing import replace_text
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.guard import KEPT_STORE, Guard
 from outofcore.space.links import commit_of
-from outofcore.streaming import is_streamed, place_of, write_catalogue
 
 
 def main(name: str) -> None:

@@ -14,6 +14,7 @@ from outofcore.domains.registry import get_domain
 from outofcore.loading.memory import Kind
 from outofcore.machine import load_machine
 from outofcore.params import load_params
+from outofcore.pipeline import is_streamed, place_of
 from outofcore.plan import STATES, weights_of
 from outofcore.report.words import told
 from outofcore.space.dvc_cache import find_cache
@@ -21,8 +22,7 @@ from outofcore.space.forecast import training_needs
 from outofcore.space.guard import KEPT_CHECKPOINT, Guard
 from outofcore.space.links import commit_of
 from outofcore.store.reader import open_store
-from outofcore.streaming import is_streamed, open_streams, place_of
-from outofcore.training.loaders import open_loaders
+from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
 from outofcore.training.ranks import choose_device, meet
 

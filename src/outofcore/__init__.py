@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from outofcore.arrays import write_store
     from outofcore.loading.dataset import ZarrDataset
     from outofcore.loading.loader import loader
+    from outofcore.loading.split import reading
     from outofcore.pipeline import convert
-    from outofcore.tensors import reading
 
 __version__ = version("outofcore")
 
@@ -35,7 +35,7 @@ _LAZY = {
     "ZarrDataset": "outofcore.loading.dataset",
     "convert": "outofcore.pipeline",
     "loader": "outofcore.loading.loader",
-    "reading": "outofcore.tensors",
+    "reading": "outofcore.loading.split",
     "write_store": "outofcore.arrays",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,23 @@ def load_params(path: str | Path = "params.yaml") -> Params:
         message = f"{file}: expected a mapping of sections, got {type(content).__name__}"
         raise ParamsError(message)
     return Params(content, file)
+
+
+def section_of(domain: str, caller: str, params: str | Path | None, settings: Mapping[str, Any]) -> Any:
+    """The typed section for a function call: its arguments, over a params file or the defaults of the domain.
+
+    Raises ParamsError naming the file, or the caller if an argument is wrong.
+    """
+    given = load_params(params).content(domain) if params is not None else {}
+    return Params({domain: _merged(given, settings)}, Path(caller)).section(domain)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    both = dict(base)
+    for key, value in changes.items():
+        old = both.get(key)
+        both[key] = _merged(old if isinstance(old, Mapping) else {}, value) if isinstance(value, Mapping) else value
+    return both
 
 
 def given_settings(words: Sequence[str]) -> dict[str, Any]:

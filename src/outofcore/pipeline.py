@@ -7,31 +7,39 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from outofcore.console import visible
+from outofcore.conversion.assemble import REJECT_COLUMNS
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
+from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
+from outofcore.domains.streaming import Streaming
 from outofcore.errors import ParamsError
 from outofcore.machine import Machine, load_machine
-from outofcore.params import Params, load_params
-from outofcore.raw.files import search
+from outofcore.params import section_of
+from outofcore.raw.files import RawFile, search
 from outofcore.replacing import replace_text
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
 from outofcore.store.durable import writing
 from outofcore.store.remote import url_of
+from outofcore.store.schema import Layout
 from outofcore.store.seal import SEAL
 from outofcore.store.upload import Upload
-from outofcore.streaming import STORES, is_streamed
+from outofcore.store.writer import StoreWriter
 from outofcore.training.memory import MemoryWatch
 
+STORES, STREAMS = Path("data/stores"), Path("data/streams")
 # Shards of each split that are on this machine at a time: one that grows, those that no checkpoint counts yet.
 SHARDS_HERE = 4
 
@@ -78,7 +86,7 @@ def convert(
         If the disk has too little room.
     """
     kind, machine = get_domain(domain), load_machine()
-    section = _section(domain, {"raw": str(raw)}, params, settings)
+    section = section_of(domain, "convert()", params, {**settings, "raw": str(raw)})
     folder = Path(os.path.realpath(target))  # a link to a folder on another disk stays a link
     if url_of(str(target)) is None and folder.exists() and not (folder / SEAL).is_file():
         message = f"{target}: expected a new folder, or a sealed store to replace"
@@ -175,6 +183,53 @@ def _run(
     return outcome.figures | left_out, run
 
 
+def is_streamed(domain: Domain, section: Any) -> bool:
+    """Whether a domain's section asks for training without a store."""
+    return isinstance(domain, Streaming) and domain.streamed(section)
+
+
+def place_of(domain: Domain, section: Any) -> Path:
+    """Path of a domain's store, or of the catalogue in its place, in a project."""
+    return (STREAMS if is_streamed(domain, section) else STORES) / f"{domain.name}.zarr"
+
+
+def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -> dict[str, Any]:
+    """Write a store without rows for training directly from raw files; returns ``convert.json``.
+
+    It holds everything that determines such a training: digests of the raw files, the settings, and the domain's
+    attributes (the tokenizer of a text). ``rejects`` becomes an empty table; ``threads`` files are read at a time.
+    """
+    files = domain.raw_files(section)
+    final = place_of(domain, section)
+    none = dict.fromkeys(SPLITS, 0)
+    attributes = {
+        "domain": domain.name,
+        "row": domain.row,
+        "sequence": domain.sequence,
+        "parts": [""],
+        "splits": list(SPLITS),
+        "rows": none,
+        "sequences": none,
+        "found": 0,
+        "accepted": 0,
+        "rejected": {},
+        "params": domain.stream_settings(section),
+    }
+    with ThreadPoolExecutor(threads) as pool:
+        unread = np.zeros(len(files), np.int64)
+        sources = {
+            "name": np.array([file.name for file in files], object),
+            "digest": np.array(list(pool.map(RawFile.digest, files)), object),
+            "bytes": np.array([file.bytes for file in files], np.int64),
+            **dict.fromkeys(("found", "accepted", "rejected"), unread),
+        }
+        work = final.with_name(f"{final.name}.work")
+        writer = StoreWriter(work, domain.schemas(section, files), Layout(), SPLITS, pool)
+        seal = writer.commit(final, attributes, sources)
+    replace_text(rejects, ",".join(REJECT_COLUMNS) + "\n")
+    return {"files": len(files), "bytes_raw": int(sources["bytes"].sum()), "digest": seal.digest}
+
+
 def report_left_out(raw: str, left_out: Mapping[str, str]) -> dict[str, Any]:
     """The files that cannot be read, for the figures; one line names the first."""
     if not left_out:
@@ -183,22 +238,6 @@ def report_left_out(raw: str, left_out: Mapping[str, str]) -> dict[str, Any]:
     line = f"left out of {raw}: {len(left_out):,}, the first {first} ({why})"
     sys.stderr.write(f"{visible(line)}; the figures of the conversion list them all\n")
     return {"left_out": dict(left_out)}
-
-
-def _section(domain: str, base: dict[str, Any], params: str | Path | None, settings: Mapping[str, Any]) -> Any:
-    """The typed section: that of a params file or the defaults, and what the arguments say instead."""
-    where = Path("convert()")
-    if params is not None:
-        where, base = Path(params), load_params(params).content(domain) | base
-    return Params({domain: _merged(base, settings)}, where).section(domain)
-
-
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    both = dict(base)
-    for key, value in changes.items():
-        old = both.get(key)
-        both[key] = _merged(old if isinstance(old, Mapping) else {}, value) if isinstance(value, Mapping) else value
-    return both
 
 
 def _with_tokenizer(section: Any, store: str | Path) -> Any:

@@ -18,6 +18,7 @@ from outofcore.domains.task import Task
 from outofcore.errors import StoreError
 from outofcore.inspect.table import Table
 from outofcore.machine import Machine
+from outofcore.pipeline import STORES, place_of
 from outofcore.raw.files import search
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.dvc_lock import stated_bytes
@@ -25,7 +26,6 @@ from outofcore.space.filesystems import filesystem_of, folder_bytes
 from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
 from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import open_store
-from outofcore.streaming import STORES, place_of
 from outofcore.training.baseline import baseline_bytes
 
 MODELS = Path("models")

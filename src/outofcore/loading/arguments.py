@@ -109,7 +109,7 @@ def opened(value: object) -> Store:
     return open_store(value)
 
 
-def reading(name: str, value: object) -> Reading | None:
+def makes_tensors(name: str, value: object) -> Reading | None:
     """A callable that makes tensors of rows, or None."""
     if value is None:
         return None

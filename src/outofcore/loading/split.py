@@ -12,15 +12,57 @@ import numpy as np
 import torch
 
 from outofcore.domains.reading import Draws, Reading, Windowed, reading_for
-from outofcore.domains.registry import DOMAINS
+from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.arguments import flag, instance, reading, refuse
+from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
 from outofcore.loading.columns import SequenceColumns, indexable
 from outofcore.loading.windows import Window, Windows
+from outofcore.params import section_of
 from outofcore.store.reader import Array, Store, Table
-from outofcore.tensors import reading as domain_reading
 
 Tensors = Reading | Mapping[str, Reading] | Literal["stored"] | None
+
+
+def reading(store: Store | str | Path, params: str | Path | None = None, **settings: Any) -> Reading:
+    """What turns the rows of a store into tensors: planes, shifted tokens, lag windows.
+
+    A loader without ``tensors`` uses ``reading(store)``. Call it yourself to change settings::
+
+        loader(store, "train", 64, tensors=reading(store, lags=32, dtype="bfloat16"))
+
+    Parameters
+    ----------
+    store
+        A store, or its folder or address.
+    params
+        A params file whose section of the store's domain holds the settings; None for the defaults of the domain.
+    **settings
+        Settings under ``tensors`` of the domain, by name; they take precedence over those of ``params``.
+
+    Returns
+    -------
+    Reading
+        For ``loader(store, ..., tensors=...)`` and ``ZarrDataset``. It also says which window of rows a sample needs.
+
+    Raises
+    ------
+    ParamsError
+        If the store's domain has no ready tensors, a setting is unknown or out of range, or there is no such file.
+    """
+    source = opened(store)
+    if source.domain not in DOMAINS:
+        message = (
+            f"{source.root}: tensors are ready-made for {', '.join(DOMAINS)}, this is a store of "
+            f"{source.domain!r}; give what turns its rows into tensors, or read the stored fields"
+        )
+        raise ParamsError(message)
+    domain = get_domain(source.domain)
+    content: dict[str, Any] = {"tensors": settings} if settings else {}
+    if params is None:  # what has no default, such as where the raw input was, is as in the store
+        stored = {"raw": ".", **source.attributes.get("params", {})}
+        required = [name for name, key in domain.section.model_fields.items() if key.is_required()]
+        content |= {name: stored[name] for name in required if name in stored}
+    return domain.reading(source.attributes, section_of(domain.name, "reading()", params, content))
 
 
 @dataclass(frozen=True)
@@ -129,16 +171,16 @@ def _reading_of(store: Store, part: str, tensors: Tensors, fields: tuple[str, ..
         message = "give tensors or fields, not both: what makes tensors names its own fields"
         raise ParamsError(message)
     if tensors is None:
-        return domain_reading(store) if fields is None and store.domain in DOMAINS else None
+        return reading(store) if fields is None and store.domain in DOMAINS else None
     if isinstance(tensors, str):
         if tensors != "stored":
             refuse("tensors", 'what turns rows into tensors, such as reading(store), or "stored"', tensors)
         return None
     if not isinstance(tensors, Mapping):
-        return reading("tensors", tensors)
+        return makes_tensors("tensors", tensors)
     if part not in tensors:
         refuse("tensors", f"a reading for part {part!r}", list(tensors))
-    return reading(f"tensors[{part!r}]", tensors[part])
+    return makes_tensors(f"tensors[{part!r}]", tensors[part])
 
 
 def _arrays(table: Table, fields: tuple[str, ...] | None) -> dict[str, Array]:

@@ -7,16 +7,18 @@ from typing import Any, Protocol
 
 import torch
 
+from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
-from outofcore.errors import BudgetError, ParamsError
+from outofcore.errors import BudgetError, ParamsError, RawInputError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import Kind
+from outofcore.machine import Machine
 from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
-from outofcore.training.ranks import meet
+from outofcore.training.ranks import meet, this_rank
 
 
 class Batches(Protocol):
@@ -89,3 +91,37 @@ def open_loaders(
             "machine.yaml, or OUTOFCORE_MEMORY, allows"
         )
         raise BudgetError(message) from error
+
+
+def open_streams(
+    domain: Any, section: Any, catalogue: Store, machine: Machine, device: torch.device
+) -> tuple[Any, Any]:
+    """The loaders of a training run directly from raw files, each with half of the memory.
+
+    ``catalogue`` is the store without rows that :func:`outofcore.pipeline.write_catalogue` writes.
+
+    Raises RawInputError if the raw files differ from the catalogue in name or size, ParamsError with several ranks.
+    """
+    if (world := this_rank().world) > 1:
+        message = f"{domain.name}.mode: stream is for one rank, got {world}; use one, or mode store"
+        raise ParamsError(message)
+    files = domain.raw_files(section)
+    listed = catalogue.sources.read()
+    known = list(zip(listed["name"].tolist(), listed["bytes"].tolist(), strict=True))
+    if [(file.name, file.bytes) for file in files] != known:
+        message = f"{section.raw}: other files than those that {catalogue.root} lists; run 'dvc repro'"
+        raise RawInputError(message)
+
+    def open_split(split: str) -> Any:
+        return domain.stream(
+            files,
+            section,
+            catalogue.attributes,
+            split,
+            lambda keys: assign(keys, section.splits) == SPLITS.index(split),
+            memory=machine.memory // 2,
+            threads=machine.workers,
+            device=device,
+        )
+
+    return open_split("train"), open_split("val")

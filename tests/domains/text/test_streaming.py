@@ -11,9 +11,10 @@ from outofcore.domains.text import DOMAIN
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.inspect.store import card_of
 from outofcore.machine import Machine
+from outofcore.pipeline import is_streamed, place_of, write_catalogue
 from outofcore.store.reader import open_store
 from outofcore.store.verify import verify
-from outofcore.streaming import is_streamed, open_streams, place_of, write_catalogue
+from outofcore.training.loaders import open_streams
 
 CPU = torch.device("cpu")
 
