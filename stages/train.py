@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import cast
 
 import torch
 
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
-from outofcore.loading.memory import Kind
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.pipeline import is_streamed, place_of
@@ -42,9 +40,8 @@ def main(name: str) -> None:
         train, val = open_streams(domain, section, store, machine, device)
     else:
         reading = domain.reading(store.attributes, section)
-        residency = cast("Kind", machine.residency)
         train, val = open_loaders(
-            store, task, reading, section.train, memory=machine.memory, residency=residency, device=device
+            store, task, reading, section.train, memory=machine.memory, residency=machine.residency, device=device
         )
     identity = {"store": store.digest, "params": section.model_dump(mode="json")}
     with guard.writing(model):

@@ -9,22 +9,19 @@ from __future__ import annotations
 import difflib
 import math
 import os
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, get_args
 
 import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from outofcore.errors import ParamsError
-from outofcore.hardware import Measured, usable_cores, usable_memory
+from outofcore.hardware import usable_cores, usable_memory
 from outofcore.sizes import EXPECTED_SIZE, format_bytes, parse_bytes
 
 FILE: Final = "machine.yaml"
 PREFIX: Final = "OUTOFCORE_"
-ENGINES: Final = ("threads", "processes", "dask")
-RESIDENCIES: Final = ("auto", "ram", "mapped", "hybrid", "streamed", "device")
 # Room for the model, the interpreter and all other processes on the machine.
 MEMORY_SHARE: Final = 0.5
 GIB: Final = 2**30
@@ -32,23 +29,55 @@ GIB: Final = 2**30
 LEAST_WINDOW: Final = 8 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+def _folder(value: Any) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return Path(value).expanduser()
+
+
+# The environment has text alone. A description is what an error says was expected.
+_Whole = Annotated[int, BeforeValidator(lambda value: int(value) if isinstance(value, str) else value)]
+_Share = Annotated[float, BeforeValidator(lambda value: float(value) if isinstance(value, str) else value)]
+_Size = Annotated[int, BeforeValidator(parse_bytes)]
+_ENGINES = Literal["threads", "processes", "dask"]
+_RESIDENCIES = Literal["auto", "ram", "mapped", "hybrid", "streamed", "device"]
+_FROM_1, _FROM_0 = "a whole number from 1", "a whole number from 0 (0: the whole batch)"
+
+
+class Machine(BaseModel):
     """The settings of this machine."""
 
-    workers: int = 1  # units converted at a time; by default the available cores
-    engine: str = "threads"  # threads, processes, or dask for the workers of a cluster
-    dask: str = ""  # the scheduler's address, tcp://host:8786; "" for a temporary local cluster
-    jobs: int = 1  # concurrent jobs on this machine; each takes its share of cores and memory
-    memory: int = GIB  # bytes that conversion and loading may hold
-    residency: str = "auto"  # of rows during training; auto chooses by the memory budget
-    device: str = "auto"  # auto, cpu, cuda, cuda:1, mps
-    micro_batch: int = 0  # samples per pass through the model; 0 for the whole batch
-    decompression: int = 128 << 20  # most window or dictionary bytes of a compressed raw file; others are refused
-    disk_margin: float = 0.2  # share added to every disk forecast
-    disk_reserve: int = GIB  # bytes that stay free per filesystem, at most a twentieth of it
-    scratch: Path | None = None  # folder for work in progress; None: next to the store, so that finishing is one rename
-    origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # where each setting came from
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    # units converted at a time; by default the available cores
+    workers: _Whole = Field(1, ge=1, description=_FROM_1)
+    # dask: the workers of a cluster
+    engine: _ENGINES = Field("threads", description=f"one of {', '.join(get_args(_ENGINES))}")
+    # the scheduler's address; "" for a temporary local cluster
+    dask: str = Field(
+        "", pattern=r"^(\w+://\S+:\d+)?$", description="the address of a Dask scheduler, such as tcp://host:8786"
+    )
+    # concurrent jobs on this machine; each takes its share of cores and memory
+    jobs: _Whole = Field(1, ge=1, description=_FROM_1)
+    # bytes that conversion and loading may hold
+    memory: _Size = Field(GIB, ge=1, description=EXPECTED_SIZE)
+    # of rows during training; auto chooses by the memory budget
+    residency: _RESIDENCIES = Field("auto", description=f"one of {', '.join(get_args(_RESIDENCIES))}")
+    device: str = Field(
+        "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="one of auto, cpu, cuda, cuda:N, mps"
+    )
+    # samples per pass through the model; 0 for the whole batch
+    micro_batch: _Whole = Field(0, ge=0, description=_FROM_0)
+    # most window or dictionary bytes of a compressed raw file; others are refused
+    decompression: _Size = Field(128 << 20, ge=LEAST_WINDOW, description="at least 8MiB, such as 2GiB")
+    # share added to every disk forecast
+    disk_margin: _Share = Field(0.2, ge=0, le=10, description="a share from 0 to 10, such as 0.2 for 20 %")
+    # bytes that stay free per filesystem, at most a twentieth of it
+    disk_reserve: _Size = Field(GIB, description=EXPECTED_SIZE)
+    # folder for work in progress; None: next to the store, so that finishing is one rename
+    scratch: Annotated[Path | None, BeforeValidator(_folder)] = Field(None, description="the path of a folder")
+    # where each setting came from
+    origins: Mapping[str, str] = Field({}, exclude=True)
 
     def described(self) -> list[tuple[str, str, str]]:
         """Name, value and origin of every setting, for display."""
@@ -62,6 +91,9 @@ class Machine:
         return rows
 
 
+SETTINGS: Final = tuple(name for name in Machine.model_fields if name != "origins")
+
+
 def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None = None) -> Machine:
     """Settings for a project folder: environment over ``machine.yaml`` over measured values.
 
@@ -69,46 +101,46 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
     setting or an invalid value.
     """
     environment = os.environ if environment is None else environment
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
     path = machine_file(Path(folder))
-    for name, value in (_read(path) if path else {}).items():
-        values[name] = _parsed(name, value, f"{path}: {name}")
-        origins[name] = str(path)
+    values = _read(path) if path else {}
+    origins = dict.fromkeys(values, str(path))
     for variable, text in sorted(environment.items()):
         if not variable.startswith(PREFIX):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name in SETTINGS:
-            values[name] = _parsed(name, text, variable)
-            origins[name] = variable
+            values[name], origins[name] = text, variable
         elif close := difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.8):
             message = f"{variable}: no such setting; did you mean {PREFIX}{close[0].upper()}?"
             raise ParamsError(message)
-    jobs = values.get("jobs", 1)
-    among = f", for one of {jobs} jobs" if jobs > 1 else ""
+    try:
+        given = Machine.model_validate(values)
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        where = f"{path}: {name}" if origins[name] == str(path) else origins[name]
+        message = f"{where}: expected {Machine.model_fields[name].description}, got {values[name]!r}"
+        raise ParamsError(message) from error
+    measured: dict[str, Any] = {}
+    jobs, among = given.jobs, f", for one of {given.jobs} jobs" if given.jobs > 1 else ""
     if "workers" not in values:
         cores = usable_cores()
-        values["workers"], origins["workers"] = max(1, cores.value // jobs), f"measured: {cores.how}{among}"
+        measured["workers"], origins["workers"] = max(1, cores.value // jobs), f"measured: {cores.how}{among}"
     if "memory" not in values:
-        budget, how = _share_of(usable_memory())
-        values["memory"], origins["memory"] = budget // jobs, f"{how}{among}"
+        memory = usable_memory()
+        measured["memory"] = math.floor(memory.value * MEMORY_SHARE) // jobs
+        how = f"measured: {MEMORY_SHARE:.0%} of {format_bytes(memory.value)} {memory.how}"
+        origins["memory"] = f"{how}{among}"
     if jobs > 1 and "disk_margin" not in values:
         # Free space cannot be divided in advance: each job requires what all of them may write.
-        values["disk_margin"] = (1 + Machine.disk_margin) * jobs - 1
-        origins["disk_margin"] = f"room for {jobs} jobs, and {Machine.disk_margin:.0%} more"
-    return Machine(**values, origins=origins)
+        measured["disk_margin"] = (1 + given.disk_margin) * jobs - 1
+        origins["disk_margin"] = f"room for {jobs} jobs, and {given.disk_margin:.0%} more"
+    return given.model_copy(update={**measured, "origins": origins})
 
 
 def machine_file(folder: Path) -> Path | None:
     """The ``machine.yaml`` that applies to a folder, or None."""
     owners = [parent.parents[2] for parent in folder.resolve().parents if parent.parts[-3:] == (".dvc", "tmp", "exps")]
     return next((path for owner in (folder, *owners) if (path := owner / FILE).is_file()), None)
-
-
-def _share_of(memory: Measured) -> tuple[int, str]:
-    budget = math.floor(memory.value * MEMORY_SHARE)
-    return budget, f"measured: {MEMORY_SHARE:.0%} of {format_bytes(memory.value)} {memory.how}"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -129,92 +161,3 @@ def _read(path: Path) -> dict[str, Any]:
             message = f"{path}: no setting {name!r}; {hint}there are {', '.join(SETTINGS)}"
             raise ParamsError(message)
     return content
-
-
-def _parsed(name: str, value: Any, where: str) -> Any:
-    setting = SETTINGS[name]
-    try:
-        return setting.parse(value)
-    except (ValueError, TypeError) as error:
-        message = f"{where}: expected {setting.expected}, got {value!r}"
-        raise ParamsError(message) from error
-
-
-@dataclass(frozen=True)
-class _Setting:
-    expected: str
-    parse: Callable[[Any], Any]
-
-
-def _count(least: int) -> Callable[[Any], int]:
-    def parse(value: Any) -> int:
-        number = int(value) if isinstance(value, str) else value
-        if type(number) is not int or number < least:
-            raise ValueError
-        return number
-
-    return parse
-
-
-def _one_of(*accepted: str) -> Callable[[Any], str]:
-    def parse(value: Any) -> str:
-        if value not in accepted:
-            raise ValueError
-        return str(value)
-
-    return parse
-
-
-def _share(value: Any) -> float:
-    number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    if not 0 <= number <= 10:
-        raise ValueError
-    return number
-
-
-def _device(value: Any) -> str:
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", str(value)):
-        raise ValueError
-    return str(value)
-
-
-def _some_bytes(value: Any) -> int:
-    number = parse_bytes(value)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-def _window(value: Any) -> int:
-    number = parse_bytes(value)
-    if number < LEAST_WINDOW:
-        raise ValueError
-    return number
-
-
-def _address(value: Any) -> str:
-    if not re.fullmatch(r"(\w+://\S+:\d+)?", str(value)):
-        raise ValueError
-    return str(value)
-
-
-def _folder(value: Any) -> Path:
-    if not isinstance(value, str) or not value:
-        raise ValueError
-    return Path(value).expanduser()
-
-
-SETTINGS: Final[Mapping[str, _Setting]] = {
-    "workers": _Setting("a whole number from 1", _count(1)),
-    "engine": _Setting(f"one of {', '.join(ENGINES)}", _one_of(*ENGINES)),
-    "dask": _Setting("the address of a Dask scheduler, such as tcp://host:8786", _address),
-    "jobs": _Setting("a whole number from 1", _count(1)),
-    "memory": _Setting(EXPECTED_SIZE, _some_bytes),
-    "residency": _Setting(f"one of {', '.join(RESIDENCIES)}", _one_of(*RESIDENCIES)),
-    "device": _Setting("one of auto, cpu, cuda, cuda:N, mps", _device),
-    "micro_batch": _Setting("a whole number from 0 (0: the whole batch)", _count(0)),
-    "decompression": _Setting("at least 8MiB, such as 2GiB", _window),
-    "disk_margin": _Setting("a share from 0 to 10, such as 0.2 for 20 %", _share),
-    "disk_reserve": _Setting(EXPECTED_SIZE, parse_bytes),
-    "scratch": _Setting("the path of a folder", _folder),
-}
