@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
+from outofcore.space.dvc_lock import lock_stages
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ def lanes(lock: Path, own: str) -> dict[str, list[Step]]:
     that no stage reads and no lane ends with are left out: a sample where other input is converted. No lock file, no
     lanes.
     """
-    content = yaml.safe_load(lock.read_text("utf-8")) if lock.is_file() else None
-    stages = {name: stage for name, stage in ((content or {}).get("stages") or {}).items() if name != own}
+    stages = {name: stage for name, stage in lock_stages(lock).items() if name != own}
     writers = {out["path"]: name for name, stage in stages.items() for out in stage.get("outs", ())}
     read = {before for name in stages for before in _before(name, stages, writers)}
     depths = {name: _depth(name, stages, writers) for name in stages}

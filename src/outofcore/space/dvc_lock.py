@@ -1,4 +1,4 @@
-"""Outputs stated in DVC's lock files, with size and digest."""
+"""What DVC's lock files state: outputs with size and digest, and the stages that made them."""
 
 from __future__ import annotations
 
@@ -79,6 +79,12 @@ def stated_outputs(file: Path) -> list[Stated]:
             if "://" not in out["path"] and not any(re.fullmatch(pattern, out["path"]) for pattern in uncached)
         ]
     return found
+
+
+def lock_stages(lock: Path) -> dict[str, Any]:
+    """The stages of a lock file as it states them; none before the first run."""
+    content = yaml.safe_load(lock.read_text(encoding="utf-8")) if lock.is_file() else None
+    return (content or {}).get("stages") or {}
 
 
 def stated_bytes(project: Path) -> int:
