@@ -10,11 +10,13 @@ import difflib
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores, usable_memory
@@ -36,48 +38,49 @@ def _folder(value: Any) -> Path:
 
 
 # The environment has text alone. A description is what an error says was expected.
-_Whole = Annotated[int, BeforeValidator(lambda value: int(value) if isinstance(value, str) else value)]
-_Share = Annotated[float, BeforeValidator(lambda value: float(value) if isinstance(value, str) else value)]
+_Whole = Annotated[int, Strict(), BeforeValidator(lambda value: int(value) if isinstance(value, str) else value)]
+_Share = Annotated[float, Strict(), BeforeValidator(lambda value: float(value) if isinstance(value, str) else value)]
 _Size = Annotated[int, BeforeValidator(parse_bytes)]
-_ENGINES = Literal["threads", "processes", "dask"]
-_RESIDENCIES = Literal["auto", "ram", "mapped", "hybrid", "streamed", "device"]
-_FROM_1, _FROM_0 = "a whole number from 1", "a whole number from 0 (0: the whole batch)"
+_Engine = Literal["threads", "processes", "dask"]
+_Residency = Literal["auto", "ram", "mapped", "hybrid", "streamed", "device"]
 
 
-class Machine(BaseModel):
+def _expects(text: str, **bounds: Any) -> Any:
+    return Field(description=text, **bounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
     """The settings of this machine."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
     # units converted at a time; by default the available cores
-    workers: _Whole = Field(1, ge=1, description=_FROM_1)
-    # dask: the workers of a cluster
-    engine: _ENGINES = Field("threads", description=f"one of {', '.join(get_args(_ENGINES))}")
+    workers: Annotated[_Whole, _expects("a whole number from 1", ge=1)] = 1
+    # dask for the workers of a cluster
+    engine: Annotated[_Engine, _expects(f"one of {', '.join(get_args(_Engine))}")] = "threads"
     # the scheduler's address; "" for a temporary local cluster
-    dask: str = Field(
-        "", pattern=r"^(\w+://\S+:\d+)?$", description="the address of a Dask scheduler, such as tcp://host:8786"
-    )
+    dask: Annotated[
+        str, _expects("the address of a Dask scheduler, such as tcp://host:8786", pattern=r"^(\w+://\S+:\d+)?$")
+    ] = ""
     # concurrent jobs on this machine; each takes its share of cores and memory
-    jobs: _Whole = Field(1, ge=1, description=_FROM_1)
+    jobs: Annotated[_Whole, _expects("a whole number from 1", ge=1)] = 1
     # bytes that conversion and loading may hold
-    memory: _Size = Field(GIB, ge=1, description=EXPECTED_SIZE)
+    memory: Annotated[_Size, _expects(EXPECTED_SIZE, ge=1)] = GIB
     # of rows during training; auto chooses by the memory budget
-    residency: _RESIDENCIES = Field("auto", description=f"one of {', '.join(get_args(_RESIDENCIES))}")
-    device: str = Field(
-        "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="one of auto, cpu, cuda, cuda:N, mps"
+    residency: Annotated[_Residency, _expects(f"one of {', '.join(get_args(_Residency))}")] = "auto"
+    device: Annotated[str, _expects("one of auto, cpu, cuda, cuda:N, mps", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = (
+        "auto"
     )
-    # samples per pass through the model; 0 for the whole batch
-    micro_batch: _Whole = Field(0, ge=0, description=_FROM_0)
+    # samples per pass through the model
+    micro_batch: Annotated[_Whole, _expects("a whole number from 0 (0: the whole batch)", ge=0)] = 0
     # most window or dictionary bytes of a compressed raw file; others are refused
-    decompression: _Size = Field(128 << 20, ge=LEAST_WINDOW, description="at least 8MiB, such as 2GiB")
+    decompression: Annotated[_Size, _expects("at least 8MiB, such as 2GiB", ge=LEAST_WINDOW)] = 128 << 20
     # share added to every disk forecast
-    disk_margin: _Share = Field(0.2, ge=0, le=10, description="a share from 0 to 10, such as 0.2 for 20 %")
+    disk_margin: Annotated[_Share, _expects("a share from 0 to 10, such as 0.2 for 20 %", ge=0, le=10)] = 0.2
     # bytes that stay free per filesystem, at most a twentieth of it
-    disk_reserve: _Size = Field(GIB, description=EXPECTED_SIZE)
+    disk_reserve: Annotated[_Size, _expects(EXPECTED_SIZE)] = GIB
     # folder for work in progress; None: next to the store, so that finishing is one rename
-    scratch: Annotated[Path | None, BeforeValidator(_folder)] = Field(None, description="the path of a folder")
-    # where each setting came from
-    origins: Mapping[str, str] = Field({}, exclude=True)
+    scratch: Annotated[Path | None, BeforeValidator(_folder), _expects("the path of a folder")] = None
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # where each setting came from
 
     def described(self) -> list[tuple[str, str, str]]:
         """Name, value and origin of every setting, for display."""
@@ -91,7 +94,13 @@ class Machine(BaseModel):
         return rows
 
 
-SETTINGS: Final = tuple(name for name in Machine.model_fields if name != "origins")
+_ADAPTER: Final = TypeAdapter(Machine)
+_EXPECTED: Final = {
+    name: next(each.description for each in hint.__metadata__ if isinstance(each, FieldInfo))
+    for name, hint in get_type_hints(Machine, include_extras=True).items()
+    if name != "origins"
+}
+SETTINGS: Final = tuple(_EXPECTED)
 
 
 def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None = None) -> Machine:
@@ -114,11 +123,11 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
             message = f"{variable}: no such setting; did you mean {PREFIX}{close[0].upper()}?"
             raise ParamsError(message)
     try:
-        given = Machine.model_validate(values)
+        given = _ADAPTER.validate_python(values)
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         where = f"{path}: {name}" if origins[name] == str(path) else origins[name]
-        message = f"{where}: expected {Machine.model_fields[name].description}, got {values[name]!r}"
+        message = f"{where}: expected {_EXPECTED[name]}, got {values[name]!r}"
         raise ParamsError(message) from error
     measured: dict[str, Any] = {}
     jobs, among = given.jobs, f", for one of {given.jobs} jobs" if given.jobs > 1 else ""
@@ -134,7 +143,7 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
         # Free space cannot be divided in advance: each job requires what all of them may write.
         measured["disk_margin"] = (1 + given.disk_margin) * jobs - 1
         origins["disk_margin"] = f"room for {jobs} jobs, and {given.disk_margin:.0%} more"
-    return given.model_copy(update={**measured, "origins": origins})
+    return replace(given, **measured, origins=origins)
 
 
 def machine_file(folder: Path) -> Path | None:

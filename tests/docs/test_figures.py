@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from outofcore.report.benches import one_table
 from tests.pipeline.conftest import ROOT
 from tests.report.results import made
 
@@ -63,8 +64,8 @@ def test_how_it_was_measured_is_told_once_in_a_document(table: ModuleType) -> No
     assert table.filled(shown, {"one": made("one", 2.0)}) == shown
 
 
-def test_a_table_of_several_has_words_to_the_left_and_figures_to_the_right(table: ModuleType) -> None:
-    shown = table.markdown([made("one", 2.0), made("two", 0.5, against="more")], "loading").splitlines()
+def test_a_table_of_several_has_words_to_the_left_and_figures_to_the_right() -> None:
+    shown = one_table([made("one", 2.0), made("two", 0.5, against="more")], "loading").markdown.splitlines()
     assert shown[0] == "|  |  | samples/s | compared | MB held |"
     assert shown[1] == "| --- | --- | ---: | ---: | ---: |"
     assert shown[2] == "| title of one | ours | 1.65 million | 2 times other | 12.3 |"
