@@ -51,6 +51,13 @@ def test_the_objects_are_the_files_of_the_local_store(endpoint: str, raw: Path, 
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["rejects.csv"]
 
 
+def test_a_file_of_several_parts_arrives_whole(endpoint: str, tmp_path: Path) -> None:
+    whole = np.random.default_rng(7).bytes(20_000_001)
+    (tmp_path / "large").write_bytes(whole)
+    Upload("s3://stores/parts.zarr").put("large", tmp_path / "large")
+    assert content(endpoint, "s3://stores/parts.zarr") == {"large": whole}
+
+
 @pytest.mark.long
 def test_workers_of_a_cluster_put_their_shards_by_themselves(endpoint: str, raw: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
