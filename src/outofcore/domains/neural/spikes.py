@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ class Spikes:
         """Number of neurons."""
         return len(self.clocks) if self.labels is None else len(self.labels.known)
 
+    @cached_property
     def facts(self) -> list[ClockFacts]:
         """Result of a pass over each vector."""
         return [examine(clock) for clock in self.clocks]

@@ -209,7 +209,7 @@ def _overlap(frames: ClockFacts, other: ClockFacts, name: str) -> None:
 def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], untimed: list[Reject]) -> None:
     if streams.spikes is None:
         return
-    facts = streams.spikes.facts()
+    facts = streams.spikes.facts
     total, invalid = sum(each.count for each in facts), sum(each.invalid for each in facts)
     labels = streams.spikes.labels
     unowned = labels.unowned if labels is not None else 0
@@ -257,7 +257,7 @@ def _fingerprint(streams: Streams, bins: int) -> bytes:
         digest.update(np.ascontiguousarray(readable(array, 0, min(rows, array.shape[0]))[0]).tobytes())
     else:
         assert streams.spikes is not None
-        digest.update(repr(streams.spikes.facts()).encode())
+        digest.update(repr(streams.spikes.facts).encode())
     return digest.digest()
 
 
