@@ -18,10 +18,10 @@ from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.neural.bins import REASONS, WAYS_OUT, BinReader, Slice
 from outofcore.domains.neural.oracle import disagreements
 from outofcore.domains.neural.params import NeuralSection
-from outofcore.domains.neural.sessions import Session, opened
+from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.source import Piece
 from outofcore.domains.neural.splits import trial_keys
-from outofcore.domains.neural.streams import find_streams
+from outofcore.domains.neural.streams import open_streams
 from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import history
 from outofcore.domains.neural.trials import UNLABELLED
@@ -101,8 +101,7 @@ class Converter:
         return np.array([moved.get(key.tobytes(), name) for key, name in zip(keys, by_hash, strict=True)])
 
     def _read(self, unit: Unit, session: Session, survey: Survey, piece: Piece) -> Slice:
-        with opened(session) as recording:
-            streams = find_streams(recording, self.section.source, survey.labels)
+        with open_streams(session, self.section.source, survey.labels) as streams:
             reader = BinReader(streams, survey, self.section.source)
             return reader.read(piece.start - piece.before, piece.stop + piece.after, unit.detail["ranges"])
 

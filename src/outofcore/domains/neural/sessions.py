@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -71,10 +71,8 @@ def opened(session: Session) -> Iterator[Recording]:
         recording: Recording = FolderRecording(session.root, session.members)
     else:
         recording = FORMATS[session.kind](session.root)
-    try:
+    with closing(recording):
         yield recording
-    finally:
-        recording.close()
 
 
 def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[Kind, Path, str]:

@@ -21,8 +21,8 @@ from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.schema import row_bytes, session_schema
-from outofcore.domains.neural.sessions import Session, opened
-from outofcore.domains.neural.streams import Streams, find_streams
+from outofcore.domains.neural.sessions import Session
+from outofcore.domains.neural.streams import Streams, open_streams
 from outofcore.domains.neural.survey import Survey, look_at
 from outofcore.domains.neural.transforms import history
 from outofcore.domains.neural.trials import Trials
@@ -81,9 +81,8 @@ def units_of(
         yield _unit(session, {"rejects": (survey,)}, session.bytes)
         return
     try:
-        with opened(session) as recording:
-            streams = find_streams(recording, section.source, survey.labels)
-            yield from _cut(session, section, streams, survey, moved, streamed=recording.streamed)
+        with open_streams(session, section.source, survey.labels) as streams:
+            yield from _cut(session, section, streams, survey, moved)
     except SessionError as error:
         reject = Reject(reason=error.reason, offset=0, detail=str(error))
         yield _unit(session, {"rejects": (reject,)}, session.bytes)
@@ -101,18 +100,12 @@ def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int 
 
 
 def _cut(
-    session: Session,
-    section: NeuralSection,
-    streams: Streams,
-    survey: Survey,
-    moved: Mapping[bytes, str],
-    *,
-    streamed: bool,
+    session: Session, section: NeuralSection, streams: Streams, survey: Survey, moved: Mapping[bytes, str]
 ) -> Iterator[Unit]:
     schema = session_schema(session, survey, section.source)
     # A worker holds frames in the file's type or the store's, whichever is wider.
     frame = streams.frames.dtype.itemsize * int(np.prod(streams.frames.shape[1:], dtype=np.int64))
-    bins = max(1, (STREAMED_UNIT_BYTES if streamed else UNIT_BYTES) // max(row_bytes(schema), frame))
+    bins = max(1, (STREAMED_UNIT_BYTES if streams.streamed else UNIT_BYTES) // max(row_bytes(schema), frame))
     pieces = cut_trials(survey, bins, history(section.source.transforms) + 1)
     reader = BinReader(streams, survey, section.source)
     starts = np.array([piece.start - piece.before for piece in pieces], np.int64)
@@ -124,7 +117,7 @@ def _cut(
         detail: dict[str, Any] = {"session": session, "survey": slim, "piece": piece, "ranges": ranges}
         detail["moved"] = moved
         detail["continues"] = bool(piece.trials.start[0] < piece.start)
-        if streamed:
+        if streams.streamed:
             detail["slice"] = reader.read(int(starts[number]), int(stops[number]), ranges)
         share = session.bytes * (number + 1) // len(pieces) - session.bytes * number // len(pieces)
         raw -= share

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +15,7 @@ from outofcore.domains.neural.clocks import listed_clock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
 from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError
 from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector
+from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.spikes import Labels, Spikes, find_spikes
 
 MOST_ENTRY_BYTES = 1 << 28
@@ -44,6 +47,7 @@ class Streams:
     repeat: Array | None
     trial_starts: Ints | None  # first bin of each trial and the end, if a name with ``*`` matched them
     time_unit: TimeUnit  # of all times but spikes
+    streamed: bool  # some arrays can only be read sequentially
 
     @property
     def neurons(self) -> int:
@@ -65,11 +69,17 @@ class Streams:
         return self.behavior.array.columns if self.behavior is not None else 0
 
 
-def find_streams(recording: Recording, source: SourceSection, labels: Labels | None = None) -> Streams:
-    """Look up everything that ``source`` names in an open session; pass ``labels`` if already known.
+@contextmanager
+def open_streams(session: Session, source: SourceSection, labels: Labels | None = None) -> Iterator[Streams]:
+    """Open a session and look up everything that ``source`` names; pass ``labels`` if already known.
 
-    Raises SessionError if something is missing or inconsistent.
+    Raises SessionError if the file cannot be read, or something is missing or inconsistent.
     """
+    with opened(session) as recording:
+        yield _find_streams(recording, source, labels)
+
+
+def _find_streams(recording: Recording, source: SourceSection, labels: Labels | None) -> Streams:
     names = source.names
     frames = find_array(recording, "stimulus", names.stimulus, source.time_axis.stimulus)
     shape = _frame_shape(frames, source)
@@ -100,6 +110,7 @@ def find_streams(recording: Recording, source: SourceSection, labels: Labels | N
         repeat=find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None,
         trial_starts=starts,
         time_unit=recording.unit or source.time_unit,
+        streamed=recording.streamed,
     )
     _check_mask(streams, clocked=source.bin_width is not None)
     return streams

@@ -14,10 +14,10 @@ from outofcore.console import visible
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import NeuralSection, SourceSection
 from outofcore.domains.neural.recordings.arrays import SessionError, readable
-from outofcore.domains.neural.sessions import Session, find_sessions, opened
+from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.spikes import Labels
 from outofcore.domains.neural.splits import settle
-from outofcore.domains.neural.streams import Streams, Track, find_streams
+from outofcore.domains.neural.streams import Streams, Track, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import Trials, find_trials
 from outofcore.raw.files import RawFile
@@ -296,8 +296,8 @@ def _look(files: Sequence[RawFile], section: NeuralSection) -> Input:
 
 def _surveyed(session: Session, source: SourceSection) -> Survey | Reject:
     try:
-        with opened(session) as recording:
-            return survey(find_streams(recording, source), source)
+        with open_streams(session, source) as streams:
+            return survey(streams, source)
     except SessionError as error:
         return Reject(reason=error.reason, offset=0, detail=str(error))
     except OSError as error:
