@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import BinClock, Times, locate, valid_times
+from outofcore.domains.neural.clocks import Times, locate, valid_times
 from outofcore.domains.neural.dtypes import encode
-from outofcore.domains.neural.params import Resampling, SourceSection
+from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask, identify, readable, take
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.domains.neural.survey import Survey
@@ -101,11 +101,10 @@ class BinReader:
         return {name: track for name, track in named.items() if track is not None}
 
     def _frames(self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
-        streams, source, clock = self._streams, self._source, self._survey.clock
+        streams, source = self._streams, self._source
         shape = streams.frame_shape
-        if clock is not None and source.resample.stimulus != "hold":
-            longest, mode = self._survey.longest["shown"], source.resample.stimulus
-            values, there, read = _resampled(streams.shown, start, stop, ranges["shown"], clock, mode, longest)
+        if self._survey.clock is not None and source.resample.stimulus != "hold":
+            values, there, read = self._sampled(streams.shown, "shown", start, stop, ranges)
         else:
             number, there = self._shown(start, stop, ranges)
             values, read = _taken(streams.frames, number, there)
@@ -156,6 +155,7 @@ class BinReader:
         else:
             assert streams.samples is not None
             values, there, read = self._sampled(streams.samples, "samples", start, stop, ranges)
+            values = values if values.ndim == 2 else values[:, None]
             _mark(silent, read, "unreadable")
             _mark(silent, there, "no_sample")
         finite = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
@@ -186,7 +186,7 @@ class BinReader:
             return None
         values, there, read = self._sampled(track, "behavior", start, stop, ranges)
         with np.errstate(over="ignore"):
-            plain = values.astype(np.float32)
+            plain = (values if values.ndim == 2 else values[:, None]).astype(np.float32)
         known = there & read & np.isfinite(plain).all(1)
         _mark(silent, read, "unreadable")
         _mark(silent, known, "no_behavior")
@@ -195,39 +195,30 @@ class BinReader:
     def _sampled(
         self, track: Track, name: str, start: int, stop: int, ranges: Ranges
     ) -> tuple[npt.NDArray[Any], Mask, Mask]:
-        """Samples (bins, columns) of a track; which bins have one; which were readable."""
-        clock = self._survey.clock
-        if clock is not None:
-            mode: Resampling = self._source.resample.responses if name == "samples" else self._source.resample.behavior
-            values, there, read = _resampled(track, start, stop, ranges[name], clock, mode, self._survey.longest[name])
-        else:
+        """Samples of a track at the bins; which bins have one; which depend only on undamaged entries."""
+        clock, resample = self._survey.clock, self._source.resample
+        if clock is None:
             entry, there = self._entries(name, track.count, start, stop, ranges)
-            values, read = _taken(track.array, entry, there)
-        return (values if values.ndim == 2 else values[:, None]), there, read
-
-
-def _resampled(
-    track: Track, start: int, stop: int, span: Ints, clock: BinClock, mode: Resampling, longest: int
-) -> tuple[npt.NDArray[Any], Mask, Mask]:
-    """Samples of a track at the bins; which bins have one; which depend only on undamaged entries."""
-    places, times = _timed(track, span)
-    first, end = int(span[0]), int(span[1])
-    raw, fine = readable(track.array, first, end)
-    values, fine = raw[places - first], fine[places - first]
-    centres = clock.centres(start, stop)
-    if mode == "hold":
+            values, fine = _taken(track.array, entry, there)
+            return values, there, fine
+        places, times = _timed(track, ranges[name])
+        first, end = ranges[name].tolist()
+        values, fine = (each[places - first] for each in readable(track.array, first, end))
+        # Damage passes through the same arithmetic, so that only values that depend on a damaged entry are lost.
+        damage = (~fine).astype(np.float64)
+        mode = {"shown": resample.stimulus, "samples": resample.responses, "behavior": resample.behavior}[name]
+        if mode == "mean":
+            edges = clock.edges(start, stop)
+            result, there = mean(times, values, edges)
+            return result, there, mean(times, damage, edges)[0] == 0
+        centres, longest = clock.centres(start, stop), self._survey.longest[name]
+        if mode == "linear":
+            result, there = linear(times, values, centres, longest)
+            return result, there, linear(times, damage, centres, longest)[0] == 0
         place, there = hold(times, centres, longest)
         if not len(times):
             return np.zeros((len(centres), *values.shape[1:]), values.dtype), there, ~there
         return values[place], there, fine[place] | ~there
-    # Damage passes through the same arithmetic, so that only values that depend on a damaged entry are lost.
-    damage = (~fine).astype(np.float64)
-    if mode == "mean":
-        edges = clock.edges(start, stop)
-        result, there = mean(times, values, edges)
-        return result, there, mean(times, damage, edges)[0] == 0
-    result, there = linear(times, values, centres, longest)
-    return result, there, linear(times, damage, centres, longest)[0] == 0
 
 
 def _timed(track: Track, span: Ints) -> tuple[Ints, Ints]:
