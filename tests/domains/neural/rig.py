@@ -9,6 +9,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pynwb
 import zarr
 
 from outofcore.domains.neural import DOMAIN
@@ -119,3 +120,10 @@ def save_session(kind, folder, arrays):
         for name, array in arrays.items():
             group.create_array(name, data=array, chunks=(64, *array.shape[1:]))
     return folder
+
+
+def write_nwb(folder, file):
+    """A session of pynwb as a file."""
+    with pynwb.NWBHDF5IO(folder / "a.nwb", "w") as io:
+        io.write(file)
+    return folder / "a.nwb"

@@ -10,7 +10,7 @@ import pynwb
 import pytest
 
 from outofcore.domains.neural import reference
-from tests.domains.neural.rig import NAMES, convert, save_session
+from tests.domains.neural.rig import NAMES, convert, save_session, write_nwb
 
 
 @pytest.mark.parametrize("held", [0, reference.HELD_BYTES])
@@ -95,9 +95,3 @@ def test_series_and_units_of_nwb_are_audited_in_their_unit(tmp_path):
     for result in (by_trace, by_spike):
         assert result.audited
         assert not result.differences
-
-
-def write_nwb(folder, file):
-    with pynwb.NWBHDF5IO(folder / "a.nwb", "w") as io:
-        io.write(file)
-    return folder / "a.nwb"

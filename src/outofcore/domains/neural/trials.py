@@ -12,10 +12,9 @@ from outofcore.domains.neural.clocks import (
     INVALID,
     BinClock,
     Times,
-    examine,
+    blocks,
     locate,
     nanoseconds,
-    times_of,
 )
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, flat, identify, readable, take
@@ -126,10 +125,11 @@ def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
     if clock is not None:
         return clock.first_centred(times)
     assert streams.shown.clock is not None
-    order = np.argsort(times, kind="stable")
-    found = np.empty(len(times), np.int64)
-    beyond = examine(streams.shown.clock).last < times[order]
-    found[order] = locate(streams.shown.clock, streams.shown.count, times[order], times[order])[1] - 1 + beyond
+    found = np.full(len(times), streams.shown.count)
+    for places, known in blocks(streams.shown.clock, streams.shown.count):
+        at = np.searchsorted(known, times)
+        here = (found == streams.shown.count) & (at < len(known))
+        found[here] = places[at[here]]
     return found
 
 
@@ -157,17 +157,12 @@ def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None
 
 def _times_of(streams: Streams, entries: Ints) -> Times:
     """Time of each frame, or of the next one that has a time."""
-    clock = streams.shown.clock
-    assert clock is not None
-    following = NEVER
+    assert streams.shown.clock is not None
     times = np.full(len(entries), NEVER)
-    for start in reversed(range(0, streams.shown.count, BLOCK)):
-        known = times_of(clock, start, min(start + BLOCK, streams.shown.count))
-        known = np.append(np.where(known == INVALID, NEVER, known), following)
-        known = np.minimum.accumulate(known[::-1])[::-1]
-        following = known[0]
-        here = (entries >= start) & (entries < start + len(known) - 1)
-        times[here] = known[entries[here] - start]
+    for places, known in blocks(streams.shown.clock, streams.shown.count):
+        at = np.searchsorted(places, entries)
+        here = (times == NEVER) & (at < len(places))
+        times[here] = known[at[here]]
     return times
 
 

@@ -1,0 +1,29 @@
+"""Trials by times where a bin is a frame."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pynwb
+
+from tests.domains.neural.rig import convert, write_nwb
+
+
+def test_times_of_trials_are_on_the_clock_of_the_frames(tmp_path):
+    moments = np.arange(200) / 20 + 1.0
+    moments[45] = np.nan
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    series = {"unit": "n/a", "timestamps": moments}
+    file.add_stimulus(pynwb.TimeSeries(name="movie", data=np.arange(200, dtype=np.uint8)[:, None], **series))
+    file.add_acquisition(pynwb.TimeSeries(name="dff", data=np.arange(200.0)[:, None], **series))
+    # From a frame to a frame, between frames and at a missing one, from before the first, and behind the last.
+    for start, stop in ((2.0, 3.0), (3.24, 4.01), (0.5, 1.2), (12.0, 13.0), (10.0, 99.0)):
+        file.add_trial(start_time=start, stop_time=stop)
+    names = {"stimulus": "stimulus/presentation/movie", "responses": "acquisition/dff", "trial": "intervals/trials"}
+    result = convert(write_nwb(tmp_path, file), names=names)
+    spans = [(each["trial"], each["offset"], each["offset"] + each["length"]) for each in result.only.sequences]
+    assert spans == [(2, 0, 4), (0, 20, 40), (1, 46, 61), (4, 180, 200)]
+    assert result.reasons == {"no_bin": 1}
+    assert result.only.rows["robs"][:, 0].tolist() == [*range(4), *range(20, 40), *range(46, 61), *range(180, 200)]
+    assert not result.differences
