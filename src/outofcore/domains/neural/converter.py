@@ -18,6 +18,7 @@ from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.neural.bins import REASONS, WAYS_OUT, BinReader, Slice
 from outofcore.domains.neural.oracle import disagreements
 from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.neural.recordings.arrays import Ints, Mask
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.source import Piece
 from outofcore.domains.neural.splits import trial_keys
@@ -27,14 +28,12 @@ from outofcore.domains.neural.transforms import history
 from outofcore.domains.neural.trials import UNLABELLED
 from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
 
-Ints = npt.NDArray[np.int64]
 Rows = dict[str, npt.NDArray[Any]]
 
 AUDITED_BINS = 4
 """Bins of a sequence that the oracle reads."""
 
 SILENT = ": no response counts, the frames are stored"
-
 
 NO_PREDECESSOR = len(REASONS)
 """State of a bin that a transform would compare with a bin that does not exist."""
@@ -115,7 +114,7 @@ class Converter:
         return disagreements(session, self.section.source, bins, rows)
 
 
-def _kept(runs: Runs) -> npt.NDArray[np.bool_]:
+def _kept(runs: Runs) -> Mask:
     """Which bins of the piece are stored."""
     return np.repeat(runs.good, runs.length)
 
@@ -199,13 +198,13 @@ class Runs:
         return self.stop - self.start
 
     @property
-    def good(self) -> npt.NDArray[np.bool_]:
+    def good(self) -> Mask:
         """Which runs become sequences."""
-        counts: npt.NDArray[np.bool_] = self.state == 0
+        counts: Mask = self.state == 0
         return counts
 
     @property
-    def wrong(self) -> npt.NDArray[np.bool_]:
+    def wrong(self) -> Mask:
         """Which runs are rejected."""
         return (self.state > 0) & (self.state < NO_PREDECESSOR)
 

@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.splits import SPLITS, assign
+from outofcore.domains.neural.recordings.arrays import Ints
 from outofcore.domains.sections import SplitSection
 from outofcore.raw.unit import KEY_BYTES
 
 if TYPE_CHECKING:
     from outofcore.domains.neural.survey import Survey
-
-Ints = npt.NDArray[np.int64]
 
 ENOUGH = 4096
 """Trials without repeats whose splits are examined before all others."""
