@@ -19,26 +19,16 @@ from outofcore.cli import app
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
-from outofcore.domains.domain import Section
 from outofcore.domains.registry import DOMAINS
-from outofcore.domains.sections import TrainSection
 from outofcore.raw.files import find_files
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 from tests.conversion.lines import Lines, LinesSection, write_lines
 
 
-class TrainedSection(LinesSection):
-    """The section of a domain with a model."""
-
-    train: TrainSection = TrainSection()
-
-
 @dataclass(frozen=True)
 class DrawnLines(Lines):
     """Lines of numbers that can be drawn, and a model of 1,000 weights."""
-
-    section: type[Section] = TrainedSection
 
     def task(self, store: Store, section: Any) -> nn.Module:
         del store, section

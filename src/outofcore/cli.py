@@ -165,7 +165,7 @@ def plan(
 
 @app.command("convert", short_help="Convert raw files into a store.")
 def convert_files(
-    domain: Annotated[str, typer.Argument(help="chess, go, text or neural.")],
+    domain: Annotated[str, typer.Argument(help="chess, go, text, neural, or one of an installed package.")],
     first: Annotated[str, typer.Argument(metavar="[RAW]", help="Raw file or folder; that of params.yaml by default.")],
     second: Annotated[str | None, typer.Argument(metavar="STORE", help="Folder or s3:// address of the store.")] = None,
     *,

@@ -22,7 +22,6 @@ from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
-from outofcore.domains.streaming import Streaming
 from outofcore.errors import ParamsError
 from outofcore.machine import Machine, load_machine
 from outofcore.params import section_of
@@ -31,7 +30,6 @@ from outofcore.replacing import replace_text
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
-from outofcore.store.durable import writing
 from outofcore.store.remote import url_of
 from outofcore.store.schema import Layout
 from outofcore.store.seal import SEAL
@@ -59,7 +57,7 @@ def convert(
     Parameters
     ----------
     domain
-        ``"chess"``, ``"go"``, ``"text"`` or ``"neural"``.
+        ``"chess"``, ``"go"``, ``"text"``, ``"neural"``, or one that another installed package adds.
     raw
         A file or a folder; compressed files and archives are streamed.
     target
@@ -91,8 +89,8 @@ def convert(
     if url_of(str(target)) is None and folder.exists() and not (folder / SEAL).is_file():
         message = f"{target}: expected a new folder, or a sealed store to replace"
         raise ParamsError(message)
-    if domain == "text" and params is None and "path" not in settings.get("tokenizer", {}):
-        section = _with_tokenizer(section, target)
+    if params is None:
+        section = kind.prepared(section, str(target))
     if url_of(str(target)) is not None:
         return convert_to_address(kind, section, str(target), machine)
     named = Path(target).absolute()
@@ -185,7 +183,7 @@ def _run(
 
 def is_streamed(domain: Domain, section: Any) -> bool:
     """Whether a domain's section asks for training without a store."""
-    return isinstance(domain, Streaming) and domain.streamed(section)
+    return domain.streamed(section)
 
 
 def place_of(domain: Domain, section: Any) -> Path:
@@ -238,16 +236,3 @@ def report_left_out(raw: str, left_out: Mapping[str, str]) -> dict[str, Any]:
     line = f"left out of {raw}: {len(left_out):,}, the first {first} ({why})"
     sys.stderr.write(f"{visible(line)}; the figures of the conversion list them all\n")
     return {"left_out": dict(left_out)}
-
-
-def _with_tokenizer(section: Any, store: str | Path) -> Any:
-    """The section with a tokenizer learnt from the text, next to the store."""
-    from outofcore.domains.text.documents.hub import open_raw
-    from outofcore.domains.text.tokens.learn import make_tokenizer
-
-    name = str(store).rstrip("/").rpartition("/")[2]
-    path = (Path.cwd() if url_of(str(store)) else Path(store).parent) / f"{name}.tokenizer.json"
-    content = make_tokenizer(section, open_raw(section))
-    with writing(path):
-        replace_text(path, content)
-    return section.model_copy(update={"tokenizer": section.tokenizer.model_copy(update={"path": str(path)})})

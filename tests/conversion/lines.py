@@ -10,28 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.domains.domain import Section
-from outofcore.domains.sections import AuditSection, SplitSection, StoreSection
+from outofcore.domains.domain import Domain
+from outofcore.domains.sections import DomainSection, SplitSection, StoreSection
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject, Unit, UnitResult
 from outofcore.store.schema import Field, Schema
 
 
-class Filters(Section):
-    duplicates: str = "drop"
-
-
-class LinesSection(Section):
+class LinesSection(DomainSection):
     raw: str = ""
-    match: str = "**/*"
-    filters: Filters = Filters()
     splits: SplitSection = SplitSection(val=0.2, test=0.1)
     store: StoreSection = StoreSection(chunk_rows=64, shard_rows=256)
-    audit: AuditSection = AuditSection()
 
 
 @dataclass(frozen=True)
-class Lines:
+class Lines(Domain):
     unit_bytes: int = 200
     piece: int = 50
     doc: str = "a number"
@@ -39,7 +32,7 @@ class Lines:
     row: str = "number"
     sequence: str = "line"
     suffixes: tuple[str, ...] = (".txt",)
-    section: type[Section] = LinesSection
+    section: type[LinesSection] = LinesSection
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:
         del section, files

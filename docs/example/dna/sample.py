@@ -1,11 +1,7 @@
 """Small made-up input, with what real files hold: a record that was there before, a letter that is no base."""
 
-from pathlib import Path
 
-import numpy as np
-
-
-def write_sample(folder: Path, generator: np.random.Generator) -> None:
+def write_sample(folder, generator):
     records = ["".join(generator.choice(list("ACGT"), 7)) * 40 for _ in range(200)]
     records += [records[0], "ACGTTGCAXACGT"]
     text = "".join(f">record {number}\n{bases}\n" for number, bases in enumerate(records))

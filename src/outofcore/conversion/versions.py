@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 
 from outofcore.compilation import source_digest
+from outofcore.domains.registry import GROUP
 
 PACKAGES = (
     "chess",
@@ -24,6 +25,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """The package with a digest of its sources, and its engines and oracles."""
+    """The package with a digest of its sources, its engines and oracles, and packages that add domains."""
     own = f"{metadata.version('outofcore')}+{source_digest()[:12]}"
-    return {"outofcore": own, **{name: metadata.version(name) for name in PACKAGES}}
+    domains = {each.dist.name: each.dist.version for each in metadata.entry_points(group=GROUP) if each.dist}
+    return {"outofcore": own, **{name: metadata.version(name) for name in PACKAGES}, **domains}

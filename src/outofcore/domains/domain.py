@@ -1,10 +1,13 @@
-"""The interface that a domain implements."""
+"""The interface of a domain: what it consists of, by convention, and the base of its settings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from outofcore.domains.gallery import Gallery
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
 
@@ -48,8 +52,26 @@ class Section(BaseModel):
         return {name: meant(name, value) for name, value in values.items()}
 
 
-class Domain(Protocol):
-    """One kind of data, from raw file to tensors.
+class Domain:
+    """One kind of data, from raw files to tensors.
+
+    A domain is a package whose ``DOMAIN`` is an instance of a subclass of this one, defined in its ``__init__``. Each
+    method calls the function of the same purpose in a module of that package, imported when it is first needed; a
+    subclass overrides the methods for which that does not suffice.
+
+    ==============  =======================================================================================
+    ``schema.py``   ``SCHEMA``
+    ``source.py``   ``units(files, section)``
+    ``convert.py``  ``convert(unit, section)``
+    ``tensors.py``  ``make_reading(store_attributes, section)``
+    ``model.py``    ``make_task(store, section)``
+    ``sample.py``   ``write_sample(folder, generator)``
+    ``draw.py``     ``draw(rows, attributes)``; optional
+    ``gallery.py``  the functions of :class:`outofcore.domains.gallery.Gallery`; optional
+    ==============  =======================================================================================
+
+    A package within ``outofcore.domains`` is found by its folder, any other by an entry point of the group
+    ``outofcore.domains`` in its own distribution, named as the domain.
 
     Attributes
     ----------
@@ -60,7 +82,7 @@ class Domain(Protocol):
     suffixes
         File name endings that count in a folder, before a compression suffix ((".pgn",)).
     section
-        The typed section of params.yaml.
+        The typed section of params.yaml, a subclass of :class:`outofcore.domains.sections.DomainSection`.
     """
 
     name: str
@@ -71,30 +93,34 @@ class Domain(Protocol):
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:
         """Parts of the store and their tables; ``{"": schema}`` for a single part."""
-        ...
+        del section, files
+        return {"": self._module("schema").SCHEMA}
 
     def units(self, files: Sequence[RawFile], section: Any) -> Iterator[Unit]:
         """Cut the raw files, in order, into units at record boundaries; must stream, never hold a whole file."""
-        ...
+        found: Iterator[Unit] = self._module("source").units(files, section)
+        return found
 
     def converter(self, section: Any) -> Callable[[Unit], UnitResult]:
         """A pure, picklable function: the same unit gives the same result anywhere."""
-        ...
+        return partial(self._module("convert").convert, section=section)
 
     def reading(self, store_attributes: Mapping[str, Any], section: Any) -> Reading:
         """How rows become tensors, by the section's ``tensors`` settings."""
-        ...
+        reading: Reading = self._module("tensors").make_reading(store_attributes, section)
+        return reading
 
     def task(self, store: Store, section: Any) -> Task:
         """The model to train on a store, with its loss and metrics."""
-        ...
+        task: Task = self._module("model").make_task(store, section)
+        return task
 
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
         """Write the small sample input of this domain into an empty folder."""
-        ...
+        self._module("sample").write_sample(folder, generator)
 
     def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
-        """The first of the given rows as readable text (a board, a piece of text).
+        """The first of the given rows as readable text (a board, a piece of text), or "".
 
         Parameters
         ----------
@@ -103,4 +129,25 @@ class Domain(Protocol):
         attributes
             Of the store, if any: rows may depend on them for their meaning (the tokenizer of a text).
         """
-        ...
+        return str(self._module("draw").draw(rows, attributes)) if self._has("draw") else ""
+
+    @property
+    def gallery(self) -> Gallery | None:
+        """Pictures and distributions for the report, if the domain has them."""
+        return cast("Gallery", self._module("gallery")) if self._has("gallery") else None
+
+    def prepared(self, section: Any, store: str) -> Any:
+        """The section for a conversion outside of a project, with what it needs first made next to the store."""
+        del store
+        return section
+
+    def streamed(self, section: Any) -> bool:
+        """Whether the section asks for training directly from raw files; if so, the domain is a ``Streaming`` one."""
+        del section
+        return False
+
+    def _module(self, name: str) -> Any:
+        return import_module(f"{type(self).__module__}.{name}")
+
+    def _has(self, name: str) -> bool:
+        return find_spec(f"{type(self).__module__}.{name}") is not None

@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.registry import DOMAINS
+from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.store.reader import Store
 
 MOST_BARS = 24
@@ -76,8 +74,7 @@ class Gallery(Protocol):
 
 def gallery_of(domain: str) -> Gallery | None:
     """The gallery of a domain, or None if it has none."""
-    name = f"{DOMAINS[domain]}.gallery" if domain in DOMAINS else ""
-    return cast("Gallery", import_module(name)) if name and find_spec(name) else None
+    return get_domain(domain).gallery if domain in DOMAINS else None
 
 
 def column(store: Store, name: str, parts: Sequence[str] | None = None) -> npt.NDArray[np.generic]:

@@ -1,16 +1,40 @@
-"""Sections of params.yaml shared by all domains."""
+"""The keys of params.yaml that every domain has."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from outofcore.domains.domain import Section
 from outofcore.store.schema import CodecName, Layout
 
 MOST = 2**31 - 1
 """Largest count of anything in training; the same as in :mod:`outofcore.loading.arguments`, which needs torch."""
+
+
+def _inside(pattern: str) -> str:
+    steps = pattern.split("/")
+    if pattern.startswith("/") or ".." in steps:
+        message = f"expected a pattern inside of raw, such as **/*, not {pattern!r}"
+        raise ValueError(message)
+    if any("**" in step and step != "**" for step in steps):
+        message = "** stands for folders at any depth, as in **/*.txt; inside a name a single * is enough"
+        raise ValueError(message)
+    return pattern
+
+
+_LONGEST = 4096  # bytes of a path on Linux
+_TEXT = r"^[^\x00]+$"
+
+Raw = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT)]
+Match = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT), AfterValidator(_inside)]
+
+
+class FilterSection(Section):
+    """Which records are kept."""
+
+    duplicates: str = Field("drop", pattern="^(drop|keep)$", description="records equal to an earlier one")
 
 
 class SplitSection(Section):
@@ -66,3 +90,17 @@ class TrainSection(Section):
         None, ge=1, le=MOST, description="samples of a validation, whole batches from all over the split; null: all"
     )
     seed: int = Field(0, ge=0, le=MOST)
+
+
+class DomainSection(Section):
+    """Base of a domain's section of params.yaml; a domain gives those keys that are its own another type."""
+
+    raw: Raw = Field(description="a file, or a folder; .zst, .gz, .bz2, .xz and archives are read as streams")
+    match: Match = Field("**/*", description="glob inside the folder")
+    source: Section = Section()
+    filters: Section = FilterSection()
+    splits: SplitSection = SplitSection()
+    store: StoreSection = StoreSection()
+    audit: AuditSection = AuditSection()
+    tensors: Section = Section()
+    train: TrainSection = TrainSection()

@@ -6,21 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from outofcore.domains.chess.params import ChessSection
+from outofcore.domains.domain import Domain
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit, UnitResult
-from outofcore.store.schema import Columns, Schema
+from outofcore.store.schema import Columns
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
-
     from outofcore.domains.reading import Reading
-    from outofcore.domains.task import Task
-    from outofcore.store.reader import Store
 
 
-class Chess:
+class Chess(Domain):
     """The chess domain; imports are deferred to the calls that need them."""
 
     name = "chess"
@@ -28,13 +23,6 @@ class Chess:
     sequence = "game"
     suffixes = (".pgn",)
     section = ChessSection
-
-    def schemas(self, section: ChessSection, files: Sequence[RawFile]) -> dict[str, Schema]:
-        """One part, the same fields for every input."""
-        from outofcore.domains.chess.schema import SCHEMA
-
-        del section, files
-        return {"": SCHEMA}
 
     def units(self, files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
         """Pieces of about a megabyte, cut at game starts."""
@@ -54,18 +42,6 @@ class Chess:
 
         del store_attributes
         return ChessReading(section.tensors)
-
-    def task(self, store: Store, section: ChessSection) -> Task:
-        """Predict the move and the result."""
-        from outofcore.domains.chess.model import make_task
-
-        return make_task(store, section)
-
-    def sample(self, folder: Path, generator: np.random.Generator) -> None:
-        """A few hundred played games, with real-file oddities: comments, a variant, an illegal move, a duplicate."""
-        from outofcore.domains.chess.sample import write_sample
-
-        write_sample(folder, generator)
 
     def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
         """The first position as a board."""

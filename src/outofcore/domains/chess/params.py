@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.places import Match, Raw
-from outofcore.domains.sections import AuditSection, SplitSection, StoreSection, TrainSection
+from outofcore.domains.sections import DomainSection, Raw
 
 TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
 TerminationClass = Literal[
@@ -108,17 +107,12 @@ class TensorSection(Section):
     )
 
 
-class ChessSection(Section):
+class ChessSection(DomainSection):
     """All chess settings that change the bytes of the store or the model."""
 
     raw: Raw = Field(
         description="a PGN file, or a folder of them; .zst, .gz, .bz2, .xz and archives are read as streams"
     )
-    match: Match = Field("**/*", description="glob inside the folder")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
-    splits: SplitSection = SplitSection()
-    store: StoreSection = StoreSection()
-    audit: AuditSection = AuditSection()
     tensors: TensorSection = TensorSection()
-    train: TrainSection = TrainSection()

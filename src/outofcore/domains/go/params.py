@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.places import Match, Raw
-from outofcore.domains.sections import MOST, AuditSection, SplitSection, StoreSection, TrainSection
+from outofcore.domains.sections import MOST, DomainSection, Raw, TrainSection
 
 Breach = Literal["reject", "stop", "keep"]
 """An illegal move rejects the game, ends it, or is kept."""
@@ -118,15 +117,11 @@ class GoTrainSection(TrainSection):
     )
 
 
-class GoSection(Section):
+class GoSection(DomainSection):
     """All Go settings that change the bytes of the store or the model."""
 
     raw: Raw = Field(description="an SGF file, or a folder; .zst, .gz, .bz2, .xz and archives are read as streams")
-    match: Match = Field("**/*", description="glob inside the folder")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
-    splits: SplitSection = SplitSection()
-    store: StoreSection = StoreSection()
-    audit: AuditSection = AuditSection()
     tensors: TensorSection = TensorSection()
     train: GoTrainSection = GoTrainSection()

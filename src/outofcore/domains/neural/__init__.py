@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from outofcore.domains.domain import Domain
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
-
     from outofcore.domains.planning import Outlook
     from outofcore.domains.reading import Reading
-    from outofcore.domains.task import Task
     from outofcore.inspect.table import Table
-    from outofcore.store.reader import Store
 
 # Files inside a Zarr folder: those of version 3 and 2, and chunks, whose names end with their place in the grid.
 ZARR = ("zarr.json", "zarray", "zgroup", "zattrs", "zmetadata", *"0123456789")
 
 
-class Neural:
+class Neural(Domain):
     """The neural domain; imports are deferred to the calls that need them."""
 
     name = "neural"
@@ -58,23 +53,11 @@ class Neural:
 
         return make_reading(store_attributes, section.tensors)
 
-    def task(self, store: Store, section: NeuralSection) -> Task:
-        """Predict responses with a shared core and one readout per session."""
-        from outofcore.domains.neural.model import make_task
-
-        return make_task(store, section)
-
     def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[Table, ...]:
         """Ways to keep the recordings, and which of them fit this machine."""
         from outofcore.domains.neural.plan import ways_table
 
         return (ways_table(section, outlook),)
-
-    def sample(self, folder: Path, generator: np.random.Generator) -> None:
-        """Three simulated linear-nonlinear-Poisson sessions and their ground truth."""
-        from outofcore.domains.neural.sample import write_sample
-
-        write_sample(folder, generator)
 
     def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
         """The first bin: its frame and its responses."""

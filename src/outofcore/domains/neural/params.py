@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 from outofcore.domains.domain import Section
 from outofcore.domains.neural.dtypes import ResponseType, StimulusType
 from outofcore.domains.neural.transforms import SIGNED, Transforms, history
-from outofcore.domains.places import Match, Raw
-from outofcore.domains.sections import MOST, AuditSection, SplitSection, StoreSection, TrainSection
+from outofcore.domains.sections import MOST, DomainSection, Raw, StoreSection, TrainSection
 from outofcore.store.schema import CodecName
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
@@ -175,17 +174,14 @@ class NeuralTrainSection(TrainSection):
     )
 
 
-class NeuralSection(Section):
+class NeuralSection(DomainSection):
     """All neural settings that change the bytes of the store or the model."""
 
     raw: Raw = Field(
         description="a session, or a folder of them: .h5 .hdf5 .mat .nwb .npz .zarr, folders of .npy or text"
     )
-    match: Match = Field("**/*", description="glob inside the folder")
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
-    splits: SplitSection = SplitSection()
     store: NeuralStoreSection = NeuralStoreSection()
-    audit: AuditSection = AuditSection()
     tensors: TensorSection = TensorSection()
     train: NeuralTrainSection = NeuralTrainSection()

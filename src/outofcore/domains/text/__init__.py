@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from outofcore.domains.domain import Domain
 from outofcore.domains.text.params import TextSection
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Unit, UnitResult
+from outofcore.replacing import replace_text
+from outofcore.store.durable import writing
+from outofcore.store.remote import url_of
 from outofcore.store.schema import Columns, Schema
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
     import torch
 
     from outofcore.domains.planning import Outlook
-    from outofcore.domains.reading import Reading
     from outofcore.domains.streaming import Choose
     from outofcore.domains.task import Task
     from outofcore.domains.text.stream.stream import TextStream
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from outofcore.store.reader import Store
 
 
-class Text:
+class Text(Domain):
     """The text domain; imports are deferred to the calls that need them."""
 
     name = "text"
@@ -42,12 +43,6 @@ class Text:
         del files
         return {"": text_schema(load_tokenizer(section))}
 
-    def units(self, files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
-        """Whole documents, about two megabytes per unit, and the pieces of long ones."""
-        from outofcore.domains.text.source import units
-
-        return units(files, section)
-
     def converter(self, section: TextSection) -> Callable[[Unit], UnitResult]:
         """Documents of a unit to tokens."""
         from outofcore.domains.text.converter import Converter
@@ -55,23 +50,11 @@ class Text:
 
         return Converter(section, load_tokenizer(section))
 
-    def reading(self, store_attributes: Mapping[str, Any], section: TextSection) -> Reading:
-        """Windows of tokens to inputs and targets."""
-        from outofcore.domains.text.tensors import make_reading
-
-        return make_reading(store_attributes, section)
-
     def task(self, store: Store, section: TextSection) -> Task:
         """Predict the next token."""
         from outofcore.domains.text.model import make_task
 
         return make_task(store.attributes, section)
-
-    def sample(self, folder: Path, generator: np.random.Generator) -> None:
-        """Six hundred generated stories with oddities of real files: a mark, CRLF, a duplicate, invalid bytes."""
-        from outofcore.domains.text.sample import write_sample
-
-        write_sample(folder, generator)
 
     def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
         """The text of the tokens, by the tokenizer in the store's attributes; without one, the ids."""
@@ -80,6 +63,20 @@ class Text:
         from outofcore.domains.text.schema import tokenizer_of
 
         return tokenizer_of(attributes).decode(rows["tokens"])
+
+    def prepared(self, section: TextSection, store: str) -> TextSection:
+        """The section with a tokenizer: the given one, else one that is learnt from the text, next to the store."""
+        if "path" in section.tokenizer.model_fields_set:
+            return section
+        from outofcore.domains.text.documents.hub import open_raw
+        from outofcore.domains.text.tokens.learn import make_tokenizer
+
+        name = store.rstrip("/").rpartition("/")[2]
+        path = (Path.cwd() if url_of(store) else Path(store).parent) / f"{name}.tokenizer.json"
+        content = make_tokenizer(section, open_raw(section))
+        with writing(path):
+            replace_text(path, content)
+        return section.model_copy(update={"tokenizer": section.tokenizer.model_copy(update={"path": str(path)})})
 
     def streamed(self, section: TextSection) -> bool:
         """Whether ``mode`` is ``stream``."""

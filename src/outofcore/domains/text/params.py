@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.places import Match, Raw
-from outofcore.domains.sections import MOST, AuditSection, SplitSection, StoreSection, TrainSection
+from outofcore.domains.sections import MOST, AuditSection, DomainSection, Raw, StoreSection, TrainSection
 
 LONGEST = 2**20
 """Most tokens of a window."""
@@ -154,21 +153,19 @@ class TextTrainSection(TrainSection):
     sample_tokens: int = Field(200, ge=0, description="tokens of the text that the trained model writes")
 
 
-class TextSection(Section):
+class TextSection(DomainSection):
     """All text settings that change the bytes of the store or the model."""
 
     raw: Raw = Field(
         description="a text file, or a folder; .txt, .jsonl, .parquet, compressed, in archives; in mode stream also a "
         ".hub file, which names a dataset of the Hugging Face hub"
     )
-    match: Match = Field("**/*", description="glob inside the folder")
     mode: Literal["store", "stream"] = Field(
         "store", description="train from the store, or tokenize while training and store nothing", exclude=True
     )
     source: SourceSection = SourceSection()
     tokenizer: TokenizerSection = TokenizerSection()
     filters: FilterSection = FilterSection()
-    splits: SplitSection = SplitSection()
     store: TextStoreSection = TextStoreSection()
     audit: TextAuditSection = TextAuditSection()
     tensors: TensorSection = TensorSection()

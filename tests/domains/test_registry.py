@@ -1,0 +1,89 @@
+"""Domains are found by their folder, or by the entry point of another package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from outofcore.domains.registry import DOMAINS
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import json, pathlib, sys
+import numpy as np
+import outofcore
+from outofcore.cli import main
+from outofcore.domains.registry import get_domain
+from outofcore.report.render import make_page
+
+domain = get_domain("dna")
+raw = pathlib.Path("raw")
+raw.mkdir()
+domain.sample(raw, np.random.default_rng(1))
+figures = outofcore.convert("dna", raw, "data/stores/dna.zarr", splits={"val": 0.2})
+metrics = pathlib.Path("metrics/dna")
+metrics.mkdir(parents=True)
+(metrics / "convert.json").write_text(json.dumps(figures))
+(metrics / "train.json").write_text(json.dumps({"loss": 1.25, "loss_frequencies": 1.5}))
+with outofcore.loader("data/stores/dna.zarr", "train", 8) as batches:
+    batch = next(iter(batches))
+task = domain.task(outofcore.open_store("data/stores/dna.zarr"), domain.section(raw="raw"))
+_, count = task.loss(batch)
+shapes = {name: list(tensor.shape) for name, tensor in batch.items()}
+found = {"figures": figures, "shapes": shapes, "count": int(count), "page": make_page(pathlib.Path())}
+pathlib.Path("found.json").write_text(json.dumps(found))
+sys.argv = ["outofcore", "info", "data/stores/dna.zarr"]
+main()
+"""
+
+
+def install_dna(site: Path) -> None:
+    """The worked example as a package of its own, as an installer would leave it."""
+    package, facts = site / "dna_for_training", site / "dna_for_training-1.2.dist-info"
+    package.mkdir(parents=True)
+    for file in (ROOT / "docs/example/dna").glob("*.py"):
+        (package / file.name).write_text(file.read_text().replace("outofcore.domains.dna", "dna_for_training"))
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: dna-for-training\nVersion: 1.2\n")
+    (facts / "entry_points.txt").write_text("[outofcore.domains]\ndna = dna_for_training\n")
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(ROOT / "src")])}
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_folders_here_are_domains() -> None:
+    assert {"chess", "go", "text", "neural"} <= set(DOMAINS)
+
+
+def test_another_package_adds_a_domain(tmp_path: Path) -> None:
+    install_dna(tmp_path / "site")
+    ran = run(tmp_path, "-c", PROGRAM)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    figures = found["figures"]
+    assert set(figures["rejected"]) == {"duplicate", "unknown_letter"}
+    assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values()) == 202
+    assert found["shapes"] == {"inputs": [8, 32], "targets": [8, 32]}
+    assert found["count"] == 8 * 32
+    assert "bases" in ran.stdout
+    assert "the first base:" in ran.stdout
+    assert 'id="dna"' in found["page"]
+    assert "frequencies alone" in found["page"]
+
+
+def test_without_that_package_there_is_no_such_domain(tmp_path: Path) -> None:
+    ran = run(tmp_path, "-c", "import outofcore; outofcore.convert('dna', '.', 'a.zarr')")
+    assert "no domain 'dna'; there are chess, go, neural, text" in ran.stderr
+
+
+def test_the_version_of_that_package_counts_among_those_that_determine_bytes(tmp_path: Path) -> None:
+    install_dna(tmp_path / "site")
+    code = "from outofcore.conversion.versions import versions; print(versions()['dna-for-training'])"
+    assert run(tmp_path, "-c", code).stdout == "1.2\n"
