@@ -16,6 +16,7 @@ import numpy as np
 
 from outofcore.console import visible
 from outofcore.conversion.assemble import REJECT_COLUMNS
+from outofcore.conversion.described import attributes
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
@@ -199,20 +200,9 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
     """
     files = domain.raw_files(section)
     final = place_of(domain, section)
-    none = dict.fromkeys(SPLITS, 0)
-    attributes = {
-        "domain": domain.name,
-        "row": domain.row,
-        "sequence": domain.sequence,
-        "parts": [""],
-        "splits": list(SPLITS),
-        "rows": none,
-        "sequences": none,
-        "found": 0,
-        "accepted": 0,
-        "rejected": {},
-        "params": domain.stream_settings(section),
-    }
+    schemas, none = domain.schemas(section, files), dict.fromkeys(SPLITS, 0)
+    counts = {"found": 0, "accepted": 0, "rejected": {}, "rows": none, "sequences": none}
+    root = attributes(domain, section, schemas, counts) | {"params": domain.stream_settings(section)}
     with ThreadPoolExecutor(threads) as pool:
         unread = np.zeros(len(files), np.int64)
         sources = {
@@ -222,8 +212,8 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
             **dict.fromkeys(("found", "accepted", "rejected"), unread),
         }
         work = final.with_name(f"{final.name}.work")
-        writer = StoreWriter(work, domain.schemas(section, files), Layout(), SPLITS, pool)
-        seal = writer.commit(final, attributes, sources)
+        writer = StoreWriter(work, schemas, Layout(), SPLITS, pool)
+        seal = writer.commit(final, root, sources)
     replace_text(rejects, ",".join(REJECT_COLUMNS) + "\n")
     return {"files": len(files), "bytes_raw": int(sources["bytes"].sum()), "digest": seal.digest}
 
