@@ -31,8 +31,8 @@ Raw = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT)]
 Match = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT), AfterValidator(_inside)]
 
 
-class FilterSection(Section):
-    """Which records are kept."""
+class Filters(Section):
+    """Base of what decides which records are kept."""
 
     duplicates: str = Field("drop", pattern="^(drop|keep)$", description="records equal to an earlier one")
 
@@ -98,7 +98,7 @@ class DomainSection(Section):
     raw: Raw = Field(description="a file, or a folder; .zst, .gz, .bz2, .xz and archives are read as streams")
     match: Match = Field("**/*", description="glob inside the folder")
     source: Section = Section()
-    filters: Section = FilterSection()
+    filters: Filters = Filters()
     splits: SplitSection = SplitSection()
     store: StoreSection = StoreSection()
     audit: AuditSection = AuditSection()

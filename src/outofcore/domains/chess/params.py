@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import DomainSection, Raw
+from outofcore.domains.sections import DomainSection, Filters, Raw
 
 TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
 TerminationClass = Literal[
@@ -34,7 +34,7 @@ class SourceSection(Section):
     )
 
 
-class FilterSection(Section):
+class FilterSection(Filters):
     """Which games and positions are kept; each filter counts its rejects under its own reason."""
 
     min_elo: int | None = Field(None, ge=0, le=9999, description="lowest Elo; null: no bound")

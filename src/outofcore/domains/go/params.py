@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import MOST, DomainSection, Raw, TrainSection
+from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, TrainSection
 
 Breach = Literal["reject", "stop", "keep"]
 """An illegal move rejects the game, ends it, or is kept."""
@@ -31,7 +31,7 @@ class SourceSection(Section):
     )
 
 
-class FilterSection(Section):
+class FilterSection(Filters):
     """Which games are kept, and up to which move; each filter counts its rejects under its own reason."""
 
     sizes: tuple[BoardSize, ...] = Field(

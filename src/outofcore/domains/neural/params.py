@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from outofcore.domains.domain import Section
 from outofcore.domains.neural.dtypes import ResponseType, StimulusType
 from outofcore.domains.neural.transforms import SIGNED, Transforms, history
-from outofcore.domains.sections import MOST, DomainSection, Raw, StoreSection, TrainSection
+from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection
 from outofcore.store.schema import CodecName
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
@@ -128,7 +128,7 @@ class SourceSection(Section):
         return self
 
 
-class FilterSection(Section):
+class FilterSection(Filters):
     """Which records are kept."""
 
     duplicates: Literal["keep"] = Field("keep", description="trials of equal stimulus are repeats, not duplicates")

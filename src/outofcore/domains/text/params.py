@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import MOST, AuditSection, DomainSection, Raw, StoreSection, TrainSection
+from outofcore.domains.sections import MOST, AuditSection, DomainSection, Filters, Raw, StoreSection, TrainSection
 
 LONGEST = 2**20
 """Most tokens of a window."""
@@ -67,7 +67,7 @@ class TokenizerSection(Section):
     path: str = Field("data/tokenizers/text.json", description="where the finished tokenizer stands", exclude=True)
 
 
-class FilterSection(Section):
+class FilterSection(Filters):
     """Which documents are kept; each filter counts its rejects under its own reason."""
 
     min_bytes: int = Field(1, ge=1, description="bytes of UTF-8 of the shortest document")
