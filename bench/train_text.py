@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from typing import Any
 import torch
 
 from convert_text import make_text, whole
+from outofcore.domains.streaming import RAW as RAW_TEXT
 from outofcore.domains.text import DOMAIN
-from outofcore.domains.text.memory import Residency, training_memory
 from outofcore.domains.text.params import TextSection
 from outofcore.machine import Machine
 from outofcore.pipeline import write_catalogue
@@ -36,10 +36,11 @@ from outofcore.store.reader import open_store
 from outofcore.training.baseline import baseline_bytes
 from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
+from outofcore.training.memory_tables import PARTS, Forecast
 from record import Row, save
 
 STEPS, VALIDATED = 12, 4
-BUDGET = {"loaded": 4 << 30, "streamed": 256 << 20, "raw": 512 << 20}
+BUDGET = {"loaded": 4 << 30, "streamed": 256 << 20, RAW_TEXT: 512 << 20}
 KIND = {"loaded": "ram", "streamed": "streamed"}
 
 
@@ -48,7 +49,7 @@ class Run:
     """How a run differs from the others."""
 
     name: str
-    residency: Residency = "loaded"
+    residency: str = "loaded"
     precision: str = "32-true"
     optimizer: str = "adamw"
     micro_batch: int = 0
@@ -59,7 +60,7 @@ STREAMED = replace(PLAIN, name="+ streamed from the store", residency="streamed"
 MIXED = replace(STREAMED, name="+ bf16-mixed", precision="bf16-mixed")
 EIGHT = replace(MIXED, name="+ adamw8bit", optimizer="adamw8bit")
 PIECES = replace(EIGHT, name="+ micro-batch of 4", micro_batch=4)
-RAW = replace(PIECES, name="the last, from raw text", residency="raw")
+RAW = replace(PIECES, name="the last, from raw text", residency=RAW_TEXT)
 RUNS = (PLAIN, STREAMED, MIXED, EIGHT, PIECES, RAW)
 
 
@@ -83,7 +84,7 @@ def section_of(folder: Path, tokenizer: Path, run: Run) -> TextSection:
     return TextSection.model_validate(
         {
             "raw": str(folder / "raw"),
-            "mode": "stream" if run.residency == "raw" else "store",
+            "mode": "stream" if run.residency == RAW_TEXT else "store",
             "tokenizer": {"path": str(tokenizer)},
             "stream": {"shuffle_windows": 8192, "max_examples": 16 * STEPS, "val_examples": 16 * VALIDATED},
             "train": {
@@ -105,7 +106,7 @@ def train(folder: Path, tokenizer: Path, run: Run) -> dict[str, Any]:
     torch.manual_seed(section.train.seed)
     task = DOMAIN.task(store, section)
     machine = Machine(workers=2, memory=BUDGET[run.residency], micro_batch=run.micro_batch)
-    if run.residency == "raw":
+    if run.residency == RAW_TEXT:
         loaders = open_streams(DOMAIN, section, open_store(folder / "data/streams/text.zarr"), machine, device)
     else:
         reading = DOMAIN.reading(store.attributes, section)
@@ -137,11 +138,11 @@ def train(folder: Path, tokenizer: Path, run: Run) -> dict[str, Any]:
 
 def predict(folder: Path, tokenizer: Path, run: Run, tokens: int) -> dict[str, int]:
     section = section_of(folder, tokenizer, run)
-    vocabulary = open_store(folder / "text.zarr").attributes["vocabulary"]
-    memory = training_memory(
-        section, vocabulary, residency=run.residency, tokens=tokens, micro_batch=run.micro_batch, threads=2
-    )
-    return {**asdict(memory), "interpreter and libraries": baseline_bytes(run.optimizer)}
+    rows = round(tokens / (1 - section.splits.val - section.splits.test))
+    machine = Machine(workers=2, micro_batch=run.micro_batch)
+    found = Forecast(DOMAIN, section, DOMAIN.schemas(section, ()), rows, machine, baseline_bytes(run.optimizer))
+    parts = {part: getattr(found.model, part) for part in PARTS}
+    return {"data": found.data[run.residency], **parts, "interpreter and libraries": found.process}
 
 
 def table(result: dict[str, Any]) -> list[Row]:

@@ -16,10 +16,11 @@ from outofcore.domains.planning import Outlook, Planning
 from outofcore.domains.streaming import Streaming
 from outofcore.domains.task import Task
 from outofcore.errors import StoreError
+from outofcore.hardware import usable_memory
 from outofcore.inspect.table import Table
 from outofcore.machine import Machine
 from outofcore.pipeline import STORES, place_of
-from outofcore.raw.files import search
+from outofcore.raw.files import RawFile, search
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.dvc_lock import stated_bytes
 from outofcore.space.filesystems import filesystem_of, folder_bytes
@@ -46,7 +47,7 @@ class DomainPlan:
     weights: int | None  # bytes of its model's weights; None until a store determines the model's size
     commit: Commit | None  # DVC's handling of the store; None without DVC
     needs: tuple[Need, ...]
-    tables: tuple[Table, ...] = ()  # added by the domain
+    tables: tuple[Table, ...] = ()  # about training, and the domain's own
     # files in the raw folder that will not be read: reason by name
     left_out: Mapping[str, str] = field(default_factory=dict)
 
@@ -89,25 +90,49 @@ def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache 
         # DVC removes a stage's outputs before running it, so only its own copy takes space.
         replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" else 0
         needs = store_needs(store, expected.store_bytes, commit, work, replaced)
-    weights = _weights(domain, section, store)
+    tables, weights = _training(domain, section, machine, files, expected, commit, store)
+    if weights is None:
+        weights = _weights(domain, section, store)
     if weights is not None:
         states = int(weights * STATES[section.train.optimizer])
         needs += training_needs(MODELS / domain.name, PLOTS / domain.name, weights, states, commit)
-    tables: tuple[Table, ...] = ()
+    return DomainPlan(domain.name, domain.row, len(files), expected, weights, commit, needs, tables, found.left_out)
+
+
+def _training(
+    domain: Domain,
+    section: Any,
+    machine: Machine,
+    files: Sequence[RawFile],
+    expected: Estimate,
+    commit: Commit | None,
+    store: Path,
+) -> tuple[tuple[Table, ...], int | None]:
+    """Tables about training, and the bytes of the model's weights; none where the domain needs a store for its task."""
+    if domain.planned_task() is None:
+        return (), None
+    from outofcore.training.memory_tables import Forecast, parts_table, sizes_table
+
+    process = baseline_bytes(section.train.optimizer)
+    forecast = Forecast(domain, section, domain.schemas(section, files), expected.rows, machine, process)
+    # All of the memory unless a limit is set.
+    limited = not machine.origins.get("memory", "").startswith("measured")
+    memory, last = machine.memory if limited else usable_memory().value, _last_run(domain.name)
+    tables = [parts_table(forecast, memory, last), sizes_table(forecast)]
     if isinstance(domain, Planning):
         disk = filesystem_of(store)
         outlook = Outlook(
-            files,
-            machine,
-            expected.rows,
-            expected.store_bytes,
+            files=files,
+            machine=machine,
+            memory=memory,
             free_bytes=max(0, disk.free() - kept_free(disk, machine.disk_reserve)),
-            process_bytes=baseline_bytes,
-            last_run=_last_run(domain.name),
             store_copies=_copies(store, commit),
+            last_run=last,
+            loaders=forecast.loaders_of,
+            takes=forecast.takes,
         )
-        tables = domain.plan(section, outlook)
-    return DomainPlan(domain.name, domain.row, len(files), expected, weights, commit, needs, tables, found.left_out)
+        tables += domain.plan(section, outlook)
+    return tuple(tables), forecast.model.model
 
 
 def _copies(store: Path, commit: Commit | None) -> int:

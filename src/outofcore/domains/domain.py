@@ -64,7 +64,7 @@ class Domain:
     ``source.py``   ``units(files, section)``
     ``convert.py``  ``convert(unit, section)``
     ``tensors.py``  ``make_reading(store_attributes, section)``
-    ``model.py``    ``make_task(store, section)``
+    ``model.py``    ``make_task(store, section)``; optionally ``planned_task(section, schemas)``
     ``sample.py``   ``write_sample(folder, generator)``
     ``draw.py``     ``draw(rows, attributes)``; optional
     ``gallery.py``  the functions of :class:`outofcore.domains.gallery.Gallery`; optional
@@ -115,6 +115,12 @@ class Domain:
         task: Task = self._module("model").make_task(store, section)
         return task
 
+    def planned_task(self) -> Callable[[Any, Mapping[str, Schema]], Task] | None:
+        """The function that makes the task before there is a store, if the domain has one."""
+        module = self._module("model") if self._has("model") else None
+        make: Callable[[Any, Mapping[str, Schema]], Task] | None = getattr(module, "planned_task", None)
+        return make
+
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
         """Write the small sample input of this domain into an empty folder."""
         self._module("sample").write_sample(folder, generator)
@@ -150,4 +156,7 @@ class Domain:
         return import_module(f"{type(self).__module__}.{name}")
 
     def _has(self, name: str) -> bool:
-        return find_spec(f"{type(self).__module__}.{name}") is not None
+        try:
+            return find_spec(f"{type(self).__module__}.{name}") is not None
+        except ModuleNotFoundError:  # it is no package
+            return False

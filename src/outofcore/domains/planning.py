@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from outofcore.inspect.table import Table
 from outofcore.raw.files import RawFile
+from outofcore.store.schema import Schema
 
 if TYPE_CHECKING:
     from outofcore.machine import Machine
 
 
-@dataclass(frozen=True)
+class LoaderBytes(NamedTuple):
+    """Bytes that the loaders of a training run hold, by residency."""
+
+    ram: int
+    streamed: int  # at least
+    mapped: int  # in addition to the page cache
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outlook:
     """What the plan knows when it calls a domain."""
 
     files: Sequence[RawFile]
     machine: Machine  # memory, workers, micro-batch, disk margin and reserve
-    rows: int  # forecast
-    store_bytes: int  # forecast
+    memory: int  # bytes for the whole training process
     free_bytes: int  # free space for the store, without the reserve
-    process_bytes: Callable[[str], int]  # measures a training process without data or model, given the optimizer's name
+    store_copies: int = 1  # most copies of the store on that disk, including DVC's during a commit
     # merged train.json and train_run.json of the last training; empty if none
     last_run: Mapping[str, Any] = field(default_factory=dict)
-    store_copies: int = 1  # most copies of the store on that disk, including DVC's during a commit
+    # what the loaders of splits hold, from a section, the schemas and the rows of each part, for each split
+    loaders: Callable[[Any, Mapping[str, Schema], Sequence[Mapping[str, int]]], LoaderBytes]
+    # bytes of the process that trains a section with a micro-batch, by the way of reading
+    takes: Callable[[Any, int], Mapping[str, int]]
 
 
 @runtime_checkable

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Choose = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.bool_]]
 """Selects the records of a split by their keys, shape (n, 16)."""
 
+RAW = "raw text"
+"""Name of this way of reading in the plan."""
+
 
 @runtime_checkable
 class Streaming(Protocol):
@@ -31,6 +34,10 @@ class Streaming(Protocol):
 
     def stream_settings(self, section: Any) -> dict[str, Any]:
         """Settings that decide the samples and their order, as JSON values."""
+        ...
+
+    def stream_bytes(self, section: Any, threads: int) -> int:
+        """Most bytes that one of the loaders of :meth:`stream` holds, with so many threads."""
         ...
 
     def stream(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +11,9 @@ import torch
 from torch import nn
 
 from outofcore.errors import ParamsError
+
+# Of 8-bit states: values of a tensor that share a scale, and values of the smallest tensor that has them.
+BLOCK, SMALLEST = 256, 4096
 
 
 def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -38,3 +41,10 @@ def _adamw8bit() -> Callable[..., torch.optim.Optimizer]:
         message = 'optimizer adamw8bit needs bitsandbytes: pip install "bitsandbytes>=0.50", or use adamw'
         raise ParamsError(message) from error
     return adamw
+
+
+def state_bytes(sizes: Iterable[int], name: str) -> int:
+    """Bytes of the two moments of tensors with these numbers of values."""
+    if name == "adamw":
+        return sum(8 * size for size in sizes)
+    return sum(8 * size if size < SMALLEST else 2 * size + 8 * -(-size // BLOCK) for size in sizes)

@@ -26,6 +26,7 @@ from outofcore.sizes import parse_bytes
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store
 from outofcore.training.loaders import open_loaders
+from outofcore.training.memory_tables import Forecast
 from tests.domains.neural.test_sample import NAMES
 from tests.space.conftest import disk
 
@@ -35,9 +36,19 @@ MB = 10**6
 BINS = 4905
 
 
-def outlook_of(files, *, memory=64 * MB, free=100 * MB, copies=1, last_run=None):
+def outlook_of(section, files, *, memory=64 * MB, free=100 * MB, copies=1, last_run=None):
     machine = Machine(workers=2, memory=memory)
-    return Outlook(files, machine, BINS, MB, free, lambda _: 0, last_run or {}, copies)
+    forecast = Forecast(DOMAIN, section, DOMAIN.schemas(section, files), BINS, machine, 0)
+    return Outlook(
+        files=files,
+        machine=machine,
+        memory=memory,
+        free_bytes=free,
+        store_copies=copies,
+        last_run=last_run or {},
+        loaders=forecast.loaders_of,
+        takes=forecast.takes,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +69,12 @@ def sample(tmp_path_factory):
 def test_the_table_tells_what_fits_and_what_the_last_run_did(sample):
     files = find_files(sample.raw, sample.match, DOMAIN.suffixes, section="neural")
     last = {"samples_per_second": 1234.5, "data_wait_share": 0.25, "peak_memory_bytes": 10**9, "device": "cpu"}
-    table = ways_table(sample, outlook_of(files, last_run=last))
-    assert set(table.rows[0]) == set(table.header)
+    table = ways_table(sample, outlook_of(sample, files, last_run=last))
+    assert set(table.rows[0]) == {*table.header, "settings"}
     assert {row["way"] for row in table.rows} == {"ram", "streamed", "transforms at read", "mapped", "hybrid"}
     assert all(row["verdict"] == "fits" for row in table.rows)
     assert "1,234 windows/s, 25% of the time waiting for data, peak memory 1.00 GB" in table.notes[-1]
-    poor = ways_table(sample, outlook_of(files, free=MB, copies=2))
+    poor = ways_table(sample, outlook_of(sample, files, free=MB, copies=2))
     refused = next(row for row in poor.rows if row["pixels"] == "float32" and row["way"] == "mapped")
     assert refused["verdict"] == "needs 26.4 MB of disk, 1.00 MB free"
     assert refused["disk needed"] == pytest.approx(2 * 1.2 * refused["store"])
@@ -71,7 +82,7 @@ def test_the_table_tells_what_fits_and_what_the_last_run_did(sample):
 
 def test_memory_that_is_advised_is_enough_for_the_loaders(sample, tmp_path):
     files = find_files(sample.raw, sample.match, DOMAIN.suffixes, section="neural")
-    table = ways_table(sample, outlook_of(files))
+    table = ways_table(sample, outlook_of(sample, files))
     for codec in ("none", "zstd"):
         section = sample.model_copy(update={"store": sample.store.model_copy(update={"codec": codec})})
         path = tmp_path / f"{codec}.zarr"

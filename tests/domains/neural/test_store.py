@@ -14,8 +14,8 @@ from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.neural import DOMAIN
-from outofcore.domains.neural.advisor import sizes_of, total_bytes
 from outofcore.domains.neural.params import NeuralSection, NeuralTrainSection
+from outofcore.domains.neural.schema import row_bytes
 from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader
 from outofcore.raw.files import find_files
@@ -123,7 +123,8 @@ def test_everything_is_counted_and_sizes_are_known_before(section, outcome):
         for split in store.splits
         for array in store.rows(split, part).fields.values()
     )
-    assert total_bytes(sizes_of(DOMAIN.schemas(section, files)), "uint8") == decoded
+    schemas = DOMAIN.schemas(section, files).values()
+    assert sum(schema.attributes["bins_in_trials"] * row_bytes(schema) for schema in schemas) == decoded
 
 
 def test_splits_hold_whole_trials_and_all_repeats_of_a_film(outcome):

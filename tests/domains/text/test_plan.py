@@ -1,49 +1,87 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from outofcore.cli import app
-from outofcore.domains.planning import Outlook
-from outofcore.domains.text.memory import training_memory
-from outofcore.domains.text.plan import memory_table
+from outofcore.domains.streaming import RAW
+from outofcore.domains.text import DOMAIN
+from outofcore.domains.text.advice import ADVICE, applied
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.machine import Machine
+from outofcore.training.memory_tables import Forecast, parts_table
 
 
-def outlook(**keys) -> Outlook:
-    values = {
-        "files": (),
-        "machine": Machine(workers=2, micro_batch=8),
-        "rows": 1_000_000_000,
-        "store_bytes": 10**9,
-        "free_bytes": 10**12,
-        "process_bytes": {"adamw": 5 * 10**8, "adamw8bit": 6 * 10**8}.__getitem__,
-    }
-    return Outlook(**values | keys)
+def forecast(
+    section: TextSection, *, rows: int = 1_000_000_000, micro_batch: int = 8, process: int = 0, workers: int = 2
+) -> Forecast:
+    machine = Machine(workers=workers, micro_batch=micro_batch)
+    return Forecast(DOMAIN, section, DOMAIN.schemas(section, ()), rows, machine, process)
+
+
+@pytest.mark.parametrize("number", range(len(ADVICE)), ids=[advice["machine"] for advice in ADVICE])
+def test_advice_fits_half_of_its_machine(section_of, tmp_path: Path, monkeypatch, number: int):
+    monkeypatch.setattr(Tokenizer, "size", 50_257)  # of GPT-2
+    advice = ADVICE[number]
+    section = applied(advice, section_of(tmp_path))
+    TextSection.model_validate(section.model_dump())
+    found = forecast(section, rows=10**10, micro_batch=advice["micro_batch"])
+    totals = found.total(found.model)
+    assert totals["streamed"] < advice["memory"] / 2
+    assert totals[RAW] < advice["memory"] / 2
+
+
+def test_the_parts_of_a_model_of_a_million_parameters(section_of, tmp_path: Path):
+    section = section_of(tmp_path, train={"parameters": 1_000_000, "batch_size": 64})
+    found = forecast(section, rows=1_111_111_111, workers=1)
+    assert found.data["loaded"] > 2 * 10**9
+    assert found.data["streamed"] < 180 * 10**6  # what the loaders ask for: two pools of each split
+    assert found.data[RAW] < 300 * 10**6
+    model = found.model
+    assert 3.5e6 < model.model == model.gradients <= 4e6
+    assert model.optimizer == 2 * model.model
+    assert model.total == model.model + model.gradients + model.optimizer + model.activations
+    assert found.total(model) == {way: size + model.total for way, size in found.data.items()}
+
+
+def test_what_each_saving_saves(section_of, tmp_path: Path):
+    def memory(micro_batch: int = 16, **train):
+        keys = {"train": {"parameters": 1_000_000, "batch_size": 64} | train}
+        return forecast(section_of(tmp_path, **keys), micro_batch=micro_batch).model
+
+    plain = memory()
+    assert memory(optimizer="adamw8bit").optimizer < 0.3 * plain.optimizer
+    mixed = memory(precision="bf16-mixed")
+    assert mixed.model == plain.model
+    assert mixed.activations < 0.85 * plain.activations
+    assert memory(4).activations < memory(0).activations
 
 
 def test_every_part_is_told_for_every_way_of_reading(section_of, tmp_path: Path):
-    section = section_of(tmp_path, train={"parameters": 1_000_000})
-    table = memory_table(section, outlook())
+    found = forecast(section_of(tmp_path, train={"parameters": 1_000_000}), process=5 * 10**8)
+    table = parts_table(found, 10**10, {})
     rows = {row["part"]: row for row in table.rows}
-    tokens = 900_000_000
-    for way, residency in (("loaded", "loaded"), ("streamed", "streamed"), ("raw text", "raw")):
-        found = training_memory(section, 400, residency=residency, tokens=tokens, micro_batch=8, threads=2)
-        parts = ("data", "model", "gradients", "optimizer", "activations")
-        assert [rows[part][way] for part in parts] == [getattr(found, part) for part in parts]
-        assert rows["in all"][way] == found.total + 5 * 10**8
-        assert rows["of it on an accelerator"][way] == found.total - found.data
-    assert f"{tokens:,} tokens" in table.title
+    for way in ("loaded", "streamed", RAW):
+        parts = ("model", "gradients", "optimizer", "activations")
+        assert rows["data"][way] == found.data[way]
+        assert [rows[part][way] for part in parts] == [getattr(found.model, part) for part in parts]
+        assert rows["in all"][way] == found.data[way] + found.model.total + 5 * 10**8
+        assert rows["of it on an accelerator"][way] == found.model.total
+    assert table.title.startswith("training fits: at least ")
+    assert "900,000,000 tokens" in table.title
+    assert "\nan epoch is about " in table.title
     assert rows["in all"]["last run"] is None
     assert len(table.notes) == 1
+    assert parts_table(found, 10**8, {}).title.startswith("training does NOT fit: at least ")
 
 
-def test_the_library_of_an_optimizer_counts(section_of, tmp_path: Path):
-    table = memory_table(section_of(tmp_path, train={"optimizer": "adamw8bit"}), outlook())
-    assert {row["part"]: row["loaded"] for row in table.rows}["interpreter and libraries"] == 6 * 10**8
+def test_streaming_has_one_way_of_reading(section_of, tmp_path: Path):
+    assert list(forecast(section_of(tmp_path, mode="stream")).data) == [RAW]
 
 
 def test_the_last_run_stands_beside_it(section_of, tmp_path: Path):
@@ -55,9 +93,16 @@ def test_the_last_run_stands_beside_it(section_of, tmp_path: Path):
         "device": "cpu",
         "micro_batch": 0,
     }
-    table = memory_table(section_of(tmp_path), outlook(last_run=ran))
+    table = parts_table(forecast(section_of(tmp_path)), 10**10, ran)
     assert {row["part"]: row.get("last run") for row in table.rows}["in all"] == 726_306_816
     assert "12,345 parameters, another model than this one, 88 steps on cpu, micro-batch whole" in table.notes[1]
+
+
+def test_more_windows_at_a_time_take_more_only_for_the_step(section_of, tmp_path: Path):
+    found = forecast(section_of(tmp_path))
+    more = replace(found, machine=replace(found.machine, micro_batch=16))
+    assert more.model.states == found.model.states
+    assert more.model.activations > found.model.activations
 
 
 def test_outofcore_plan_prints_it(tmp_path: Path, tokenizer_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -76,6 +121,7 @@ def test_outofcore_plan_prints_it(tmp_path: Path, tokenizer_path: Path, monkeypa
     memory = {row["part"]: row for row in facts["domains"][0]["training_memory"]}
     assert 10**8 < memory["interpreter and libraries"]["loaded"] < 2 * 10**9
     assert memory["model"]["streamed"] > 0
+    assert [row["preset"] for row in facts["domains"][0]["model_sizes"]] == ["test", "small", "medium", "large"]
     advised = facts["domains"][0]["advice"]
     assert [row["preset"] for row in advised] == ["small", "medium", "large", "large"]
     assert all(row["takes"] < row["memory"] for row in advised)

@@ -25,6 +25,7 @@ from outofcore.domains.task import Batch
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
+    from outofcore.store.schema import Schema
 
 PLIES_PER_BIN = 10
 PHASES = {"opening": slice(0, 2), "middlegame": slice(2, 6), "endgame": slice(6, BINS)}
@@ -79,6 +80,13 @@ def _has_chess960(store: Store) -> bool:
 def make_task(store: Store, section: Any) -> ChessTask:
     """The task of a store, from the ``tensors`` and ``train`` settings."""
     return ChessTask(section.tensors, section.train.preset, measure_baseline(store, section.tensors))
+
+
+def planned_task(section: Any, schemas: Mapping[str, Schema]) -> ChessTask:
+    """The task before there is a store: no move was played."""
+    del schemas
+    counts = np.zeros(vocabulary(section.tensors.targets).size, np.int64)
+    return ChessTask(section.tensors, section.train.preset, Baseline(counts, 0.0))
 
 
 class ChessTask(MovePrediction):

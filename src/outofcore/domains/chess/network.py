@@ -27,8 +27,8 @@ class PolicyHead(nn.Module):
         start, end, piece = codes & 63, codes >> 6 & 63, codes >> 12
         self.register_buffer("pairs", torch.from_numpy((start * 64 + end).astype(np.int64)), persistent=False)
         self.register_buffer("pieces", torch.from_numpy((end * 5 + piece).astype(np.int64)), persistent=False)
-        off_board = torch.from_numpy(vocabulary.codes < 0)
-        self.register_buffer("off_board", off_board if off_board.any() else None, persistent=False)
+        off_board = vocabulary.codes < 0
+        self.register_buffer("off_board", torch.from_numpy(off_board) if off_board.any() else None, persistent=False)
         self.pairs: Tensor
         self.pieces: Tensor
         self.off_board: Tensor | None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from outofcore.domains.go.learn.identification import choose_panel, identify, opening_maps
-from outofcore.domains.go.learn.players import find_players, read_games
+import numpy as np
+import torch
+
+from outofcore.domains.go.learn.identification import Panel, choose_panel, identify, opening_maps
+from outofcore.domains.go.learn.players import Games, find_players, read_games
 from outofcore.domains.go.learn.policy import PolicyTask, count_moves
 from outofcore.domains.go.learn.style import StyleTask
 from outofcore.domains.go.params import GoSection
@@ -13,10 +17,23 @@ from outofcore.domains.go.tensors import make_reading
 from outofcore.errors import ParamsError
 
 if TYPE_CHECKING:
-    from outofcore.domains.task import Task
+    from torch import Tensor
+
+    from outofcore.domains.task import Batch, Task
     from outofcore.store.reader import Store
+    from outofcore.store.schema import Schema
 
 HELD_OUT = "val"
+
+
+def planned_task(section: GoSection, schemas: Mapping[str, Schema]) -> Task:
+    """The task of :func:`make_task` before there is a store."""
+    del schemas
+    reading, none = make_reading({"params": section.model_dump(mode="json")}, section), np.empty(0, np.int64)
+    if section.train.task == "policy":
+        return PolicyTask(reading, section.train.preset, np.zeros(reading.frame**2 + 1, np.int64))
+    games = Games(none, none.reshape(0, 2), none, none, none, none.astype(np.bool_))
+    return _PlannedStyleTask(reading, section.train, games, Panel(none, none, none, none.astype(np.bool_)), [])
 
 
 def make_task(store: Store, section: GoSection) -> Task:
@@ -37,3 +54,10 @@ def make_task(store: Store, section: GoSection) -> Task:
         )
         raise ParamsError(message)
     return StyleTask(reading, section.train, read_games(store, "train", names), panel, baseline)
+
+
+class _PlannedStyleTask(StyleTask):
+    """Without games there is nothing to contrast; the embeddings take nearly all of the memory."""
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        return self._embed(batch, slice(None)).sum(), torch.tensor(len(batch["move"]))

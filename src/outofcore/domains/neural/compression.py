@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.advisor import Compressed
 from outofcore.domains.neural.converter import Converter
 from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encode, stored_as
 from outofcore.domains.neural.params import NeuralSection
@@ -26,6 +26,16 @@ UNITS = 2
 UNITS_PASSED = 64
 LEAST_SECONDS = 0.05
 CODECS: tuple[CodecName, ...] = ("lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """Measured effect of a codec on a sample of the frames."""
+
+    dtype: StimulusType
+    codec: CodecName
+    share: float  # encoded bytes per decoded byte
+    decoded_per_second: int  # bytes per second and thread
 
 
 def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.NDArray[Any]]:

@@ -22,6 +22,7 @@ from outofcore.errors import ParamsError
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store
+    from outofcore.store.schema import Schema
 
 # At most this many sums of repeated bins and neurons are kept; further sessions are left out.
 MOST_REPEATS = 1 << 18
@@ -35,15 +36,9 @@ def make_task(store: Store, section: NeuralSection) -> NeuralTask:
     """The task of a store; raises ParamsError if the settings do not fit what is stored."""
     sessions, repeated, counted = [], [], 0
     for part in store.parts:
-        attributes = store.part_attributes(part)
-        try:
-            frame = transformed_shape(tuple(attributes["frame_shape"]), section.tensors.transforms)
-        except ValueError as error:
-            message = f"neural.tensors.transforms: session {part}: {error}"
-            raise ParamsError(message) from error
         mean, spread, count = moments(store, part, section)
         counted += count
-        sessions.append(SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], mean, spread))
+        sessions.append(_shape(part, store.part_attributes(part), section, mean, spread))
         repeated.append(repeated_conditions(store, part))
     if not counted:
         message = (
@@ -51,10 +46,31 @@ def make_task(store: Store, section: NeuralSection) -> NeuralTask:
             "gives the reasons, bin by bin"
         )
         raise ParamsError(message)
-    if len({session.planes for session in sessions}) > 1 and section.train.preset != "test":
-        message = "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
-        raise ParamsError(message)
     return NeuralTask(tuple(sessions), section, tuple(repeated))
+
+
+def planned_task(section: NeuralSection, schemas: Mapping[str, Schema]) -> NeuralTask:
+    """The task before there is a store, for neurons that respond alike."""
+    sessions = []
+    for part, schema in schemas.items():
+        same = (1.0,) * schema.attributes["neurons"]
+        sessions.append(_shape(part, schema.attributes, section, same, same))
+    return NeuralTask(tuple(sessions), section)
+
+
+def _shape(
+    part: str,
+    attributes: Mapping[str, Any],
+    section: NeuralSection,
+    mean: tuple[float, ...],
+    spread: tuple[float, ...],
+) -> SessionShape:
+    try:
+        frame = transformed_shape(tuple(attributes["frame_shape"]), section.tensors.transforms)
+    except ValueError as error:
+        message = f"neural.tensors.transforms: session {part}: {error}"
+        raise ParamsError(message) from error
+    return SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], mean, spread)
 
 
 class NeuralTask(Task):
@@ -74,6 +90,9 @@ class NeuralTask(Task):
         super().__init__()
         self.sessions, self.section = sessions, section
         train, tensors = section.train, section.tensors
+        if len({session.planes for session in sessions}) > 1 and train.preset != "test":
+            message = "neural.train.preset: a shared core needs sessions whose frames have as many planes as each other"
+            raise ParamsError(message)
         self.poisson = train.loss == "poisson"
         self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson)
         self.first_neuron = np.cumsum([0, *(session.neurons for session in sessions)]).tolist()

@@ -125,11 +125,17 @@ class Text(Domain):
             device=device,
         )
 
-    def plan(self, section: TextSection, outlook: Outlook) -> tuple[Table, ...]:
-        """Memory needed by training, by component, and recommended settings for this machine."""
-        from outofcore.domains.text.plan import advice_table, memory_table
+    def stream_bytes(self, section: TextSection, threads: int) -> int:
+        """Three pools, the units being tokenized, and the engines."""
+        from outofcore.domains.text.stream.stream import stream_bytes
 
-        return memory_table(section, outlook), advice_table(section, outlook)
+        return stream_bytes(section, threads)
+
+    def plan(self, section: TextSection, outlook: Outlook) -> tuple[Table, ...]:
+        """Recommended settings by hardware."""
+        from outofcore.domains.text.advice import advice_table
+
+        return (advice_table(section, outlook),)
 
 
 DOMAIN = Text()

@@ -1,79 +1,48 @@
-"""Recommended settings by memory of the machine."""
+"""Recommended settings by hardware."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any
 
+from outofcore.domains.planning import Outlook
+from outofcore.domains.streaming import RAW
 from outofcore.domains.text.params import TextSection
+from outofcore.inspect.table import Table, columns
 
 BATCH_SIZE = 64
+NAMES = ("machine", "memory", "preset", "seq_len", "optimizer", "precision", "shuffle_windows", "micro_batch")
+ADVICE: list[dict[str, Any]] = [
+    dict(zip(NAMES, row, strict=True))
+    for row in (
+        ("below 8 GB", 4 * 10**9, "small", 256, "adamw8bit", "32-true", 5_000, 8),
+        ("8 to 16 GB", 8 * 10**9, "medium", 512, "adamw", "32-true", 20_000, 16),
+        ("above 16 GB", 16 * 10**9, "large", 512, "adamw", "32-true", 100_000, 16),
+        ("accelerator of 16 GB", 16 * 10**9, "large", 1024, "adamw", "bf16-mixed", 100_000, 8),
+    )
+]
+"""Settings by the least bytes of memory of a machine; the tests hold each to half of them.
+
+``micro_batch`` is for machine.yaml, the others are for params.yaml with a ``batch_size`` of 64.
+"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Advice:
-    """Recommended settings for a class of machines."""
-
-    machine: str  # description
-    memory: int  # least bytes of memory of such a machine
-    preset: Literal["small", "medium", "large"]
-    seq_len: int
-    optimizer: Literal["adamw", "adamw8bit"]
-    precision: Literal["32-true", "bf16-mixed"]
-    shuffle_windows: int
-    micro_batch: int  # for machine.yaml; the others are for params.yaml with a ``batch_size`` of 64
-
-    def applied(self, section: TextSection) -> TextSection:
-        """A section with these settings."""
-        train = {"preset": self.preset, "parameters": None, "optimizer": self.optimizer, "precision": self.precision}
-        changes = {
-            "tensors": section.tensors.model_copy(update={"seq_len": self.seq_len, "stride": None}),
-            "stream": section.stream.model_copy(update={"shuffle_windows": self.shuffle_windows}),
-            "train": section.train.model_copy(update=train | {"batch_size": BATCH_SIZE}),
-        }
-        return section.model_copy(update=changes)
+def applied(advice: Mapping[str, Any], section: TextSection) -> TextSection:
+    """A section with these settings."""
+    train = {name: advice[name] for name in ("preset", "optimizer", "precision")}
+    changes = {
+        "tensors": section.tensors.model_copy(update={"seq_len": advice["seq_len"], "stride": None}),
+        "stream": section.stream.model_copy(update={"shuffle_windows": advice["shuffle_windows"]}),
+        "train": section.train.model_copy(update=train | {"parameters": None, "batch_size": BATCH_SIZE}),
+    }
+    return section.model_copy(update=changes)
 
 
-ADVICE = (
-    Advice(
-        machine="below 8 GB",
-        memory=4 * 10**9,
-        preset="small",
-        seq_len=256,
-        optimizer="adamw8bit",
-        precision="32-true",
-        shuffle_windows=5_000,
-        micro_batch=8,
-    ),
-    Advice(
-        machine="8 to 16 GB",
-        memory=8 * 10**9,
-        preset="medium",
-        seq_len=512,
-        optimizer="adamw",
-        precision="32-true",
-        shuffle_windows=20_000,
-        micro_batch=16,
-    ),
-    Advice(
-        machine="above 16 GB",
-        memory=16 * 10**9,
-        preset="large",
-        seq_len=512,
-        optimizer="adamw",
-        precision="32-true",
-        shuffle_windows=100_000,
-        micro_batch=16,
-    ),
-    Advice(
-        machine="an accelerator of 16 GB",
-        memory=16 * 10**9,
-        preset="large",
-        seq_len=1024,
-        optimizer="adamw",
-        precision="bf16-mixed",
-        shuffle_windows=100_000,
-        micro_batch=8,
-    ),
-)
-"""Settings by hardware; the tests hold each to half of its machine's memory."""
+def advice_table(section: TextSection, outlook: Outlook) -> Table:
+    """Settings by hardware, with the memory that each takes with the current tokenizer."""
+    rows = [row | {"takes": outlook.takes(applied(row, section), row["micro_batch"])[RAW]} for row in ADVICE]
+    names = [*columns("text", "machine"), *columns("bytes", "takes"), *columns("text", "preset")]
+    names += [*columns("count", "seq_len"), *columns("text", "optimizer", "precision")]
+    names += columns("count", "shuffle_windows", "micro_batch")
+    title = f"settings that suit a machine, with a batch_size of {BATCH_SIZE}, and what they take from raw text"
+    return Table(names, rows, "advice", title)

@@ -16,6 +16,7 @@ from outofcore.domains.text.network import Network, model_size
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.store.schema import Schema
 
 BINS = 64
 """Most places of the window in the plot of losses by place."""
@@ -24,6 +25,11 @@ BINS = 64
 def make_task(attributes: Mapping[str, Any], section: TextSection) -> TextTask:
     """The task of a store or stream with these attributes, from the ``tensors`` and ``train`` settings."""
     return TextTask(tokenizer_of(attributes), section)
+
+
+def planned_task(section: TextSection, schemas: Mapping[str, Schema]) -> TextTask:
+    """The task before there is a store."""
+    return make_task(schemas[""].attributes, section)
 
 
 class TextTask(Task):

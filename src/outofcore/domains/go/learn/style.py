@@ -139,7 +139,7 @@ class StyleTask(Task):
         centred = (means - known.mean(0)) * (positions > 0)[:, None]
         return identify(functional.normalize(centred, dim=1), self.panel)
 
-    def _embed(self, batch: Batch, counted: Tensor) -> Tensor:
+    def _embed(self, batch: Batch, counted: Tensor | slice) -> Tensor:
         names = ("planes", "move", "to_play", "number")
         on_board = batch["on_board"][counted] if "on_board" in batch else None
         vectors: Tensor = self.network(*(batch[name][counted] for name in names), on_board)

@@ -31,15 +31,12 @@ UNIT_BYTES = 12 << 20
 ENGINE_BYTES = 32 << 20
 
 
-def stream_bytes(section: TextSection, item: int, batch_size: int, threads: int) -> int:
-    """Most bytes held by a stream, not counting words cached by the engine.
-
-    ``item``: bytes per id; ``batch_size`` in windows; ``threads``: units tokenized at a time.
-    """
-    length = section.tensors.seq_len + 1
+def stream_bytes(section: TextSection, threads: int) -> int:
+    """Most bytes held by a stream that tokenizes this many units at a time, not counting words cached by the engine."""
+    length, item = section.tensors.seq_len + 1, np.dtype(load_tokenizer(section).dtype).itemsize
     # One pool is being consumed, one waits, one is being made.
     pools = 3 * section.stream.shuffle_windows * length * item
-    batches = 2 * batch_size * length * 8
+    batches = 2 * section.train.batch_size * length * 8
     return pools + batches + units_in_memory(threads) * UNIT_BYTES + threads * ENGINE_BYTES
 
 
@@ -87,7 +84,7 @@ class TextStream:
         self._position = _Position()
         self._begun = False
         self._running: Ahead[Pool] | None = None
-        needed = stream_bytes(section, np.dtype(tokenizer.dtype).itemsize, batch_size, threads)
+        needed = stream_bytes(section, threads)
         if needed > memory:
             message = (
                 f"text: streaming needs {needed:,} bytes, for pools of {self._size:,} windows and "
