@@ -25,7 +25,7 @@ import rust_pgn_reader_python_binding as rust
 import yaml
 
 from converting import convert_files
-from outofcore.domains.chess.pgn.starts import game_starts
+from outofcore.domains.chess.pgn.games import game_starts
 from outofcore.domains.registry import get_domain
 from outofcore.raw.files import RawFile, find_files
 from outofcore.raw.unit import Unit

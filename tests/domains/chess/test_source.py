@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.domains.chess.pgn.starts import game_starts
+from outofcore.domains.chess.pgn.games import game_starts
 from outofcore.domains.chess.source import TOO_LONG, last_start, pieces, units
 from outofcore.raw.files import find_files
 from tests.domains.chess.pgn import fragments

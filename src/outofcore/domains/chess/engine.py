@@ -6,8 +6,7 @@ shakmaty; a game with a token that it cannot turn into a legal move goes to the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import chess
 import numpy as np
@@ -18,8 +17,7 @@ from numba import njit
 
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts
-from outofcore.domains.chess.pgn.games import TAGS, Games
-from outofcore.domains.chess.pgn.mainline import KINGSIDE, NOT_CASTLING
+from outofcore.domains.chess.pgn.games import KINGSIDE, NOT_CASTLING, TAGS, Games
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 
 _FEN = TAGS.index("FEN")
@@ -27,23 +25,33 @@ _ROOKS = (4, 10)
 """The engine's codes of a white and a black rook; 0 is an empty square, 1 to 12 are the pieces of the schema."""
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """Engine results for n games, as the arrays of one engine chunk."""
+class Parsed(NamedTuple):
+    """Engine results for n games; a game has one more position than moves."""
 
-    readable: npt.NDArray[np.bool_]  # (n,) bool: every token became a legal move
-    chunk: Any  # the engine's arrays; a game has one more position than moves
+    readable: npt.NDArray[np.bool_]  # (n,): every token became a legal move
+    boards: npt.NDArray[np.uint8]  # (positions, 64)
+    castling: npt.NDArray[np.bool_]  # (positions, 4)
+    en_passant: npt.NDArray[np.int8]
+    halfmove_clock: npt.NDArray[np.uint8]
+    turn: npt.NDArray[np.bool_]
+    from_squares: npt.NDArray[np.uint8]  # (moves,)
+    to_squares: npt.NDArray[np.uint8]
+    promotions: npt.NDArray[np.int8]
+    position_offsets: npt.NDArray[np.uint32]  # (n + 1,)
+    move_offsets: npt.NDArray[np.uint32]
 
 
 def parse(games: Games, chosen: npt.NDArray[np.int64], facts: Facts) -> Parsed:
-    """Replay the chosen games."""
-    if not len(chosen):
-        return Parsed(np.zeros(0, np.bool_), None)
+    """Replay the chosen games, of which there is at least one."""
     foreign = _foreign(games)[chosen]
-    parsed = reader.parse_games(pa.chunked_array([_texts(games, chosen, facts, foreign)]), num_threads=1)
-    (chunk,) = parsed.chunks
+    texts = pa.chunked_array([_texts(games, chosen, facts, foreign)])
+    (chunk,) = reader.parse_games(texts, num_threads=1).chunks
     moves = np.diff(chunk.move_offsets.astype(np.int64))
-    return Parsed(chunk.valid & ~foreign & (moves == games.plies[chosen]), chunk)
+    return Parsed(
+        chunk.valid & ~foreign & (moves == games.plies[chosen]),
+        chunk.boards.reshape(-1, 64),
+        *(getattr(chunk, name) for name in Parsed._fields[2:]),
+    )
 
 
 def fill_rows(
@@ -56,32 +64,11 @@ def fill_rows(
 ) -> None:
     """Write ``boards``, ``state`` and ``move`` of the readable games into ``rows``.
 
-    ``first_rows`` (n,) is the row of each chosen game's first position; negative games are skipped.
+    ``first_rows`` (n,) is the row of each chosen game's first position; unreadable games are skipped.
     """
-    chunk = parsed.chunk
-    if chunk is None:
-        return
-    _fill(
-        chunk.boards.reshape(-1, 64),
-        chunk.boards.reshape(-1).view(np.uint64).reshape(-1, 8),
-        chunk.castling,
-        chunk.en_passant,
-        chunk.halfmove_clock,
-        chunk.turn,
-        chunk.from_squares,
-        chunk.to_squares,
-        chunk.promotions,
-        chunk.position_offsets,
-        chunk.move_offsets,
-        games.castling,
-        games.token_offsets[chosen],
-        facts.variant[chosen] == CHESS960,
-        np.array([_castling_rooks(games, facts, int(game)) for game in chosen], np.uint64),
-        first_rows,
-        rows["boards"],
-        rows["state"],
-        rows["move"],
-    )
+    rooks = np.array([_castling_rooks(games, facts, int(game)) for game in chosen], np.uint64)
+    ranks, is_chess960 = parsed.boards.view(np.uint64), facts.variant[chosen] == CHESS960
+    _fill(parsed, ranks, games, chosen, is_chess960, rooks, first_rows, rows["boards"], rows["state"], rows["move"])
 
 
 def _foreign(games: Games) -> npt.NDArray[np.bool_]:
@@ -95,7 +82,7 @@ def _foreign(games: Games) -> npt.NDArray[np.bool_]:
     strange |= text == ord("$")
     captures = np.flatnonzero(text == ord("x"))
     strange[captures[text[captures - 1] == ord(" ")]] = True  # a space ends each token, the last of a game too
-    found = np.zeros(len(games), np.bool_)
+    found = np.zeros(len(games.results), np.bool_)
     found[np.searchsorted(games.text_offsets, np.flatnonzero(strange), "right") - 1] = True
     return found
 
@@ -112,8 +99,8 @@ def _texts(games: Games, chosen: npt.NDArray[np.int64], facts: Facts, foreign: n
             for game, strange in zip(chosen.tolist(), foreign.tolist(), strict=True)
         ]
         return pa.array(texts, pa.string())
-    every = pa.StringArray.from_buffers(len(games), pa.py_buffer(games.text_offsets), pa.py_buffer(games.text))
-    return every if len(chosen) == len(games) else every.take(pa.array(chosen))
+    every = pa.StringArray.from_buffers(len(games.results), pa.py_buffer(games.text_offsets), pa.py_buffer(games.text))
+    return every if len(chosen) == len(games.results) else every.take(pa.array(chosen))
 
 
 def start_tags(games: Games, facts: Facts, game: int) -> str:
@@ -171,19 +158,10 @@ def _rook_square(boards: npt.NDArray[np.uint8], before: int, rook: int, target: 
 
 @njit(nogil=True, cache=True)
 def _fill(
-    boards: npt.NDArray[np.uint8],
+    parsed: Parsed,
     ranks: npt.NDArray[np.uint64],
-    castling: npt.NDArray[np.bool_],
-    en_passant: npt.NDArray[np.int8],
-    halfmove_clock: npt.NDArray[np.uint8],
-    turn: npt.NDArray[np.bool_],
-    from_squares: npt.NDArray[np.uint8],
-    to_squares: npt.NDArray[np.uint8],
-    promotions: npt.NDArray[np.int8],
-    position_offsets: npt.NDArray[np.uint32],
-    move_offsets: npt.NDArray[np.uint32],
-    castling_tokens: npt.NDArray[np.uint8],
-    first_tokens: npt.NDArray[np.int32],
+    games: Games,
+    chosen: npt.NDArray[np.int64],
     is_chess960: npt.NDArray[np.bool_],
     castling_rooks: npt.NDArray[np.uint64],
     first_rows: npt.NDArray[np.int64],
@@ -191,13 +169,15 @@ def _fill(
     out_state: npt.NDArray[np.uint8],
     out_move: npt.NDArray[np.uint16],
 ) -> None:
+    boards = parsed.boards
     for game in range(first_rows.size):
-        row = first_rows[game]
-        if row < 0:
+        if not parsed.readable[game]:
             continue
+        row = first_rows[game]
+        first_token = games.token_offsets[chosen[game]]
         rooks = castling_rooks[game]
-        first_position, first_move = np.int64(position_offsets[game]), np.int64(move_offsets[game])
-        for ply in range(np.int64(move_offsets[game + 1]) - first_move):
+        first_position, first_move = np.int64(parsed.position_offsets[game]), np.int64(parsed.move_offsets[game])
+        for ply in range(np.int64(parsed.move_offsets[game + 1]) - first_move):
             position: Any = first_position + ply
             for piece in range(12):
                 out_boards[row, piece] = out_boards[row - 1, piece] if ply else np.uint64(0)
@@ -214,23 +194,23 @@ def _fill(
                         if new:
                             out_boards[row, new - 1] ^= bit
             out_state[row, 1] = 0
-            out_state[row, 0] = WHITE_TO_MOVE if turn[position] else BLACK_TO_MOVE
+            out_state[row, 0] = WHITE_TO_MOVE if parsed.turn[position] else BLACK_TO_MOVE
             if is_chess960[game]:
                 out_state[row, 1] = _rights(rooks, out_boards[row])
             else:
                 for right in range(4):
-                    out_state[row, 1] |= castling[position, right] << right
-            file = en_passant[position]
+                    out_state[row, 1] |= parsed.castling[position, right] << right
+            file = parsed.en_passant[position]
             out_state[row, 2] = file if file >= 0 else NO_EN_PASSANT
-            out_state[row, 3] = halfmove_clock[position]
-            target: Any = np.int64(to_squares[first_move + ply])
-            side: Any = castling_tokens[first_tokens[game] + ply]
+            out_state[row, 3] = parsed.halfmove_clock[position]
+            target: Any = np.int64(parsed.to_squares[first_move + ply])
+            side: Any = games.castling[first_token + ply]
             if is_chess960[game] and side != NOT_CASTLING:
-                target = _rook_square(boards, position, _ROOKS[0 if turn[position] else 1], target, side)
-            promotion: Any = np.int64(promotions[first_move + ply]) - 1
+                target = _rook_square(boards, position, _ROOKS[0 if parsed.turn[position] else 1], target, side)
+            promotion: Any = np.int64(parsed.promotions[first_move + ply]) - 1
             if promotion < 0:
                 promotion = np.int64(0)
-            origin: Any = np.int64(from_squares[first_move + ply])
+            origin: Any = np.int64(parsed.from_squares[first_move + ply])
             out_move[row] = origin | target << 6 | promotion << 12
             moved = np.uint64(1) << np.uint64(origin)
             rooks &= ~(moved | np.uint64(1) << np.uint64(target))

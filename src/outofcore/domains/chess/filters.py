@@ -41,7 +41,7 @@ Bools = npt.NDArray[np.bool_]
 
 def judge(games: Games, facts: Facts, filters: FilterSection) -> npt.NDArray[np.uint8]:
     """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` if accepted."""
-    verdicts = np.zeros(len(games), np.uint8)
+    verdicts = np.zeros(len(games.results), np.uint8)
 
     def reject(reason: str, where: Bools) -> None:
         verdicts[where & (verdicts == KEPT)] = REASONS.index(reason)

@@ -16,7 +16,6 @@ from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
 from outofcore.domains.chess.pgn.games import Games, read_games
-from outofcore.domains.chess.pgn.starts import game_starts
 from outofcore.domains.chess.schema import empty_rows
 from outofcore.raw.unit import KEY_BYTES, Audit, Reject, Unit, UnitResult
 
@@ -29,8 +28,7 @@ class Converter:
 
     def __call__(self, unit: Unit) -> UnitResult:
         """Convert one unit."""
-        data = np.frombuffer(unit.payload, np.uint8)
-        games = read_games(data, game_starts(data))
+        games = read_games(np.frombuffer(unit.payload, np.uint8))
         result = _Conversion(unit, self.section, games, read_facts(games)).run()
         if "reason" not in unit.detail:
             return result
@@ -61,7 +59,7 @@ class _Conversion:
         audits = self._audits(accepted, plies, keys, rows)
         accepted, keys, lengths, counts = self._select(accepted, plies, keys, rows)
         return UnitResult(
-            found=len(self.games),
+            found=len(self.games.results),
             rows=rows,
             sequences=self._sequences(accepted, lengths),
             keys=keys,
@@ -76,6 +74,8 @@ class _Conversion:
 
     def _play(self, chosen: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
         """Rows of all positions of the chosen legal games, and which games these are."""
+        if not len(chosen):
+            return chosen, empty_rows(0)
         parsed = engine.parse(self.games, chosen, self.facts)
         by_oracle = {}
         legal = parsed.readable.copy()
@@ -93,12 +93,12 @@ class _Conversion:
         plies = np.where(legal, self.games.plies[chosen], 0).astype(np.int64)
         first_rows = np.cumsum(plies) - plies
         rows = empty_rows(int(plies.sum()))
-        engine.fill_rows(parsed, self.games, chosen, self.facts, np.where(parsed.readable, first_rows, -1), rows)
+        engine.fill_rows(parsed, self.games, chosen, self.facts, first_rows, rows)
         for place, replay in by_oracle.items():
             replay.write(rows, int(first_rows[place]))
         accepted = chosen[legal]
         plies = plies[legal]
-        noted = np.zeros(len(self.games), np.bool_)
+        noted = np.zeros(len(self.games.results), np.bool_)
         noted[accepted] = True
         of_token = np.repeat(noted, self.games.plies)
         for name in ("clock", "evaluation", "mate"):

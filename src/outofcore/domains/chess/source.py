@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from outofcore.domains.chess.pgn.starts import LOOKAHEAD, game_starts
+from outofcore.domains.chess.pgn.games import LOOKAHEAD, game_starts
 from outofcore.raw.blocks import read_block
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile

@@ -37,6 +37,9 @@ def game_starts(data: bytes) -> list[int]:
             i += 1
             continue
         comment = False
+        if phase == "outside":  # whatever comes before the first game
+            line_start, tag = True, TAG.match(data, i)
+            quoted = QUOTED.match(data, tag.end()) if tag else None
         if c in b" \t\v\f\0\x1a\r\n":
             line_start = line_start or c in b"\r\n"
             i += 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from outofcore.domains.chess.pgn.classes import CHESS960, STANDARD, castles_as_in_chess960, variant_code
 from outofcore.domains.chess.pgn.games import TAGS, Games, decoded
@@ -18,11 +19,12 @@ from outofcore.domains.chess.pgn.lexis import (
     NO_RESULT,
     UNKNOWN_RESULT,
     WHITE_WINS,
-    Bytes,
-    result_code,
 )
 
-LARGEST_ELO = 9999
+_ELO = re.compile(rb"0*(\d{1,4})")
+_DATE = re.compile(rb"([\d?]{4})(?:[./-]([\d?]{2})[./-]([\d?]{2}))?")
+_RESULTS = {b"1-0": WHITE_WINS, b"1/2-1/2": DRAW, b"0-1": BLACK_WINS, b"*": UNKNOWN_RESULT}
+_BLANKS = bytes(range(33))
 
 
 @dataclass(frozen=True)
@@ -37,24 +39,58 @@ class Facts:
 
 
 def read_facts(games: Games) -> Facts:
-    """Read the tags of all games at once."""
-    count = len(games)
-    elo = np.zeros((count, 2), np.int16)
-    date = np.zeros(count, np.int32)
-    tagged = np.zeros(count, np.uint8)
-    _read_numbers(games.data, games.tags, elo, date, tagged)
-    marker = games.results
+    """Read the tags of all games."""
+    elo = [_column(games, name, _elo, np.int16) for name in ("WhiteElo", "BlackElo")]
+    date, utc_date = (_column(games, name, _date, np.int32) for name in ("Date", "UTCDate"))
+    tagged, marker = _column(games, "Result", _result, np.uint8), games.results
     decided = (tagged >= WHITE_WINS) & (tagged <= BLACK_WINS)
     outcome = np.where(decided & ((marker == NO_RESULT) | (marker == UNKNOWN_RESULT)), tagged, marker)
     both = decided & (marker >= WHITE_WINS) & (marker <= BLACK_WINS)
     outcome[both & (tagged != marker)] = CONFLICT
     return Facts(
-        elo=elo,
-        date=date,
+        elo=np.stack(elo, axis=1),
+        date=np.where(date == 0, utc_date, date),
         result=(DRAW - outcome.astype(np.int8)).astype(np.int8),
-        outcome=outcome.astype(np.uint8),
+        outcome=outcome,
         variant=_variants(games),
     )
+
+
+def text_column(games: Games, name: str) -> npt.NDArray[Any]:
+    """Values of one tag as text, (n,) object; empty if missing."""
+    return _column(games, name, _text, object)
+
+
+def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
+    """Values of one tag, (n,), each distinct one parsed once; missing ones are parsed as empty."""
+    data, parsed = games.data.tobytes(), {b"": parse(b"")}
+    column = np.empty(len(games.results), dtype)
+    for game, (begin, end) in enumerate(games.tags[:, TAGS.index(name)].tolist()):
+        raw = data[begin:end] if begin >= 0 else b""
+        if raw not in parsed:
+            parsed[raw] = parse(raw)
+        column[game] = parsed[raw]
+    return column
+
+
+def _text(raw: bytes) -> str:
+    return decoded(raw).replace('\\"', '"').replace("\\\\", "\\").replace("\0", "")
+
+
+def _elo(raw: bytes) -> int:
+    """An Elo up to 9999; 0 if invalid."""
+    digits = _ELO.fullmatch(raw.strip(_BLANKS))
+    return int(digits[1]) if digits else 0
+
+
+def _date(raw: bytes) -> int:
+    """``1997.05.??`` as 19970500; 0 if invalid."""
+    date = _DATE.fullmatch(raw.strip(_BLANKS))
+    return int(b"".join(part or b"00" for part in date.groups()).replace(b"?", b"0")) if date else 0
+
+
+def _result(raw: bytes) -> int:
+    return _RESULTS.get(raw.strip(_BLANKS), NO_RESULT)
 
 
 def _variants(games: Games) -> npt.NDArray[np.uint8]:
@@ -65,80 +101,3 @@ def _variants(games: Games) -> npt.NDArray[np.uint8]:
         if castles_as_in_chess960(games.start_fen(game)):
             variants[game] = CHESS960
     return variants
-
-
-def text_column(games: Games, name: str) -> npt.NDArray[Any]:
-    """Values of one tag as text, (n,) object; empty if missing."""
-    column = np.full(len(games), "", object)
-    bounds = games.tags[:, TAGS.index(name)]
-    texts: dict[bytes, str] = {}
-    for game in np.flatnonzero(bounds[:, 0] >= 0):
-        raw = games.data[bounds[game, 0] : bounds[game, 1]].tobytes()
-        if raw not in texts:
-            texts[raw] = decoded(raw).replace('\\"', '"').replace("\\\\", "\\").replace("\0", "")
-        column[game] = texts[raw]
-    return column
-
-
-_DATE, _UTC_DATE = TAGS.index("Date"), TAGS.index("UTCDate")
-_RESULT, _WHITE_ELO, _BLACK_ELO = TAGS.index("Result"), TAGS.index("WhiteElo"), TAGS.index("BlackElo")
-
-
-@njit(nogil=True, cache=True)
-def _stripped(data: Bytes, i: int, j: int) -> tuple[int, int]:
-    while i < j and data[i] <= ord(" "):
-        i += 1
-    while j > i and data[j - 1] <= ord(" "):
-        j -= 1
-    return i, j
-
-
-@njit(nogil=True, cache=True)
-def _elo(data: Bytes, i: int, j: int) -> int:
-    """The number ``data[i:j]``, 0 if it is not a valid Elo."""
-    i, j = _stripped(data, i, j)
-    value = 0
-    for k in range(i, j):
-        if not ord("0") <= data[k] <= ord("9"):
-            return 0
-        value = min(value * 10 + data[k] - ord("0"), LARGEST_ELO + 1)
-    return value if value <= LARGEST_ELO else 0
-
-
-@njit(nogil=True, cache=True)
-def _date(data: Bytes, i: int, j: int) -> int:
-    """``1997.05.??`` as 19970500; 0 if ``data[i:j]`` is not a date."""
-    i, j = _stripped(data, i, j)
-    if j - i != 10 and j - i != 4:
-        return 0
-    value = 0
-    for k in range(i, j):
-        if k - i == 4 or k - i == 7:
-            if not (data[k] == ord(".") or data[k] == ord("-") or data[k] == ord("/")):
-                return 0
-        elif ord("0") <= data[k] <= ord("9"):
-            value = value * 10 + data[k] - ord("0")
-        elif data[k] == ord("?"):
-            value *= 10
-        else:
-            return 0
-    return value if j - i == 10 else value * 10000
-
-
-@njit(nogil=True, cache=True)
-def _read_numbers(
-    data: Bytes,
-    tags: npt.NDArray[np.int32],
-    elo: npt.NDArray[np.int16],
-    date: npt.NDArray[np.int32],
-    result: npt.NDArray[np.uint8],
-) -> None:
-    for game in range(tags.shape[0]):
-        elo[game, 0] = _elo(data, tags[game, _WHITE_ELO, 0], tags[game, _WHITE_ELO, 1])
-        elo[game, 1] = _elo(data, tags[game, _BLACK_ELO, 0], tags[game, _BLACK_ELO, 1])
-        date[game] = _date(data, tags[game, _DATE, 0], tags[game, _DATE, 1])
-        if date[game] == 0:
-            date[game] = _date(data, tags[game, _UTC_DATE, 0], tags[game, _UTC_DATE, 1])
-        i, j = _stripped(data, tags[game, _RESULT, 0], tags[game, _RESULT, 1])
-        if j > i:
-            result[game] = result_code(data, i, j)

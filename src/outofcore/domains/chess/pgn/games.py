@@ -1,4 +1,15 @@
-"""Read the games of a piece of PGN: tags, move tokens, termination markers, clocks and evaluations.
+"""Read PGN in one pass: where games begin, their tags, move tokens, termination markers, clocks and evaluations.
+
+A game begins
+
+* at a tag, once moves or a result have been read since the last tag;
+* at a tag, if it repeats the first tag of the section, is a second ``Event``, or is an ``Event`` after a remark
+  (games without moves);
+* at a token after a result, or at a line that begins with ``1.`` after moves (games without tags);
+* at a line that begins with ``[Event "``, even inside a comment that was never closed: one bad game costs one game.
+
+Empty lines do not end games: some programs put them among the tags or into the moves. Nothing before a start affects
+how the text after it is read, so a file may be cut at any start.
 
 Main-line moves are copied as tokens separated by blanks, without numbers, comments, variations or glyphs. The engine
 must turn every token into one move, so nothing in the text is skipped unnoticed.
@@ -6,13 +17,34 @@ must turn every token into one move, so nothing in the text is skipped unnoticed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
-from outofcore.domains.chess.pgn.lexis import Bytes
-from outofcore.domains.chess.pgn.mainline import read_text
+from outofcore.domains.chess.pgn.lexis import (
+    BLANK,
+    CONFLICT,
+    KIND,
+    LINE_END,
+    NO_RESULT,
+    Bytes,
+    has_letter,
+    is_byte_order_mark,
+    is_digit,
+    is_event,
+    is_glued,
+    is_quoted_event,
+    line_end,
+    nag_end,
+    result_code,
+    tag_name_end,
+    tag_value,
+    token_end,
+)
+from outofcore.domains.chess.pgn.notes import NO_CLOCK, NO_EVALUATION, NO_MATE, read_note
+from outofcore.domains.chess.pgn.remarks import is_remark, move_end
 
 TAGS = (
     "Event",
@@ -34,36 +66,30 @@ TAGS = (
 )
 """The tags that are read; the last occurrence of a tag counts."""
 
+NOT_CASTLING, KINGSIDE, QUEENSIDE = 0, 1, 2
 
-def _name_table() -> Bytes:
-    table = np.zeros((len(TAGS), max(map(len, TAGS)) + 1), np.uint8)
-    for row, name in enumerate(TAGS):
-        table[row, : len(name)] = list(name.encode())
-    return table
+LOOKAHEAD = 1024
+"""A start this far from the end of the data is certain, whatever follows."""
 
-
-NAMES = _name_table()
+_OUTSIDE, _IN_TAGS, _IN_MOVES, _OVER = 0, 1, 2, 3
+_NAMES = np.array([list(name.ljust(max(map(len, TAGS)) + 1, "\0").encode()) for name in TAGS], np.uint8)
 
 
-@dataclass(frozen=True)
-class Games:
+class Games(NamedTuple):
     """The n games of a piece of PGN, with m tokens in all."""
 
     data: Bytes
-    starts: npt.NDArray[np.int64]  # (n + 1,) int64: start of each game, and end of the last
-    tags: npt.NDArray[np.int32]  # (n, len(TAGS), 2) int32: span of each tag's value in ``data``; -1 if missing
-    bodies: npt.NDArray[np.int64]  # (n,) int64: end of each game's tags
-    results: Bytes  # (n,) uint8: termination marker after the moves, a lexis code
+    starts: npt.NDArray[np.int64]  # (n + 1,): start of each game, and end of the last
+    tags: npt.NDArray[np.int32]  # (n, len(TAGS), 2): span of each tag's value in ``data``; -1 if missing
+    bodies: npt.NDArray[np.int64]  # (n,): end of each game's tags
+    results: Bytes  # (n,): termination marker after the moves, a lexis code
     text: Bytes  # the tokens, each followed by a blank
-    text_offsets: npt.NDArray[np.int32]  # (n + 1,) int32: start of each game in ``text``
-    token_offsets: npt.NDArray[np.int32]  # (n + 1,) int32: number of each game's first token
-    clock: npt.NDArray[np.int32]  # (m,) int32 centiseconds after each move; see notes
-    evaluation: npt.NDArray[np.int16]  # (m,) int16 centipawns
-    mate: npt.NDArray[np.int8]  # (m,) int8 moves
-    castling: Bytes  # (m,) uint8: castling side of the token, if any
-
-    def __len__(self) -> int:
-        return len(self.results)
+    text_offsets: npt.NDArray[np.int32]  # (n + 1,): start of each game in ``text``
+    token_offsets: npt.NDArray[np.int32]  # (n + 1,): number of each game's first token
+    clock: npt.NDArray[np.int32]  # (m,) centiseconds after each move; see notes
+    evaluation: npt.NDArray[np.int16]  # (m,) centipawns
+    mate: npt.NDArray[np.int8]  # (m,) moves
+    castling: Bytes  # (m,): castling side of the token, if any
 
     @property
     def plies(self) -> npt.NDArray[np.int32]:
@@ -97,48 +123,242 @@ def decoded(text: bytes) -> str:
         return text.decode("latin-1")
 
 
-def read_games(data: Bytes, starts: npt.NDArray[np.int64]) -> Games:
-    """Read the games at ``starts`` (from ``game_starts``); the last one ends with the data."""
-    count = len(starts)
-    bounds = np.append(starts, data.size)
-    most_tokens = data.size // 2 + count + 1
-    tags = np.full((count, len(TAGS), 2), -1, np.int32)
-    bodies = starts.copy()
-    results = np.zeros(count, np.uint8)
-    text = np.empty(data.size + count + 1, np.uint8)
-    text_offsets = np.zeros(count + 1, np.int32)
-    token_offsets = np.zeros(count + 1, np.int32)
-    clock = np.empty(most_tokens, np.int32)
-    evaluation = np.empty(most_tokens, np.int16)
-    mate = np.empty(most_tokens, np.int8)
-    castling = np.empty(most_tokens, np.uint8)
-    read_text(
-        data,
-        bounds,
-        NAMES,
-        tags,
-        bodies,
-        results,
-        text,
-        text_offsets,
-        token_offsets,
-        clock,
-        evaluation,
-        mate,
-        castling,
-    )
-    tokens = int(token_offsets[-1])
-    return Games(
-        data=data,
-        starts=bounds,
-        tags=tags,
-        bodies=bodies,
-        results=results,
-        text=text[: text_offsets[-1]],
-        text_offsets=text_offsets,
-        token_offsets=token_offsets,
-        clock=clock[:tokens],
-        evaluation=evaluation[:tokens],
-        mate=mate[:tokens],
-        castling=castling[:tokens],
-    )
+def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
+    """Offsets at which games begin, in PGN from the beginning of a file or of a game, (n,)."""
+    return read_games(data).starts[:-1]
+
+
+def read_games(data: Bytes) -> Games:
+    """Read PGN from the beginning of a file or of a game; the last game ends with the data."""
+    room = 64 + data.size // 256
+    count = -1
+    while count < 0:
+        games = Games(
+            data=data,
+            starts=np.empty(room + 1, np.int64),
+            tags=np.full((room, len(TAGS), 2), -1, np.int32),
+            bodies=np.empty(room, np.int64),
+            results=np.full(room, NO_RESULT, np.uint8),
+            text=np.empty(data.size + data.size // 2 + 2, np.uint8),  # tokens such as ``$e$e`` may follow each other
+            text_offsets=np.empty(room + 1, np.int32),
+            token_offsets=np.empty(room + 1, np.int32),
+            clock=np.empty(data.size // 2 + 1, np.int32),
+            evaluation=np.empty(data.size // 2 + 1, np.int16),
+            mate=np.empty(data.size // 2 + 1, np.int8),
+            castling=np.empty(data.size // 2 + 1, np.uint8),
+        )
+        count = _read(games)
+        room *= 8  # games shorter than any real one
+    tokens = int(games.token_offsets[count])
+    lengths = {"starts": count + 1, "text": int(games.text_offsets[count])}
+    lengths |= dict.fromkeys(("text_offsets", "token_offsets"), count + 1)
+    lengths |= dict.fromkeys(("tags", "bodies", "results"), count)
+    lengths |= dict.fromkeys(("clock", "evaluation", "mate", "castling"), tokens)
+    return games._replace(**{name: getattr(games, name)[:length] for name, length in lengths.items()})
+
+
+@njit(nogil=True, cache=True)
+def _same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
+    """Whether ``data[i:j]`` equals ``data[k:end]``."""
+    if j - i != end - k:
+        return False
+    for step in range(j - i):  # noqa: SIM110 - compiled code has no generators
+        if data[i + step] != data[k + step]:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _is_word(data: Bytes, i: int, j: int) -> bool:
+    """Whether a token can be a move, number or word: has a letter, a digit, or characters of null moves.
+
+    Excludes what would be a tag or an escape at the beginning of a line.
+    """
+    if data[i] == ord("[") or data[i] == ord("%"):
+        return False
+    for k in range(i, j):
+        c = data[k]
+        if c >= ord("@") and not ord("[") <= c <= ord("`") and not ord("{") <= c < 0x80:
+            return True
+        if is_digit(c) or (c == ord("-") and k + 1 < j and data[k + 1] == ord("-")):
+            return True
+    return False
+
+
+@njit(nogil=True, cache=True)
+def _is_move_one(data: Bytes, i: int) -> bool:
+    """Whether ``1.``, not ``1...``, is at ``i``, with or without a blank before the dots."""
+    if i + 2 >= data.size or data[i] != ord("1") or data[i + 1] != ord("."):
+        return False
+    j = i + 2
+    if KIND[data[j]] == BLANK:
+        j += 1
+    return j < data.size and data[j] != ord(".")
+
+
+@njit(nogil=True, cache=True)
+def _tag_number(data: Bytes, i: int, j: int) -> int:
+    """Index of ``data[i:j]`` in ``TAGS``, or -1."""
+    for row in range(_NAMES.shape[0]):
+        if j - i >= _NAMES.shape[1] or _NAMES[row, j - i] != 0 or _NAMES[row, 0] != data[i]:
+            continue
+        k = 1
+        while k < j - i and _NAMES[row, k] == data[i + k]:
+            k += 1
+        if k == j - i:
+            return row
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
+    """The move in a token without number (``12.Nf3``), leading dots and remarks (``Nf3!?``); may be empty.
+
+    Four zeros are a null move, also inside a number, as in python-chess.
+    """
+    k, zeros = i, 0
+    while k < j and is_digit(data[k]):
+        zeros = zeros + 1 if data[k] == ord("0") else 0
+        k += 1
+        if zeros == 4:
+            return k - 4, k
+    if k < j and data[k] == ord("."):
+        i = k
+        while i < j and data[i] == ord("."):
+            i += 1
+        k = i
+    stop = move_end(data, i, j)
+    return (i, stop) if stop > k or k == i else (j, j)
+
+
+@njit(nogil=True, cache=True)
+def _castling_side(data: Bytes, i: int, j: int) -> int:
+    """Castling side of ``data[i:j]``, written with letters or zeros."""
+    if j - i < 3 or data[i + 1] != ord("-") or not (data[i] == ord("O") or data[i] == ord("0")):
+        return NOT_CASTLING
+    if data[i + 2] != data[i]:
+        return NOT_CASTLING
+    return QUEENSIDE if j - i >= 5 and data[i + 3] == ord("-") and data[i + 4] == data[i] else KINGSIDE
+
+
+@njit(nogil=True, cache=True)
+def _read(games: Games) -> int:
+    """Fill the arrays of ``games`` from its data; returns the number of games, -1 if there is no room for them."""
+    data, results = games.data, games.results
+    count, token, first_token, written = 0, 0, 0, 0
+    phase, depth = _OUTSIDE, 0
+    in_comment, at_line_start = False, True
+    moved, after_move = False, False
+    event_seen, remark_seen = False, False
+    first_name, first_name_end = 0, 0
+    i = 0
+    while i < data.size:
+        c = data[i]
+        kind = KIND[c]
+        if in_comment and not (at_line_start and c == ord("[") and is_quoted_event(data, i)):
+            if c == ord("[") and depth == 0 and token > first_token and i + 1 < data.size and data[i + 1] == ord("%"):
+                read_note(data, i, games.clock, games.evaluation, games.mate, token - 1)
+            in_comment = c != ord("}")
+            at_line_start = kind == LINE_END
+            i += 1
+            continue
+        in_comment = False
+        if kind in (LINE_END, BLANK):
+            at_line_start = at_line_start or kind == LINE_END
+            i += 1
+            continue
+        if is_byte_order_mark(data, i):
+            i += 3
+            continue
+        at_line_start = at_line_start or phase == _OUTSIDE
+        if c == ord(";") or (at_line_start and c == ord("%")):
+            remark_seen = True
+            i = line_end(data, i)
+            continue
+        if c == ord("{"):
+            in_comment, remark_seen, at_line_start = True, True, False
+            i += 1
+            continue
+
+        begins, is_tag, result = phase == _OUTSIDE, False, NO_RESULT
+        value, value_end, end = -1, -1, i + 1
+        name_end = tag_name_end(data, i) if at_line_start and c == ord("[") else 0
+        if name_end:
+            names_event = is_event(data, i)
+            value, value_end, tag_end = tag_value(data, name_end)
+            is_tag = value >= 0 or names_event or phase <= _IN_TAGS
+            if is_tag:
+                end = tag_end
+                repeated = _same(data, i + 1, name_end, first_name, first_name_end)
+                begins = phase != _IN_TAGS or repeated or (names_event and (event_seen or remark_seen))
+        # A glyph ends before the letters of ``$exd5``, unless these may be a move of this game.
+        is_glyph = c == ord("$") and (phase == _OVER or not is_glued(data, i))
+        is_token = not (is_tag or is_glyph or c == ord("(") or c == ord(")") or c == ord("}"))
+        if is_token:
+            end = token_end(data, i + (c == ord("$")))
+            if depth == 0:
+                result = result_code(data, i, end)
+                if phase == _OVER:
+                    begins = result == NO_RESULT and _is_word(data, i, end)
+                elif result == NO_RESULT and at_line_start and moved:
+                    begins = _is_move_one(data, i)
+
+        if begins:
+            if count == results.size:
+                return -1
+            games.starts[count] = games.bodies[count] = i
+            games.text_offsets[count] = written
+            games.token_offsets[count] = first_token = token
+            count += 1
+            phase, depth = _IN_MOVES, 0
+            moved, after_move = False, False
+            event_seen, remark_seen = False, False
+            first_name, first_name_end = i + 1, name_end
+        game = count - 1
+        start, i = i, end
+        if is_tag:
+            phase, at_line_start = _IN_TAGS, True
+            event_seen = event_seen or is_event(data, start)
+            games.bodies[game] = end
+            number = _tag_number(data, start + 1, name_end)
+            if number >= 0 and value >= 0:
+                games.tags[game, number, 0], games.tags[game, number, 1] = value, value_end
+            continue
+        at_line_start = False
+        phase = max(phase, _IN_MOVES)
+        if c == ord("("):
+            depth += moved  # before the first move there is nothing to vary
+        elif c == ord(")"):
+            depth -= depth > 0
+        elif is_glyph:
+            i = nag_end(data, start)
+        if not is_token or depth > 0:
+            continue
+        moved = moved or has_letter(data, start, end)
+        if result != NO_RESULT:
+            phase = _OVER
+            results[game] = result if results[game] in (NO_RESULT, result) else CONFLICT
+            continue
+        if phase == _OVER:
+            continue  # text after a marker that does not begin a game is not a move
+        k, stop = _move_bounds(data, start, end)
+        if k == stop:
+            after_move = after_move and not is_digit(c)
+            continue
+        # After a number comes a move: in "2. N f3" the letter is a knight.
+        if after_move and k == start and is_remark(data, k, stop):
+            continue
+        after_move = True
+        games.clock[token], games.evaluation[token], games.mate[token] = NO_CLOCK, NO_EVALUATION, NO_MATE
+        games.castling[token] = _castling_side(data, k, stop)
+        token += 1
+        while k < stop:
+            games.text[written] = data[k]
+            written += 1
+            k += 1
+        games.text[written] = ord(" ")
+        written += 1
+    games.starts[count] = data.size
+    games.text_offsets[count] = written
+    games.token_offsets[count] = token
+    return count

@@ -57,6 +57,12 @@ def token_end(data: Bytes, i: int) -> int:
 
 
 @njit(nogil=True, cache=True)
+def is_digit(c: int) -> bool:
+    """Whether a byte is an ASCII digit."""
+    return ord("0") <= c <= ord("9")
+
+
+@njit(nogil=True, cache=True)
 def has_letter(data: Bytes, i: int, j: int) -> bool:
     """Whether a token contains a letter, as moves do and move numbers do not."""
     for k in range(i, j):  # noqa: SIM110 - compiled code has no generators
@@ -69,16 +75,9 @@ def has_letter(data: Bytes, i: int, j: int) -> bool:
 def nag_end(data: Bytes, i: int) -> int:
     """Index after the numeric annotation glyph (``$14``) that begins at ``i``."""
     i += 1
-    while i < data.size and ord("0") <= data[i] <= ord("9"):
+    while i < data.size and is_digit(data[i]):
         i += 1
     return i
-
-
-@njit(nogil=True, cache=True)
-def is_glued(data: Bytes, i: int) -> bool:
-    """Whether the ``$`` at ``i`` begins a word (``$exd5``), which is not a move, rather than a glyph."""
-    j = i + 1
-    return j < data.size and KIND[data[j]] == TOKEN and not ord("0") <= data[j] <= ord("9")
 
 
 @njit(nogil=True, cache=True)
@@ -87,6 +86,15 @@ def is_byte_order_mark(data: Bytes, i: int) -> bool:
     return i + 2 < data.size and (
         data[i] == BYTE_ORDER_MARK[0] and data[i + 1] == BYTE_ORDER_MARK[1] and data[i + 2] == BYTE_ORDER_MARK[2]
     )
+
+
+@njit(nogil=True, cache=True)
+def is_glued(data: Bytes, i: int) -> bool:
+    """Whether the ``$`` at ``i`` begins a word (``$exd5``), which is not a move, rather than a glyph."""
+    j = i + 1
+    if j >= data.size or is_byte_order_mark(data, j):
+        return False
+    return bool(KIND[data[j]] == TOKEN and not is_digit(data[j]))
 
 
 @njit(nogil=True, cache=True)
@@ -115,7 +123,7 @@ def tag_name_end(data: Bytes, i: int) -> int:
     j = i + 1
     while j < data.size and j - i <= LONGEST_TAG_NAME:
         c = data[j]
-        letter = ord("a") <= (c | 32) <= ord("z") or ord("0") <= c <= ord("9") or c == ord("_")
+        letter = ord("a") <= (c | 32) <= ord("z") or is_digit(c) or c == ord("_")
         if not letter:
             break
         j += 1

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from outofcore.domains.chess.pgn.lexis import BLANK, KIND, LINE_END, Bytes
+from outofcore.domains.chess.pgn.lexis import BLANK, KIND, LINE_END, Bytes, is_digit
 
 NO_CLOCK = -1
 NO_EVALUATION = -32768
@@ -24,20 +24,20 @@ NO_SPACES = (0x00, 0x1A)
 
 
 @njit(nogil=True, cache=True)
-def _digits(data: Bytes, i: int, end: int) -> tuple[int, int]:
+def _digits(data: Bytes, i: int) -> tuple[int, int]:
     """The number at ``i``, capped below 10**15, and the index after it."""
     value = 0
-    while i < end and ord("0") <= data[i] <= ord("9"):
+    while i < data.size and is_digit(data[i]):
         value = min(value * 10 + data[i] - ord("0"), 10**15 - 1)
         i += 1
     return value, i
 
 
 @njit(nogil=True, cache=True)
-def _fraction(data: Bytes, i: int, end: int) -> tuple[int, int]:
+def _fraction(data: Bytes, i: int) -> tuple[int, int]:
     """Hundredths after a point at ``i - 1``, further digits truncated, and the index after them."""
     hundredths, weight = 0, 10
-    while i < end and ord("0") <= data[i] <= ord("9"):
+    while i < data.size and is_digit(data[i]):
         hundredths += (data[i] - ord("0")) * weight
         weight //= 10
         i += 1
@@ -45,12 +45,12 @@ def _fraction(data: Bytes, i: int, end: int) -> tuple[int, int]:
 
 
 @njit(nogil=True, cache=True)
-def _clock(data: Bytes, i: int, end: int) -> int:
+def _clock(data: Bytes, i: int) -> int:
     """Centiseconds of the ``h:mm:ss.ff]`` at ``i``, at most ``LARGEST_CLOCK``; ``NO_CLOCK`` if invalid."""
     total = 0
     for part in range(3):
-        value, j = _digits(data, i, end)
-        if j == i or j >= end:
+        value, j = _digits(data, i)
+        if j == i or j >= data.size:
             return NO_CLOCK
         total = min(total * 60 + value, 10**15)
         if part < 2 and data[j] != ord(":"):
@@ -58,40 +58,40 @@ def _clock(data: Bytes, i: int, end: int) -> int:
         i = j + 1 if part < 2 else j
     hundredths = 0
     if data[i] == ord("."):
-        hundredths, i = _fraction(data, i + 1, end)
-    if i >= end or data[i] != ord("]"):
+        hundredths, i = _fraction(data, i + 1)
+    if i >= data.size or data[i] != ord("]"):
         return NO_CLOCK
     return min(total * 100 + hundredths, LARGEST_CLOCK)
 
 
 @njit(nogil=True, cache=True)
-def _evaluation(data: Bytes, i: int, end: int) -> tuple[int, int]:
+def _evaluation(data: Bytes, i: int) -> tuple[int, int]:
     """Centipawns and moves to mate of the ``-1.25]`` or ``#-3]`` at ``i``, with or without a depth."""
     nothing = (NO_EVALUATION, NO_MATE)
-    is_mate = i < end and data[i] == ord("#")
+    is_mate = i < data.size and data[i] == ord("#")
     i += is_mate
     sign = 1
-    if i < end and (data[i] == ord("-") or data[i] == ord("+")):
+    if i < data.size and (data[i] == ord("-") or data[i] == ord("+")):
         sign = -1 if data[i] == ord("-") else 1
         i += 1
-    value, j = _digits(data, i, end)
+    value, j = _digits(data, i)
     whole = j - i
     hundredths, decimals = 0, 0
     if not is_mate:
         if whole > MOST_DIGITS:
             return nothing
-        if j < end and data[j] == ord("."):
-            hundredths, k = _fraction(data, j + 1, end)
+        if j < data.size and data[j] == ord("."):
+            hundredths, k = _fraction(data, j + 1)
             decimals = k - j - 1
             j = k
     if whole + decimals == 0 or decimals > 2:
         return nothing
-    if j < end and data[j] == ord(","):
-        _, k = _digits(data, j + 1, end)
+    if j < data.size and data[j] == ord(","):
+        _, k = _digits(data, j + 1)
         if k == j + 1:
             return nothing
         j = k
-    if j >= end or data[j] != ord("]"):
+    if j >= data.size or data[j] != ord("]"):
         return nothing
     if is_mate:
         return NO_EVALUATION, sign * min(value, LARGEST_MATE)
@@ -102,23 +102,23 @@ def _evaluation(data: Bytes, i: int, end: int) -> tuple[int, int]:
 def read_note(
     data: Bytes,
     i: int,
-    end: int,
     clock: npt.NDArray[np.int32],
     evaluation: npt.NDArray[np.int16],
     mate: npt.NDArray[np.int8],
+    move: int,
 ) -> None:
-    """Read the ``[%`` note at ``i`` into arrays of one, unless already set."""
+    """Read the ``[%`` note at ``i`` into the places of a move, unless already set."""
     i += 2
     name_length = 0
-    while i + name_length < end and ord("a") <= data[i + name_length] <= ord("z"):
+    while i + name_length < data.size and ord("a") <= data[i + name_length] <= ord("z"):
         name_length += 1
     value = i + name_length + 1
-    if value >= end or data[value - 1] in NO_SPACES or KIND[data[value - 1]] not in (BLANK, LINE_END):
+    if value >= data.size or data[value - 1] in NO_SPACES or KIND[data[value - 1]] not in (BLANK, LINE_END):
         return
     if name_length == 3 and data[i] == ord("c") and data[i + 1] == ord("l") and data[i + 2] == ord("k"):
-        if clock[0] == NO_CLOCK:
-            clock[0] = _clock(data, value, end)
+        if clock[move] == NO_CLOCK:
+            clock[move] = _clock(data, value)
     elif name_length == 4 and data[i] == ord("e") and data[i + 1] == ord("v"):
-        is_first = evaluation[0] == NO_EVALUATION and mate[0] == NO_MATE
+        is_first = evaluation[move] == NO_EVALUATION and mate[move] == NO_MATE
         if is_first and data[i + 2] == ord("a") and data[i + 3] == ord("l"):
-            evaluation[0], mate[0] = _evaluation(data, value, end)
+            evaluation[move], mate[move] = _evaluation(data, value)

@@ -12,12 +12,10 @@ from outofcore.domains.chess.pgn.lexis import (
     UNKNOWN_RESULT,
     WHITE_WINS,
 )
-from outofcore.domains.chess.pgn.starts import game_starts
 
 
 def read(text: str | bytes) -> Games:
-    data = np.frombuffer(text if isinstance(text, bytes) else text.encode(), np.uint8)
-    return read_games(data, game_starts(data))
+    return read_games(np.frombuffer(text if isinstance(text, bytes) else text.encode(), np.uint8))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +48,7 @@ def read(text: str | bytes) -> Games:
 )
 def test_moves_of_the_main_line(text, tokens, result):
     games = read(text)
-    assert len(games) == 1
+    assert len(games.results) == 1
     assert games.tokens(0) == tokens.split()
     assert games.plies.tolist() == [len(tokens.split())]
     assert games.results[0] == result
@@ -62,7 +60,7 @@ def test_tags_and_where_they_end():
         '[FEN "one"]\n[FEN "two"]\n{x}[UTCDate "d"]\ne4 [BlackElo "7"]\n1-0'
     )
     games = read(text)
-    assert len(games) == 1
+    assert len(games.results) == 1
     found = {name: games.tag(0, name) for name in ("Event", "White", "Black", "Result", "Date", "WhiteElo", "FEN")}
     assert found == {
         "Event": 'a \\"b\\" c',
@@ -88,7 +86,7 @@ def test_each_game_has_its_own_tags_tokens_and_marker():
 
 def test_a_comment_that_is_never_closed_costs_no_other_game():
     games = read('[Event "a"]\n\ne4 {x [Event "y"]\n [Event z]\n[Event "b"]\n\nd4 1-0')
-    assert [games.tokens(game) for game in range(len(games))] == [["e4"], ["d4"]]
+    assert [games.tokens(game) for game in range(len(games.results))] == [["e4"], ["d4"]]
 
 
 def test_notes_belong_to_the_move_before_them():
@@ -110,3 +108,15 @@ def test_castling_and_its_side():
     kingside, queenside = ["O-O", "0-0"], ["O-O-O", "0-0-0"]
     assert tokens == {token: 1 if token in [*kingside, "O-O-0"] else 2 if token in queenside else 0 for token in tokens}
     assert games.tokens(0)[4:7] == ["O-O", "O-O-O", "O-O"]
+
+
+def test_a_comment_before_the_first_tag_does_not_hide_it():
+    games = read('{made by x} [Event "a"]\n[White "b"]\n\ne4 1-0')
+    assert len(games.results) == 1
+    assert (games.tag(0, "Event"), games.tag(0, "White"), games.tokens(0)) == ("a", "b", ["e4"])
+
+
+def test_tokens_without_blanks_between_them_have_room():
+    games = read("1. " + "$e" * 30_000)
+    assert games.tokens(0) == ["$e"] * 30_000
+    assert games.plies.tolist() == [30_000]

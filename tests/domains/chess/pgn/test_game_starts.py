@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from outofcore.domains.chess.pgn.starts import game_starts
+from outofcore.domains.chess.pgn.games import game_starts
 from tests.domains.chess.pgn import fragments, slow
 
 
