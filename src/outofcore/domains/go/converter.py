@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
-from outofcore.domains.go.play.engine import COUNTED, TO_PLAY, Outcome
-from outofcore.domains.go.play.replay import Played, replay
+from outofcore.domains.go.play.replay import COUNTED, TO_PLAY, Outcome, Played, Rules, replay
 from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.sgf import meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
@@ -144,17 +143,8 @@ class Converter:
             else (0, 0, 0, 0)
             for header in headers
         ]
-        facts = np.array(played, np.int64).reshape(len(headers), 4)
-        return replay(
-            games,
-            facts[:, 0] > 0,
-            facts[:, 0],
-            facts[:, 1],
-            facts[:, 2] > 0,
-            facts[:, 3],
-            self.section.filters,
-            liberties=self.section.source.liberties,
-        )
+        rules = Rules(*np.array(played, np.int64).reshape(-1, 4).T.copy())
+        return replay(games, rules, self.section.filters, liberties=self.section.source.liberties)
 
     def _audits(self, game: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Games to be checked by the oracle: one in ``one_in``, chosen by key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from outofcore.domains.go.play.engine import KO, MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.domains.go.play.replay import KO, MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.store.schema import Columns
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"

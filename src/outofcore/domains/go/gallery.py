@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
 from outofcore.domains.go.diagram import LETTERS, frame_of
-from outofcore.domains.go.play.engine import MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.domains.go.play.replay import MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
 from outofcore.store.reader import Store

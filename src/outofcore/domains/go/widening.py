@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from outofcore.domains.go.play.engine import KO, MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.domains.go.play.replay import KO, MOVE_NUMBER, SIZE, TO_PLAY
 
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 """The 8 points of a packed byte, one byte each."""

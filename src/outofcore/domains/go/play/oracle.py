@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sgfmill import boards, sgf_grammar, sgf_properties
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.play.engine import KO, SIZE, TO_PLAY
+from outofcore.domains.go.play.replay import KO, SIZE, TO_PLAY
 from outofcore.domains.go.play.stars import star_points
 
 Node = dict[str, list[bytes]]

@@ -1,37 +1,89 @@
-"""Play the games of a unit and write one row per move: the position before it, and the move."""
+"""Play the games of a unit, in compiled code: one row per move, with the position before it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.play.engine import COUNTED, MOST_MOVES, SETUP_CAPTURES, play_games
-from outofcore.domains.go.sgf.reader import ADD_BLACK, Games
+from outofcore.domains.go.play.board import (
+    CELLS,
+    EMPTY,
+    NO_KO,
+    STRIDE,
+    clear,
+    liberty_planes,
+    play,
+    put,
+    remove_dead,
+)
+from outofcore.domains.go.play.stars import STARS
+from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, Games
 
 STATE_COLUMNS = ("to_play", "size", "ko", "move_number")
+TO_PLAY, SIZE, KO, MOVE_NUMBER = range(len(STATE_COLUMNS))
+MOST_MOVES = 32_767
+
+COUNTED = ("occupied", "suicide", "ko", "superko", "after_end", "late_setup", "setup_captures", "passes", "captures")
+"""Counts of each game, by column; the first six may be forbidden."""
+OCCUPIED, SUICIDE, KO_RETAKEN, SUPERKO, AFTER_END, LATE_SETUP, SETUP_CAPTURES, PASSES, CAPTURES = range(len(COUNTED))
+_PASS_LETTERS = 19  # tt, on boards without that point
+
+
+class Outcome(IntEnum):
+    """Result of playing a game."""
+
+    KEPT = 0
+    PASSED_OVER = 1
+    OCCUPIED = 2
+    SUICIDE = 3
+    KO = 4
+    SUPERKO = 5
+    LATE_SETUP = 6
+    OFF_BOARD = 7
+    AMBIGUOUS_NODE = 8
+    TOO_MANY_MOVES = 9
+    TOO_SHORT = 10
+
+
+_STOPPED = -1  # kept up to there
+_KEPT, _PASSED_OVER, _SET_UP_LATE = int(Outcome.KEPT), int(Outcome.PASSED_OVER), int(Outcome.LATE_SETUP)
+_OFF_BOARD, _AMBIGUOUS = int(Outcome.OFF_BOARD), int(Outcome.AMBIGUOUS_NODE)
+_TOO_MANY, _TOO_SHORT = int(Outcome.TOO_MANY_MOVES), int(Outcome.TOO_SHORT)
+_ILLEGAL = int(Outcome.OCCUPIED)  # the first of four, in the order of COUNTED
 _BREACHES = {"keep": 0, "stop": 1, "reject": 2}
+_KEEP, _REJECT = _BREACHES["keep"], _BREACHES["reject"]
+_WHITE_TO_PLAY = np.uint64(0x5851F42D4C957F2D)
+_NOTHING = np.uint64(0)
 
 
-@dataclass(frozen=True)
-class Played:
+class Rules(NamedTuple):
+    """How the games of a unit are played, (games,) int64 each."""
+
+    size: npt.NDArray[np.int64]  # side of the board; 0: the game is passed over
+    placed: npt.NDArray[np.int64]  # handicap stones put on star points first
+    suicide_allowed: npt.NDArray[np.int64]  # 0 or 1
+    superko: npt.NDArray[np.int64]  # 0 none, 1 positional, 2 situational
+
+
+class Played(NamedTuple):
     """Rows of the kept games, consecutive, and the outcome of each game."""
 
-    stones: npt.NDArray[np.uint8]  # uint8 (rows, 2, bytes): black and white stones before the move, packed bits
-    state: npt.NDArray[np.int16]  # int16 (rows, 4): STATE_COLUMNS
-    move: npt.NDArray[np.int16]  # int16 (rows,): point in the frame; their number for a pass
-    # uint8 (rows, 3, bytes): stones with 1, 2, 3 liberties, packed bits; no rows unless requested
-    liberties: npt.NDArray[np.uint8]
-    outcome: npt.NDArray[np.uint8]  # uint8 (games,): Outcome
-    trouble: npt.NDArray[np.int64]  # int64 (games,): event at which a rejected game failed
-    rows: npt.NDArray[np.int64]  # int64 (games, 2): first row and number of rows
-    counts: npt.NDArray[np.int32]  # int32 (games, columns): COUNTED
-    alternating: npt.NDArray[np.bool_]  # bool (games,): the colours take turns
-    record: npt.NDArray[np.int16]  # int16: size, setup and moves, independent of the frame
-    record_spans: npt.NDArray[np.int64]  # int64 (games, 2): [first, end) of each game in ``record``
+    stones: npt.NDArray[np.uint8]  # (rows, 2, bytes): black and white stones before the move, packed bits
+    state: npt.NDArray[np.int16]  # (rows, 4): STATE_COLUMNS
+    move: npt.NDArray[np.int16]  # (rows,): point in the frame; their number for a pass
+    liberties: npt.NDArray[np.uint8]  # (rows, 3, bytes): stones with 1, 2, 3 liberties; no rows unless requested
+    outcome: npt.NDArray[np.uint8]  # (games,): Outcome
+    trouble: npt.NDArray[np.int64]  # (games,): event at which a rejected game failed
+    rows: npt.NDArray[np.int64]  # (games, 2): first row and number of rows
+    counts: npt.NDArray[np.int32]  # (games, columns): COUNTED
+    alternating: npt.NDArray[np.bool_]  # (games,): the colours take turns
+    record: npt.NDArray[np.int16]  # size, setup and moves of the games, independent of the frame
+    record_spans: npt.NDArray[np.int64]  # (games, 2): [first, end) of each game in ``record``
 
 
 def plane_bytes(frame: int) -> int:
@@ -39,25 +91,11 @@ def plane_bytes(frame: int) -> int:
     return (frame * frame + 7) // 8
 
 
-def replay(
-    games: Games,
-    wanted: npt.NDArray[np.bool_],
-    sizes: npt.NDArray[np.int64],
-    placed: npt.NDArray[np.int64],
-    suicide_allowed: npt.NDArray[np.bool_],
-    superko: npt.NDArray[np.int64],
-    filters: FilterSection,
-    *,
-    liberties: bool,
-) -> Played:
-    """Play the ``wanted`` games from their main lines.
-
-    ``sizes`` are board sides, ``placed`` handicap stones put on star points first. ``superko``: 0 none, 1 positional, 2
-    situational. ``filters`` decide about illegal moves.
-    """
-    count = len(wanted)
+def replay(games: Games, rules: Rules, filters: FilterSection, *, liberties: bool) -> Played:
+    """Play games from their main lines; ``filters`` decide about illegal moves."""
+    count = len(rules.size)
     before = np.concatenate(([0], np.cumsum(games.kind[: games.first[-1]] < ADD_BLACK)))
-    moves = int(np.minimum(np.diff(before[games.first]), MOST_MOVES)[wanted].sum())
+    moves = int(np.minimum(np.diff(before[games.first]), MOST_MOVES)[rules.size > 0].sum())
     width = plane_bytes(filters.frame)
     played = Played(
         stones=np.empty((moves, 2, width), np.uint8),
@@ -73,30 +111,204 @@ def replay(
         record_spans=np.zeros((count, 2), np.int64),
     )
     breaches = np.array([_BREACHES[getattr(filters, name)] for name in COUNTED[:SETUP_CAPTURES]], np.int64)
-    rows = play_games(
-        games.first,
-        games.kind,
-        games.points,
-        games.node,
-        wanted,
-        sizes,
-        placed,
-        suicide_allowed,
-        superko,
-        breaches,
-        filters.frame,
-        filters.min_moves,
-        played.stones,
-        played.state,
-        played.move,
-        played.liberties,
-        played.outcome,
-        played.trouble,
-        played.rows,
-        played.counts,
-        played.alternating,
-        played.record,
-        played.record_spans,
-    )
-    fields: dict[str, Any] = {name: getattr(played, name)[:rows] for name in ("stones", "state", "move", "liberties")}
-    return Played(**{**vars(played), **fields})
+    rows = _play(games, rules, breaches, filters.frame, filters.min_moves, played)
+    return played._replace(**{name: getattr(played, name)[:rows] for name in ("stones", "state", "move", "liberties")})
+
+
+@njit(nogil=True, cache=True)
+def _set_up(
+    events: tuple[int, int],
+    games: Games,
+    size: int,
+    frame: int,
+    cells: npt.NDArray[np.int8],
+    bits: npt.NDArray[np.uint8],
+    digest: npt.NDArray[np.uint64],
+) -> int:
+    """Apply the setup of one node; returns 0 or the :class:`Outcome` that forbids it."""
+    points = games.points
+    given = np.full(CELLS, -1, np.int64)
+    for event in range(events[0], events[1]):
+        kind = games.kind[event]
+        low_column, high_column = min(points[event, 0], points[event, 2]), max(points[event, 0], points[event, 2])
+        low_row, high_row = min(points[event, 1], points[event, 3]), max(points[event, 1], points[event, 3])
+        if high_column >= size or high_row >= size:
+            return _OFF_BOARD
+        for row in range(low_row, high_row + 1):
+            for column in range(low_column, high_column + 1):
+                cell = (row + 1) * STRIDE + column + 1
+                if given[cell] >= 0 and given[cell] != kind:
+                    return _AMBIGUOUS
+                given[cell] = kind
+                put(cells, bits, digest, frame, cell, EMPTY if kind == ADD_EMPTY else kind - ADD_BLACK)
+    return _KEPT
+
+
+@njit(nogil=True, cache=True)
+def _write_position(
+    played: Played, row: int, bits: npt.NDArray[np.uint8], colour: int, size: int, ko: int, number: int, frame: int
+) -> None:
+    for place in range(bits.shape[1]):
+        played.stones[row, 0, place] = bits[0, place]
+        played.stones[row, 1, place] = bits[1, place]
+    played.state[row, TO_PLAY] = colour
+    played.state[row, SIZE] = size
+    played.state[row, KO] = -1 if ko == NO_KO else (ko // STRIDE - 1) * frame + ko % STRIDE - 1
+    played.state[row, MOVE_NUMBER] = number
+
+
+@njit(nogil=True, cache=True)
+def _situation(digest: npt.NDArray[np.uint64], superko: int, to_play: int) -> Any:
+    """Hash of the position, with the side to play if the superko rule requires it."""
+    return digest[0] ^ (_WHITE_TO_PLAY if superko == 2 and to_play == 1 else _NOTHING)
+
+
+@njit(nogil=True, cache=True)
+def _seen_before(seen: npt.NDArray[np.uint64], count: int, now: Any) -> bool:
+    for earlier in range(count):  # noqa: SIM110 - any() of a generator cannot be compiled
+        if seen[earlier] == now:
+            return True
+    return False
+
+
+@njit(nogil=True, cache=True)
+def _record_setup(record: npt.NDArray[np.int16], recorded: int, digest: npt.NDArray[np.uint64]) -> int:
+    """Append the board after setup to the record; returns the record's new end."""
+    record[recorded] = -1
+    for word in range(4):
+        record[recorded + 1 + word] = np.int16((digest[0] >> np.uint64(16 * word)) & np.uint64(0xFFFF))
+    return recorded + 5
+
+
+@njit(nogil=True, cache=True)
+def _play(
+    games: Games, rules: Rules, breaches: npt.NDArray[np.int64], frame: int, min_moves: int, played: Played
+) -> int:
+    """Fill ``played``; returns the number of rows. ``breaches`` of the first six in ``COUNTED``: keep, stop, reject."""
+    kinds, counts, record = games.kind, played.counts, played.record
+    cells = np.empty(CELLS, np.int8)
+    bits = np.zeros((2, played.stones.shape[2]), np.uint8)
+    digest = np.zeros(1, np.uint64)
+    marks = np.zeros(CELLS + 1, np.int64)
+    stones = np.empty(CELLS, np.int64)
+    seen = np.empty(MOST_MOVES + 1, np.uint64)
+    rows = 0
+    recorded = 0
+    for game in range(len(rules.size)):
+        if rules.size[game] == 0:
+            played.outcome[game] = _PASSED_OVER
+            continue
+        size, superko = rules.size[game], rules.superko[game]
+        clear(cells, bits, digest, size)
+        begin, record_begin = rows, recorded
+        record[recorded] = size
+        recorded += 1
+        placed = rules.placed[game]
+        set_up = placed > 0
+        for place in range(placed):
+            put(cells, bits, digest, frame, STARS[size, placed, place], 0)
+        ko, ko_colour = NO_KO, 0
+        passes = 0
+        last_colour = -1
+        verdict = _KEPT
+        event, end = games.first[game], games.first[game + 1]
+        while event < end:
+            number = rows - begin
+            kind = kinds[event]
+            if kind >= ADD_BLACK:
+                last = event
+                while (
+                    last < games.first[game + 1] and kinds[last] >= ADD_BLACK and games.node[last] == games.node[event]
+                ):
+                    last += 1
+                if number:
+                    counts[game, LATE_SETUP] += 1
+                    if breaches[LATE_SETUP] != _KEEP:
+                        verdict = _SET_UP_LATE if breaches[LATE_SETUP] == _REJECT else _STOPPED
+                        break
+                verdict = _set_up((event, last), games, size, frame, cells, bits, digest)
+                if verdict:
+                    break
+                counts[game, SETUP_CAPTURES] += remove_dead(cells, bits, digest, marks, stones, frame)
+                ko = NO_KO
+                set_up = True
+                event = last
+                continue
+            if number == MOST_MOVES:
+                verdict = _TOO_MANY
+                break
+            column, row = games.points[event, 0], games.points[event, 1]
+            is_pass = column == NO_POINT or (column == _PASS_LETTERS and row == _PASS_LETTERS and size <= _PASS_LETTERS)
+            if not is_pass and (column >= size or row >= size):
+                verdict = _OFF_BOARD
+                break
+            if passes >= 2:
+                counts[game, AFTER_END] += 1
+                if breaches[AFTER_END] != _KEEP:
+                    counts[game, AFTER_END] = 1
+                    verdict = _STOPPED
+                    break
+            forbidden = ko if ko_colour == kind else NO_KO
+            _write_position(played, rows, bits, kind, size, forbidden, number, frame)
+            if len(played.liberties):
+                liberty_planes(cells, marks, stones, frame, played.liberties[rows])
+            record_row = recorded
+            if set_up:
+                recorded = _record_setup(record, recorded, digest)
+            if superko:
+                seen[number] = _situation(digest, superko, kind)
+            if is_pass:
+                played.move[rows] = frame * frame
+                record[recorded] = kind * 1024 + 1023
+                ko = NO_KO
+                passes += 1
+                counts[game, PASSES] += 1
+            else:
+                cell = (row + 1) * STRIDE + column + 1
+                played.move[rows] = row * frame + column
+                record[recorded] = kind * 1024 + row * size + column
+                breach = -1
+                if cells[cell] != EMPTY:
+                    breach = OCCUPIED
+                    put(cells, bits, digest, frame, cell, EMPTY)
+                elif cell == forbidden:
+                    breach = KO_RETAKEN
+                if breach >= 0:
+                    counts[game, breach] += 1
+                    if breaches[breach] != _KEEP:
+                        verdict = _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED
+                        recorded = record_row
+                        break
+                captured, lost, ko = play(cells, bits, digest, marks, stones, frame, cell, kind)
+                ko_colour = 1 - kind
+                breach = -1
+                if lost and not rules.suicide_allowed[game]:
+                    breach = SUICIDE
+                    counts[game, SUICIDE] += 1
+                # A position can come back without a capture: send two, lose them, retake, send the second again.
+                if (breach < 0 or breaches[breach] == _KEEP) and (
+                    superko and _seen_before(seen, number + 1, _situation(digest, superko, 1 - kind))
+                ):
+                    breach = SUPERKO
+                    counts[game, SUPERKO] += 1
+                if breach >= 0 and breaches[breach] != _KEEP:
+                    verdict = _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED
+                    recorded = record_row
+                    break
+                passes = 0
+                counts[game, CAPTURES] += captured
+            if kind == last_colour:
+                played.alternating[game] = False
+            last_colour = kind
+            recorded += 1
+            rows += 1
+            set_up = False
+            event += 1
+        if verdict <= 0 and rows - begin < min_moves:
+            verdict = _TOO_SHORT
+        if verdict > 0:
+            played.outcome[game], played.trouble[game] = verdict, min(event, len(kinds) - 1)
+            rows, recorded = begin, record_begin
+        played.rows[game, 0], played.rows[game, 1] = begin, rows - begin
+        played.record_spans[game, 0], played.record_spans[game, 1] = record_begin, recorded
+    return rows

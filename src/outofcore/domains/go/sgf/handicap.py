@@ -51,22 +51,16 @@ def openings(games: Games) -> npt.NDArray[np.int64]:
     before White's first; colour of the first move (-1 if none).
     """
     facts = np.zeros((len(games.status), len(OPENING)), np.int64)
-    _openings(games.first, games.kind, games.points, games.node, facts)
+    _openings(games, facts)
     return facts
 
 
 @njit(nogil=True, cache=True)
-def _openings(
-    first: npt.NDArray[np.int64],
-    kinds: npt.NDArray[np.uint8],
-    points: npt.NDArray[np.uint8],
-    nodes: npt.NDArray[np.int32],
-    facts: npt.NDArray[np.int64],
-) -> None:
+def _openings(games: Games, facts: npt.NDArray[np.int64]) -> None:
     for game in range(len(facts)):
         facts[game, 2] = facts[game, 4] = -1
-        for event in range(first[game], first[game + 1]):
-            kind = kinds[event]
+        for event in range(games.first[game], games.first[game + 1]):
+            kind = games.kind[event]
             if kind == WHITE:
                 if facts[game, 4] < 0:
                     facts[game, 4] = WHITE
@@ -75,12 +69,12 @@ def _openings(
                 facts[game, 3] += 1
                 facts[game, 4] = BLACK
             elif facts[game, 3] == 0:
-                corners = points[event].astype(np.int64)  # compiled int() of a uint8 is unsigned
+                corners = games.points[event].astype(np.int64)  # compiled int() of a uint8 is unsigned
                 columns = abs(corners[2] - corners[0]) + 1
                 rows = abs(corners[3] - corners[1]) + 1
                 facts[game, 0 if kind == ADD_BLACK else 1] += columns * rows
                 if facts[game, 2] < 0:
-                    facts[game, 2] = nodes[event]
+                    facts[game, 2] = games.node[event]
 
 
 def stated(raw: bytes) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN
+from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN, Bytes
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
 _PROPERTY_CODES = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
@@ -33,18 +33,17 @@ _UNTERMINATED, _BAD_POINT = int(Reading.UNTERMINATED_VALUE), int(Reading.BAD_POI
 _AMBIGUOUS, _STRAY = int(Reading.AMBIGUOUS_NODE), int(Reading.STRAY_TEXT)
 
 
-@dataclass(frozen=True)
-class Games:
+class Games(NamedTuple):
     """Main lines of the games of a unit as written, not yet played."""
 
-    spans: npt.NDArray[np.int32]  # int32 (games, properties, 2): [first, end) of each property's first value, or -1
-    first: npt.NDArray[np.int64]  # int64 (games + 1,): first event
-    kind: npt.NDArray[np.uint8]  # uint8 (events,): BLACK, WHITE (moves), ADD_BLACK, ADD_WHITE, ADD_EMPTY (setup)
-    # uint8 (events, 4): column and row from the top left, opposite corner of a rectangle; 255: pass
+    spans: npt.NDArray[np.int32]  # (games, properties, 2): [first, end) of each property's first value, or -1
+    first: npt.NDArray[np.int64]  # (games + 1,): first event
+    kind: npt.NDArray[np.uint8]  # (events,): BLACK, WHITE (moves), ADD_BLACK, ADD_WHITE, ADD_EMPTY (setup)
+    # (events, 4): column and row from the top left, opposite corner of a rectangle; 255: pass
     points: npt.NDArray[np.uint8]
-    node: npt.NDArray[np.int32]  # int32 (events,): node number in its game, the root is 0
-    status: npt.NDArray[np.uint8]  # uint8 (games,): Reading
-    trouble: npt.NDArray[np.int64]  # int64 (games,): byte in the unit at which reading failed
+    node: npt.NDArray[np.int32]  # (events,): node number in its game, the root is 0
+    status: npt.NDArray[np.uint8]  # (games,): Reading
+    trouble: npt.NDArray[np.int64]  # (games,): byte in the unit at which reading failed
 
 
 def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Games:
@@ -59,19 +58,7 @@ def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
         status=np.zeros(len(starts), np.uint8),
         trouble=np.zeros(len(starts), np.int64),
     )
-    data = np.frombuffer(payload, np.uint8)
-    _read(
-        data,
-        starts,
-        ends,
-        games.spans,
-        games.first,
-        games.kind,
-        games.points,
-        games.node,
-        games.status,
-        games.trouble,
-    )
+    _read(np.frombuffer(payload, np.uint8), starts, ends, games)
     return games
 
 
@@ -86,7 +73,7 @@ def _coordinate(letter: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _point(data: npt.NDArray[np.uint8], begin: int, end: int, kind: int, point: npt.NDArray[np.uint8]) -> bool:
+def _point(data: Bytes, begin: int, end: int, kind: int, point: Bytes) -> bool:
     """Parse a point, a pass (of a move) or a rectangle (of setup); returns whether it is valid."""
     setup = kind >= ADD_BLACK
     while begin < end and data[begin] <= 32:
@@ -109,23 +96,13 @@ def _point(data: npt.NDArray[np.uint8], begin: int, end: int, kind: int, point: 
 
 
 @njit(nogil=True, cache=True)
-def _read(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    spans: npt.NDArray[np.int32],
-    first: npt.NDArray[np.int64],
-    kinds: npt.NDArray[np.uint8],
-    points: npt.NDArray[np.uint8],
-    nodes: npt.NDArray[np.int32],
-    status: npt.NDArray[np.uint8],
-    trouble: npt.NDArray[np.int64],
-) -> None:
-    """Fill the arrays of :class:`Games`.
+def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], games: Games) -> None:
+    """Fill the arrays of ``games``.
 
     Unexpected text instead of an identifier is usually the rest of a comment with an unescaped bracket. It is skipped,
     but a move or setup after the comment in the same node may be part of it, so such a game is rejected.
     """
+    status, trouble = games.status, games.trouble
     event = 0
     for game in range(len(starts)):
         at, end = starts[game], ends[game]
@@ -185,8 +162,8 @@ def _read(
                     if kind >= 0:
                         if (kind == BLACK and black) or (kind == WHITE and white) or (kind >= 2 and (black or white)):
                             status[game], trouble[game] = _AMBIGUOUS, begin
-                        elif _point(data, begin, at, kind, points[event]):
-                            kinds[event], nodes[event] = kind, max(node, 0)
+                        elif _point(data, begin, at, kind, games.points[event]):
+                            games.kind[event], games.node[event] = kind, max(node, 0)
                             event += 1
                         else:
                             status[game], trouble[game] = _BAD_POINT, begin
@@ -194,8 +171,8 @@ def _read(
                         white = white or kind == WHITE
                     elif code:
                         for place in range(len(_PROPERTY_CODES)):
-                            if _PROPERTY_CODES[place] == code and spans[game, place, 0] < 0:
-                                spans[game, place, 0], spans[game, place, 1] = begin, at
+                            if _PROPERTY_CODES[place] == code and games.spans[game, place, 0] < 0:
+                                games.spans[game, place, 0], games.spans[game, place, 1] = begin, at
                     at += 1
                     while at < end and data[at] <= 32:
                         at += 1
@@ -204,4 +181,4 @@ def _read(
                 if stray and doubtful:
                     status[game], trouble[game] = _STRAY, at
                 at += 1
-        first[game + 1] = event
+        games.first[game + 1] = event

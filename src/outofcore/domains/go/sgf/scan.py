@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
 LOOK = 1024  # bytes after a parenthesis within which a game must be recognisable
 
 OPEN, CLOSE, NODE = 40, 41, 59  # ( ) ;
@@ -60,14 +63,14 @@ _CUT_OFF = -1  # more bytes are needed
 
 
 @njit(nogil=True, cache=True)
-def _past_space(data: npt.NDArray[np.uint8], at: int, stop: int) -> int:
+def _past_space(data: Bytes, at: int, stop: int) -> int:
     while at < stop and data[at] <= 32:
         at += 1
     return at
 
 
 @njit(nogil=True, cache=True)
-def _property(data: npt.NDArray[np.uint8], at: int, stop: int) -> tuple[int, int]:
+def _property(data: Bytes, at: int, stop: int) -> tuple[int, int]:
     """Code of the identifier's capitals (at most two) if a value follows, else 0; and the end of reading."""
     code = 0
     capitals = 0
@@ -94,7 +97,7 @@ def _is_root(code: int) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _begins(data: npt.NDArray[np.uint8], at: int, final: bool) -> int:  # noqa: FBT001
+def _begins(data: Bytes, at: int, final: bool) -> int:  # noqa: FBT001
     """Whether a top-level game begins here: 1 yes, 0 no, -1 more bytes are needed.
 
     Any tree of nodes is a game, and so is what looks like the rest of a root.
@@ -112,7 +115,7 @@ def _begins(data: npt.NDArray[np.uint8], at: int, final: bool) -> int:  # noqa: 
 
 
 @njit(nogil=True, cache=True)
-def _looks_like_root(data: npt.NDArray[np.uint8], at: int, final: bool, in_value: bool) -> int:  # noqa: FBT001
+def _looks_like_root(data: Bytes, at: int, final: bool, in_value: bool) -> int:  # noqa: FBT001
     """Whether a tree begins here with a root property: 1 yes, 0 no, -1 more bytes are needed."""
     stop = min(len(data), at + LOOK)
     end = node = _past_space(data, at + 1, stop)
@@ -130,14 +133,14 @@ def _looks_like_root(data: npt.NDArray[np.uint8], at: int, final: bool, in_value
 
 @njit(nogil=True, cache=True)
 def _read_on(
-    data: npt.NDArray[np.uint8],
+    data: Bytes,
     before: int,
     final: bool,  # noqa: FBT001
     limit: int,
     floor: int,
-    state: npt.NDArray[np.int64],
-    opened: npt.NDArray[np.int64],
-    roots: npt.NDArray[np.int64],
+    state: Ints,
+    opened: Ints,
+    roots: Ints,
 ) -> int:
     """Read until ``floor`` unclosed parentheses remain, or to ``limit``; returns how it ended.
 
@@ -186,7 +189,7 @@ def _read_on(
 
 
 @njit(nogil=True, cache=True)
-def _closing(data: npt.NDArray[np.uint8], at: int, stop: int) -> int:
+def _closing(data: Bytes, at: int, stop: int) -> int:
     """End of a tree; -1 if it is not closed before ``stop``."""
     depth = 0
     value = False
@@ -208,7 +211,7 @@ def _closing(data: npt.NDArray[np.uint8], at: int, stop: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _next_root(roots: npt.NDArray[np.int64], floor: int, depth: int, least: int) -> int:
+def _next_root(roots: Ints, floor: int, depth: int, least: int) -> int:
     """Start of the next game if the one at ``floor`` lacks a parenthesis; -1 if too few trees indicate it."""
     first, seen = -1, 0
     for level in range(floor, min(depth, _DEPTHS)):
@@ -220,14 +223,14 @@ def _next_root(roots: npt.NDArray[np.int64], floor: int, depth: int, least: int)
 
 @njit(nogil=True, cache=True)
 def find_games(
-    data: npt.NDArray[np.uint8],
+    data: Bytes,
     before: int,
     final: bool,  # noqa: FBT001
     longest: int,
-    skipping: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    endings: npt.NDArray[np.uint8],
+    skipping: Ints,
+    starts: Ints,
+    ends: Ints,
+    endings: Bytes,
 ) -> tuple[int, int, int]:
     """Mark the games in ``data``, which starts outside a game or inside one being skipped as too long.
 
@@ -301,11 +304,11 @@ def find_games(
 
 @njit(nogil=True, cache=True)
 def find_trees(
-    data: npt.NDArray[np.uint8],
+    data: Bytes,
     longest: int,
-    starts: npt.NDArray[np.int64],
-    endings: npt.NDArray[np.uint8],
-    ends: npt.NDArray[np.int64],
+    starts: Ints,
+    endings: Bytes,
+    ends: Ints,
 ) -> None:
     """Mark where the parentheses of each unfinished game balance, whatever looks like a root inside.
 
