@@ -88,12 +88,7 @@ def describe(games: Games, facts: Facts, game: int, reason: str) -> str:
         return "no 1-0, 0-1, 1/2-1/2 or * after the moves: the game may be cut off"
     if reason == "result_conflict":
         return f"Result tag {games.tag(game, 'Result')!r} against the marker after the moves"
-    tags = {
-        "variant": "Variant",
-        "time_class": "TimeControl",
-        "termination": "Termination",
-        "not_rated": "Event",
-    }
+    tags = {"variant": "Variant", "time_class": "TimeControl", "termination": "Termination", "not_rated": "Event"}
     return (games.tag(game, tags[reason]) or "no tag") if reason in tags else ""
 
 
@@ -110,10 +105,7 @@ def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:
         reject("time_class", np.array([time_class(text) not in filters.time_classes for text in controls], bool))
     if set(filters.terminations) != set(defaults.terminations):
         endings = text_column(games, "Termination")
-        reject(
-            "termination",
-            np.array([termination_class(text) not in filters.terminations for text in endings], bool),
-        )
+        reject("termination", np.array([termination_class(text) not in filters.terminations for text in endings], bool))
     if filters.bots == "drop":
         titles = (text_column(games, "WhiteTitle"), text_column(games, "BlackTitle"))
         reject("bot", (titles[0] == "BOT") | (titles[1] == "BOT"))

@@ -11,14 +11,7 @@ from outofcore.domains.sections import DomainSection, Filters, Raw
 
 TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
 TerminationClass = Literal[
-    "normal",
-    "time forfeit",
-    "abandoned",
-    "adjudication",
-    "rules infraction",
-    "unterminated",
-    "unknown",
-    "other",
+    "normal", "time forfeit", "abandoned", "adjudication", "rules infraction", "unterminated", "unknown", "other"
 ]
 Variant = Literal["standard", "chess960"]
 
@@ -40,12 +33,10 @@ class FilterSection(Filters):
     min_elo: int | None = Field(None, ge=0, le=9999, description="lowest Elo; null: no bound")
     max_elo: int | None = Field(None, ge=0, le=9999, description="highest Elo; null: no bound")
     elo_of: Literal["both", "mover"] = Field(
-        "both",
-        description="both: the game counts if both players pass; mover: the positions of a player who passes",
+        "both", description="both: the game counts if both players pass; mover: the positions of a player who passes"
     )
     unknown_elo: Literal["drop", "keep"] = Field(
-        "drop",
-        description="a player without Elo fails or passes the bounds; of no effect where there are none",
+        "drop", description="a player without Elo fails or passes the bounds; of no effect where there are none"
     )
     rated_only: bool = Field(default=False, description="only games that say that they were rated")
     time_classes: tuple[TimeClass, ...] = Field(
@@ -53,16 +44,7 @@ class FilterSection(Filters):
         description="by the expected length of a game, base + 40 increments, as on Lichess: below 3, 8, 25 minutes",
     )
     terminations: tuple[TerminationClass, ...] = Field(
-        (
-            "normal",
-            "time forfeit",
-            "abandoned",
-            "adjudication",
-            "rules infraction",
-            "unterminated",
-            "unknown",
-            "other",
-        ),
+        ("normal", "time forfeit", "abandoned", "adjudication", "rules infraction", "unterminated", "unknown", "other"),
         description="how the game ended, by its Termination tag; unknown: no tag, other: free text",
     )
     bots: Literal["drop", "keep"] = Field("keep", description="games of an account with the title BOT")

@@ -83,9 +83,7 @@ class _Conversion:
             game = int(chosen[place])
             try:
                 by_oracle[place] = oracle.read_moves(
-                    self.games.tokens(game),
-                    self.games.start_fen(game),
-                    chess960=self.facts.variant[game] == CHESS960,
+                    self.games.tokens(game), self.games.start_fen(game), chess960=self.facts.variant[game] == CHESS960
                 )
                 legal[place] = True
             except oracle.Refusal as refusal:
@@ -179,11 +177,7 @@ def _keys(rows: dict[str, npt.NDArray[Any]], plies: npt.NDArray[np.int64]) -> np
     """Hash of start position and moves of each game, (n, 16) uint8."""
     if not len(plies):
         return np.zeros((0, KEY_BYTES), np.uint8)
-    boards, state, moves = (
-        rows["boards"].data.cast("B"),
-        rows["state"].data.cast("B"),
-        rows["move"].data.cast("B"),
-    )
+    boards, state, moves = (rows["boards"].data.cast("B"), rows["state"].data.cast("B"), rows["move"].data.cast("B"))
     keys = bytearray()
     first = 0
     for count in plies.tolist():

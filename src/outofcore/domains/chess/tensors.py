@@ -113,10 +113,7 @@ class ChessReading:
 
 
 def _legal(
-    boards: npt.NDArray[np.uint64],
-    states: npt.NDArray[np.uint8],
-    flips: npt.NDArray[np.uint16],
-    moves: Vocabulary,
+    boards: npt.NDArray[np.uint64], states: npt.NDArray[np.uint8], flips: npt.NDArray[np.uint16], moves: Vocabulary
 ) -> Tensor:
     """Mask (positions, classes) of the legal moves as shown."""
     legal = np.zeros((len(boards), moves.size), np.bool_)

@@ -16,6 +16,7 @@ from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.play.replay import COUNTED, TO_PLAY, Outcome, Played, Rules, replay
 from outofcore.domains.go.play.stars import star_points
+from outofcore.domains.go.schema import schema
 from outofcore.domains.go.sgf import meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
 from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns, read_header, refusal
@@ -90,7 +91,7 @@ class Converter:
                 "first_player": played.state[played.rows[kept, 0], TO_PLAY].astype(np.int8),
                 "alternating": played.alternating[kept],
                 "offset": offsets[kept],
-                **columns(chosen),
+                **columns(chosen, schema(self.section).sequences),
                 **{name: np.full(len(kept), told, object) for name, told in _labels(detail).items()},
             },
             keys=keys,
@@ -133,12 +134,7 @@ class Converter:
 
     def _play(self, games: Games, headers: Sequence[Header | None]) -> Played:
         played = [
-            (
-                header.size,
-                header.handicap.placed,
-                header.rules in meaning.SUICIDE_ALLOWED,
-                meaning.SUPERKO.get(header.rules, 0),
-            )
+            (header.size, header.placed, header.rules in meaning.SUICIDE_ALLOWED, meaning.SUPERKO.get(header.rules, 0))
             if header
             else (0, 0, 0, 0)
             for header in headers
@@ -176,7 +172,7 @@ class Converter:
             begin, count = played.rows[number].tolist()
             own = slice(begin, begin + count)
             rows = (played.stones[own].copy(), played.state[own].copy(), played.move[own].copy())
-            comparisons.append(oracle.Comparison(where, events, *rows, header.handicap.placed, self.section.filters))
+            comparisons.append(oracle.Comparison(where, events, *rows, header.placed, self.section.filters))
             counts["audited_positions"] += count
             counts["audited_captures"] += int(played.counts[number, COUNTED.index("captures")])
         return tuple(comparisons)
@@ -232,8 +228,9 @@ def _illegal(games: Games, played: Played, headers: Sequence[Header | None]) -> 
         header = headers[number]
         if header and outcome is Outcome.OCCUPIED:
             column, row = games.points[played.trouble[number], :2].tolist()
-            if (row, column) in star_points(header.size, header.handicap.placed):
-                why += f", on a customary point for HA[{header.stated}]: the stones that the file omits were elsewhere"
+            if (row, column) in star_points(header.size, header.placed):
+                why += f", on a customary point for HA[{header.handicap_stated}]"
+                why += ": the stones that the file omits were elsewhere"
                 rejected[number] = ("guessed_handicap", why)
     return rejected
 
@@ -268,11 +265,11 @@ def _game_counts(
     for prefix, rules in (
         ("names", [header.name_rule for header in headers]),
         ("komi", [header.komi_rule for header in headers]),
-        ("handicap", [header.handicap.rule for header in headers]),
+        ("handicap", [header.handicap_rule for header in headers]),
     ):
         for rule in set(rules):
             counts[f"{prefix}_{rule.name.lower()}"] = np.array([each is rule for each in rules])
     counts["handicap_differs"] = np.array(
-        [header.stated > 1 and header.handicap.stones != header.stated for header in headers], bool
+        [header.handicap_stated > 1 and header.handicap != header.handicap_stated for header in headers], bool
     )
     return counts

@@ -39,13 +39,10 @@ class FilterSection(Filters):
     )
     min_moves: int = Field(1, ge=1, description="moves of the shortest game that counts")
     min_rank: str | None = Field(
-        None,
-        pattern=RANK,
-        description="lowest rank of both players, such as 1d; professional above amateur; null: any",
+        None, pattern=RANK, description="lowest rank of both players, such as 1d; professional above amateur; null: any"
     )
     unknown_rank: Literal["drop", "keep"] = Field(
-        "drop",
-        description="a player without a rank fails or passes min_rank; of no effect where that is null",
+        "drop", description="a player without a rank fails or passes min_rank; of no effect where that is null"
     )
     handicap: Literal["drop", "keep"] = Field("keep", description="games in which Black was given stones")
     handicap_without_stones: Literal["place", "reject"] = Field(
@@ -86,8 +83,7 @@ class TensorSection(Section):
         "and 7 moves back; alphagozero18: those and two planes for the side to move",
     )
     liberties: bool = Field(
-        default=False,
-        description="add planes of the stones with 1, 2 and 3 liberties; needs source.liberties",
+        default=False, description="add planes of the stones with 1, 2 and 3 liberties; needs source.liberties"
     )
     symmetries: bool = Field(
         default=False,

@@ -15,15 +15,7 @@ VARIANT_NAMES = {STANDARD: "standard", CHESS960: "chess960"}
 
 _STANDARD_NAMES = {"", "?", "-", "standard", "chess", "normal", "fromposition", "standardchess", "orthodox"}
 _CHESS960_NAMES = {
-    *(
-        "chess960",
-        "960",
-        "fischerandom",
-        "fischerrandom",
-        "fischerandomchess",
-        "fischerrandomchess",
-        "freestyle",
-    ),
+    *("chess960", "960", "fischerandom", "fischerrandom", "fischerandomchess", "fischerrandomchess", "freestyle"),
     *("freestylechess", "frc", "dfrc", "doublefischerrandom", "doublefischerrandomchess", "chess9lx"),
 }
 

@@ -66,11 +66,7 @@ def put(
 
 @njit(nogil=True, cache=True)
 def chain(
-    cells: npt.NDArray[np.int8],
-    marks: npt.NDArray[np.int64],
-    stones: npt.NDArray[np.int64],
-    cell: int,
-    enough: int,
+    cells: npt.NDArray[np.int8], marks: npt.NDArray[np.int64], stones: npt.NDArray[np.int64], cell: int, enough: int
 ) -> tuple[int, int]:
     """Walk the chain of the stone at ``cell`` until ``enough`` liberties are known.
 

@@ -143,14 +143,7 @@ class Comparison:
 
 
 def _may_stop(filters: FilterSection) -> bool:
-    stops = (
-        filters.occupied,
-        filters.suicide,
-        filters.ko,
-        filters.superko,
-        filters.after_end,
-        filters.late_setup,
-    )
+    stops = (filters.occupied, filters.suicide, filters.ko, filters.superko, filters.after_end, filters.late_setup)
     return "stop" in stops
 
 

@@ -10,17 +10,7 @@ import numpy.typing as npt
 from numba import njit
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.play.board import (
-    CELLS,
-    EMPTY,
-    NO_KO,
-    STRIDE,
-    clear,
-    liberty_planes,
-    play,
-    put,
-    remove_dead,
-)
+from outofcore.domains.go.play.board import CELLS, EMPTY, NO_KO, STRIDE, clear, liberty_planes, play, put, remove_dead
 from outofcore.domains.go.play.stars import STARS
 from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, Games
 

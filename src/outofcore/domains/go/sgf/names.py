@@ -7,13 +7,7 @@ import re
 from enum import IntEnum
 from functools import lru_cache
 
-_SAME_BYTES = {
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "shift_jis": "cp932",
-    "euc_kr": "cp949",
-    "big5": "cp950",
-}
+_SAME_BYTES = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "cp950"}
 """Codecs by name, each replaced by the wider one that programs mean."""
 _BRACKETS_INSIDE = frozenset(("cp932", "shift_jis_2004", "shift_jisx0213", "gb18030", "cp950", "big5hkscs", "johab"))
 """Codecs in which the second byte of a character can be a bracket or a backslash."""

@@ -78,13 +78,7 @@ def _piece(
         return None, consumed, stray
     first, last = int(starts[0]), int(ends[count - 1])
     piece = Piece(
-        first,
-        held[first:last],
-        starts[:count] - first,
-        ends[:count] - first,
-        endings[:count].copy(),
-        stray,
-        b"",
+        first, held[first:last], starts[:count] - first, ends[:count] - first, endings[:count].copy(), stray, b""
     )
     return piece, consumed, stray
 

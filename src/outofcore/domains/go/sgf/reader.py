@@ -15,7 +15,7 @@ PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", 
 _PROPERTY_CODES = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
 
 BLACK, WHITE, ADD_BLACK, ADD_WHITE, ADD_EMPTY = 0, 1, 2, 3, 4
-_B, _W, _AB, _AW, _AE = 66, 87, (65 << 8) | 66, (65 << 8) | 87, (65 << 8) | 69
+_EVENT_CODES = np.array([66, 87, (65 << 8) | 66, (65 << 8) | 87, (65 << 8) | 69], np.int64)  # B, W, AB, AW, AE
 NO_POINT = 255
 
 
@@ -137,16 +137,9 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
                 if capitals > 2:
                     code = 0
                 kind = -1
-                if code == _B:
-                    kind = BLACK
-                elif code == _W:
-                    kind = WHITE
-                elif code == _AB:
-                    kind = ADD_BLACK
-                elif code == _AW:
-                    kind = ADD_WHITE
-                elif code == _AE:
-                    kind = ADD_EMPTY
+                for each in range(len(_EVENT_CODES)):
+                    if _EVENT_CODES[each] == code:
+                        kind = each
                 if kind >= 0 and stray:
                     status[game], trouble[game] = _STRAY, at
                 doubtful = doubtful or (kind >= 0 and bracket)

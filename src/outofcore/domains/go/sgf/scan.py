@@ -303,13 +303,7 @@ def find_games(
 
 
 @njit(nogil=True, cache=True)
-def find_trees(
-    data: Bytes,
-    longest: int,
-    starts: Ints,
-    endings: Bytes,
-    ends: Ints,
-) -> None:
+def find_trees(data: Bytes, longest: int, starts: Ints, endings: Bytes, ends: Ints) -> None:
     """Mark where the parentheses of each unfinished game balance, whatever looks like a root inside.
 
     ``ends`` is filled with -1 for other games, and where they do not balance within ``longest`` bytes or before a value
