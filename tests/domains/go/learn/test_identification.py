@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from outofcore.domains.go.learn.contrast import TEMPERATURE, ge2e, supcon
 from outofcore.domains.go.learn.identification import choose_panel, identify, opening_maps, slots_of
 from outofcore.domains.go.learn.players import Games, find_players, read_games
+from outofcore.domains.go.learn.style import TEMPERATURE, ge2e, supcon
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.store.reader import Store
 

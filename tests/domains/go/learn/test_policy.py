@@ -10,8 +10,7 @@ import torch
 
 from outofcore.domains.boards.tower import PRESETS
 from outofcore.domains.go import DOMAIN
-from outofcore.domains.go.learn.network import PolicyNetwork
-from outofcore.domains.go.learn.policy import PolicyTask, count_moves
+from outofcore.domains.go.learn.policy import PolicyNetwork, PolicyTask, count_moves
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.tensors import GoReading
 from outofcore.domains.reading import reading_for

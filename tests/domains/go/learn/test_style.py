@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from outofcore.domains.go import DOMAIN
-from outofcore.domains.go.learn.network import NEAR, StyleNetwork
-from outofcore.domains.go.learn.style import StyleTask
+from outofcore.domains.go.learn.style import NEAR, StyleNetwork, StyleTask
 from outofcore.domains.go.params import GoSection
 from outofcore.errors import ParamsError
 from outofcore.loading.loader import loader

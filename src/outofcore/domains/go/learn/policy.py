@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from outofcore.domains.boards.policy import MovePrediction, accuracies
-from outofcore.domains.go.learn.network import PolicyNetwork
+from outofcore.domains.boards.tower import PRESETS, residual_blocks
 from outofcore.domains.go.tensors import GoReading, planes
 from outofcore.domains.task import Batch
 
@@ -32,6 +32,41 @@ def count_moves(store: Store, frame: int) -> npt.NDArray[np.int64]:
     for start in range(0, len(moves), _ROWS_AT_ONCE):
         counts += np.bincount(moves.read(start, min(start + _ROWS_AT_ONCE, len(moves))), minlength=len(counts))
     return counts
+
+
+class Tower(nn.Module):
+    """Planes to features of every point; ``preset`` is a key of :data:`outofcore.domains.boards.tower.PRESETS`."""
+
+    def __init__(self, planes: int, frame: int, preset: str) -> None:
+        super().__init__()
+        channels, _ = PRESETS[preset]
+        self.stem = nn.Conv2d(planes, channels, 3, padding=1)
+        self.point = nn.Parameter(torch.zeros(channels, frame, frame))  # position on the board
+        self.blocks = residual_blocks(preset)
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """Planes (batch, planes, frame, frame) of any dtype -> (batch, channels, frame, frame)."""
+        board: Tensor = self.blocks(torch.relu(self.stem(planes.to(self.point.dtype)) + self.point))
+        return board
+
+
+class PolicyNetwork(nn.Module):
+    """Planes to logits of all points and the pass."""
+
+    def __init__(self, planes: int, frame: int, preset: str) -> None:
+        super().__init__()
+        channels = PRESETS[preset][0]
+        self.tower = Tower(planes, frame, preset)
+        self.points = nn.Sequential(nn.Conv2d(channels, channels, 1), nn.ReLU(), nn.Conv2d(channels, 1, 1))
+        self.rest = nn.Linear(channels, 1)
+
+    def forward(self, planes: Tensor, on_board: Tensor | None) -> Tensor:
+        """Logits (batch, frame * frame + 1); points outside ``on_board`` get the lowest finite value."""
+        board = self.tower(planes)
+        points = self.points(board).flatten(1)
+        if on_board is not None:
+            points = points.masked_fill(on_board.flatten(1) == 0, torch.finfo(points.dtype).min)
+        return torch.cat([points, self.rest(board.mean((2, 3)))], 1)
 
 
 class PolicyTask(MovePrediction):

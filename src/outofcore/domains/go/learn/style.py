@@ -1,4 +1,4 @@
-"""Player identification by contrastive training."""
+"""Player identification by contrastive training: games of one player are pulled together, those of others apart."""
 
 from __future__ import annotations
 
@@ -11,13 +11,73 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from outofcore.domains.go.learn.contrast import ge2e, supcon
+from outofcore.domains.boards.tower import PRESETS, residual_blocks
 from outofcore.domains.go.learn.identification import Answer, Panel, identify
-from outofcore.domains.go.learn.network import DIMENSIONS, StyleNetwork
 from outofcore.domains.go.learn.players import Games, entries
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.tensors import GoReading, planes
 from outofcore.domains.task import Batch, Task
+
+DIMENSIONS = {"test": 64, "small": 64, "medium": 128, "large": 256}
+"""Dimensions of a style embedding."""
+
+NEAR = 5
+"""Radius of the neighbourhood of a move, in lines."""
+PHASES = (0, 8, 16, 30, 60, 100, 160)
+"""First move of each phase of a game."""
+TEMPERATURE = 0.1
+"""Divisor of the cosines in the supervised contrastive loss."""
+
+
+class StyleNetwork(nn.Module):
+    """Embedding of a position and the move chosen in it, characteristic of the player.
+
+    Two kinds of habits: where somebody plays at which stage of the game (a table), and local shapes (a small residual
+    network over the neighbourhood of the move).
+    """
+
+    def __init__(self, planes: int, frame: int, preset: str) -> None:
+        super().__init__()
+        (channels, _), size = PRESETS[preset], DIMENSIONS[preset]
+        self.frame = frame
+        self.where = nn.Embedding(2 * len(PHASES) * (frame * frame + 1), size)
+        self.stem = nn.Conv2d(planes + 1, channels, 3, padding=1)
+        self.blocks = residual_blocks(preset)
+        last = nn.Linear(2 * size, size)
+        self.shape = nn.Sequential(nn.Linear(2 * channels, 2 * size), nn.ReLU(), last)
+        # The table starts near zero and the shapes at zero: random values would drown the signal of a few games.
+        nn.init.normal_(self.where.weight, std=0.02)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.register_buffer("begins", torch.tensor(PHASES), persistent=False)
+        self.begins: Tensor
+
+    def forward(self, planes: Tensor, move: Tensor, to_play: Tensor, number: Tensor, on_board: Tensor | None) -> Tensor:
+        """Embeddings (batch, dimensions).
+
+        ``planes`` (batch, planes, frame, frame) of any dtype; ``move``, ``to_play`` (0 Black, 1 White) and ``number``
+        (preceding moves) (batch,) int64; ``on_board`` (batch, frame, frame) if boards are smaller than the frame.
+        """
+        phase = torch.bucketize(number, self.begins, right=True) - 1
+        points = self.frame * self.frame + 1
+        where: Tensor = self.where((phase * 2 + to_play) * points + move)
+        board = torch.relu(self.stem(self._around(planes, move, on_board).to(self.stem.weight.dtype)))
+        board = self.blocks(board)
+        shape: Tensor = self.shape(torch.cat([board[..., NEAR, NEAR], board.mean((2, 3))], 1))
+        return where + shape
+
+    def _around(self, planes: Tensor, move: Tensor, on_board: Tensor | None) -> Tensor:
+        """The points up to ``NEAR`` lines from the move, with an on-board plane; zero around a pass."""
+        board = planes.new_ones(planes.shape[0], self.frame, self.frame) if on_board is None else on_board
+        padded = functional.pad(torch.cat([planes, board[:, None].to(planes.dtype)], 1), (NEAR,) * 4)
+        passed = move == self.frame * self.frame
+        offsets = torch.arange(2 * NEAR + 1, device=move.device)
+        here = torch.where(passed, 0, move)
+        rows = (here // self.frame)[:, None, None] + offsets[:, None]
+        columns = (here % self.frame)[:, None, None] + offsets
+        samples = torch.arange(len(move), device=move.device)[:, None, None]
+        around: Tensor = padded[samples, :, rows, columns].movedim(-1, 1)
+        return around * ~passed[:, None, None, None]
 
 
 class StyleTask(Task):
@@ -151,3 +211,33 @@ def _look_up(keys: Tensor, values: Tensor, batch: Batch) -> tuple[Tensor, Tensor
     place = torch.searchsorted(keys, batch["game"]).clamp(max=len(keys) - 1)
     value = values[place, batch["to_play"]]
     return torch.where(keys[place] == batch["game"], value, -1), place
+
+
+def ge2e(games: Tensor, player: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """Generalised end-to-end loss (Wan et al. 2018), softmax form.
+
+    Each game should be closest to the mean of its player's other games among the means of all players. ``games`` are
+    unit vectors (games, dimensions), ``player`` is (games,) int64; ``scale`` (positive) and ``shift`` of the cosines
+    are learnt. Returns the sum over games of players with at least two games, and their number.
+    """
+    _, group, count = torch.unique(player, return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(count), games.shape[1], device=games.device).index_add(0, group, games)
+    likeness = games @ functional.normalize(sums, dim=1).T
+    others = functional.normalize(sums[group] - games, dim=1)
+    own = functional.one_hot(group, len(count)).bool()
+    likeness = torch.where(own, (games * others).sum(1, keepdim=True), likeness)
+    counted = count[group] > 1
+    logits = scale * likeness + shift
+    return functional.cross_entropy(logits[counted], group[counted], reduction="sum"), counted.sum()
+
+
+def supcon(games: Tensor, player: Tensor) -> tuple[Tensor, Tensor]:
+    """Supervised contrastive loss (Khosla et al. 2020, the sum outside the logarithm); see :func:`ge2e`."""
+    self_ = torch.eye(len(games), dtype=torch.bool, device=games.device)
+    likeness = (games @ games.T / TEMPERATURE).masked_fill(self_, torch.finfo(games.dtype).min)
+    logs = functional.log_softmax(likeness, dim=1)
+    positive = (player[:, None] == player[None]) & ~self_
+    number = positive.sum(1)
+    counted = number > 0
+    means = logs.masked_fill(~positive, 0.0).sum(1)[counted] / number[counted]
+    return -means.sum(), counted.sum()
