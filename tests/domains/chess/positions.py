@@ -7,6 +7,8 @@ import random
 import chess
 import numpy as np
 
+from outofcore.domains.chess.moves import Vocabulary
+
 CASTLING = (
     (1, chess.WHITE, chess.Board.has_kingside_castling_rights),
     (2, chess.WHITE, chess.Board.has_queenside_castling_rights),
@@ -66,3 +68,8 @@ def stored_rows(positions: list[tuple[chess.Board, chess.Move]], result: int = 1
         "result": np.full(len(positions), result, np.int8),
         "ply": np.array([board.ply() for board, _ in positions], np.uint16),
     }
+
+
+def image(moves: Vocabulary, difference: int) -> np.ndarray:
+    """Class -> class of the move whose squares differ by an exclusive or; classes off the board stay."""
+    return np.where(moves.codes >= 0, moves.index[np.maximum(moves.codes, 0) ^ difference], np.arange(moves.size))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from outofcore.domains.chess.moves import flip_code, mirror_code, move_code, uci, vocabulary
-from tests.domains.chess.positions import random_positions, stored_move
+from tests.domains.chess.positions import image, random_positions, stored_move
 
 
 def test_sizes_are_those_of_the_field():
@@ -63,15 +63,13 @@ def test_alphazero_planes_are_56_slides_8_leaps_and_9_underpromotions():
 @pytest.mark.parametrize("name", ["uci", "alphazero"])
 def test_images_agree_with_the_moves_on_a_turned_board(name):
     moves = vocabulary(name)
-    for table, image, square_image in (
-        (moves.mirror, mirror_code, lambda square: square ^ 7),
-        (moves.flip, flip_code, chess.square_mirror),
-    ):
+    for turn, square_image in ((mirror_code, lambda square: square ^ 7), (flip_code, chess.square_mirror)):
+        table = image(moves, turn(0))
         assert np.array_equal(table[table], np.arange(moves.size))
         for number in np.flatnonzero(moves.codes >= 0):
             code = int(moves.codes[number])
             turned = move_code(square_image(code & 63), square_image(code >> 6 & 63), code >> 12)
-            assert image(code) == turned
+            assert turn(code) == turned
             assert moves.codes[table[number]] == turned
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from outofcore.domains.chess.accelerator import unpack
-from outofcore.domains.chess.moves import uci, vocabulary
+from outofcore.domains.chess.moves import flip_code, mirror_code, uci, vocabulary
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.tensors import ChessReading
-from tests.domains.chess.positions import random_positions, shown_move, stored_rows
+from tests.domains.chess.positions import image, random_positions, shown_move, stored_rows
 
 POSITIONS = random_positions(600, seed=1) + random_positions(300, seed=2, chess960=True)
 ROWS = stored_rows(POSITIONS)
@@ -56,9 +56,10 @@ def test_planes_are_those_of_python_chess(count, view):
 @pytest.mark.parametrize("targets", ["uci", "alphazero"])
 def test_targets_are_the_moves_played(view, targets):
     moves = vocabulary(targets)
+    flip = image(moves, flip_code(0))
     for (board, move), number in zip(POSITIONS, read(view=view, targets=targets)["target"].tolist(), strict=True):
         turned = view == "mover" and not board.turn
-        seen = int(moves.flip[number]) if turned else number
+        seen = int(flip[number]) if turned else number
         pawn = board.piece_type_at(move.from_square) == chess.PAWN
         assert uci(moves.code(seen, pawn=pawn)) == shown_move(board, move).uci()
 
@@ -93,7 +94,7 @@ def test_mirror_maps_board_and_move_together_and_spares_castling_rights(view):
     free = int((~with_rights).sum())
     assert 0.4 * free < int(turned.sum()) < 0.6 * free
     assert torch.equal(mirrored["planes"][turned], plain["planes"][turned].flip(3))
-    expected = torch.from_numpy(moves.mirror.astype(np.int64))[plain["target"]]
+    expected = torch.from_numpy(image(moves, mirror_code(0)).astype(np.int64))[plain["target"]]
     assert torch.equal(mirrored["target"], torch.where(turned, expected, plain["target"]))
     assert torch.equal(mirrored["value"], plain["value"])
 

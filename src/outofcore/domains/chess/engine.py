@@ -17,12 +17,12 @@ from numba import njit
 
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts
-from outofcore.domains.chess.pgn.games import KINGSIDE, NOT_CASTLING, TAGS, Games
+from outofcore.domains.chess.pgn.games import TAGS, Games
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 
 _FEN = TAGS.index("FEN")
-_ROOKS = (4, 10)
-"""The engine's codes of a white and a black rook; 0 is an empty square, 1 to 12 are the pieces of the schema."""
+_WHITE_KING, _BLACK_KING = 6, 12
+"""The engine's codes: 0 is an empty square, 1 to 12 are the pieces of the schema, a rook two before its king."""
 
 
 class Parsed(NamedTuple):
@@ -68,7 +68,7 @@ def fill_rows(
     """
     rooks = np.array([_castling_rooks(games, facts, int(game)) for game in chosen], np.uint64)
     ranks, is_chess960 = parsed.boards.view(np.uint64), facts.variant[chosen] == CHESS960
-    _fill(parsed, ranks, games, chosen, is_chess960, rooks, first_rows, rows["boards"], rows["state"], rows["move"])
+    _fill(parsed, ranks, is_chess960, rooks, first_rows, rows["boards"], rows["state"], rows["move"])
 
 
 def _foreign(games: Games) -> npt.NDArray[np.bool_]:
@@ -147,21 +147,24 @@ def _rights(rooks: np.uint64, boards: npt.NDArray[np.uint64]) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _rook_square(boards: npt.NDArray[np.uint8], before: int, rook: int, target: int, side: int) -> int:
-    """Square of the castling rook: the one gone from its rank, or else the one that was at its target."""
-    rank = target & 56
+def _castling_rook(boards: npt.NDArray[np.uint8], before: int, origin: int, target: int) -> int:
+    """Square of the rook with which a king castles from ``origin`` to ``target``; -1 if the move is another."""
+    king = boards[before, origin]
+    if king != _WHITE_KING and king != _BLACK_KING:
+        return -1
+    rook, rank = king - 2, origin & 56
     for square in range(rank, rank + 8):
         if boards[before, square] == rook and boards[before + 1, square] != rook:
             return square
-    return rank + (5 if side == KINGSIDE else 3)
+    if target & 56 == rank and abs(target - origin) > 1:  # the rook was at its new place already
+        return rank + (5 if target > origin else 3)
+    return -1
 
 
 @njit(nogil=True, cache=True)
 def _fill(
     parsed: Parsed,
     ranks: npt.NDArray[np.uint64],
-    games: Games,
-    chosen: npt.NDArray[np.int64],
     is_chess960: npt.NDArray[np.bool_],
     castling_rooks: npt.NDArray[np.uint64],
     first_rows: npt.NDArray[np.int64],
@@ -174,7 +177,6 @@ def _fill(
         if not parsed.readable[game]:
             continue
         row = first_rows[game]
-        first_token = games.token_offsets[chosen[game]]
         rooks = castling_rooks[game]
         first_position, first_move = np.int64(parsed.position_offsets[game]), np.int64(parsed.move_offsets[game])
         for ply in range(np.int64(parsed.move_offsets[game + 1]) - first_move):
@@ -203,14 +205,14 @@ def _fill(
             file = parsed.en_passant[position]
             out_state[row, 2] = file if file >= 0 else NO_EN_PASSANT
             out_state[row, 3] = parsed.halfmove_clock[position]
+            origin: Any = np.int64(parsed.from_squares[first_move + ply])
             target: Any = np.int64(parsed.to_squares[first_move + ply])
-            side: Any = games.castling[first_token + ply]
-            if is_chess960[game] and side != NOT_CASTLING:
-                target = _rook_square(boards, position, _ROOKS[0 if parsed.turn[position] else 1], target, side)
+            if is_chess960[game]:
+                rook = _castling_rook(boards, position, origin, target)
+                target = rook if rook >= 0 else target
             promotion: Any = np.int64(parsed.promotions[first_move + ply]) - 1
             if promotion < 0:
                 promotion = np.int64(0)
-            origin: Any = np.int64(parsed.from_squares[first_move + ply])
             out_move[row] = origin | target << 6 | promotion << 12
             moved = np.uint64(1) << np.uint64(origin)
             rooks &= ~(moved | np.uint64(1) << np.uint64(target))

@@ -63,8 +63,6 @@ class Vocabulary:
     index: npt.NDArray[np.int16]  # (CODES,) int16: stored move -> class, or -1
     # (size,) int32: class -> stored move (alphazero: without queen promotion), -1 if off the board
     codes: npt.NDArray[np.int32]
-    mirror: npt.NDArray[np.int16]  # (size,) int16: class -> class on the horizontally mirrored board
-    flip: npt.NDArray[np.int16]  # (size,) int16: class -> class on the vertically flipped board
 
     def code(self, index: int, *, pawn: bool) -> int:
         """The stored move of a class; raises ValueError if that is not a move on the board.
@@ -88,14 +86,7 @@ def vocabulary(name: VocabularyName) -> Vocabulary:
     index, codes = _uci_tables() if name == "uci" else _alphazero_tables()
     for table in (index, codes):
         table.setflags(write=False)
-    return Vocabulary(
-        name=name,
-        size=len(codes),
-        index=index,
-        codes=codes,
-        mirror=_image(index, codes, mirror_code(0)),
-        flip=_image(index, codes, flip_code(0)),
-    )
+    return Vocabulary(name, len(codes), index, codes)
 
 
 def _square(square: int) -> str:
@@ -152,11 +143,3 @@ def _alphazero_tables() -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
                     codes[number] = move_code(start, end, piece)
                     index[move_code(start, end, piece)] = number
     return index, codes
-
-
-def _image(index: npt.NDArray[np.int16], codes: npt.NDArray[np.int32], difference: int) -> npt.NDArray[np.int16]:
-    """Class -> class of the move whose squares differ by an exclusive or."""
-    image = np.where(codes >= 0, index[np.maximum(codes, 0) ^ difference], np.arange(len(codes)))
-    table: npt.NDArray[np.int16] = image.astype(np.int16)
-    table.setflags(write=False)
-    return table

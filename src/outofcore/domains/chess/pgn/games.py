@@ -66,8 +66,6 @@ TAGS = (
 )
 """The tags that are read; the last occurrence of a tag counts."""
 
-NOT_CASTLING, KINGSIDE, QUEENSIDE = 0, 1, 2
-
 LOOKAHEAD = 1024
 """A start this far from the end of the data is certain, whatever follows."""
 
@@ -89,7 +87,6 @@ class Games(NamedTuple):
     clock: npt.NDArray[np.int32]  # (m,) centiseconds after each move; see notes
     evaluation: npt.NDArray[np.int16]  # (m,) centipawns
     mate: npt.NDArray[np.int8]  # (m,) moves
-    castling: Bytes  # (m,): castling side of the token, if any
 
     @property
     def plies(self) -> npt.NDArray[np.int32]:
@@ -145,7 +142,6 @@ def read_games(data: Bytes) -> Games:
             clock=np.empty(data.size // 2 + 1, np.int32),
             evaluation=np.empty(data.size // 2 + 1, np.int16),
             mate=np.empty(data.size // 2 + 1, np.int8),
-            castling=np.empty(data.size // 2 + 1, np.uint8),
         )
         count = _read(games)
         room *= 8  # games shorter than any real one
@@ -153,7 +149,7 @@ def read_games(data: Bytes) -> Games:
     lengths = {"starts": count + 1, "text": int(games.text_offsets[count])}
     lengths |= dict.fromkeys(("text_offsets", "token_offsets"), count + 1)
     lengths |= dict.fromkeys(("tags", "bodies", "results"), count)
-    lengths |= dict.fromkeys(("clock", "evaluation", "mate", "castling"), tokens)
+    lengths |= dict.fromkeys(("clock", "evaluation", "mate"), tokens)
     return games._replace(**{name: getattr(games, name)[:length] for name, length in lengths.items()})
 
 
@@ -229,16 +225,6 @@ def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
         k = i
     stop = move_end(data, i, j)
     return (i, stop) if stop > k or k == i else (j, j)
-
-
-@njit(nogil=True, cache=True)
-def _castling_side(data: Bytes, i: int, j: int) -> int:
-    """Castling side of ``data[i:j]``, written with letters or zeros."""
-    if j - i < 3 or data[i + 1] != ord("-") or not (data[i] == ord("O") or data[i] == ord("0")):
-        return NOT_CASTLING
-    if data[i + 2] != data[i]:
-        return NOT_CASTLING
-    return QUEENSIDE if j - i >= 5 and data[i + 3] == ord("-") and data[i + 4] == data[i] else KINGSIDE
 
 
 @njit(nogil=True, cache=True)
@@ -350,7 +336,6 @@ def _read(games: Games) -> int:
             continue
         after_move = True
         games.clock[token], games.evaluation[token], games.mate[token] = NO_CLOCK, NO_EVALUATION, NO_MATE
-        games.castling[token] = _castling_side(data, k, stop)
         token += 1
         while k < stop:
             games.text[written] = data[k]
