@@ -16,7 +16,7 @@ from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.sgf.names import NameRule
-from outofcore.domains.go.sgf.scan import Ending
+from outofcore.domains.go.sgf.scan import Ending, Found
 from outofcore.raw.unit import KEY_BYTES
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import text
@@ -187,16 +187,14 @@ def test_variations_with_properties_of_a_root_are_no_games(tmp_path: Path, conve
 def divide_wrongly(monkeypatch: pytest.MonkeyPatch, data: bytes, games: list[tuple[int, int, Ending]]) -> None:
     """Have the source take these bytes of a file for its games, with their ends."""
 
-    def find_games(
-        held: Marks, _0: int, final: bool, _1: int, _2: Marks, starts: Marks, ends: Marks, endings: Marks
-    ) -> tuple[int, int, int]:
+    def find_games(held: Marks, _0: int, final: bool, _1: int, _2: Marks, room: Found) -> tuple[int, int, int]:
         if not final:
             return 0, 0, 0
         base = len(data) - len(held)
         waiting = [game for game in games if game[0] >= base]
-        found = waiting[: len(starts)]
+        found = waiting[: len(room.starts)]
         for number, (start, end, ending) in enumerate(found):
-            starts[number], ends[number], endings[number] = start - base, end - base, ending
+            room.starts[number], room.ends[number], room.endings[number] = start - base, end - base, ending
         return len(found), len(held) if found == waiting else found[-1][1] - base, 0
 
     monkeypatch.setattr("outofcore.domains.go.sgf.pieces.find_games", find_games)

@@ -13,7 +13,7 @@ import torch
 from outofcore.domains.go.params import GoSection, TensorSection
 from outofcore.domains.go.play.replay import SIZE
 from outofcore.domains.go.symmetry import SYMMETRIES, boards, tables
-from outofcore.domains.go.widening import widen
+from outofcore.domains.go.widening import Rows, Tensors, widen
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
 
@@ -85,28 +85,16 @@ class GoReading:
         liberties = np.empty((0, LIBERTY_PLANES, stones.shape[-1]), np.uint8)
         if self.section.liberties:
             liberties = rows["liberties"].reshape(count, -1, LIBERTY_PLANES, stones.shape[-1])[:, -1]
+        stones, state, move, liberties = (np.ascontiguousarray(values) for values in (stones, state, move, liberties))
         shown = np.empty((count, planes(self.section), frame * frame), np.uint8)
-        point, to_play, number = np.empty((3, count), np.int64)
-        widen(
-            np.ascontiguousarray(stones),
-            np.ascontiguousarray(state),
-            np.ascontiguousarray(move),
-            np.ascontiguousarray(liberties),
-            symmetry,
-            source,
-            target,
-            self.section.features == "planes3",
-            self.section.features == "alphagozero18",
-            shown,
-            point,
-            to_play,
-            number,
-        )
+        tensors = Tensors(shown, *np.empty((3, count), np.int64))
+        with_ko, with_colour = self.section.features == "planes3", self.section.features == "alphagozero18"
+        widen(Rows(stones, state, move, liberties, symmetry), source, target, with_ko, with_colour, tensors)
         batch = {
             "planes": torch.from_numpy(shown.reshape(count, -1, frame, frame)),
-            "move": torch.from_numpy(point),
-            "to_play": torch.from_numpy(to_play),
-            "number": torch.from_numpy(number),
+            "move": torch.from_numpy(tensors.move),
+            "to_play": torch.from_numpy(tensors.to_play),
+            "number": torch.from_numpy(tensors.number),
         }
         if len(self.sizes) > 1:
             on_board = boards(frame, self.sizes)[state[:, -1, SIZE]]

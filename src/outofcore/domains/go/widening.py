@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from outofcore.domains.go.play.replay import KO, MOVE_NUMBER, SIZE, TO_PLAY
 
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 """The 8 points of a packed byte, one byte each."""
+
+
+class Rows(NamedTuple):
+    """Rows of samples; steps end with the sample's own row."""
+
+    stones: npt.NDArray[np.uint8]  # (samples, steps, 2, bytes)
+    state: npt.NDArray[np.int16]  # (samples, steps, 4)
+    move: npt.NDArray[np.int16]  # (samples, steps)
+    liberties: npt.NDArray[np.uint8]  # (samples, 3, bytes); empty if unwanted
+    symmetry: npt.NDArray[np.uint8]  # (samples,)
+
+
+class Tensors(NamedTuple):
+    """What is filled."""
+
+    planes: npt.NDArray[np.uint8]  # (samples, planes, points)
+    move: npt.NDArray[np.int64]  # (samples,)
+    to_play: npt.NDArray[np.int64]  # (samples,)
+    number: npt.NDArray[np.int64]  # (samples,)
 
 
 @njit(nogil=True, cache=True)
@@ -36,29 +56,13 @@ def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def widen(
-    stones: Any,
-    state: Any,
-    moves: Any,
-    liberties: Any,
-    symmetry: Any,
-    source: Any,
-    target: Any,
-    with_ko: Any,
-    with_colour: Any,
-    planes: Any,
-    move: Any,
-    to_play: Any,
-    number: Any,
-) -> None:
+def widen(rows: Rows, source: Any, target: Any, with_ko: Any, with_colour: Any, tensors: Tensors) -> None:
     """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` from rows.
 
-    ``stones`` (samples, steps, 2, bytes) uint8, ``state`` (samples, steps, 4) int16 and ``moves`` (samples, steps)
-    int16 end with the sample's own row; ``liberties`` (samples, 3, bytes) uint8 is empty if unwanted; ``symmetry``
-    (samples,) uint8; ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. ``with_ko`` and
-    ``with_colour`` add the ko plane and two colour planes after the stones. Filled: ``planes`` (samples, planes,
-    points) uint8; ``move``, ``to_play`` and ``number`` (samples,) int64.
+    ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. ``with_ko`` and ``with_colour``
+    add the ko plane and two colour planes after the stones.
     """
+    stones, state, planes = rows.stones, rows.state, tensors.planes
     steps, width, points = stones.shape[1], stones.shape[3], planes.shape[2]
     frame = int(np.sqrt(points))
     scratch = np.zeros(8 * width + 8, np.uint8)  # ends with points that are never set
@@ -66,8 +70,8 @@ def widen(
     for sample in range(len(stones)):
         size, colour = state[sample, last, SIZE], state[sample, last, TO_PLAY]
         played, ko = state[sample, last, MOVE_NUMBER], state[sample, last, KO]
-        here, there = source[size, symmetry[sample]], target[size, symmetry[sample]]
-        plain = symmetry[sample] == 0 and size == frame
+        here, there = source[size, rows.symmetry[sample]], target[size, rows.symmetry[sample]]
+        plain = rows.symmetry[sample] == 0 and size == frame
         for back in range(steps):
             own, other = planes[sample, 2 * back], planes[sample, 2 * back + 1]
             if played - state[sample, last - back, MOVE_NUMBER] == back:
@@ -93,9 +97,9 @@ def widen(
             for point in range(points):
                 own[point] = here[point] < points
             plane += 2
-        if len(liberties):
-            for place in range(liberties.shape[1]):
-                _turn(liberties[sample, place], here, scratch, planes[sample, plane + place])
-        move[sample] = there[moves[sample, last]]
-        to_play[sample] = colour
-        number[sample] = played
+        if len(rows.liberties):
+            for place in range(rows.liberties.shape[1]):
+                _turn(rows.liberties[sample, place], here, scratch, planes[sample, plane + place])
+        tensors.move[sample] = there[rows.move[sample, last]]
+        tensors.to_play[sample] = colour
+        tensors.number[sample] = played

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.sgf.scan import NEWLINE, Ending, find_games, find_trees
+from outofcore.domains.go.sgf.scan import NEWLINE, Ending, Found, find_games, find_trees
 
 BLOCK_BYTES = 1 << 20
 MOST_GAMES = 1 << 14  # of one piece
@@ -70,16 +70,14 @@ def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) ->
 def _piece(
     held: bytes, before: int, longest: int, skipping: npt.NDArray[np.int64], *, final: bool
 ) -> tuple[Piece | None, int, int]:
-    starts, ends = np.empty(MOST_GAMES, np.int64), np.empty(MOST_GAMES, np.int64)
-    endings = np.empty(MOST_GAMES, np.uint8)
+    found = Found(np.empty(MOST_GAMES, np.int64), np.empty(MOST_GAMES, np.int64), np.empty(MOST_GAMES, np.uint8))
     data: npt.NDArray[Any] = np.frombuffer(held, np.uint8)
-    count, consumed, stray = find_games(data, before, final, longest, skipping, starts, ends, endings)
+    count, consumed, stray = find_games(data, before, final, longest, skipping, found)
+    starts, ends, endings = found.starts[:count], found.ends[:count], found.endings[:count]
     if not count:
         return None, consumed, stray
     first, last = int(starts[0]), int(ends[count - 1])
-    piece = Piece(
-        first, held[first:last], starts[:count] - first, ends[:count] - first, endings[:count].copy(), stray, b""
-    )
+    piece = Piece(first, held[first:last], starts - first, ends - first, endings.copy(), stray, b"")
     return piece, consumed, stray
 
 

@@ -7,6 +7,7 @@ parentheses do not balance: only then does a new line that begins like a root st
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +61,22 @@ class Ending(IntEnum):
 
 _CLOSED, _OPEN, _IN_VALUE, _TOO_LONG = (int(ending) for ending in Ending)
 _CUT_OFF = -1  # more bytes are needed
+
+
+class Found(NamedTuple):
+    """Room for the games of a piece, in order of their starts."""
+
+    starts: Ints
+    ends: Ints
+    endings: Bytes  # Ending
+
+
+class _Nesting(NamedTuple):
+    """Where reading is, and the parentheses that are still open there."""
+
+    state: Ints  # position, the unclosed parentheses before it, and 1 inside a value
+    opened: Ints  # the unclosed parentheses, outermost first
+    roots: Ints  # (parentheses, 2): first of the last trees in each that all look like roots (-1: none), their number
 
 
 @njit(nogil=True, cache=True)
@@ -132,22 +149,9 @@ def _looks_like_root(data: Bytes, at: int, final: bool, in_value: bool) -> int: 
 
 
 @njit(nogil=True, cache=True)
-def _read_on(
-    data: Bytes,
-    before: int,
-    final: bool,  # noqa: FBT001
-    limit: int,
-    floor: int,
-    state: Ints,
-    opened: Ints,
-    roots: Ints,
-) -> int:
-    """Read until ``floor`` unclosed parentheses remain, or to ``limit``; returns how it ended.
-
-    ``state`` (updated) is the position, the unclosed parentheses before it, and 1 inside a value. ``opened`` are the
-    unclosed parentheses, outermost first; ``roots`` (parentheses, 2) the first of the last trees in each that all look
-    like roots (-1 if none), and their number.
-    """
+def _read_on(data: Bytes, before: int, final: bool, limit: int, floor: int, nesting: _Nesting) -> int:  # noqa: FBT001
+    """Read until ``floor`` unclosed parentheses remain, or to ``limit``; returns how it ended."""
+    state, opened, roots = nesting.state, nesting.opened, nesting.roots
     at, depth, value = state[0], state[1], state[2] == 1
     ending = _OPEN
     while at < limit:
@@ -211,13 +215,13 @@ def _closing(data: Bytes, at: int, stop: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _next_root(roots: Ints, floor: int, depth: int, least: int) -> int:
+def _next_root(nesting: _Nesting, floor: int, least: int) -> int:
     """Start of the next game if the one at ``floor`` lacks a parenthesis; -1 if too few trees indicate it."""
     first, seen = -1, 0
-    for level in range(floor, min(depth, _DEPTHS)):
+    for level in range(floor, min(nesting.state[1], _DEPTHS)):
         if first < 0:
-            first = roots[level, 0]
-        seen += roots[level, 1]
+            first = nesting.roots[level, 0]
+        seen += nesting.roots[level, 1]
     return first if seen >= least else -1
 
 
@@ -228,28 +232,27 @@ def find_games(
     final: bool,  # noqa: FBT001
     longest: int,
     skipping: Ints,
-    starts: Ints,
-    ends: Ints,
-    endings: Bytes,
+    found: Found,
 ) -> tuple[int, int, int]:
     """Mark the games in ``data``, which starts outside a game or inside one being skipped as too long.
 
     ``before`` is the preceding byte (a newline at the start of the stream), ``final`` whether nothing follows. Only the
     first ``longest`` bytes of a longer game are marked. ``skipping`` (updated) is the parenthesis depth in a skipped
-    game (0: none) and 1 inside a value. ``starts``, ``ends`` and ``endings`` are filled up to their length. Returns the
-    number of games, the bytes that need not be seen again (all if ``final``), and the non-blank bytes outside games.
+    game (0: none) and 1 inside a value. ``found`` is filled up to its length. Returns the number of games, the bytes
+    that need not be seen again (all if ``final``), and the non-blank bytes outside games.
     """
     count = 0
     stray = 0
     at = 0
     state = np.array([0, skipping[0], skipping[1]])
     opened, roots = np.zeros(_DEPTHS, np.int64), np.zeros((_DEPTHS, 2), np.int64)
+    nesting = _Nesting(state, opened, roots)
     passing = skipping[0] > 0
     floor = 0
     skipping[:] = 0
     while at < len(data):
         if passing:
-            ending = _read_on(data, before, final, len(data), floor, state, opened, roots)
+            ending = _read_on(data, before, final, len(data), floor, nesting)
             at = state[0]
             passing = ending in (_OPEN, _CUT_OFF)
             if passing:
@@ -262,7 +265,7 @@ def find_games(
         answer = 0
         if byte in (OPEN, NODE) or (line and 65 <= byte <= 90):
             answer = _begins(data, at, final)
-        if answer < 0 or (answer and count == len(starts)):
+        if answer < 0 or (answer and count == len(found.starts)):
             break
         if not answer:
             stray += byte > 32
@@ -283,20 +286,20 @@ def find_games(
                 if byte != OPEN:
                     opened[0], roots[0, 0], roots[0, 1] = start, -1, 0
                     state[1] = 1
-            ending = _read_on(data, before, final, min(len(data), start + longest), floor, state, opened, roots)
+            ending = _read_on(data, before, final, min(len(data), start + longest), floor, nesting)
             end = state[0]
         too_long = ending == _OPEN and start + longest < len(data)
         if ending == _CUT_OFF or (ending == _OPEN and not too_long and not final):
             break
         if ending != _CLOSED:
-            following = _next_root(roots, floor, state[1], 2 if too_long else 1)
+            following = _next_root(nesting, floor, 2 if too_long else 1)
             if following >= 0:
                 end, ending = following, _OPEN
             elif too_long:
                 end, ending, passing = start + longest, _TOO_LONG, True
             elif state[2]:
                 ending = _IN_VALUE
-        starts[count], ends[count], endings[count] = start, end, ending
+        found.starts[count], found.ends[count], found.endings[count] = start, end, ending
         count += 1
         at = end
     return count, at, stray
@@ -307,7 +310,8 @@ def find_trees(data: Bytes, longest: int, starts: Ints, endings: Bytes, ends: In
     """Mark where the parentheses of each unfinished game balance, whatever looks like a root inside.
 
     ``ends`` is filled with -1 for other games, and where they do not balance within ``longest`` bytes or before a value
-    that is never closed. This checks :func:`find_games`: no game that it marks as :attr:`Ending.OPEN` balances.
+    that is never closed. This checks :func:`find_games`, which marks no game as :attr:`Ending.OPEN` that balances: it
+    must not use what that has noted, and counts the parentheses of every byte again.
     """
     ends[:] = -1
     around, depths = np.empty((2, len(starts)), np.int64)  # unfinished games around this byte, parentheses before each
