@@ -18,6 +18,7 @@ from numba import njit
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts
 from outofcore.domains.chess.pgn.games import TAGS, Games
+from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 
 _FEN = TAGS.index("FEN")
@@ -25,23 +26,26 @@ _WHITE_KING, _BLACK_KING = 6, 12
 """The engine's codes: 0 is an empty square, 1 to 12 are the pieces of the schema, a rook two before its king."""
 
 
+Ints = npt.NDArray[np.int64]
+
+
 class Parsed(NamedTuple):
     """Engine results for n games; a game has one more position than moves."""
 
     readable: npt.NDArray[np.bool_]  # (n,): every token became a legal move
-    boards: npt.NDArray[np.uint8]  # (positions, 64)
+    boards: Bytes  # (positions, 64)
     castling: npt.NDArray[np.bool_]  # (positions, 4)
     en_passant: npt.NDArray[np.int8]
-    halfmove_clock: npt.NDArray[np.uint8]
+    halfmove_clock: Bytes
     turn: npt.NDArray[np.bool_]
-    from_squares: npt.NDArray[np.uint8]  # (moves,)
-    to_squares: npt.NDArray[np.uint8]
+    from_squares: Bytes  # (moves,)
+    to_squares: Bytes
     promotions: npt.NDArray[np.int8]
     position_offsets: npt.NDArray[np.uint32]  # (n + 1,)
     move_offsets: npt.NDArray[np.uint32]
 
 
-def parse(games: Games, chosen: npt.NDArray[np.int64], facts: Facts) -> Parsed:
+def parse(games: Games, chosen: Ints, facts: Facts) -> Parsed:
     """Replay the chosen games, of which there is at least one."""
     foreign = _foreign(games)[chosen]
     texts = pa.chunked_array([_texts(games, chosen, facts, foreign)])
@@ -55,12 +59,7 @@ def parse(games: Games, chosen: npt.NDArray[np.int64], facts: Facts) -> Parsed:
 
 
 def fill_rows(
-    parsed: Parsed,
-    games: Games,
-    chosen: npt.NDArray[np.int64],
-    facts: Facts,
-    first_rows: npt.NDArray[np.int64],
-    rows: dict[str, npt.NDArray[Any]],
+    parsed: Parsed, games: Games, chosen: Ints, facts: Facts, first_rows: Ints, rows: dict[str, npt.NDArray[Any]]
 ) -> None:
     """Write ``boards``, ``state`` and ``move`` of the readable games into ``rows``.
 
@@ -87,7 +86,7 @@ def _foreign(games: Games) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _texts(games: Games, chosen: npt.NDArray[np.int64], facts: Facts, foreign: npt.NDArray[np.bool_]) -> pa.Array:
+def _texts(games: Games, chosen: Ints, facts: Facts, foreign: npt.NDArray[np.bool_]) -> pa.Array:
     """The games' tokens as Arrow strings, preceded by tags if the start position is not the usual one.
 
     A foreign game is replaced by another, since its bytes may not be UTF-8 and the engine drops empty strings.
@@ -147,7 +146,7 @@ def _rights(rooks: np.uint64, boards: npt.NDArray[np.uint64]) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _castling_rook(boards: npt.NDArray[np.uint8], before: int, origin: int, target: int) -> int:
+def _castling_rook(boards: Bytes, before: int, origin: int, target: int) -> int:
     """Square of the rook with which a king castles from ``origin`` to ``target``; -1 if the move is another."""
     king = boards[before, origin]
     if king != _WHITE_KING and king != _BLACK_KING:
@@ -167,9 +166,9 @@ def _fill(
     ranks: npt.NDArray[np.uint64],
     is_chess960: npt.NDArray[np.bool_],
     castling_rooks: npt.NDArray[np.uint64],
-    first_rows: npt.NDArray[np.int64],
+    first_rows: Ints,
     out_boards: npt.NDArray[np.uint64],
-    out_state: npt.NDArray[np.uint8],
+    out_state: Bytes,
     out_move: npt.NDArray[np.uint16],
 ) -> None:
     boards = parsed.boards

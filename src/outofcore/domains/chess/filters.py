@@ -12,7 +12,7 @@ from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import VARIANT_NAMES, is_rated, termination_class, time_class
 from outofcore.domains.chess.pgn.facts import Facts, text_column
 from outofcore.domains.chess.pgn.games import TAGS, Games
-from outofcore.domains.chess.pgn.lexis import CONFLICT, NO_RESULT, UNKNOWN_RESULT
+from outofcore.domains.chess.pgn.lexis import CONFLICT, NO_RESULT, UNKNOWN_RESULT, Bytes
 from outofcore.domains.chess.schema import LARGEST_PLY
 
 REASONS = (
@@ -37,9 +37,10 @@ REASONS = (
 KEPT = 0
 
 Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 
-def judge(games: Games, facts: Facts, filters: FilterSection) -> npt.NDArray[np.uint8]:
+def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
     """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` if accepted."""
     verdicts = np.zeros(len(games.results), np.uint8)
 
@@ -112,11 +113,7 @@ def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:
 
 
 def choose_rows(
-    plies: npt.NDArray[np.int64],
-    side_to_move: npt.NDArray[np.uint8],
-    players_pass: Bools,
-    keys: npt.NDArray[np.uint8],
-    filters: FilterSection,
+    plies: Ints, side_to_move: Bytes, players_pass: Bools, keys: Bytes, filters: FilterSection
 ) -> tuple[Bools, dict[str, int]]:
     """Which of m positions of accepted games are stored, (m,) bool, and how many each filter dropped.
 
@@ -141,7 +138,7 @@ def choose_rows(
 
 
 @njit(nogil=True, cache=True)
-def _thin(chosen: Bools, plies: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64], most: int) -> None:
+def _thin(chosen: Bools, plies: Ints, seeds: npt.NDArray[np.uint64], most: int) -> None:
     """Keep at most ``most`` positions of each game, those with the smallest hash of (key, ply)."""
     first = 0
     for game in range(plies.size):

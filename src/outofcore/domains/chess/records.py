@@ -16,8 +16,12 @@ from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
 from outofcore.domains.chess.pgn.games import Games, read_games
+from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.schema import empty_rows
 from outofcore.raw.unit import KEY_BYTES, Audit, Reject, Unit, UnitResult
+
+Ints = npt.NDArray[np.int64]
+Rows = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class _Conversion:
         offset = self.unit.offset + int(self.games.starts[game])
         self.rejects[game] = Reject(reason=reason, offset=offset, detail=detail)
 
-    def _play(self, chosen: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
+    def _play(self, chosen: Ints) -> tuple[Ints, Rows]:
         """Rows of all positions of the chosen legal games, and which games these are."""
         if not len(chosen):
             return chosen, empty_rows(0)
@@ -105,13 +109,7 @@ class _Conversion:
         rows["result"] = np.repeat(self.facts.result[accepted], plies)
         return accepted, rows
 
-    def _audits(
-        self,
-        accepted: npt.NDArray[np.int64],
-        plies: npt.NDArray[np.int64],
-        keys: npt.NDArray[np.uint8],
-        rows: dict[str, npt.NDArray[Any]],
-    ) -> tuple[Audit, ...]:
+    def _audits(self, accepted: Ints, plies: Ints, keys: Bytes, rows: Rows) -> tuple[Audit, ...]:
         """Comparisons of games chosen by key with the oracle's reading."""
         chosen = np.flatnonzero(keys.view("<u8")[:, 0] % np.uint64(self.section.audit.one_in) == 0)
         ends = np.cumsum(plies)
@@ -131,13 +129,7 @@ class _Conversion:
             )
         return tuple(audits)
 
-    def _select(
-        self,
-        accepted: npt.NDArray[np.int64],
-        plies: npt.NDArray[np.int64],
-        keys: npt.NDArray[np.uint8],
-        rows: dict[str, npt.NDArray[Any]],
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.int64], dict[str, int]]:
+    def _select(self, accepted: Ints, plies: Ints, keys: Bytes, rows: Rows) -> tuple[Ints, Bytes, Ints, dict[str, int]]:
         """Keep the positions that the filters accept; a game without any is rejected."""
         filters = self.section.filters
         failing = np.any(elo_failures(self.facts, filters), axis=0)[accepted]
@@ -154,9 +146,7 @@ class _Conversion:
             self._reject(int(accepted[place]), "no_positions", f"none of {plies[place]} is wanted")
         return accepted[kept], keys[kept], lengths[kept], counts
 
-    def _sequences(
-        self, accepted: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-    ) -> dict[str, npt.NDArray[Any]]:
+    def _sequences(self, accepted: Ints, lengths: Ints) -> Rows:
         return {
             "length": lengths,
             "white_elo": self.facts.elo[accepted, 0],
@@ -173,7 +163,7 @@ class _Conversion:
         }
 
 
-def _keys(rows: dict[str, npt.NDArray[Any]], plies: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def _keys(rows: Rows, plies: Ints) -> Bytes:
     """Hash of start position and moves of each game, (n, 16) uint8."""
     if not len(plies):
         return np.zeros((0, KEY_BYTES), np.uint8)
@@ -189,9 +179,7 @@ def _keys(rows: dict[str, npt.NDArray[Any]], plies: npt.NDArray[np.int64]) -> np
     return np.frombuffer(bytes(keys), np.uint8).reshape(-1, KEY_BYTES)
 
 
-def _keys_of_games(
-    keys: npt.NDArray[np.uint8], games: Games, facts: Facts, accepted: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint8]:
+def _keys_of_games(keys: Bytes, games: Games, facts: Facts, accepted: Ints) -> Bytes:
     """Keys whose second half also depends on result, players, date and time.
 
     The first half, which decides the split, still depends on the moves only: games with equal moves are never in

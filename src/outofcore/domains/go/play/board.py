@@ -6,19 +6,24 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+Cells = npt.NDArray[np.int8]
+Bits = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
 STRIDE = 27  # a board of up to 25 x 25 with a border on all sides
 CELLS = STRIDE * STRIDE
 EMPTY, OUTSIDE = 2, 3  # 0 and 1 are black and white stones
 NO_KO = -1
 
 
-def _words(count: int) -> npt.NDArray[np.uint64]:
+def _words(count: int) -> Words:
     """Pseudo-random words: SplitMix64 (Steele, Lea and Flood 2014) from 0, the same on every machine."""
     with np.errstate(over="ignore"):
         word = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed: npt.NDArray[np.uint64] = word ^ (word >> np.uint64(31))
+        mixed: Words = word ^ (word >> np.uint64(31))
     return mixed
 
 
@@ -27,7 +32,7 @@ STONE_WORDS = _words(2 * CELLS).reshape(2, CELLS)
 
 
 @njit(nogil=True, cache=True)
-def clear(cells: npt.NDArray[np.int8], bits: npt.NDArray[np.uint8], digest: npt.NDArray[np.uint64], size: int) -> None:
+def clear(cells: Cells, bits: Bits, digest: Words, size: int) -> None:
     """Reset to an empty board.
 
     ``cells`` (``CELLS``,) is ``EMPTY``, ``OUTSIDE`` or a colour; row r, column c is (r + 1) * STRIDE + c + 1. ``bits``
@@ -43,14 +48,7 @@ def clear(cells: npt.NDArray[np.int8], bits: npt.NDArray[np.uint8], digest: npt.
 
 
 @njit(nogil=True, cache=True)
-def put(
-    cells: npt.NDArray[np.int8],
-    bits: npt.NDArray[np.uint8],
-    digest: npt.NDArray[np.uint64],
-    frame: int,
-    cell: int,
-    colour: int,
-) -> None:
+def put(cells: Cells, bits: Bits, digest: Words, frame: int, cell: int, colour: int) -> None:
     """Set a cell to ``EMPTY`` or a colour, whatever it was, without captures."""
     old = cells[cell]
     point = (cell // STRIDE - 1) * frame + cell % STRIDE - 1
@@ -65,9 +63,7 @@ def put(
 
 
 @njit(nogil=True, cache=True)
-def chain(
-    cells: npt.NDArray[np.int8], marks: npt.NDArray[np.int64], stones: npt.NDArray[np.int64], cell: int, enough: int
-) -> tuple[int, int]:
+def chain(cells: Cells, marks: Ints, stones: Ints, cell: int, enough: int) -> tuple[int, int]:
     """Walk the chain of the stone at ``cell`` until ``enough`` liberties are known.
 
     ``marks`` (``CELLS`` + 1,) holds the walk's number, stored last, in all cells met. ``stones`` (``CELLS``,) receives
@@ -101,14 +97,7 @@ def chain(
 
 @njit(nogil=True, cache=True)
 def play(
-    cells: npt.NDArray[np.int8],
-    bits: npt.NDArray[np.uint8],
-    digest: npt.NDArray[np.uint64],
-    marks: npt.NDArray[np.int64],
-    stones: npt.NDArray[np.int64],
-    frame: int,
-    cell: int,
-    colour: int,
+    cells: Cells, bits: Bits, digest: Words, marks: Ints, stones: Ints, frame: int, cell: int, colour: int
 ) -> tuple[int, int, int]:
     """Play a stone on an empty cell; capture the opponent's chains without liberties, else its own.
 
@@ -137,14 +126,7 @@ def play(
 
 
 @njit(nogil=True, cache=True)
-def remove_dead(
-    cells: npt.NDArray[np.int8],
-    bits: npt.NDArray[np.uint8],
-    digest: npt.NDArray[np.uint64],
-    marks: npt.NDArray[np.int64],
-    stones: npt.NDArray[np.int64],
-    frame: int,
-) -> int:
+def remove_dead(cells: Cells, bits: Bits, digest: Words, marks: Ints, stones: Ints, frame: int) -> int:
     """Remove all chains without liberties at once, as after setup; returns the number of stones."""
     dead = np.zeros(CELLS, np.bool_)
     count = 0
@@ -162,13 +144,7 @@ def remove_dead(
 
 
 @njit(nogil=True, cache=True)
-def liberty_planes(
-    cells: npt.NDArray[np.int8],
-    marks: npt.NDArray[np.int64],
-    stones: npt.NDArray[np.int64],
-    frame: int,
-    planes: npt.NDArray[np.uint8],
-) -> None:
+def liberty_planes(cells: Cells, marks: Ints, stones: Ints, frame: int, planes: Bits) -> None:
     """Mark stones of chains with 1, 2 and 3 liberties in ``planes`` (3, bytes), packed as in :func:`clear`."""
     planes[:] = 0
     done = np.zeros(CELLS, np.bool_)

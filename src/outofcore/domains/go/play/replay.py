@@ -10,7 +10,21 @@ import numpy.typing as npt
 from numba import njit
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.play.board import CELLS, EMPTY, NO_KO, STRIDE, clear, liberty_planes, play, put, remove_dead
+from outofcore.domains.go.play.board import (
+    CELLS,
+    EMPTY,
+    NO_KO,
+    STRIDE,
+    Bits,
+    Cells,
+    Ints,
+    Words,
+    clear,
+    liberty_planes,
+    play,
+    put,
+    remove_dead,
+)
 from outofcore.domains.go.play.stars import STARS
 from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, Games
 
@@ -54,26 +68,26 @@ _NOTHING = np.uint64(0)
 class Rules(NamedTuple):
     """How the games of a unit are played, (games,) int64 each."""
 
-    size: npt.NDArray[np.int64]  # side of the board; 0: the game is passed over
-    placed: npt.NDArray[np.int64]  # handicap stones put on star points first
-    suicide_allowed: npt.NDArray[np.int64]  # 0 or 1
-    superko: npt.NDArray[np.int64]  # 0 none, 1 positional, 2 situational
+    size: Ints  # side of the board; 0: the game is passed over
+    placed: Ints  # handicap stones put on star points first
+    suicide_allowed: Ints  # 0 or 1
+    superko: Ints  # 0 none, 1 positional, 2 situational
 
 
 class Played(NamedTuple):
     """Rows of the kept games, consecutive, and the outcome of each game."""
 
-    stones: npt.NDArray[np.uint8]  # (rows, 2, bytes): black and white stones before the move, packed bits
+    stones: Bits  # (rows, 2, bytes): black and white stones before the move, packed bits
     state: npt.NDArray[np.int16]  # (rows, 4): STATE_COLUMNS
     move: npt.NDArray[np.int16]  # (rows,): point in the frame; their number for a pass
-    liberties: npt.NDArray[np.uint8]  # (rows, 3, bytes): stones with 1, 2, 3 liberties; no rows unless requested
-    outcome: npt.NDArray[np.uint8]  # (games,): Outcome
-    trouble: npt.NDArray[np.int64]  # (games,): event at which a rejected game failed
-    rows: npt.NDArray[np.int64]  # (games, 2): first row and number of rows
+    liberties: Bits  # (rows, 3, bytes): stones with 1, 2, 3 liberties; no rows unless requested
+    outcome: Bits  # (games,): Outcome
+    trouble: Ints  # (games,): event at which a rejected game failed
+    rows: Ints  # (games, 2): first row and number of rows
     counts: npt.NDArray[np.int32]  # (games, columns): COUNTED
     alternating: npt.NDArray[np.bool_]  # (games,): the colours take turns
     record: npt.NDArray[np.int16]  # size, setup and moves of the games, independent of the frame
-    record_spans: npt.NDArray[np.int64]  # (games, 2): [first, end) of each game in ``record``
+    record_spans: Ints  # (games, 2): [first, end) of each game in ``record``
 
 
 def plane_bytes(frame: int) -> int:
@@ -107,13 +121,7 @@ def replay(games: Games, rules: Rules, filters: FilterSection, *, liberties: boo
 
 @njit(nogil=True, cache=True)
 def _set_up(
-    events: tuple[int, int],
-    games: Games,
-    size: int,
-    frame: int,
-    cells: npt.NDArray[np.int8],
-    bits: npt.NDArray[np.uint8],
-    digest: npt.NDArray[np.uint64],
+    events: tuple[int, int], games: Games, size: int, frame: int, cells: Cells, bits: Bits, digest: Words
 ) -> int:
     """Apply the setup of one node; returns 0 or the :class:`Outcome` that forbids it."""
     points = games.points
@@ -136,7 +144,7 @@ def _set_up(
 
 @njit(nogil=True, cache=True)
 def _write_position(
-    played: Played, row: int, bits: npt.NDArray[np.uint8], colour: int, size: int, ko: int, number: int, frame: int
+    played: Played, row: int, bits: Bits, colour: int, size: int, ko: int, number: int, frame: int
 ) -> None:
     for place in range(bits.shape[1]):
         played.stones[row, 0, place] = bits[0, place]
@@ -148,13 +156,13 @@ def _write_position(
 
 
 @njit(nogil=True, cache=True)
-def _situation(digest: npt.NDArray[np.uint64], superko: int, to_play: int) -> Any:
+def _situation(digest: Words, superko: int, to_play: int) -> Any:
     """Hash of the position, with the side to play if the superko rule requires it."""
     return digest[0] ^ (_WHITE_TO_PLAY if superko == 2 and to_play == 1 else _NOTHING)
 
 
 @njit(nogil=True, cache=True)
-def _seen_before(seen: npt.NDArray[np.uint64], count: int, now: Any) -> bool:
+def _seen_before(seen: Words, count: int, now: Any) -> bool:
     for earlier in range(count):  # noqa: SIM110 - any() of a generator cannot be compiled
         if seen[earlier] == now:
             return True
@@ -162,7 +170,7 @@ def _seen_before(seen: npt.NDArray[np.uint64], count: int, now: Any) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _record_setup(record: npt.NDArray[np.int16], recorded: int, digest: npt.NDArray[np.uint64]) -> int:
+def _record_setup(record: npt.NDArray[np.int16], recorded: int, digest: Words) -> int:
     """Append the board after setup to the record; returns the record's new end."""
     record[recorded] = -1
     for word in range(4):
@@ -171,9 +179,7 @@ def _record_setup(record: npt.NDArray[np.int16], recorded: int, digest: npt.NDAr
 
 
 @njit(nogil=True, cache=True)
-def _play(
-    games: Games, rules: Rules, breaches: npt.NDArray[np.int64], frame: int, min_moves: int, played: Played
-) -> int:
+def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int, played: Played) -> int:
     """Fill ``played``; returns the number of rows. ``breaches`` of the first six in ``COUNTED``: keep, stop, reject."""
     kinds, counts, record = games.kind, played.counts, played.record
     cells = np.empty(CELLS, np.int8)
