@@ -33,9 +33,7 @@ from outofcore.domains.chess.pgn.lexis import (
     has_letter,
     is_byte_order_mark,
     is_digit,
-    is_event,
     is_glued,
-    is_quoted_event,
     line_end,
     nag_end,
     result_code,
@@ -69,6 +67,7 @@ TAGS = (
 LOOKAHEAD = 1024
 """A start this far from the end of the data is certain, whatever follows."""
 
+_EVENT = TAGS.index("Event")
 _OUTSIDE, _IN_TAGS, _IN_MOVES, _OVER = 0, 1, 2, 3
 _NAMES = np.array([list(name.ljust(max(map(len, TAGS)) + 1, "\0").encode()) for name in TAGS], np.uint8)
 
@@ -207,6 +206,13 @@ def _tag_number(data: Bytes, i: int, j: int) -> int:
 
 
 @njit(nogil=True, cache=True)
+def _is_quoted_event(data: Bytes, i: int) -> bool:
+    """Whether a tag named Event opens at ``i``, its value in quotes."""
+    end = tag_name_end(data, i) if data[i] == ord("[") else 0
+    return end > 0 and _tag_number(data, i + 1, end) == _EVENT and tag_value(data, end)[0] >= 0
+
+
+@njit(nogil=True, cache=True)
 def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
     """The move in a token without number (``12.Nf3``), leading dots and remarks (``Nf3!?``); may be empty.
 
@@ -241,7 +247,7 @@ def _read(games: Games) -> int:
     while i < data.size:
         c = data[i]
         kind = KIND[c]
-        if in_comment and not (at_line_start and c == ord("[") and is_quoted_event(data, i)):
+        if in_comment and not (at_line_start and _is_quoted_event(data, i)):
             if c == ord("[") and depth == 0 and token > first_token and i + 1 < data.size and data[i + 1] == ord("%"):
                 read_note(data, i, games.clock, games.evaluation, games.mate, token - 1)
             in_comment = c != ord("}")
@@ -267,16 +273,16 @@ def _read(games: Games) -> int:
             continue
 
         begins, is_tag, result = phase == _OUTSIDE, False, NO_RESULT
-        value, value_end, end = -1, -1, i + 1
+        number, value, value_end, end = -1, -1, -1, i + 1
         name_end = tag_name_end(data, i) if at_line_start and c == ord("[") else 0
         if name_end:
-            names_event = is_event(data, i)
+            number = _tag_number(data, i + 1, name_end)
             value, value_end, tag_end = tag_value(data, name_end)
-            is_tag = value >= 0 or names_event or phase <= _IN_TAGS
+            is_tag = value >= 0 or number == _EVENT or phase <= _IN_TAGS
             if is_tag:
                 end = tag_end
                 repeated = _same(data, i + 1, name_end, first_name, first_name_end)
-                begins = phase != _IN_TAGS or repeated or (names_event and (event_seen or remark_seen))
+                begins = phase != _IN_TAGS or repeated or (number == _EVENT and (event_seen or remark_seen))
         # A glyph ends before the letters of ``$exd5``, unless these may be a move of this game.
         is_glyph = c == ord("$") and (phase == _OVER or not is_glued(data, i))
         is_token = not (is_tag or is_glyph or c == ord("(") or c == ord(")") or c == ord("}"))
@@ -304,9 +310,8 @@ def _read(games: Games) -> int:
         start, i = i, end
         if is_tag:
             phase, at_line_start = _IN_TAGS, True
-            event_seen = event_seen or is_event(data, start)
+            event_seen = event_seen or number == _EVENT
             games.bodies[game] = end
-            number = _tag_number(data, start + 1, name_end)
             if number >= 0 and value >= 0:
                 games.tags[game, number, 0], games.tags[game, number, 1] = value, value_end
             continue

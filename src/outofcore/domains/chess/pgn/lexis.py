@@ -156,19 +156,3 @@ def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int]:
                 return begin, i, j + 1
         i += 1
     return begin, i, i
-
-
-@njit(nogil=True, cache=True)
-def is_event(data: Bytes, i: int) -> bool:
-    """Whether the tag that opens at ``i`` is named Event."""
-    if i + 6 >= data.size:
-        return False
-    if not (data[i] == ord("[") and data[i + 1] == ord("E") and data[i + 2] == ord("v") and data[i + 3] == ord("e")):
-        return False
-    return data[i + 4] == ord("n") and data[i + 5] == ord("t") and tag_name_end(data, i) == i + 6
-
-
-@njit(nogil=True, cache=True)
-def is_quoted_event(data: Bytes, i: int) -> bool:
-    """Whether a tag named Event opens at ``i``, its value in quotes."""
-    return is_event(data, i) and tag_value(data, i + 6)[0] >= 0
