@@ -8,7 +8,7 @@ from outofcore.domains.chess.moves import uci
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, CASTLING_BITS, NO_EN_PASSANT, PIECES
 from outofcore.store.schema import Columns
 
-_RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
+RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
 
 
 def draw(rows: Columns) -> str:
@@ -18,10 +18,9 @@ def draw(rows: Columns) -> str:
         f"{rank + 1}  " + " ".join(_symbol(board, chess.square(file, rank)) for file in range(8))
         for rank in reversed(range(8))
     ]
-    move = chess.Move.from_uci(uci(int(rows["move"][0])))
-    played = board.san(move) if board.is_legal(move) else move.uci()
+    _, played = move_of(rows, board)
     side = "White" if board.turn == chess.WHITE else "Black"
-    ply, result = int(rows["ply"][0]), _RESULTS[int(rows["result"][0])]
+    ply, result = int(rows["ply"][0]), RESULTS[int(rows["result"][0])]
     return "\n".join([*lines, "   a b c d e f g h", f"{side} to move, ply {ply}: {played}, game ended {result}"])
 
 
@@ -39,6 +38,12 @@ def board_of(rows: Columns) -> chess.Board:
         board.ep_square = chess.square(file, 5 if board.turn == chess.WHITE else 2)
     board.halfmove_clock = halfmove_clock
     return board
+
+
+def move_of(rows: Columns, board: chess.Board) -> tuple[chess.Move, str]:
+    """The move of the first row, and how it is written: in SAN if it is legal."""
+    move = chess.Move.from_uci(uci(int(rows["move"][0])))
+    return move, board.san(move) if board.is_legal(move) else move.uci()
 
 
 def _symbol(board: chess.Board, square: chess.Square) -> str:

@@ -8,14 +8,12 @@ import chess
 import chess.svg
 import numpy as np
 
-from outofcore.domains.chess.draw import board_of
-from outofcore.domains.chess.moves import uci
+from outofcore.domains.chess.draw import RESULTS, board_of, move_of
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
 from outofcore.store.reader import Store
 
 BOARDS = 6
 ARROW = "#15781bcc"
-RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
 
 
 def pictures(store: Store) -> Sequence[Picture | Passage]:
@@ -25,8 +23,7 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
         row = start + (place + 1) * length // (BOARDS + 2)
         rows = store.rows(split).read(row, row + 1)
         board = board_of(rows)
-        move = chess.Move.from_uci(uci(int(rows["move"][0])))
-        played = board.san(move) if board.is_legal(move) else move.uci()
+        move, played = move_of(rows, board)
         side = "White" if board.turn == chess.WHITE else "Black"
         elo = [int(store.sequences(split)[f"{who}_elo"].read(number, number + 1)[0]) for who in ("white", "black")]
         players = f", Elo {elo[0] or 'unknown'} against {elo[1] or 'unknown'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from outofcore.domains.go.play.replay import KO, MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.store.schema import Columns
@@ -17,12 +18,20 @@ def frame_of(plane_bytes: int) -> int:
     return int((8 * plane_bytes) ** 0.5)
 
 
+def points_of(rows: Columns) -> npt.NDArray[np.uint8]:
+    """The first row's board, (size, size): 0 empty, 1 black, 2 white."""
+    stones, size = rows["stones"][0], int(rows["state"][0][SIZE])
+    frame = frame_of(stones.shape[-1])
+    bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(2, frame, frame)
+    both: npt.NDArray[np.uint8] = (bits[0] + 2 * bits[1])[:size, :size]
+    return both
+
+
 def draw(rows: Columns) -> str:
     """Draw the first row: X Black, O White, with the move played in parentheses."""
     stones, state, move = rows["stones"][0], rows["state"][0], int(rows["move"][0])
-    frame, size = frame_of(stones.shape[-1]), int(state[SIZE])
-    bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(2, frame, frame)
-    points = bits[0] + 2 * bits[1]
+    frame, points = frame_of(stones.shape[-1]), points_of(rows)
+    size = len(points)
     lines = []
     for row in range(size):
         line = f"{size - row:2d} "

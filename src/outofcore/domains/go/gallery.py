@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
-from outofcore.domains.go.diagram import LETTERS, frame_of
+from outofcore.domains.go.diagram import LETTERS, frame_of, points_of
 from outofcore.domains.go.play.replay import MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
@@ -28,7 +28,7 @@ def pictures(store: Store) -> Sequence[Picture | Passage]:
         state, size = rows["state"][0], int(rows["state"][0][SIZE])
         player, move = PLAYERS[int(state[TO_PLAY])], _move(rows)
         played = "passes" if move is None else f"plays {LETTERS[move[1]]}{size - move[0]}"
-        points = _points(rows)
+        points = points_of(rows)
         black, white = int((points == 1).sum()), int((points == 2).sum())
         found.append(
             Picture(
@@ -77,15 +77,6 @@ def _rank(code: int) -> str:
     if code > PROFESSIONAL:
         return f"{code - PROFESSIONAL}p"
     return f"{code}d" if code > 0 else f"{1 - code}k"
-
-
-def _points(rows: Columns) -> npt.NDArray[np.uint8]:
-    """The first row's board, (size, size): 0 empty, 1 black, 2 white."""
-    stones, size = rows["stones"][0], int(rows["state"][0][SIZE])
-    frame = frame_of(stones.shape[-1])
-    bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(2, frame, frame)
-    both: npt.NDArray[np.uint8] = (bits[0] + 2 * bits[1])[:size, :size]
-    return both
 
 
 def _move(rows: Columns) -> tuple[int, int] | None:
