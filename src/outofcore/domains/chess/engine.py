@@ -171,14 +171,18 @@ def _fill(
     out_state: Bytes,
     out_move: npt.NDArray[np.uint16],
 ) -> None:
-    boards = parsed.boards
+    # Taken out of the tuple once: a field that is taken in a loop counts a reference each time.
+    readable, boards, castling, en_passant = parsed.readable, parsed.boards, parsed.castling, parsed.en_passant
+    halfmove_clock, turn, from_squares = parsed.halfmove_clock, parsed.turn, parsed.from_squares
+    to_squares, promotions = parsed.to_squares, parsed.promotions
+    position_offsets, move_offsets = parsed.position_offsets, parsed.move_offsets
     for game in range(first_rows.size):
-        if not parsed.readable[game]:
+        if not readable[game]:
             continue
         row = first_rows[game]
         rooks = castling_rooks[game]
-        first_position, first_move = np.int64(parsed.position_offsets[game]), np.int64(parsed.move_offsets[game])
-        for ply in range(np.int64(parsed.move_offsets[game + 1]) - first_move):
+        first_position, first_move = np.int64(position_offsets[game]), np.int64(move_offsets[game])
+        for ply in range(np.int64(move_offsets[game + 1]) - first_move):
             position: Any = first_position + ply
             for piece in range(12):
                 out_boards[row, piece] = out_boards[row - 1, piece] if ply else np.uint64(0)
@@ -195,21 +199,21 @@ def _fill(
                         if new:
                             out_boards[row, new - 1] ^= bit
             out_state[row, 1] = 0
-            out_state[row, 0] = WHITE_TO_MOVE if parsed.turn[position] else BLACK_TO_MOVE
+            out_state[row, 0] = WHITE_TO_MOVE if turn[position] else BLACK_TO_MOVE
             if is_chess960[game]:
                 out_state[row, 1] = _rights(rooks, out_boards[row])
             else:
                 for right in range(4):
-                    out_state[row, 1] |= parsed.castling[position, right] << right
-            file = parsed.en_passant[position]
+                    out_state[row, 1] |= castling[position, right] << right
+            file = en_passant[position]
             out_state[row, 2] = file if file >= 0 else NO_EN_PASSANT
-            out_state[row, 3] = parsed.halfmove_clock[position]
-            origin: Any = np.int64(parsed.from_squares[first_move + ply])
-            target: Any = np.int64(parsed.to_squares[first_move + ply])
+            out_state[row, 3] = halfmove_clock[position]
+            origin: Any = np.int64(from_squares[first_move + ply])
+            target: Any = np.int64(to_squares[first_move + ply])
             if is_chess960[game]:
                 rook = _castling_rook(boards, position, origin, target)
                 target = rook if rook >= 0 else target
-            promotion: Any = np.int64(parsed.promotions[first_move + ply]) - 1
+            promotion: Any = np.int64(promotions[first_move + ply]) - 1
             if promotion < 0:
                 promotion = np.int64(0)
             out_move[row] = origin | target << 6 | promotion << 12

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,12 @@ class Converter:
 
     section: GoSection
 
+    @cached_property
+    def _dtypes(self) -> dict[str, Any]:
+        """Types of the columns of games."""
+        fields = schema(self.section).sequences
+        return {field.name: object if field.dtype == "string" else field.dtype for field in fields}
+
     def __call__(self, unit: Unit) -> UnitResult:
         """Convert one unit."""
         detail, counts = unit.detail, Counter[str]()
@@ -91,7 +97,7 @@ class Converter:
                 "first_player": played.state[played.rows[kept, 0], TO_PLAY].astype(np.int8),
                 "alternating": played.alternating[kept],
                 "offset": offsets[kept],
-                **columns(chosen, schema(self.section).sequences),
+                **columns(chosen, self._dtypes),
                 **{name: np.full(len(kept), told, object) for name, told in _labels(detail).items()},
             },
             keys=keys,

@@ -62,7 +62,9 @@ def widen(rows: Rows, source: Any, target: Any, with_ko: Any, with_colour: Any, 
     ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. ``with_ko`` and ``with_colour``
     add the ko plane and two colour planes after the stones.
     """
-    stones, state, planes = rows.stones, rows.state, tensors.planes
+    # Taken out of the tuples once: a field that is taken in a loop counts a reference each time.
+    stones, state, moves, liberties, symmetry = rows.stones, rows.state, rows.move, rows.liberties, rows.symmetry
+    planes, move, to_play, number = tensors.planes, tensors.move, tensors.to_play, tensors.number
     steps, width, points = stones.shape[1], stones.shape[3], planes.shape[2]
     frame = int(np.sqrt(points))
     scratch = np.zeros(8 * width + 8, np.uint8)  # ends with points that are never set
@@ -70,8 +72,8 @@ def widen(rows: Rows, source: Any, target: Any, with_ko: Any, with_colour: Any, 
     for sample in range(len(stones)):
         size, colour = state[sample, last, SIZE], state[sample, last, TO_PLAY]
         played, ko = state[sample, last, MOVE_NUMBER], state[sample, last, KO]
-        here, there = source[size, rows.symmetry[sample]], target[size, rows.symmetry[sample]]
-        plain = rows.symmetry[sample] == 0 and size == frame
+        here, there = source[size, symmetry[sample]], target[size, symmetry[sample]]
+        plain = symmetry[sample] == 0 and size == frame
         for back in range(steps):
             own, other = planes[sample, 2 * back], planes[sample, 2 * back + 1]
             if played - state[sample, last - back, MOVE_NUMBER] == back:
@@ -97,9 +99,9 @@ def widen(rows: Rows, source: Any, target: Any, with_ko: Any, with_colour: Any, 
             for point in range(points):
                 own[point] = here[point] < points
             plane += 2
-        if len(rows.liberties):
-            for place in range(rows.liberties.shape[1]):
-                _turn(rows.liberties[sample, place], here, scratch, planes[sample, plane + place])
-        tensors.move[sample] = there[rows.move[sample, last]]
-        tensors.to_play[sample] = colour
-        tensors.number[sample] = played
+        if len(liberties):
+            for place in range(liberties.shape[1]):
+                _turn(liberties[sample, place], here, scratch, planes[sample, plane + place])
+        move[sample] = there[moves[sample, last]]
+        to_play[sample] = colour
+        number[sample] = played

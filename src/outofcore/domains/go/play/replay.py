@@ -124,10 +124,10 @@ def _set_up(
     events: tuple[int, int], games: Games, size: int, frame: int, cells: Cells, bits: Bits, digest: Words
 ) -> int:
     """Apply the setup of one node; returns 0 or the :class:`Outcome` that forbids it."""
-    points = games.points
+    kinds, points = games.kind, games.points
     given = np.full(CELLS, -1, np.int64)
     for event in range(events[0], events[1]):
-        kind = games.kind[event]
+        kind = kinds[event]
         low_column, high_column = min(points[event, 0], points[event, 2]), max(points[event, 0], points[event, 2])
         low_row, high_row = min(points[event, 1], points[event, 3]), max(points[event, 1], points[event, 3])
         if high_column >= size or high_row >= size:
@@ -140,19 +140,6 @@ def _set_up(
                 given[cell] = kind
                 put(cells, bits, digest, frame, cell, EMPTY if kind == ADD_EMPTY else kind - ADD_BLACK)
     return _KEPT
-
-
-@njit(nogil=True, cache=True)
-def _write_position(
-    played: Played, row: int, bits: Bits, colour: int, size: int, ko: int, number: int, frame: int
-) -> None:
-    for place in range(bits.shape[1]):
-        played.stones[row, 0, place] = bits[0, place]
-        played.stones[row, 1, place] = bits[1, place]
-    played.state[row, TO_PLAY] = colour
-    played.state[row, SIZE] = size
-    played.state[row, KO] = -1 if ko == NO_KO else (ko // STRIDE - 1) * frame + ko % STRIDE - 1
-    played.state[row, MOVE_NUMBER] = number
 
 
 @njit(nogil=True, cache=True)
@@ -181,25 +168,30 @@ def _record_setup(record: npt.NDArray[np.int16], recorded: int, digest: Words) -
 @njit(nogil=True, cache=True)
 def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int, played: Played) -> int:
     """Fill ``played``; returns the number of rows. ``breaches`` of the first six in ``COUNTED``: keep, stop, reject."""
-    kinds, counts, record = games.kind, played.counts, played.record
+    # Taken out of the tuples once: a field that is taken in a loop counts a reference each time.
+    first, kinds, points, nodes = games.first, games.kind, games.points, games.node
+    sizes, handicaps, suicide_allowed, superkos = rules.size, rules.placed, rules.suicide_allowed, rules.superko
+    out_stones, out_state, out_move, out_liberties = played.stones, played.state, played.move, played.liberties
+    outcome, trouble, spans, counts = played.outcome, played.trouble, played.rows, played.counts
+    alternating, record, record_spans = played.alternating, played.record, played.record_spans
     cells = np.empty(CELLS, np.int8)
-    bits = np.zeros((2, played.stones.shape[2]), np.uint8)
+    bits = np.zeros((2, out_stones.shape[2]), np.uint8)
     digest = np.zeros(1, np.uint64)
     marks = np.zeros(CELLS + 1, np.int64)
     stones = np.empty(CELLS, np.int64)
     seen = np.empty(MOST_MOVES + 1, np.uint64)
     rows = 0
     recorded = 0
-    for game in range(len(rules.size)):
-        if rules.size[game] == 0:
-            played.outcome[game] = _PASSED_OVER
+    for game in range(len(sizes)):
+        if sizes[game] == 0:
+            outcome[game] = _PASSED_OVER
             continue
-        size, superko = rules.size[game], rules.superko[game]
+        size, superko = sizes[game], superkos[game]
         clear(cells, bits, digest, size)
         begin, record_begin = rows, recorded
         record[recorded] = size
         recorded += 1
-        placed = rules.placed[game]
+        placed = handicaps[game]
         set_up = placed > 0
         for place in range(placed):
             put(cells, bits, digest, frame, STARS[size, placed, place], 0)
@@ -207,15 +199,13 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
         passes = 0
         last_colour = -1
         verdict = _KEPT
-        event, end = games.first[game], games.first[game + 1]
+        event, end = first[game], first[game + 1]
         while event < end:
             number = rows - begin
             kind = kinds[event]
             if kind >= ADD_BLACK:
                 last = event
-                while (
-                    last < games.first[game + 1] and kinds[last] >= ADD_BLACK and games.node[last] == games.node[event]
-                ):
+                while last < end and kinds[last] >= ADD_BLACK and nodes[last] == nodes[event]:
                     last += 1
                 if number:
                     counts[game, LATE_SETUP] += 1
@@ -233,7 +223,7 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
             if number == MOST_MOVES:
                 verdict = _TOO_MANY
                 break
-            column, row = games.points[event, 0], games.points[event, 1]
+            column, row = points[event, 0], points[event, 1]
             is_pass = column == NO_POINT or (column == _PASS_LETTERS and row == _PASS_LETTERS and size <= _PASS_LETTERS)
             if not is_pass and (column >= size or row >= size):
                 verdict = _OFF_BOARD
@@ -245,23 +235,31 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
                     verdict = _STOPPED
                     break
             forbidden = ko if ko_colour == kind else NO_KO
-            _write_position(played, rows, bits, kind, size, forbidden, number, frame)
-            if len(played.liberties):
-                liberty_planes(cells, marks, stones, frame, played.liberties[rows])
+            for place in range(bits.shape[1]):
+                out_stones[rows, 0, place] = bits[0, place]
+                out_stones[rows, 1, place] = bits[1, place]
+            out_state[rows, TO_PLAY] = kind
+            out_state[rows, SIZE] = size
+            out_state[rows, KO] = (
+                -1 if forbidden == NO_KO else (forbidden // STRIDE - 1) * frame + forbidden % STRIDE - 1
+            )
+            out_state[rows, MOVE_NUMBER] = number
+            if len(out_liberties):
+                liberty_planes(cells, marks, stones, frame, out_liberties[rows])
             record_row = recorded
             if set_up:
                 recorded = _record_setup(record, recorded, digest)
             if superko:
                 seen[number] = _situation(digest, superko, kind)
             if is_pass:
-                played.move[rows] = frame * frame
+                out_move[rows] = frame * frame
                 record[recorded] = kind * 1024 + 1023
                 ko = NO_KO
                 passes += 1
                 counts[game, PASSES] += 1
             else:
                 cell = (row + 1) * STRIDE + column + 1
-                played.move[rows] = row * frame + column
+                out_move[rows] = row * frame + column
                 record[recorded] = kind * 1024 + row * size + column
                 breach = -1
                 if cells[cell] != EMPTY:
@@ -278,7 +276,7 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
                 captured, lost, ko = play(cells, bits, digest, marks, stones, frame, cell, kind)
                 ko_colour = 1 - kind
                 breach = -1
-                if lost and not rules.suicide_allowed[game]:
+                if lost and not suicide_allowed[game]:
                     breach = SUICIDE
                     counts[game, SUICIDE] += 1
                 # A position can come back without a capture: send two, lose them, retake, send the second again.
@@ -294,7 +292,7 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
                 passes = 0
                 counts[game, CAPTURES] += captured
             if kind == last_colour:
-                played.alternating[game] = False
+                alternating[game] = False
             last_colour = kind
             recorded += 1
             rows += 1
@@ -303,8 +301,8 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
         if verdict <= 0 and rows - begin < min_moves:
             verdict = _TOO_SHORT
         if verdict > 0:
-            played.outcome[game], played.trouble[game] = verdict, min(event, len(kinds) - 1)
+            outcome[game], trouble[game] = verdict, min(event, len(kinds) - 1)
             rows, recorded = begin, record_begin
-        played.rows[game, 0], played.rows[game, 1] = begin, rows - begin
-        played.record_spans[game, 0], played.record_spans[game, 1] = record_begin, recorded
+        spans[game, 0], spans[game, 1] = begin, rows - begin
+        record_spans[game, 0], record_spans[game, 1] = record_begin, recorded
     return rows

@@ -57,10 +57,11 @@ def openings(games: Games) -> npt.NDArray[np.int64]:
 
 @njit(nogil=True, cache=True)
 def _openings(games: Games, facts: npt.NDArray[np.int64]) -> None:
+    first, kinds, points, nodes = games.first, games.kind, games.points, games.node
     for game in range(len(facts)):
         facts[game, 2] = facts[game, 4] = -1
-        for event in range(games.first[game], games.first[game + 1]):
-            kind = games.kind[event]
+        for event in range(first[game], first[game + 1]):
+            kind = kinds[event]
             if kind == WHITE:
                 if facts[game, 4] < 0:
                     facts[game, 4] = WHITE
@@ -69,12 +70,12 @@ def _openings(games: Games, facts: npt.NDArray[np.int64]) -> None:
                 facts[game, 3] += 1
                 facts[game, 4] = BLACK
             elif facts[game, 3] == 0:
-                corners = games.points[event].astype(np.int64)  # compiled int() of a uint8 is unsigned
+                corners = points[event].astype(np.int64)  # compiled int() of a uint8 is unsigned
                 columns = abs(corners[2] - corners[0]) + 1
                 rows = abs(corners[3] - corners[1]) + 1
                 facts[game, 0 if kind == ADD_BLACK else 1] += columns * rows
                 if facts[game, 2] < 0:
-                    facts[game, 2] = games.node[event]
+                    facts[game, 2] = nodes[event]
 
 
 def stated(raw: bytes) -> int:

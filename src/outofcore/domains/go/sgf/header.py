@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ from outofcore.domains.go.sgf.handicap import HandicapRule, handicap, stated
 from outofcore.domains.go.sgf.meaning import KomiRule, ResultKind, Ruleset
 from outofcore.domains.go.sgf.names import NameRule, decode
 from outofcore.domains.go.sgf.reader import PROPERTIES
-from outofcore.store.schema import Field
 
 _PB, _PW, _BR, _WR, _KM, _HA, _RE, _DT, _RU, _SZ, _CA, _GM = range(len(PROPERTIES))
 CHARSET = _CA
@@ -128,11 +127,8 @@ def _shown(value: bytes) -> str:
     return value[:40].decode("latin-1")
 
 
-def columns(headers: Sequence[Header], fields: Sequence[Field]) -> dict[str, npt.NDArray[Any]]:
+def columns(headers: Sequence[Header], dtypes: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """The columns of the sequence table that headers fill."""
-    dtypes = {field.name: object if field.dtype == "string" else field.dtype for field in fields}
-    return {
-        name: np.array([getattr(header, name) for header in headers], dtypes[name])
-        for name in Header._fields
-        if name in dtypes
-    }
+    values = zip(*headers, strict=True) if headers else ((),) * len(Header._fields)
+    named = zip(Header._fields, values, strict=True)
+    return {name: np.array(column, dtypes[name]) for name, column in named if name in dtypes}

@@ -102,6 +102,8 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
     Unexpected text instead of an identifier is usually the rest of a comment with an unescaped bracket. It is skipped,
     but a move or setup after the comment in the same node may be part of it, so such a game is rejected.
     """
+    # Taken out of the tuple once: a field that is taken in a loop counts a reference each time.
+    spans, first, kinds, points, nodes = games.spans, games.first, games.kind, games.points, games.node
     status, trouble = games.status, games.trouble
     event = 0
     for game in range(len(starts)):
@@ -155,8 +157,8 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
                     if kind >= 0:
                         if (kind == BLACK and black) or (kind == WHITE and white) or (kind >= 2 and (black or white)):
                             status[game], trouble[game] = _AMBIGUOUS, begin
-                        elif _point(data, begin, at, kind, games.points[event]):
-                            games.kind[event], games.node[event] = kind, max(node, 0)
+                        elif _point(data, begin, at, kind, points[event]):
+                            kinds[event], nodes[event] = kind, max(node, 0)
                             event += 1
                         else:
                             status[game], trouble[game] = _BAD_POINT, begin
@@ -164,8 +166,8 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
                         white = white or kind == WHITE
                     elif code:
                         for place in range(len(_PROPERTY_CODES)):
-                            if _PROPERTY_CODES[place] == code and games.spans[game, place, 0] < 0:
-                                games.spans[game, place, 0], games.spans[game, place, 1] = begin, at
+                            if _PROPERTY_CODES[place] == code and spans[game, place, 0] < 0:
+                                spans[game, place, 0], spans[game, place, 1] = begin, at
                     at += 1
                     while at < end and data[at] <= 32:
                         at += 1
@@ -174,4 +176,4 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
                 if stray and doubtful:
                     status[game], trouble[game] = _STRAY, at
                 at += 1
-        games.first[game + 1] = event
+        first[game + 1] = event

@@ -247,6 +247,7 @@ def find_games(
     state = np.array([0, skipping[0], skipping[1]])
     opened, roots = np.zeros(_DEPTHS, np.int64), np.zeros((_DEPTHS, 2), np.int64)
     nesting = _Nesting(state, opened, roots)
+    starts, ends, endings = found.starts, found.ends, found.endings
     passing = skipping[0] > 0
     floor = 0
     skipping[:] = 0
@@ -265,7 +266,7 @@ def find_games(
         answer = 0
         if byte in (OPEN, NODE) or (line and 65 <= byte <= 90):
             answer = _begins(data, at, final)
-        if answer < 0 or (answer and count == len(found.starts)):
+        if answer < 0 or (answer and count == len(starts)):
             break
         if not answer:
             stray += byte > 32
@@ -299,7 +300,7 @@ def find_games(
                 end, ending, passing = start + longest, _TOO_LONG, True
             elif state[2]:
                 ending = _IN_VALUE
-        found.starts[count], found.ends[count], found.endings[count] = start, end, ending
+        starts[count], ends[count], endings[count] = start, end, ending
         count += 1
         at = end
     return count, at, stray
