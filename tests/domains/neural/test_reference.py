@@ -95,3 +95,14 @@ def test_series_and_units_of_nwb_are_audited_in_their_unit(tmp_path):
     for result in (by_trace, by_spike):
         assert result.audited
         assert not result.differences
+
+
+def test_neurons_may_be_named_by_words(clocked, write_h5):
+    words = np.array([b"CA1-a", b"CA1-b", b"CA3", b"DG"])[clocked["spike_neurons"]]
+    names = {"stimulus": "stim", "frame_times": "frame_times", "responses": None, "trial": "trials"}
+    names |= {"spike_times": "spike_times", "spike_neurons": "spike_neurons"}
+    by_number = convert(write_h5(clocked), names=names, bin_width=0.02)
+    by_word = convert(write_h5(clocked | {"spike_neurons": words}), names=names, bin_width=0.02)
+    assert sorted(by_word.only.rows["robs"].T.tolist()) == sorted(by_number.only.rows["robs"].T.tolist())
+    assert by_word.audited == by_number.audited == 3
+    assert not by_word.differences

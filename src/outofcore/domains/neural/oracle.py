@@ -6,6 +6,7 @@ It shares no alignment code with the engine: times are scanned and compared from
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -139,11 +140,25 @@ class Oracle:
         assert names.spike_times is not None
         low, high = self._edges(number)
         factor = NANOSECONDS[self._library.unit or source.spike_unit or source.time_unit]
+        if names.spike_neurons is not None:
+            return self._by_label(names.spike_times, names.spike_neurons, low, high, factor)
         counts: list[float] = []
-        for train in self._library.trains(names.spike_times, names.spike_neurons):
+        for train in self._library.trains(names.spike_times):
             blocks = (_nanoseconds(part, factor) for part in train)
             counts.append(float(sum(int(((times >= low) & (times < high)).sum()) for times in blocks)))
         return np.array(counts)
+
+    def _by_label(self, name: str, labels: str, low: int, high: int, factor: float) -> npt.NDArray[np.float64]:
+        """Spikes of each neuron from a time to another, where one vector holds the spikes of all."""
+        known: set[float] = set()
+        inside: Counter[float] = Counter()
+        for values, owners in self._library.labelled(name, labels):
+            times = _nanoseconds(values, factor)
+            known.update(np.unique(owners).tolist())
+            inside.update(owners[(times >= low) & (times < high)].tolist())
+        top = 2.0**62 if any(isinstance(label, float) for label in known) else 2**63
+        neurons = sorted(label for label in known if 0 <= label < top and label == int(label))
+        return np.array([inside[label] for label in neurons], np.float64)
 
     def _sample(
         self, number: int, name: str, axis: int, times: str | None, mode: Resampling

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import zarr
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import STREAM_DAMAGE
+from outofcore.domains.neural.recordings.arrays import STREAM_DAMAGE, identify, native
 from outofcore.domains.neural.recordings.folder import split_column
 from outofcore.domains.neural.recordings.recording import matching
 from outofcore.domains.neural.sessions import Session, opened
@@ -68,17 +68,14 @@ class Reference:
         assert times is not None
         return _blocks(self._array(times))
 
-    def trains(self, name: str, labels: str | None) -> list[Iterator[npt.NDArray[Any]]]:
+    def trains(self, name: str) -> list[Iterator[npt.NDArray[Any]]]:
         """Spike times of each neuron, block by block."""
-        if labels is None:
-            return [_blocks(train) for array in self._arrays(name) for train in _ragged(array)]
-        found = {label for block in _blocks(self._array(labels)) for label in np.unique(block).tolist()}
-        known = sorted(int(label) for label in found if 0 <= label < 2**62 and label == int(label))
-        return [self._labelled(name, labels, label) for label in known]
+        return [_blocks(train) for array in self._arrays(name) for train in _ragged(array)]
 
-    def _labelled(self, name: str, labels: str, label: int) -> Iterator[npt.NDArray[Any]]:
+    def labelled(self, name: str, labels: str) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+        """Spike times of all neurons and the label of each spike, block by block."""
         for times, owners in zip(_blocks(self._array(name)), _blocks(self._array(labels)), strict=True):
-            yield times[owners == label]
+            yield times, owners if owners.dtype.kind in "biuf" else identify(native(owners))
 
     def _arrays(self, name: str) -> list[Any]:
         names = [name]
@@ -116,11 +113,11 @@ class NwbReference(Reference):
             for first in range(0, length, BLOCK):
                 yield series.starting_time + np.arange(first, min(first + BLOCK, length)) / series.rate
 
-    def trains(self, name: str, labels: str | None) -> list[Iterator[npt.NDArray[Any]]]:
+    def trains(self, name: str) -> list[Iterator[npt.NDArray[Any]]]:
         """Spike times of each unit."""
         units = self._arrays(name)[0]
-        if labels is not None or isinstance(units, (h5py.Dataset, h5py.Group)):
-            return super().trains(name, labels)
+        if isinstance(units, (h5py.Dataset, h5py.Group)):
+            return super().trains(name)
         return [map(units.get_unit_spike_times, [number]) for number in range(len(units))]
 
     def _shape(self, array: Any) -> tuple[int, ...]:
