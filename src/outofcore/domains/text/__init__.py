@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from outofcore.domains.planning import Outlook
     from outofcore.domains.streaming import Choose
     from outofcore.domains.task import Task
-    from outofcore.domains.text.stream.stream import TextStream
+    from outofcore.domains.text.stream import TextStream
     from outofcore.inspect.table import Table
     from outofcore.store.reader import Store
 
@@ -107,7 +107,7 @@ class Text(Domain):
         device: torch.device,
     ) -> TextStream:
         """Windows of tokens directly from raw text."""
-        from outofcore.domains.text.stream.stream import TextStream
+        from outofcore.domains.text.stream import TextStream
 
         training = split == "train"
         return TextStream(
@@ -127,7 +127,7 @@ class Text(Domain):
 
     def stream_bytes(self, section: TextSection, threads: int) -> int:
         """Three pools, the units being tokenized, and the engines."""
-        from outofcore.domains.text.stream.stream import stream_bytes
+        from outofcore.domains.text.stream import stream_bytes
 
         return stream_bytes(section, threads)
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from outofcore.domains.text.documents import cleaning, members
 from outofcore.domains.text.documents.members import SUFFIXES
 from outofcore.domains.text.schema import attributes
-from outofcore.domains.text.stream.stream import TextStream
+from outofcore.domains.text.source import units
+from outofcore.domains.text.stream import TextStream
 from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.domains.text.tokens.tokenizer import load_tokenizer
@@ -204,6 +205,32 @@ def test_no_thread_is_left_behind(section_of, folder: Path):
         break
     stream.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("text-stream")]
+
+
+def test_one_that_was_never_iterated_over_starts_nothing(section_of, folder: Path):
+    stream = make(section_of, folder, threads=3)
+    iter(stream)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("text-stream")]
+    stream.close()
+    assert stream.tally.found == 0
+
+
+def test_only_so_much_is_tokenized_ahead(section_of, folder: Path, monkeypatch):
+    begun: list[int] = []
+
+    def counted(*inputs):
+        for unit in units(*inputs):
+            begun.append(len(unit.payload))
+            yield unit
+
+    monkeypatch.setattr("outofcore.domains.text.windows.units", counted)
+    keys = {"tensors": {"seq_len": 16}, "stream": {"shuffle_windows": 1}}
+    stream = make(section_of, folder, keys=keys, threads=1, shuffle=False)
+    total, begun[:] = len(begun) if stream.samples else 0, []
+    batches = iter(stream)
+    next(batches)
+    stream.close()
+    assert len(begun) <= 10 < total
 
 
 def test_what_cannot_be_is_said(section_of, folder: Path, monkeypatch):

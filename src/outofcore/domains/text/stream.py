@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,8 @@ from torch import Tensor
 from outofcore.domains.reading import Reading
 from outofcore.domains.streaming import Choose
 from outofcore.domains.text.params import TextSection
-from outofcore.domains.text.stream.background import Ahead
-from outofcore.domains.text.stream.pools import Pool, RawText, units_in_memory
-from outofcore.domains.text.stream.tally import Tally
-from outofcore.domains.text.stream.windows import Origin
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
+from outofcore.domains.text.windows import RawText, Tally, units_in_memory
 from outofcore.errors import BudgetError, StateError
 from outofcore.raw.files import RawFile
 
@@ -81,9 +80,9 @@ class TextStream:
         self.identity = _identity(files, section, tokenizer, seed, shuffle=shuffle)
         self._limit = samples
         self._samples = samples if repeat else None
-        self._position = _Position()
+        self._given = 0  # windows of the epoch that the consumer has received
         self._begun = False
-        self._running: Ahead[Pool] | None = None
+        self._running: Generator[dict[str, Tensor]] | None = None
         needed = stream_bytes(section, threads)
         if needed > memory:
             message = (
@@ -114,27 +113,25 @@ class TextStream:
         self.close()
         if self._begun:
             self.set_epoch(self.epoch + 1)
-        return self._batches()
+        self._running = self._batches()
+        return self._running
 
     def set_epoch(self, epoch: int) -> None:
         """Start the next iteration at the beginning of this epoch."""
-        self.epoch, self._position, self._begun = epoch, _Position(), False
+        self.epoch, self._given, self._begun = epoch, 0, False
 
     def state_dict(self) -> dict[str, Any]:
         """The consumer's place; valid after any batch."""
-        at = self._position
-        origin = [at.origin.round, at.origin.file, at.origin.unit, at.origin.token]
-        place = {"given": at.given, "pool": at.pool, "inside": at.inside, "origin": origin}
         return {
             "version": VERSION,
             "identity": self.identity,
             "epoch": self.epoch,
             "samples": self.samples,
-            **place,
+            "given": self._given,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume after the last batch that was received.
+        """Resume after the last batch that was received; the text before it is tokenized again.
 
         Raises StateError if the state belongs to other text, params or another seed.
         """
@@ -147,7 +144,7 @@ class TextStream:
         self._samples = state["samples"]
         self.set_epoch(state["epoch"])
         if state["given"] < self.samples:
-            self._position = _Position(state["given"], state["pool"], state["inside"], Origin(*state["origin"]))
+            self._given = state["given"]
         else:
             self.set_epoch(state["epoch"] + 1)
 
@@ -163,31 +160,32 @@ class TextStream:
         return tensors.step - 1 if tensors.phase and tensors.across_documents else 0
 
     def _batches(self) -> Generator[dict[str, Tensor]]:
-        at = self._position
         phase = int(_words(self._seed, self.epoch, -1, 1)[0] % np.uint64(self._spare + 1))
-        running = self._running = Ahead(self._text.pools(self.epoch, phase, at.pool, at.origin, self._size), 1)
         waiting: list[npt.NDArray[Any]] = []
-        try:
-            for pool in running:
-                order = np.arange(len(pool.windows))
+        passed = self._given
+        with (
+            closing(self._text.pools(self.epoch, phase, self._size)) as pools,
+            ThreadPoolExecutor(1, thread_name_prefix="text-stream") as maker,
+        ):
+            ahead = maker.submit(next, pools)
+            for number in itertools.count():
+                pool, ahead = ahead.result(), maker.submit(next, pools)
+                order = np.arange(len(pool))
                 if self._shuffle:
-                    order = np.argsort(_words(self._seed, self.epoch, pool.number, len(order)), kind="stable")
-                done = at.inside if pool.number == at.pool else 0
-                while done < len(order):
-                    missing = min(self.batch_size, self.samples - at.given) - sum(map(len, waiting))
-                    chosen = order[done : done + missing]
-                    waiting.append(pool.windows[chosen])
-                    done += len(chosen)
-                    if len(chosen) < missing:
+                    order = np.argsort(_words(self._seed, self.epoch, number, len(pool)), kind="stable")
+                order, passed = order[passed:], max(0, passed - len(pool))
+                while len(order):
+                    missing = min(self.batch_size, self.samples - self._given) - sum(map(len, waiting))
+                    waiting.append(pool[order[:missing]])
+                    missing -= len(waiting[-1])
+                    order = order[len(waiting[-1]) :]
+                    if missing:
                         break
                     tokens, waiting = np.concatenate(waiting), []
-                    at = _Position(at.given + len(tokens), pool.number, done, pool.origin)
-                    self._position, self._begun = at, True
+                    self._given, self._begun = self._given + len(tokens), True
                     yield self._tensors(tokens)
-                    if at.given >= self.samples:
+                    if self._given >= self.samples:
                         return
-        finally:
-            running.close()
 
     def _tensors(self, tokens: npt.NDArray[Any]) -> dict[str, Tensor]:
         # Text readings make no random choices.
@@ -195,16 +193,6 @@ class TextStream:
         if self._device is None:
             return batch
         return {name: tensor.to(self._device, non_blocking=True) for name, tensor in batch.items()}
-
-
-@dataclass(frozen=True)
-class _Position:
-    """The consumer's place in an epoch: windows delivered in all; the pool, windows delivered of it, and its start."""
-
-    given: int = 0
-    pool: int = 0
-    inside: int = 0
-    origin: Origin = field(default_factory=Origin)
 
 
 def _words(seed: int, epoch: int, number: int, count: int) -> npt.NDArray[np.uint64]:

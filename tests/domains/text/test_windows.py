@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.domains.text.stream.windows import Origin, Windower, count_windows
+from outofcore.domains.text.windows import Windower, count_windows
 
 
 @given(
@@ -19,13 +19,8 @@ def test_windows_are_those_of_the_whole_wherever_it_was_cut(parts, length, step,
     windower = Windower(length, step, skip)
     found = []
     start = 0
-    for number, size in enumerate(parts):
-        windows = windower.add(text[start : start + size], Origin(unit=number))
-        for place, window in enumerate(windows.tokens.tolist()):
-            found.append(window)
-            origin = windows.origin(place)
-            assert sum(parts[: origin.unit]) + origin.token == window[0]
-            assert origin.token < parts[origin.unit]
+    for size in parts:
+        found += windower.add(text[start : start + size]).tolist()
         start += size
     assert found == expected
     assert count_windows(len(text) - skip, length, step) == len(expected)
@@ -33,9 +28,9 @@ def test_windows_are_those_of_the_whole_wherever_it_was_cut(parts, length, step,
 
 def test_what_ended_does_not_go_on():
     windower = Windower(3, 3)
-    assert len(windower.add(np.arange(2), Origin()).tokens) == 0
+    assert len(windower.add(np.arange(2))) == 0
     windower.end()
-    assert windower.add(np.arange(5, 9), Origin(unit=1)).tokens.tolist() == [[5, 6, 7]]
+    assert windower.add(np.arange(5, 9)).tolist() == [[5, 6, 7]]
 
 
 def test_windows_are_counted_for_every_phase():
