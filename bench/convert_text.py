@@ -24,8 +24,8 @@ import tokenizers
 
 from converting import convert_files
 from outofcore.domains.text import DOMAIN
-from outofcore.domains.text.documents.sampling import texts
 from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.learn import texts
 from outofcore.raw.files import find_files
 from record import Row, save
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from outofcore.domains.text.converter import Converter
-from outofcore.domains.text.documents.members import SUFFIXES
+from outofcore.domains.text.documents.reading import SUFFIXES
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.source import units
 from outofcore.domains.text.tokens.learn import make_tokenizer

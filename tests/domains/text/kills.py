@@ -23,7 +23,7 @@ from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
 from outofcore.domains.text import DOMAIN
-from outofcore.domains.text.documents import cleaning, long, members, reader
+from outofcore.domains.text.documents import long, reading
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.raw.files import find_files
@@ -83,9 +83,8 @@ def section_of(folder: Path) -> TextSection:
 
 def run(folder: Path, name: str, watch: Any = lambda _: None) -> Outcome:
     """Convert, in small units."""
-    for module in (cleaning, reader, members):
-        module.BLOCK_BYTES = 20_000  # type: ignore[attr-defined]
-    members.WHOLE_BYTES, long.PIECE_BYTES = 40_000, 15_000
+    reading.BLOCK_BYTES = 20_000  # type: ignore[attr-defined]
+    reading.WHOLE_BYTES, long.PIECE_BYTES = 40_000, 15_000
     section = section_of(folder)
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="text")
     conversion = Conversion(DOMAIN, section, files, folder / name / "text.zarr", folder / name / "rejects.csv")

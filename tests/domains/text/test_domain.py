@@ -13,7 +13,7 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import get_domain
 from outofcore.domains.text import DOMAIN
-from outofcore.domains.text.documents import cleaning, long, members, reader
+from outofcore.domains.text.documents import long, reading
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import SpaceError
@@ -113,9 +113,8 @@ def test_the_sample_is_the_same_every_time(tmp_path: Path):
 def test_a_conversion_stopped_inside_a_document_goes_on_with_the_same_bytes(
     prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for module in (cleaning, reader, members):
-        monkeypatch.setattr(module, "BLOCK_BYTES", 5000)
-    monkeypatch.setattr(members, "WHOLE_BYTES", 10_000)
+    monkeypatch.setattr(reading, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(reading, "WHOLE_BYTES", 10_000)
     monkeypatch.setattr(long, "PIECE_BYTES", 3000)
     section, _, _ = prepared
     raw = tmp_path / "raw"

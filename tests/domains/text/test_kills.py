@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.domains.text.documents import cleaning, long, members, reader
+from outofcore.domains.text.documents import long, reading
 from tests.domains.text.kills import kill, make_text, whole_run
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runs set for themselves is as before afterwards."""
-    for module in (cleaning, reader, members):
-        monkeypatch.setattr(module, "BLOCK_BYTES", module.BLOCK_BYTES)
-    monkeypatch.setattr(members, "WHOLE_BYTES", members.WHOLE_BYTES)
+    monkeypatch.setattr(reading, "BLOCK_BYTES", reading.BLOCK_BYTES)
+    monkeypatch.setattr(reading, "WHOLE_BYTES", reading.WHOLE_BYTES)
     monkeypatch.setattr(long, "PIECE_BYTES", long.PIECE_BYTES)
 
 

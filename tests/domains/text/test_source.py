@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outofcore.domains.text.documents import cleaning, lines, long, members, reader
+from outofcore.domains.text.documents import long, reading, records
 from outofcore.domains.text.tokens import cuts
 from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
@@ -34,10 +34,9 @@ def tokens_of(texts: list[str], tokenizer: Tokenizer) -> list[list[int]]:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks, pieces and bounds so small that a few hundred bytes are a long document."""
-    for module in (cleaning, reader, members):
-        monkeypatch.setattr(module, "BLOCK_BYTES", 61)
-    monkeypatch.setattr(members, "WHOLE_BYTES", 150)
-    for module in (members, lines):
+    monkeypatch.setattr(reading, "BLOCK_BYTES", 61)
+    monkeypatch.setattr(reading, "WHOLE_BYTES", 150)
+    for module in (reading, records):
         monkeypatch.setattr(module, "RECORD_BYTES", 300)
     monkeypatch.setattr(long, "PIECE_BYTES", 80)
     for module in (long, cuts):
@@ -236,12 +235,12 @@ ALIKE = [
 @given(chosen=st.lists(st.sampled_from(ALIKE), min_size=1, max_size=4))
 def test_a_table_of_lines_is_the_lines_one_by_one(chosen, section_of, tmp_path):
     section = section_of(tmp_path)
-    unit = lines.Unit(source=0, name="a", offset=7, payload=b"\n".join(chosen), detail={})
+    unit = records.Unit(source=0, name="a", offset=7, payload=b"\n".join(chosen), detail={})
     with pytest.MonkeyPatch().context() as patch:
-        patch.setattr(lines, "_TABLE_BYTES", -1)
-        at_once = list(lines.texts_of_lines(unit, section.source))
-        patch.setattr(lines, "_TABLE_BYTES", 10**9)
-        assert at_once == list(lines.texts_of_lines(unit, section.source))
+        patch.setattr(records, "_TABLE_BYTES", -1)
+        at_once = list(records.texts_of_lines(unit, section.source))
+        patch.setattr(records, "_TABLE_BYTES", 10**9)
+        assert at_once == list(records.texts_of_lines(unit, section.source))
 
 
 def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
@@ -310,9 +309,8 @@ def test_long_documents_are_the_same_in_pieces(texts, separator, newlines, polic
     settings = {"separator": separator, "newlines": newlines, "invalid_utf8": policy}
     in_pieces = convert(path, source=settings, audit={"one_in": 1})
     with pytest.MonkeyPatch().context() as patch:
-        for module in (cleaning, reader, members):
-            patch.setattr(module, "BLOCK_BYTES", 1 << 20)
-        patch.setattr(members, "WHOLE_BYTES", 1 << 20)
+        patch.setattr(reading, "BLOCK_BYTES", 1 << 20)
+        patch.setattr(reading, "WHOLE_BYTES", 1 << 20)
         patch.setattr(FastEngine, "longest", 1 << 20)
         whole = convert(path, source=settings)
     unsafe = [reject.offset for _, reject in in_pieces.rejects if reject.reason == "no_safe_cut"]
@@ -334,8 +332,7 @@ def test_a_reject_for_want_of_a_cut_depends_on_the_text_alone(convert, tmp_path:
     lengths = {}
     for run in (150, 199, 200, 201, 222, 223, 224, 225, 300):
         (tmp_path / "a.txt").write_bytes(b"some words " * 31 + b"x" * run + b" and more words" * 31)
-        for module in (cleaning, reader, members):
-            monkeypatch.setattr(module, "BLOCK_BYTES", block)
+        monkeypatch.setattr(reading, "BLOCK_BYTES", block)
         lengths[run] = convert(tmp_path).reasons
     assert [run for run, reasons in lengths.items() if not reasons] == [150, 199]
     assert all(set(reasons) <= {"no_safe_cut"} for reasons in lengths.values())

@@ -12,8 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outofcore.domains.text.documents import cleaning, members
-from outofcore.domains.text.documents.members import SUFFIXES
+from outofcore.domains.text.documents import reading
+from outofcore.domains.text.documents.reading import SUFFIXES
 from outofcore.domains.text.schema import attributes
 from outofcore.domains.text.source import units
 from outofcore.domains.text.stream import TextStream
@@ -34,8 +34,7 @@ def even(keys: np.ndarray) -> np.ndarray:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Documents short and long, in units of some hundred bytes."""
-    for module in (cleaning, members):
-        monkeypatch.setattr(module, "BLOCK_BYTES", 700)
+    monkeypatch.setattr(reading, "BLOCK_BYTES", 700)
     raw = tmp_path / "raw"
     raw.mkdir()
     texts = [PROSE[number % 90 :] * (1 + number % 5) + str(number) for number in range(60)]
@@ -178,7 +177,7 @@ def test_more_windows_than_the_text_has_begin_it_again(section_of, folder: Path)
 
 
 def test_long_documents_run_on_through_their_pieces(section_of, convert, folder: Path, monkeypatch):
-    monkeypatch.setattr(members, "WHOLE_BYTES", 900)
+    monkeypatch.setattr(reading, "WHOLE_BYTES", 900)
     monkeypatch.setattr("outofcore.domains.text.documents.long.PIECE_BYTES", 600)
     monkeypatch.setattr("outofcore.domains.text.documents.long.WINDOW_BYTES", 100)
     monkeypatch.setattr("outofcore.domains.text.tokens.cuts.WINDOW_BYTES", 100)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from outofcore.domains.text.documents.long import pieces, survey
-from outofcore.domains.text.documents.members import SUFFIXES, OpenMember
-from outofcore.domains.text.documents.reader import Scout
+from outofcore.domains.text.documents.reading import SUFFIXES, OpenMember, Scout
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
 from outofcore.domains.text.tokens.engine import open_engine

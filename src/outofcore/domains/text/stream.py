@@ -33,7 +33,7 @@ ENGINE_BYTES = 32 << 20
 def stream_bytes(section: TextSection, threads: int) -> int:
     """Most bytes held by a stream that tokenizes this many units at a time, not counting words cached by the engine."""
     length, item = section.tensors.seq_len + 1, np.dtype(load_tokenizer(section).dtype).itemsize
-    # One pool is being consumed, one waits, one is being made.
+    # One pool is being consumed; the next is gathered, then joined, and so held twice.
     pools = 3 * section.stream.shuffle_windows * length * item
     batches = 2 * section.train.batch_size * length * 8
     return pools + batches + units_in_memory(threads) * UNIT_BYTES + threads * ENGINE_BYTES

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from outofcore.domains.text.documents.hub import open_raw
-from outofcore.domains.text.documents.sampling import texts
 from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.learn import texts
 from outofcore.errors import ParamsError
 from tests.domains.text.conftest import PROSE
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from outofcore.domains.text.params import SourceSection
 
-BLOCK_BYTES = 2 << 20
 # Below this many bytes, decoding is faster than calling another library.
 _FEW_BYTES = 4096
 BOM = b"\xef\xbb\xbf"

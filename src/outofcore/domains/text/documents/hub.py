@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from outofcore.domains.domain import Section
-from outofcore.domains.text.documents.members import SUFFIXES
+from outofcore.domains.text.documents.reading import SUFFIXES
 from outofcore.domains.text.params import HUB, TextSection
 from outofcore.errors import ParamsError
 from outofcore.raw.files import Member, RawFile, find_files

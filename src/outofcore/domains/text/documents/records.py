@@ -1,16 +1,25 @@
-"""Units of whole documents to texts, in a worker."""
+"""Units of whole documents to texts, in a worker: plain text, lines of JSON, values of Parquet."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from outofcore.domains.text.documents.cleaning import InvalidText, clean
-from outofcore.domains.text.documents.division import division
-from outofcore.domains.text.documents.lines import RECORD_BYTES, texts_of_lines
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.json
+
+from outofcore.domains.text.documents.cleaning import InvalidText, clean, is_utf8
 from outofcore.domains.text.documents.long import too_long_or_short
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.documents.reading import RECORD_BYTES, division
+from outofcore.domains.text.params import SourceSection, TextSection
 from outofcore.raw.unit import Reject, Unit
+
+# Below this many bytes, building a table does not pay off.
+_TABLE_BYTES = 4096
 
 
 @dataclass
@@ -75,3 +84,89 @@ def _values(unit: Unit) -> Iterator[tuple[int, _Raw]]:
         else:
             yield row, (unit.payload[place : place + length], False)
         place += max(length, 0)
+
+
+def texts_of_lines(unit: Unit, source: SourceSection) -> Iterator[tuple[int, tuple[bytes, bool] | Reject]]:
+    """Offset and text, or reject, of each non-blank line of a unit.
+
+    The text is UTF-8, with whether it contains U+FFFD in place of an invalid character.
+    """
+    payload = unit.payload
+    starts, stops = _line_bounds(payload)
+    texts = _as_table(payload, source.text_column, starts, stops) if len(payload) > _TABLE_BYTES else None
+    if texts is not None:
+        for offset, text in zip((starts + unit.offset).tolist(), texts, strict=True):
+            yield offset, (text, False)
+        return
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        line = payload[start:stop]
+        if not line.isspace():
+            yield unit.offset + start, _text_of(line, source, unit.offset + start)
+
+
+def _line_bounds(payload: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Start and stop of each non-empty line."""
+    stops = np.flatnonzero(np.frombuffer(payload, np.uint8) == ord("\n"))
+    if not payload.endswith(b"\n"):
+        stops = np.append(stops, len(payload))
+    starts = np.concatenate([[0], stops[:-1] + 1])
+    filled = stops > starts
+    return starts[filled], stops[filled]
+
+
+def _as_table(
+    payload: bytes, column: str, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+) -> list[bytes] | None:
+    """The texts, if every line is an object with a text that Arrow can read; else None.
+
+    If each line begins with ``{`` and ends with ``}`` (and perhaps a CR), and there are as many objects as lines, each
+    line is one object. Arrow rejects invalid JSON, non-string columns and duplicate keys, but does not check UTF-8,
+    which is done here.
+    """
+    data = np.frombuffer(payload, np.uint8)
+    ends = stops - 1
+    ends = ends - (data[ends] == ord("\r"))
+    plain = (data[starts] == ord("{")) & (data[ends] == ord("}")) & (stops - starts <= RECORD_BYTES)
+    if not plain.all() or not len(starts) or not is_utf8(payload):
+        return None
+    try:
+        table = pyarrow.json.read_json(
+            pa.BufferReader(payload),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(payload) + 1),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=pa.schema([(column, pa.large_string())]), unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowException:
+        return None
+    texts = table[column].combine_chunks()
+    if len(texts) != len(starts) or texts.null_count:
+        return None
+    listed: list[bytes] = texts.cast(pa.large_binary()).to_pylist()
+    return listed
+
+
+def _text_of(line: bytes, source: SourceSection, offset: int) -> tuple[bytes, bool] | Reject:
+    """The text of one line, and whether it contains U+FFFD in place of an invalid character."""
+    if len(line) > RECORD_BYTES:
+        return Reject(reason="too_large", offset=offset, detail=f"a line of {len(line)} bytes")
+    try:
+        content, replaced = line.decode(), False
+    except UnicodeDecodeError as error:
+        if source.invalid_utf8 == "reject":
+            return Reject(reason="invalid_utf8", offset=offset, detail=f"byte {error.start} of the line")
+        content, replaced = line.decode(errors="replace"), True
+    try:
+        record: Any = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return Reject(reason="not_json", offset=offset, detail=str(error))
+    text = record.get(source.text_column) if isinstance(record, dict) else None
+    if not isinstance(text, str):
+        return Reject(reason="no_text", offset=offset, detail=f"no string {source.text_column!r}")
+    try:
+        return text.encode(), replaced
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, escaped; two halves that make a pair were joined by the parser.
+        if source.invalid_utf8 == "reject":
+            return Reject(reason="invalid_utf8", offset=offset, detail="an escaped half of a surrogate pair")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode(), True

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from outofcore.domains.text.documents.sampling import texts
+from outofcore.domains.text.documents.cleaning import InvalidText, blocks, clean
+from outofcore.domains.text.documents.reading import SUFFIXES, OpenMember
+from outofcore.domains.text.documents.records import read_documents
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.errors import ParamsError
-from outofcore.raw.files import RawFile
+from outofcore.raw.damage import DamagedInput
+from outofcore.raw.files import Member, RawFile
+from outofcore.raw.unit import Unit
 
 # The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
 CHUNK_BYTES = 65_536
@@ -77,6 +82,40 @@ def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
             yield waiting.decode(errors="ignore")
             if not left:
                 break
+
+
+def texts(file: RawFile, section: TextSection) -> Iterator[Iterator[bytes]]:
+    """Each document as cleaned blocks, to be consumed before the next document is requested.
+
+    An invalid or truncated document ends where the problem appears.
+    """
+    for member in file.members(SUFFIXES):
+        with suppress(DamagedInput):  # unreadable input is counted by the conversion
+            yield from _of_member(member, section)
+
+
+def _of_member(member: Member, section: TextSection) -> Iterator[Iterator[bytes]]:
+    opened = OpenMember(member, section.source)
+    for stretch in opened.stretches():
+        if stretch.payload is None:
+            parts = opened.reader.document(opened.division)
+            if opened.kind == "text":
+                yield _cleaned(parts, section)
+            for _ in parts:
+                pass
+            continue
+        detail = {"kind": opened.kind, "lengths": stretch.lengths}
+        unit = Unit(source=0, name=member.name, offset=stretch.offset, payload=stretch.payload, detail=detail)
+        for text in read_documents(unit, section).texts:
+            yield iter((text,))
+
+
+def _cleaned(parts: Iterator[bytes], section: TextSection) -> Iterator[bytes]:
+    try:
+        for block in blocks(parts):
+            yield clean(block, section.source).text
+    except (InvalidText, DamagedInput):
+        return
 
 
 def _gpt2(section: TextSection) -> str:

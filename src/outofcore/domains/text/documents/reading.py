@@ -1,0 +1,240 @@
+"""From a raw file to stretches of whole documents: read sequentially, divided at line ends or at a separator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any, BinaryIO, Literal, Self, cast
+
+from outofcore.domains.text.documents.cleaning import BOM
+from outofcore.domains.text.documents.parquet import values
+from outofcore.domains.text.params import SourceSection
+from outofcore.raw.blocks import read_block
+from outofcore.raw.damage import DamagedInput
+from outofcore.raw.files import Member, RawFile, plain_name
+
+SUFFIXES = (".txt", ".jsonl", ".ndjson", ".parquet")
+BLOCK_BYTES = 2 << 20
+WHOLE_BYTES = 4 << 20
+"""A plain text up to this many raw bytes is read whole; a longer one is surveyed first, then read in pieces."""
+RECORD_BYTES = 16 << 20
+"""Bytes of the longest line of JSON and the longest value of Parquet; they are never read in pieces."""
+
+Kind = Literal["text", "lines", "values"]
+
+
+@dataclass(frozen=True)
+class Division:
+    """The separator between documents; found from left to right, as in :meth:`bytes.split`."""
+
+    separator: bytes
+    any_newline: bool = False  # LF in the separator matches CRLF, CR or LF in the raw text
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest match."""
+        return len(self.separator) + self.separator.count(b"\n") * self.any_newline
+
+    def next(self, buffer: bytes, start: int, *, last: bool) -> tuple[int, int] | None:
+        """Start and end of the first separator from ``start``.
+
+        Unless the stream ends with the buffer (``last``), a match that more bytes could change does not count.
+        """
+        match = self._pattern.search(buffer, start)
+        open_ended = self.any_newline and not last and buffer.endswith(b"\r")
+        return None if match is None or (open_ended and match.end() == len(buffer)) else match.span()
+
+    def end_of_last(self, buffer: bytes, *, last: bool) -> int:
+        """End of the last separator in a buffer that begins with a document, or 0."""
+        if len(self.separator) == 1 and not self.any_newline:
+            return buffer.rfind(self.separator) + 1
+        end = 0
+        while place := self.next(buffer, end, last=last):
+            end = place[1]
+        return end
+
+    def split(self, buffer: bytes) -> list[tuple[int, int]]:
+        """Start and end of each non-empty piece between separators of a whole stretch."""
+        pieces, start = [], 0
+        while start < len(buffer):
+            stop, after = self.next(buffer, start, last=True) or (len(buffer), len(buffer))
+            if stop > start:
+                pieces.append((start, stop))
+            start = after
+        return pieces
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[bytes]:
+        newline = rb"(?:\r\n|\r(?!\n)|\n)" if self.any_newline else rb"\n"
+        return re.compile(newline.join(re.escape(part) for part in self.separator.split(b"\n")))
+
+
+LINES = Division(b"\n")
+
+
+def division(source: SourceSection) -> Division | None:
+    """The division of a ``.txt`` into documents; None if a file is one document."""
+    if source.separator is None:
+        return None
+    separator = source.separator.encode()
+    if source.newlines == "keep":
+        return Division(separator)
+    separator = separator.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return Division(separator, any_newline=b"\n" in separator)
+
+
+class Reader:
+    """A stream to which the last bytes read can be returned."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.position = 0
+        self._stream = stream
+        self._returned = b""
+        self._damage: DamagedInput | None = None
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes; b"" only at the end."""
+        if self._returned:
+            block, self._returned = self._returned[:size], self._returned[size:]
+        else:
+            block = self._fetch(size)
+        self.position += len(block)
+        return block
+
+    def _fetch(self, size: int) -> bytes:
+        """Read more; data before damage is returned first, the damage is raised by the next call."""
+        block = b""
+        if self._damage is None:
+            block, self._damage = read_block(self._stream, size)
+        if self._damage is not None and not block:
+            raise self._damage
+        return block
+
+    def give_back(self, block: bytes) -> None:
+        """Return the bytes that were read last, to be read again."""
+        self._returned = block + self._returned
+        self.position -= len(block)
+
+    def document(self, division: Division | None) -> Iterator[bytes]:
+        """The raw bytes of the document that begins here, in parts; its separator is consumed.
+
+        Afterwards the reader is at the start of the next document, or at the end.
+        """
+        buffer = b""
+        while True:
+            fresh = self.read(BLOCK_BYTES)
+            buffer += fresh
+            found = division.next(buffer, 0, last=not fresh) if division and buffer else None
+            if found:
+                self.give_back(buffer[found[1] :])
+                yield buffer[: found[0]]
+                return
+            if not fresh:
+                if buffer:
+                    yield buffer
+                return
+            # A separator may begin in the part that is kept.
+            done = len(buffer) - (division.longest if division else 0)
+            if done > 0:
+                yield buffer[:done]
+                buffer = buffer[done:]
+
+
+class Scout:
+    """Reads a raw file at ascending places; opened on first use, once.
+
+    The key and cuts of a long document must be known before its first piece is sent; an archive cannot seek back, so a
+    second reader looks ahead.
+    """
+
+    def __init__(self, file: RawFile, suffixes: tuple[str, ...]) -> None:
+        self._file = file
+        self._suffixes = suffixes
+        self._members: Generator[Member] | None = None
+        self._reader: Reader | None = None
+        self._number = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._members is not None:
+            self._members.close()
+
+    def at(self, member: int, offset: int) -> Reader:
+        """A reader at an offset of the member with this number, counted from 0 in archive order."""
+        if self._members is None:
+            self._members = cast("Generator[Member]", self._file.members(self._suffixes))
+        while self._reader is None or self._number < member:
+            self._reader = Reader(next(self._members).stream)
+            self._number += 1
+        while self._reader.position < offset and self._reader.read(min(BLOCK_BYTES, offset - self._reader.position)):
+            pass
+        if self._reader.position != offset:
+            message = f"{self._file.path}: expected to read on at byte {offset}, stands at {self._reader.position}"
+            raise AssertionError(message)
+        return self._reader
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive whole documents, about two megabytes; or the start of one too long for that."""
+
+    offset: int  # of its first byte (its first row in Parquet)
+    payload: bytes | None
+    lengths: Any = None  # of the values of Parquet
+
+
+class OpenMember:
+    """A member of a raw file."""
+
+    def __init__(self, member: Member, source: SourceSection) -> None:
+        name = plain_name(member.name).lower()
+        self.kind: Kind = "text"
+        self.division: Division | None = division(source)
+        if name.endswith(".parquet"):
+            self.kind, self.division = "values", None
+        elif name.endswith((".jsonl", ".ndjson")):
+            self.kind, self.division = "lines", LINES
+        self.reader = Reader(member.stream)
+        self.marks = 0
+        self._member = member
+        self._source = source
+        if self.kind != "values":
+            mark = self.reader.read(len(BOM))
+            # In JSON a byte-order mark is never text.
+            self.marks = int(mark == BOM and (self.kind == "lines" or source.bom == "strip"))
+            if not self.marks:
+                self.reader.give_back(mark)
+
+    def stretches(self) -> Iterator[Stretch]:
+        """Its documents in order.
+
+        A stretch without payload is a document above ``WHOLE_BYTES`` (``RECORD_BYTES`` for lines), which the caller
+        must read from the reader before requesting the next.
+        """
+        if self.kind == "values":
+            for row, payload, lengths in values(self._member, self._source.text_column):
+                yield Stretch(row, payload, lengths)
+            return
+        reader, divided = self.reader, self.division
+        limit = WHOLE_BYTES if self.kind == "text" else RECORD_BYTES
+        waiting, start = b"", reader.position
+        while fresh := reader.read(BLOCK_BYTES):
+            waiting += fresh
+            end = divided.end_of_last(waiting, last=False) if divided else 0
+            if end:
+                yield Stretch(reader.position - len(waiting), waiting[:end])
+                waiting = waiting[end:]
+            if len(waiting) > limit:
+                reader.give_back(waiting)
+                waiting = b""
+                yield Stretch(reader.position, None)
+        # An empty file is an empty document.
+        if waiting or (divided is None and reader.position == start):
+            yield Stretch(reader.position - len(waiting), waiting)
