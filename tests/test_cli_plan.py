@@ -29,6 +29,7 @@ def test_plan_states_needs_free_and_verdict(folder: Path) -> None:
     needed = domain["estimate"]["store_bytes"]
     assert filesystem["margin"] == -(-needed // 5)
     assert filesystem["needed"] == needed + filesystem["margin"] + filesystem["reserve"]
+    assert text.splitlines()[0] == "disk: everything fits"
     assert "no DVC project here" in text
     assert "fits" in line_with(text, filesystem["mount"] + " ")
     assert line_with(text, "disk_margin") == ["disk_margin", "0.2", "default"]
@@ -106,6 +107,7 @@ def test_plan_refuses_what_does_not_fit(disk: Disk, folder: Path, monkeypatch: p
         inside.chdir(small)
         result = call("plan", code=1)
         facts = json.loads(call("plan", "--json", code=1).stdout)
+    assert result.stdout.splitlines()[0] == "disk: REFUSED, too little room"
     assert "REFUSED" in line_with(result.stdout, f"{small} (tmpfs) ")
     assert f"{small} (tmpfs): ways out" in result.stdout
     ways = [line for line in result.stdout.splitlines() if line.startswith("  - ")]

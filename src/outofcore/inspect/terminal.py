@@ -116,7 +116,9 @@ def verdict_facts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
 
 
 def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
-    """What a run would write, and whether it fits."""
+    """Whether a run fits, and what it would write and hold."""
+    room = "everything fits" if plan.fits else "REFUSED, too little room"
+    console.print(f"disk: {room}", style="bold green" if plan.fits else "bold red")
     written = [
         (
             each.domain,
