@@ -70,6 +70,7 @@ def test_the_environment_counts_before_the_file_before_what_is_measured(tmp_path
         ("disk_margin", "nan", "0.2 for 20 %"),
         ("disk_reserve", "-5", "512MiB"),
         ("scratch", "", "the path of a folder"),
+        ("scratch", "~nobody-of-this-name/x", "the path of a folder"),
     ],
 )
 def test_a_bad_value_names_the_key_and_what_is_accepted(tmp_path: Path, name: str, value: str, expected: str) -> None:

@@ -34,7 +34,10 @@ LEAST_WINDOW: Final = 8 << 20
 def _folder(value: Any) -> Path:
     if not isinstance(value, str) or not value:
         raise ValueError
-    return Path(value).expanduser()
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:  # there is no such user
+        raise ValueError from error
 
 
 # The environment has text alone. A description is what an error says was expected.

@@ -78,3 +78,24 @@ def test_an_unknown_link_is_named_with_its_file(tmp_path: Path) -> None:
     root = project(tmp_path / "p", "[cache]\n    type = hardlink,softlink\n")
     with pytest.raises(ParamsError, match=r"\.dvc/config: cache\.type: expected .*symlink.*, got 'softlink'"):
         find_cache(root)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[cache]\n    dir = /mnt/a,b\n",
+        "remote = 5\n",
+        "remote = 5\n['remote \"a\"']\n    url = /somewhere\n",
+        "cache = 5\n",
+        "[cache]\n    dir = ../%(x)s\n",
+        "[cache\n",
+    ],
+)
+@pytest.mark.parametrize("name", ["config", "config.local"])
+def test_settings_that_dvc_cannot_read_are_one_line_that_names_their_file(tmp_path: Path, text: str, name: str) -> None:
+    root = project(tmp_path / "p", "")
+    (root / ".dvc" / name).write_text(text)
+    with pytest.raises(ParamsError) as refused:
+        find_cache(root)
+    assert str(refused.value).startswith(f"{root / '.dvc' / name}: expected settings of DVC, got ")
+    assert "\n" not in str(refused.value)

@@ -49,18 +49,23 @@ def find_cache(folder: str | Path = ".") -> DvcCache | None:
     if project is None:
         return None
     from dvc.config import Config, ConfigError  # takes a tenth of a second
+    from voluptuous import Invalid
+
+    class Levels(Config):  # type: ignore[misc]  # known at run time only
+        def load(self, **_: Any) -> None:
+            """Each level is read alone, so that its file can be named."""
 
     settings: dict[str, Any] = {}
     origin = "DVC's default"
-    try:
-        config = Config(str(project / ".dvc"), validate=False)
-        for level in config.LEVELS:
+    config = Levels(str(project / ".dvc"))
+    for level in config.LEVELS:
+        try:
             stated = config.load_one(level)["cache"]
-            settings |= stated
-            origin = config.files[level] if "type" in stated else origin
-    except ConfigError as error:
-        message = f"{project / '.dvc'}: {' '.join(str(error).split())}"
-        raise ParamsError(message) from error
+        except (ConfigError, Invalid, SyntaxError, TypeError) as error:  # SyntaxError: of configobj
+            message = f"{config.files[level]}: expected settings of DVC, got {' '.join(str(error).split())}"
+            raise ParamsError(message) from error
+        settings |= stated
+        origin = config.files[level] if "type" in stated else origin
     stated = settings.get("type") or list(DEFAULT_TYPES)
     types = tuple(each.strip() for each in (stated.split(",") if isinstance(stated, str) else stated))
     if unknown := [each for each in types if each not in LINK_TYPES]:
