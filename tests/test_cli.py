@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from outofcore.console import visible
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
+from outofcore.inspect.terminal import verify_visibly
 from outofcore.raw.files import find_files
 from outofcore.store.verify import verify
 from tests.conversion.lines import LinesSection
@@ -122,6 +126,31 @@ def test_no_name_or_text_of_a_file_commands_the_terminal(
         assert r"\x1b]0;owned\x07\x1b[2J.txt" in told.output
         assert "\x1b" not in told.output
         assert "\x07" not in told.output
+
+
+@pytest.mark.parametrize("name", ["[/x].zarr", "[red]a[/red].zarr", "\x1b[2J:x:.zarr"])
+def test_the_bar_of_a_check_shows_the_path_as_it_is(store: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    target = store.parent / name
+    target.parent.mkdir(exist_ok=True)
+    assert not verify_visibly(store.rename(target)).problems
+    told = re.sub(r"\x1b\[\??[\d;]*[A-Zhlm]", "", terminal.getvalue().replace("\x1b[2J", "CLEARED"))
+    assert f"verify data/stores/{visible(name)}" in told
+    assert "CLEARED" not in told
+
+
+def test_a_text_is_shown_as_it_is_stored(folder: Path, lines: DrawnLines, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "raw" / "a.txt").rename(folder / "raw" / ":x:[b].txt")
+    files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
+    conversion = Conversion(lines, LinesSection(), files, Path("x.zarr"), Path("x.csv"))
+    conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=lambda _: None)
+    monkeypatch.setattr(DrawnLines, "draw", lambda *_: ":smile: [i]")
+    told = call("info", "x.zarr").output
+    assert ":x:[b].txt" in told
+    assert ":smile: [i]" in told
+    assert ":smile: [i]" in call("show", "x.zarr").output
 
 
 @pytest.mark.parametrize(

@@ -238,8 +238,8 @@ class _Visible(Console):
 def _console() -> Console:
     """Colours and the terminal's width on a terminal; elsewhere plain lines that are never broken."""
     if sys.stdout.isatty():
-        return _Visible(markup=False, highlight=False)
-    return _Visible(markup=False, highlight=False, no_color=True, width=10_000)
+        return _Visible(markup=False, highlight=False, emoji=False)
+    return _Visible(markup=False, highlight=False, emoji=False, no_color=True, width=10_000)
 
 
 def _print_json(value: Any) -> None:

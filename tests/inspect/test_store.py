@@ -69,6 +69,13 @@ def test_sequences_that_do_not_cover_the_rows_are_one_line(tmp_path: Path, colum
         assert len(result.stderr.splitlines()) == 1
 
 
+def test_more_rows_than_there_are_shows_all_that_there_are(store: Path) -> None:
+    opened = open_store(store)
+    everything = looks(opened, "val", None, None, 10**12)
+    assert [each.number for each in everything] == list(range(len(opened.sequences("val"))))
+    assert len(looks(opened, "val", None, 0, 10**30)) == len(opened.rows("val"))
+
+
 def test_sequences_without_rows_are_passed_over(tmp_path: Path) -> None:
     root = write_store(tmp_path / "a.zarr")
     forge_column(root, STARTS, [0, 10, 10, 311, 1019, 1019])

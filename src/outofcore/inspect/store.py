@@ -154,7 +154,8 @@ def looks(store: Store, split: str | None, part: str | None, row: int | None, co
     start, length = store.extents(split, part)
     if row is None:
         filled = np.flatnonzero(length)
-        places = np.unique((2 * np.arange(count) + 1) * len(filled) // (2 * count))[: len(filled)]
+        count = min(count, len(filled))
+        places = np.unique((2 * np.arange(count) + 1) * len(filled) // (2 * count))
         rows = (start + length // 2)[filled[places]].tolist()
     elif row < len(table):
         rows = list(range(row, min(row + count, len(table))))

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TextColumn
 
+from outofcore.console import visible
 from outofcore.errors import OutOfCoreError
 from outofcore.inspect.store import field_table, reject_table, setting_table, source_table, split_table
 from outofcore.inspect.table import Table, columns, print_table
@@ -83,8 +84,16 @@ def verify_visibly(store: Path) -> Verdict:
         total = sum(size for size, _ in read_seal((store / SEAL).read_text(), str(store)).files.values())
     except (OSError, ValueError, OutOfCoreError):  # the check itself reports what is wrong
         total = None
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(f"verify {shown(store)}", total=total)
+    # A path is no markup.
+    described = TextColumn("{task.description}", style="progress.description", markup=False)
+    with Progress(
+        described,
+        *Progress.get_default_columns()[1:],
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as progress:
+        task = progress.add_task(f"verify {visible(shown(store))}", total=total)
         return verify(store, lambda read: progress.advance(task, read))
 
 
