@@ -53,6 +53,11 @@ def test_markdown_aligns_numbers_to_the_right() -> None:
     ]
 
 
+def test_text_does_not_leave_its_cell_of_markdown() -> None:
+    table = Table((("a|b", "text"), ("c", "text")), [("x | y", "one\ntwo")])
+    assert table.markdown.splitlines() == [r"| a\|b | c |", "| --- | --- |", r"| x \| y | one two |"]
+
+
 def test_programs_get_values_by_column() -> None:
     assert TABLE.records[0] == {"name": "a & b", "files": 12_345, "size": 1_520_000_000}
     by_column = Table(COLUMNS, [{"name": "a", "size": 2, "hidden": 3}])
@@ -84,6 +89,8 @@ def test_numbers_have_four_figures_or_are_whole(value: float, shown: str) -> Non
         (999.6, "1,000"),
         (1652341, "1.65 million"),
         (6.7e11, "670 billion"),
+        (999.6e9, "1 trillion"),
+        (999.6e12, "1,000 trillion"),
         ("could not be run", "could not be run"),
     ],
 )

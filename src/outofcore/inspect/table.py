@@ -52,7 +52,8 @@ class Table:
     def markdown(self) -> str:
         """The table in Markdown."""
         rule = ["---:" if right else "---" for right in self.numeric]
-        return "".join(f"| {' | '.join(cells)} |\n" for cells in (self.header, rule, *self.cells))
+        lines = (self.header, rule, *self.cells)
+        return "".join(f"| {' | '.join(map(_one_cell, cells))} |\n" for cells in lines)
 
 
 def columns(kind: Kind, *names: str) -> list[tuple[str, Kind]]:
@@ -92,13 +93,17 @@ def number(value: float) -> str:
 
 def figure(value: float) -> str:
     """A measured value to three digits: 1_652_341 is ``1.65 million``, 0.04 is ``0.04``."""
-    for unit, name in _MAGNITUDES:
-        if abs(value) >= 0.9995 * unit:
-            return f"{value / unit:.3g} {name}"
-    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    unit, name = next((each for each in _MAGNITUDES if abs(value) >= 0.9995 * each[0]), (1, ""))
+    value /= unit
+    shown = f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    return f"{shown} {name}".rstrip()
 
 
 _FORMS: dict[Kind, Callable[[Any], str]] = {"text": str, "count": number, "bytes": format_bytes, "figure": figure}
+
+
+def _one_cell(text: str) -> str:
+    return " ".join(text.splitlines()).replace("|", r"\|")
 
 
 def _shown(value: Any, kind: Kind) -> str:
