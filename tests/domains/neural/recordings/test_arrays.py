@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outofcore.domains.neural.recordings.arrays import identify, streamed
+from outofcore.domains.neural.recordings.arrays import identify, sliced, streamed
 
 NUMBERS = st.floats() | st.integers(-5, 2**40).map(float) | st.sampled_from([np.nan, -1.0, 0.5, 2.0**62])
 WORDS = st.sampled_from(["grating", "film", "nan", "", "7"])
@@ -65,3 +65,14 @@ def test_reads_that_go_forward_produce_every_block_once():
     for start in range(0, 48, 2):
         assert array.read(start, start + 3).tolist() == [start, start + 1, start + 2]
     assert produced == list(range(10))
+
+
+def test_a_machine_without_memory_is_no_damage():
+    class Huge:
+        shape, dtype = (4,), np.dtype(np.int64)
+
+        def __getitem__(self, choice):
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        sliced(Huge(), 0, "stim").read(0, 4)

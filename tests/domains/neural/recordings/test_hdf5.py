@@ -128,3 +128,28 @@ def test_a_missing_name_is_told_with_those_that_are_there(tmp_path, frames):
         find_vector(recording, "trial", "movie")
     assert find_vector(recording, "frame_times", "t").read(1, 3).tolist() == [1, 2]
     recording.close()
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5)])
+def test_an_empty_matrix_is_no_vector(tmp_path, shape):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["trial"] = np.empty(shape)
+    recording = Hdf5Recording(tmp_path / "a.h5")
+    with pytest.raises(SessionError, match="expected a vector, got shape") as refused:
+        find_vector(recording, "trial", "trial")
+    assert refused.value.reason == "wrong_shape"
+    recording.close()
+
+
+def test_a_chunk_too_large_for_memory_is_damaged(tmp_path, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["stim"] = np.arange(5)
+    recording = Hdf5Recording(tmp_path / "a.h5")
+    array = recording.array("stim")
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", fail)
+    with pytest.raises(OSError, match="entries 0 to 5"):
+        array.read(0, 5)
+    recording.close()

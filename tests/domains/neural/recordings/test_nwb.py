@@ -163,3 +163,21 @@ def test_an_index_of_units_that_leads_out_of_the_spikes_is_refused(path, tmp_pat
     with pytest.raises(SessionError, match="spike_times_index"):
         recording.trains("units")
     recording.close()
+
+
+def test_an_index_of_units_without_spike_times_leads_to_nothing(path, tmp_path):
+    with h5py.File(shutil.copy(path, tmp_path / "b.nwb"), "r+") as file:
+        del file["units/spike_times"]
+    recording = NwbRecording(tmp_path / "b.nwb")
+    with pytest.raises(SessionError, match="units/spike_times leads to nothing") as refused:
+        recording.trains("units")
+    assert refused.value.reason == "unreadable_file"
+    recording.close()
+
+
+def test_a_start_without_a_stop_makes_no_intervals(path, tmp_path):
+    with h5py.File(shutil.copy(path, tmp_path / "b.nwb"), "r+") as file:
+        file.create_group("acquisition/trace/start_time")
+    recording = NwbRecording(tmp_path / "b.nwb")
+    assert recording.array("acquisition/trace").shape == (100, 3)
+    recording.close()

@@ -27,6 +27,9 @@ BLOCK_BYTES = 1 << 20
 STREAM_DAMAGE = (OSError, EOFError, BadZipFile, zlib.error, LZMAError, ZstdError)
 """Raised by streams of a damaged file."""
 
+SLICE_DAMAGE = (OSError, RuntimeError, ValueError, EOFError, zlib.error)
+"""Raised by libraries that read slices of a damaged file; differs by codec."""
+
 
 class SessionError(RawInputError):
     """A session that cannot be converted as a whole; ``reason`` is the word counted in the metrics."""
@@ -51,10 +54,17 @@ class Array:
         return self.shape[1] if len(self.shape) == 2 else 1
 
 
-def sliced(values: Any, axis: int, name: str, *, turned: bool = False) -> Array:
+def sliced(
+    values: Any,
+    axis: int,
+    name: str,
+    *,
+    turned: bool = False,
+    damage: tuple[type[Exception], ...] = SLICE_DAMAGE,
+) -> Array:
     """An array of a library that reads slices (h5py, zarr, a memory map), with axis ``axis`` moved to the front.
 
-    ``turned`` arrays have all axes reversed in the file.
+    ``turned`` arrays have all axes reversed in the file. ``damage`` is what reading raises where the file is damaged.
     """
     shape = time_first(values.shape[::-1] if turned else values.shape, axis, name)
     place = len(shape) - 1 - axis if turned else axis
@@ -62,7 +72,7 @@ def sliced(values: Any, axis: int, name: str, *, turned: bool = False) -> Array:
     def read(start: int, stop: int) -> npt.NDArray[Any]:
         try:
             entries = native(np.asarray(values[(*(slice(None),) * place, slice(start, stop))]))
-        except (OSError, RuntimeError, ValueError, EOFError, MemoryError, zlib.error) as error:  # differs by codec
+        except damage as error:
             message = f"{name}, entries {start} to {stop}: {clean(error)}"
             raise OSError(message) from error
         return np.moveaxis(entries.T if turned else entries, axis, 0)

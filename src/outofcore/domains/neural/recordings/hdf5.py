@@ -13,7 +13,7 @@ from typing import Any
 
 import h5py
 
-from outofcore.domains.neural.recordings.arrays import Array, SessionError, clean, sliced
+from outofcore.domains.neural.recordings.arrays import SLICE_DAMAGE, Array, SessionError, clean, sliced
 from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.raw.files import natural_order
 
@@ -118,7 +118,9 @@ def as_array(found: Any, axis: int = 0) -> Array:
     with damage_told(str(found.name)):
         message, reason = _refused(found)
         if not message:
-            return sliced(found, axis, found.name, turned="MATLAB_class" in found.attrs)
+            turned = "MATLAB_class" in found.attrs
+            # HDF5 asks for the memory that the header of a damaged chunk names.
+            return sliced(found, axis, found.name, turned=turned, damage=(*SLICE_DAMAGE, MemoryError))
     raise SessionError(message, reason=reason)
 
 

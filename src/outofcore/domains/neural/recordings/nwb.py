@@ -40,9 +40,8 @@ class NwbRecording(Hdf5Recording):
         found = self.resolve(name)
         if isinstance(found, h5py.Dataset):
             return as_array(found, axis)
-        start, stop = self._part(name, "start_time"), self._part(name, "stop_time")
-        if start is not None and stop is not None:
-            return _intervals(start, stop)
+        if all(link_of(found, key) is not None for key in ("start_time", "stop_time")):
+            return _intervals(self._there(name, "start_time"), self._there(name, "stop_time"))
         outside = self._part(name, "external_file")
         if outside is not None:
             message = f"{name!r} keeps its frames in {math.prod(outside.shape)} other files, which are not read"
@@ -57,10 +56,9 @@ class NwbRecording(Hdf5Recording):
         """Spike times of the units, or ragged vectors as in plain HDF5."""
         if link_of(self.resolve(name), "spike_times_index") is None:
             return super().trains(name)
-        times = self._part(name, "spike_times")
-        if times is None or len(times.shape) != 1:
-            shape = "none" if times is None else f"shape {times.shape}"
-            message = f"{name}/spike_times: expected a time for each spike, got {shape}"
+        times = self._there(name, "spike_times")
+        if len(times.shape) != 1:
+            message = f"{name}/spike_times: expected a time for each spike, got shape {times.shape}"
             raise SessionError(message, reason="wrong_shape")
         ends = self._values(name, "spike_times_index", None)
         if ends.dtype.kind == "f":
@@ -110,9 +108,11 @@ class NwbRecording(Hdf5Recording):
         return Array(array.shape, np.dtype(np.float64), lambda start, stop: array.read(start, stop) * factor + offset)
 
     def _part(self, name: str, key: str, axis: int = 0) -> Array | None:
-        """A dataset of a series or table, or None; if it exists, its link may be broken."""
-        if link_of(self.resolve(name), key) is None:
-            return None
+        """A dataset of a series or table, or None."""
+        return None if link_of(self.resolve(name), key) is None else self._there(name, key, axis)
+
+    def _there(self, name: str, key: str, axis: int = 0) -> Array:
+        """A dataset that a series or table must have; its link may be broken."""
         try:
             return as_array(self.resolve(f"{name}/{key}"), axis)
         except KeyError as error:
@@ -121,8 +121,7 @@ class NwbRecording(Hdf5Recording):
 
     def _values(self, name: str, key: str, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
         """All values of a small dataset of that shape; shape None means a vector of at most MOST_NEURONS."""
-        array = self._part(name, key)
-        assert array is not None
+        array = self._there(name, key)
         fits = len(array.shape) == 1 and array.shape[0] <= MOST_NEURONS if shape is None else array.shape == shape
         if not fits or array.dtype.kind not in "iuf":
             message = f"{name}/{key}: expected numbers of shape {shape or '(units,)'}, got {array.dtype} {array.shape}"

@@ -62,7 +62,11 @@ def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Ar
 
 def find_vector(recording: Recording, field: str, name: str) -> Array:
     """A vector, possibly stored as a column or row. Raises as :func:`find_array`."""
-    return flat(find_array(recording, field, name), f"names.{field} = {name!r}: expected a vector")
+    array, expected = find_array(recording, field, name), f"names.{field} = {name!r}: expected a vector"
+    if sum(size != 1 for size in array.shape) > 1:  # also an empty matrix
+        message = f"{expected}, got shape {array.shape}"
+        raise SessionError(message, reason="wrong_shape")
+    return flat(array, expected)
 
 
 def missing(recording: Recording, field: str, name: str) -> SessionError:
