@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import numpy.typing as npt
 import zarr
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import STREAM_DAMAGE, identify, native
+from outofcore.domains.neural.recordings.arrays import STREAM_DAMAGE
 from outofcore.domains.neural.recordings.folder import split_column
 from outofcore.domains.neural.recordings.recording import matching
 from outofcore.domains.neural.sessions import Session, opened
@@ -75,7 +77,7 @@ class Reference:
     def labelled(self, name: str, labels: str) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         """Spike times of all neurons and the label of each spike, block by block."""
         for times, owners in zip(_blocks(self._array(name)), _blocks(self._array(labels)), strict=True):
-            yield times, owners if owners.dtype.kind in "biuf" else identify(native(owners))
+            yield times, owners if owners.dtype.kind in "biuf" else _hashed(owners)
 
     def _arrays(self, name: str) -> list[Any]:
         names = [name]
@@ -96,8 +98,21 @@ class Reference:
         return value.T if turned else value
 
 
+@dataclass(frozen=True)
+class _Series:
+    """A series of an NWB file, as pynwb tells it or as the file does."""
+
+    data: Any
+    timestamps: Any
+    starting_time: Any
+    rate: Any
+    conversion: Any
+    offset: Any
+    channels: Any
+
+
 class NwbReference(Reference):
-    """An NWB file through pynwb: datasets as in HDF5, and pynwb's objects for series and units."""
+    """An NWB file through pynwb, and through h5py alone where pynwb refuses it."""
 
     unit: TimeUnit | None = "s"
 
@@ -116,6 +131,9 @@ class NwbReference(Reference):
     def trains(self, name: str) -> list[Iterator[npt.NDArray[Any]]]:
         """Spike times of each unit."""
         units = self._arrays(name)[0]
+        if isinstance(units, h5py.Group) and "spike_times_index" in units:
+            spans = pairwise([0, *units["spike_times_index"][()].tolist()])
+            return [iter([units["spike_times"][first:last]]) for first, last in spans]
         if isinstance(units, (h5py.Dataset, h5py.Group)):
             return super().trains(name)
         return [map(units.get_unit_spike_times, [number]) for number in range(len(units))]
@@ -127,8 +145,7 @@ class NwbReference(Reference):
         if isinstance(array, h5py.Dataset):
             return super()._value(array, axis, number)
         value = super()._value(array.data, axis, number)
-        channels = getattr(array, "channel_conversion", None)
-        scale = np.asarray(array.conversion if channels is None else array.conversion * np.asarray(channels))
+        scale = np.asarray(array.conversion if array.channels is None else array.conversion * array.channels[()])
         return value if (scale == 1).all() and array.offset == 0 else value * scale + array.offset
 
 
@@ -142,12 +159,7 @@ def reference(session: Session) -> Iterator[Reference]:
             yield Reference(session, file.__getitem__)
     elif session.kind == "nwb":
         with h5py.File(session.root, "r", locking=False) as file:
-            try:
-                yield NwbReference(session, partial(_of_nwb, file, _pynwb(file)))
-            except Exception as error:
-                # pynwb has no error of its own for a file that is damaged, or NWB by its name alone.
-                message = f"{session.file} cannot be read through pynwb"
-                raise OSError(message) from error
+            yield NwbReference(session, partial(_of_nwb, file, _pynwb(file)))
     else:
         # Sequential streams stay open for the next unit that this thread converts.
         files = [session.root / name for name in session.members] or [session.root]
@@ -164,19 +176,39 @@ def _pynwb(file: h5py.File) -> Any:
 
     with _PYNWB, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fields that pynwb has deprecated
-        io = pynwb.NWBHDF5IO(file=file, mode="r")
-        io.read()
+        io = None
+        # pynwb has no error of its own for files that lack what it requires. What it read before that is known to it.
+        with suppress(Exception):
+            io = pynwb.NWBHDF5IO(file=file, mode="r")
+            io.read()
     return io
 
 
 def _of_nwb(file: h5py.File, io: Any, name: str) -> Any:
-    found = file[name]
-    known = isinstance(found, h5py.Group) and ("data" in found or "spike_times_index" in found)
-    return io.get_container(found) if known else found
+    """A dataset, a series, a pynwb table of units, or any other group."""
+    import pynwb
+
+    found, known = file[name], None
+    if not isinstance(found, h5py.Group):
+        return found
+    if io is not None:
+        with suppress(Exception):  # not one of the types that pynwb knows
+            known = io.get_container(found)
+    if isinstance(known, pynwb.misc.Units):
+        return known
+    if "data" not in found:
+        return found
+    channels = found.get("channel_conversion")  # pynwb drops it from all but electrical series
+    if isinstance(known, pynwb.TimeSeries):
+        clock = known.timestamps, known.starting_time, known.rate
+        return _Series(known.data, *clock, known.conversion, known.offset, channels)
+    data, start = found["data"], found.get("starting_time")
+    clock = found.get("timestamps"), *((None, None) if start is None else (start[()], start.attrs["rate"]))
+    return _Series(data, *clock, data.attrs.get("conversion", 1.0), data.attrs.get("offset", 0.0), channels)
 
 
 class _Files:
-    """Arrays of an archive or a folder; those that were decoded are held if there is room."""
+    """Arrays of an archive or a folder; its vectors and text are held if there is room."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -188,9 +220,10 @@ class _Files:
         if name in self._held:
             return self._held[name]
         if self._archive is not None:
-            member = self._archive.getinfo(f"{name.removesuffix('.npy')}.npy")
-            fits = self._room() >= member.file_size
-            self._held[name] = _read(self._archive.open(member)) if fits else _Member(self._archive.open(member))
+            member = _Member(self._archive.open(f"{name.removesuffix('.npy')}.npy"))
+            # Anything else is read as far as it is needed, so that damage behind that does no harm.
+            vector = max(member.shape, default=1) == math.prod(member.shape)
+            self._held[name] = member.whole() if vector and member.size <= self._room() else member
             return self._held[name]
         file, column = split_column(name)
         if file in self._session.members and not file.endswith(".npy"):
@@ -204,13 +237,8 @@ class _Files:
         return HELD_BYTES - sum(int(each.nbytes) for each in self._held.values())
 
 
-def _read(stream: Any) -> npt.NDArray[Any]:
-    with stream:
-        return np.lib.format.read_array(stream, allow_pickle=False)
-
-
 class _Member:
-    """A large array of an archive, kept open as a stream because bins are read in ascending order."""
+    """An array of an archive, kept open as a stream because bins are read in ascending order."""
 
     nbytes = 0  # held in memory
 
@@ -220,6 +248,16 @@ class _Member:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         self.shape, self._fortran, self._dtype = read(stream)
         self._offset = stream.tell()
+
+    @property
+    def size(self) -> int:
+        """Bytes of its values."""
+        return math.prod(self.shape) * int(self._dtype.itemsize)
+
+    def whole(self) -> npt.NDArray[Any]:
+        """All values of a vector; ends the stream."""
+        with self._stream:
+            return self[: math.prod(self.shape)].reshape(self.shape)
 
     def entry(self, axis: int, number: int) -> npt.NDArray[Any]:
         """One entry along an axis; for any but the slowest axis, one from each stretch of the file."""
@@ -238,8 +276,9 @@ class _Member:
     def __getitem__(self, span: slice) -> npt.NDArray[Any]:
         """Values in the order of the file."""
         size = self._dtype.itemsize
-        self._stream.seek(self._offset + span.start * size)
-        return np.frombuffer(self._stream.read((span.stop - span.start) * size), self._dtype)
+        start = span.start or 0
+        self._stream.seek(self._offset + start * size)
+        return np.frombuffer(self._stream.read((span.stop - start) * size), self._dtype)
 
 
 def _turned(array: Any) -> bool:
@@ -264,6 +303,14 @@ def _ragged(found: Any) -> list[Any]:
     if isinstance(found, h5py.Dataset) and found.dtype.kind == "O":
         return [found.file[cell] for cell in found[()].T.reshape(-1)]
     return [found]
+
+
+def _hashed(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Words as the integers that stand for them in a store."""
+    words = [each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in labels.tolist()]
+    digests = {word: hashlib.blake2b(word.encode(), digest_size=8).digest() for word in set(words)}
+    known = {word: -1 if word in ("", "nan") else int.from_bytes(each) >> 1 for word, each in digests.items()}
+    return np.array([known[word] for word in words], np.int64)
 
 
 def _text(path: Path, column: int | None) -> npt.NDArray[np.float64]:
