@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from outofcore.cli import app
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
-from outofcore.domains.registry import DOMAINS
+from outofcore.domains.registry import DOMAINS, GROUP
 from outofcore.raw.files import find_files
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
@@ -46,7 +47,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> DrawnLines:
     domain = DrawnLines()
     vars(module)["DOMAIN"] = domain
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(DOMAINS, "lines", module.__name__)
+    monkeypatch.setitem(DOMAINS, "lines", (EntryPoint("lines", module.__name__, GROUP),))
     for name in list(os.environ):
         if name.startswith("OUTOFCORE_"):
             monkeypatch.delenv(name)

@@ -19,13 +19,13 @@ def test_the_sample_is_converted_by_the_cluster_that_is_set(tmp_path: Path, monk
     monkeypatch.setenv("OUTOFCORE_DASK", "tcp://10.0.0.1:8786")
     asked: list[Any] = []
 
-    def opened(engine: str, workers: int, *, address: str = "", files: Any = ()) -> Any:
+    def opened(engine: str, workers: int, *, address: str = "", files: Any = (), domain: str = "") -> Any:
         del workers
-        asked.append((engine, address, [file.name for file in files]))
+        asked.append((engine, address, [file.name for file in files], domain))
         raise ClusterError("enough")
 
     monkeypatch.setattr("outofcore.plan.open_executor", opened)
     section = LinesSection(raw=str(tmp_path))
     with pytest.raises(ClusterError):
         plan_domain(Lines(), section, load_machine(), None)
-    assert asked == [("dask", "tcp://10.0.0.1:8786", ["a.txt"])]
+    assert asked == [("dask", "tcp://10.0.0.1:8786", ["a.txt"], "lines")]

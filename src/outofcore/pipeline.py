@@ -154,7 +154,9 @@ def _run(
     found = search(section.raw, section.match, domain.suffixes, section=domain.name)
     left_out = report_left_out(section.raw, found.left_out)
     started = time.monotonic()
-    executor_of = partial(open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files)
+    executor_of = partial(
+        open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files, domain=domain.name
+    )
     with executor_of() as executor:
         forecast = estimate(domain, section, found.files, executor)
     conversion = Conversion(domain, section, found.files, store, rejects, upload)

@@ -84,7 +84,9 @@ def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache 
         expected = Estimate(0, 0, sum(file.bytes for file in files), 0)
     else:
         files = found.files
-        with open_executor(machine.engine, machine.workers, address=machine.dask, files=files) as executor:
+        with open_executor(
+            machine.engine, machine.workers, address=machine.dask, files=files, domain=domain.name
+        ) as executor:
             expected = estimate(domain, section, files, executor)
         work = Conversion(domain, section, files, store, store).work(machine.scratch)
         # DVC removes a stage's outputs before running it, so only its own copy takes space.

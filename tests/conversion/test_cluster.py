@@ -156,15 +156,25 @@ def test_a_worker_that_does_not_see_the_input_is_refused(raw: Path, tmp_path: Pa
         cluster.add_worker(folder=raw)
         with (
             pytest.raises(ClusterError, match=r"worker tcp.* does not see raw/a\.txt .*: start workers in the project"),
-            open_cluster(cluster.address, 1, files),
+            open_cluster(cluster.address, 1, files, "lines"),
         ):
             pass
 
 
 def test_a_worker_of_another_version_is_refused() -> None:
-    other = {**versions(), "outofcore": "0.0"}
+    other = {**versions("lines"), "outofcore": "0.0"}
     with pytest.raises(ClusterError, match=r"worker tcp://a:1 has outofcore [\d.]+\+\w+, the driver 0.0"):
-        compare("tcp://a:1", other, [])
+        compare("tcp://a:1", "lines", other, [])
+
+
+def test_a_domains_package_that_only_one_side_has_is_named() -> None:
+    here = versions("lines")
+    compare("tcp://a:1", "lines", here, [])
+    with pytest.raises(ClusterError, match=r"worker tcp://a:1 has dna-for-training none, the driver 1\.2: install"):
+        compare("tcp://a:1", "lines", {**here, "dna-for-training": "1.2"}, [])
+    fewer = {name: version for name, version in here.items() if name != "numpy"}
+    with pytest.raises(ClusterError, match=r"worker tcp://a:1 has numpy [\d.]+, the driver none: install"):
+        compare("tcp://a:1", "lines", fewer, [])
 
 
 def test_a_worker_is_asked_for_memory_disk_and_the_shared_folder(tmp_path: Path) -> None:
@@ -189,14 +199,14 @@ def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("outofcore.conversion.cluster.CONNECT_SECONDS", 1)
     with (
         pytest.raises(ClusterError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"),
-        open_cluster("tcp://127.0.0.1:9", 1, []),
+        open_cluster("tcp://127.0.0.1:9", 1, [], "lines"),
     ):
         pass
 
 
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ParamsError, match=r"pip install 'outofcore\[cluster\]'"), open_cluster("", 1, []):
+    with pytest.raises(ParamsError, match=r"pip install 'outofcore\[cluster\]'"), open_cluster("", 1, [], "lines"):
         pass
 
 

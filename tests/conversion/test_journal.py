@@ -160,8 +160,8 @@ def test_another_version_of_the_package_or_an_engine_starts_afresh(
     raw: Path, whole: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     stop(raw, tmp_path)
-    found = versions.versions()
-    monkeypatch.setattr("outofcore.conversion.journal.versions", lambda: {**found, package: "99"})
+    found = versions.versions("lines")
+    monkeypatch.setattr("outofcore.conversion.journal.versions", lambda _: {**found, package: "99"})
     again = run(raw, tmp_path)
     assert again.resumed_units == 0
     assert again.seal.digest == whole.seal.digest

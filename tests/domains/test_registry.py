@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from outofcore.domains.registry import DOMAINS
 
 ROOT = Path(__file__).parents[2]
@@ -40,13 +42,19 @@ COMMAND = "from outofcore.cli import main; main()"
 
 def install_dna(site: Path) -> None:
     """The worked example as a package of its own, as an installer would leave it."""
-    package, facts = site / "dna_for_training", site / "dna_for_training-1.2.dist-info"
+    package = site / "dna_for_training"
     package.mkdir(parents=True)
     for file in (ROOT / "docs/example/dna").glob("*.py"):
         (package / file.name).write_text(file.read_text().replace("outofcore.domains.dna", "dna_for_training"))
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: dna-for-training\nVersion: 1.2\n")
-    (facts / "entry_points.txt").write_text("[outofcore.domains]\ndna = dna_for_training\n")
+    install(site, "dna-for-training", "dna = dna_for_training\n", version="1.2")
+
+
+def install(site: Path, name: str, entries: str, *, version: str) -> None:
+    """What an installer writes about a package."""
+    facts = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (facts / "entry_points.txt").write_text(f"[outofcore.domains]\n{entries}")
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -85,5 +93,39 @@ def test_without_that_package_there_is_no_such_domain(tmp_path: Path) -> None:
 
 def test_the_version_of_that_package_counts_among_those_that_determine_bytes(tmp_path: Path) -> None:
     install_dna(tmp_path / "site")
-    code = "from outofcore.conversion.versions import versions; print(versions()['dna-for-training'])"
-    assert run(tmp_path, "-c", code).stdout == "1.2\n"
+    install(tmp_path / "site", "of-another-domain", "rna = rna\n", version="0.1")
+    code = "from outofcore.conversion.versions import versions as v; print(v('dna').items() - v('chess').items())"
+    assert run(tmp_path, "-c", code).stdout == "{('dna-for-training', '1.2')}\n"
+
+
+def test_a_package_cannot_pass_for_another_that_determines_bytes(tmp_path: Path) -> None:
+    install(tmp_path / "site", "outofcore", "mine = mine\n", version="0.1")
+    code = "from outofcore.conversion.versions import versions; print(versions('mine')['outofcore'])"
+    assert "+" in run(tmp_path, "-c", code).stdout
+
+
+@pytest.mark.parametrize(
+    ("entries", "domain", "told"),
+    [
+        ("x = my-pkg", "x", "expected domain 'x' as DOMAIN in the module that its entry point names, got 'my-pkg' ("),
+        ("x =", "x", "expected domain 'x' as DOMAIN in the module that its entry point names, got '' ("),
+        ("x = nosuch", "x", "got 'nosuch' (No module named 'nosuch'); reinstall or uninstall the package"),
+        ("x = json", "x", "got 'json' (module 'json' has no attribute 'DOMAIN'); reinstall"),
+        ("x = outofcore.domains.go", "x", "to have the name of its domain 'go', got 'x'; correct or uninstall"),
+        ("go = json", "go", "domain 'go' is in outofcore and in package bad 3.0; names are unique: uninstall"),
+        ("dna = json", "dna", "domain 'dna' is in package "),
+    ],
+)
+def test_an_entry_point_that_is_wrong_is_one_line_where_its_domain_is_used(
+    tmp_path: Path, entries: str, domain: str, told: str
+) -> None:
+    install_dna(tmp_path / "site")
+    install(tmp_path / "site", "bad", f"{entries}\n", version="3.0")
+    ran = run(tmp_path, "-c", COMMAND, "convert", domain, ".", "a.zarr")
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("error: ")
+    assert ran.stderr.count("\n") == 1
+    assert told in ran.stderr
+    assert "package bad 3.0" in ran.stderr
+    code = "from outofcore.domains.registry import get_domain; print(get_domain('chess').name)"
+    assert run(tmp_path, "-c", code).stdout == "chess\n"

@@ -150,13 +150,13 @@ class _Awaited(concurrent.futures.Future[Any]):
 
 
 @contextmanager
-def open_cluster(address: str, workers: int, files: Sequence[RawFile]) -> Iterator[ClusterExecutor]:
+def open_cluster(address: str, workers: int, files: Sequence[RawFile], domain: str) -> Iterator[ClusterExecutor]:
     """A cluster as an executor.
 
     ``address`` of the scheduler, "" for a local cluster of ``workers`` processes that lives as long as the ``with``
-    block; every worker must see ``files``. Raises ParamsError if Dask is not installed; ClusterError if no scheduler or
-    worker answers, a worker has other versions or does not see the input, or, inside the block, if the scheduler dies
-    or one unit has killed several workers.
+    block; every worker must see ``files`` and have the driver's package of the ``domain``. Raises ParamsError if Dask
+    is not installed; ClusterError if no scheduler or worker answers, a worker has other versions or does not see the
+    input, or, inside the block, if the scheduler dies or one unit has killed several workers.
     """
     distributed = _imported()
     where = f"the cluster at {address}" if address else "the cluster on this machine"
@@ -167,10 +167,10 @@ def open_cluster(address: str, workers: int, files: Sequence[RawFile]) -> Iterat
             message = f"the scheduler at {address} has no workers: start some with 'dask worker {address}'"
             raise ClusterError(message) from error
         seen = [(str(file.path), file.bytes) for file in (*files[:1], *files[-1:])]
-        expected = versions()
+        expected = versions(domain)
         executor = ClusterExecutor(client, where)
         try:
-            executor.ask("like the driver", lambda worker: compare(worker.address, expected, seen))
+            executor.ask("like the driver", lambda worker: compare(worker.address, domain, expected, seen))
             yield executor
         finally:
             executor.ask_no_more()
@@ -233,11 +233,13 @@ def _check(name: str, check: Callable[[Any], None]) -> Any:
     return Check()
 
 
-def compare(worker: str, expected: dict[str, str], seen: Sequence[tuple[str, int]]) -> None:
+def compare(worker: str, domain: str, expected: dict[str, str], seen: Sequence[tuple[str, int]]) -> None:
     """Raise ClusterError if this worker differs from the driver in a version, or lacks or has other input files."""
-    for name, version in versions().items():
-        if version != expected[name]:
-            message = f"worker {worker} has {name} {version}, the driver {expected[name]}: install the same on both"
+    here = versions(domain)
+    for name in sorted(here.keys() | expected.keys()):
+        version, wanted = here.get(name, "none"), expected.get(name, "none")
+        if version != wanted:
+            message = f"worker {worker} has {name} {version}, the driver {wanted}: install the same on both"
             raise ClusterError(message)
     for path, size in seen:
         if not os.path.isfile(path) or os.path.getsize(path) != size:  # noqa: PTH113, PTH202 - no Path crosses systems

@@ -28,12 +28,13 @@ Result = TypeVar("Result")
 
 
 def open_executor(
-    engine: str, workers: int, *, address: str = "", files: Sequence[RawFile] = ()
+    engine: str, workers: int, *, address: str = "", files: Sequence[RawFile] = (), domain: str = ""
 ) -> AbstractContextManager[Executor]:
     """An executor of the named kind, as a context manager; raises ParamsError for an unknown kind.
 
     ``engine`` is ``threads``, ``processes`` or ``dask``; ``workers`` units are converted at once, unless a cluster
-    ``address`` is given; "" starts a temporary local cluster. All workers of a cluster must see ``files``.
+    ``address`` is given; "" starts a temporary local cluster. All workers of a cluster must see ``files``,
+    and have the driver's package of the ``domain``.
     """
     if engine == "threads":
         return ThreadPoolExecutor(workers, thread_name_prefix="convert")
@@ -41,7 +42,7 @@ def open_executor(
         # A process that holds the threads of an engine must not be forked.
         return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("forkserver"))
     if engine == "dask":
-        return open_cluster(address, workers, files)
+        return open_cluster(address, workers, files, domain)
     message = f"OUTOFCORE_ENGINE: expected threads, processes or dask, got {engine!r}"
     raise ParamsError(message)
 

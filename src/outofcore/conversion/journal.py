@@ -197,7 +197,7 @@ def identity(domain: str, section: Section, inputs: Inputs, schemas: Mapping[str
     """
     facts = {
         "format": [FORMAT, JOURNAL],
-        "versions": versions(),
+        "versions": versions(domain),
         "domain": domain,
         "section": section.model_dump(mode="json", exclude=NOT_CONVERSION),
         "schemas": {part: asdict(schema) for part, schema in schemas.items()},

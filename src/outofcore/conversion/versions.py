@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 
 from outofcore.compilation import source_digest
-from outofcore.domains.registry import GROUP
+from outofcore.domains.registry import DOMAINS
 
 PACKAGES = (
     "chess",
@@ -24,8 +24,8 @@ PACKAGES = (
 )
 
 
-def versions() -> dict[str, str]:
-    """The package with a digest of its sources, its engines and oracles, and packages that add domains."""
+def versions(domain: str) -> dict[str, str]:
+    """The package with a digest of its sources, its engines and oracles, and the package that adds the domain."""
     own = f"{metadata.version('outofcore')}+{source_digest()[:12]}"
-    domains = {each.dist.name: each.dist.version for each in metadata.entry_points(group=GROUP) if each.dist}
-    return {"outofcore": own, **{name: metadata.version(name) for name in PACKAGES}, **domains}
+    added = {each.dist.name: each.dist.version for each in DOMAINS.get(domain, ()) if each.dist}
+    return {**added, "outofcore": own, **{name: metadata.version(name) for name in PACKAGES}}

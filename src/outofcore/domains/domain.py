@@ -55,9 +55,10 @@ class Section(BaseModel):
 class Domain:
     """One kind of data, from raw files to tensors.
 
-    A domain is a package whose ``DOMAIN`` is an instance of a subclass of this one, defined in its ``__init__``. Each
-    method calls the function of the same purpose in a module of that package, imported when it is first needed; a
-    subclass overrides the methods for which that does not suffice.
+    A domain is a package whose ``DOMAIN`` is an instance of a subclass of this one, defined in its ``__init__``;
+    nothing else is taken from there. A folder here is a domain if it has a ``schema.py``; an installed package declares
+    an entry point. Each method calls the function of the same purpose in a module of that package, imported when it is
+    first needed; a subclass overrides the methods for which that does not suffice.
 
     ==============  =======================================================================================
     ``schema.py``   ``SCHEMA``

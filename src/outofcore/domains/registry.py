@@ -3,24 +3,56 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from outofcore.domains.domain import Domain
 from outofcore.errors import ParamsError
 
 GROUP = "outofcore.domains"
-_FOLDERS = sorted(path.parent.name for path in Path(__file__).parent.glob("*/schema.py"))
-DOMAINS = {each.name: each.module for each in entry_points(group=GROUP)} | {
-    name: f"outofcore.domains.{name}" for name in _FOLDERS
+_HERE = sorted(path.parent.name for path in Path(__file__).parent.glob("*/schema.py"))
+_ADDED = tuple(entry_points(group=GROUP))
+# An entry point is only read where its domain is asked for: a wrong one must not stop the others.
+DOMAINS: dict[str, tuple[EntryPoint, ...]] = {
+    name: (
+        *(EntryPoint(each, f"outofcore.domains.{each}", GROUP) for each in _HERE if each == name),
+        *(each for each in _ADDED if each.name == name),
+    )
+    for name in dict.fromkeys((*_HERE, *(each.name for each in _ADDED)))
 }
-"""Package by name."""
+"""What provides each domain, by its name; more than one is refused when the domain is asked for."""
 
 
 def get_domain(name: str) -> Domain:
-    """A domain by name, imported on demand; raises ParamsError if unknown."""
+    """A domain by name, imported on demand; raises ParamsError if unknown, or if a package does not provide it."""
     if name not in DOMAINS:
         message = f"no domain {name!r}; there are {', '.join(DOMAINS)}"
         raise ParamsError(message)
-    domain: Domain = import_module(DOMAINS[name]).DOMAIN
+    first, *more = DOMAINS[name]
+    if more:
+        owners = " and in ".join(map(_owner, DOMAINS[name]))
+        message = f"domain {name!r} is in {owners}; names are unique: uninstall all packages but one"
+        raise ParamsError(message)
+    if first.dist is None:
+        here: Domain = import_module(first.value).DOMAIN
+        return here
+    try:
+        domain: Domain = import_module(first.module).DOMAIN
+        found = domain.name
+    except (ImportError, AttributeError, ValueError) as error:
+        message = (
+            f"{_owner(first)}: expected domain {name!r} as DOMAIN in the module that its entry point names, got "
+            f"{first.value!r} ({' '.join(str(error).split())}); reinstall or uninstall the package"
+        )
+        raise ParamsError(message) from error
+    if found != name:
+        message = (
+            f"{_owner(first)}: expected the entry point to have the name of its domain {found!r}, got {name!r}; "
+            "correct or uninstall the package"
+        )
+        raise ParamsError(message)
     return domain
+
+
+def _owner(entry: EntryPoint) -> str:
+    return f"package {entry.dist.name} {entry.dist.version}" if entry.dist else "outofcore"
