@@ -7,6 +7,8 @@ import gzip
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -272,6 +274,32 @@ def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
     found = convert(tmp_path / "bad.parquet")
     assert found.reasons == ["damaged_file"]
     assert "expected a Parquet file" in found.rejects[0][1].detail
+
+
+def test_no_damaged_byte_of_parquet_ends_the_process():
+    """In a process of its own: pyarrow aborts one that asks for damaged statistics."""
+    program = """
+import io
+from types import SimpleNamespace
+import pyarrow as pa, pyarrow.parquet as pq
+from outofcore.domains.text.documents.parquet import values
+from outofcore.errors import OutOfCoreError
+from outofcore.raw.damage import DamagedInput
+
+file = io.BytesIO()
+pq.write_table(pa.table({"text": ["one", "two", None]}), file, compression="none")
+damaged = 0
+for place in range(file.tell()):
+    content = bytearray(file.getvalue())
+    content[place] ^= 1
+    try:
+        list(values(SimpleNamespace(name="a", stream=io.BytesIO(content)), "text"))
+    except (OutOfCoreError, DamagedInput):
+        damaged += 1
+print("damaged", damaged > 50)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "damaged True\n"), ended.stderr[-2000:]
 
 
 def test_parquet_with_bytes_of_one_size(convert, tokenizer: Tokenizer, tmp_path: Path):

@@ -189,14 +189,21 @@ def _without_empty_lines(body: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
+# As python-chess has them, but for digits and white space other than ASCII's.
+_CLOCK, _EVALUATION = (
+    re.compile(expression.pattern, expression.flags & ~re.UNICODE | re.ASCII)
+    for expression in (chess.pgn.CLOCK_REGEX, chess.pgn.EVAL_REGEX)
+)
+
+
 def _notes(comment: str) -> tuple[int, int, int]:
     """Clock, evaluation and mate of a comment, by python-chess's expressions."""
     clock, evaluation, mate = NO_CLOCK, NO_EVALUATION, NO_MATE
-    if match := chess.pgn.CLOCK_REGEX.search(comment):
+    if match := _CLOCK.search(comment):
         with localcontext(Context(traps=[])):  # a million digits overflow to infinity
             seconds = Decimal(match["hours"]) * 3600 + Decimal(match["minutes"]) * 60 + Decimal(match["seconds"])
             clock = int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
-    if match := chess.pgn.EVAL_REGEX.search(comment):
+    if match := _EVALUATION.search(comment):
         if match["mate"]:
             mate = int(max(Decimal(-LARGEST_MATE), min(Decimal(match["mate"]), Decimal(LARGEST_MATE))))
         else:

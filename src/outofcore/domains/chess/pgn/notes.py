@@ -99,6 +99,16 @@ def _evaluation(data: Bytes, i: int) -> tuple[int, int]:
 
 
 @njit(nogil=True, cache=True)
+def _after_space(data: Bytes, i: int) -> int:
+    """The index after the white space at ``i``, one blank or a line break with the blanks around it; else ``i``."""
+    j, breaks = i, False
+    while j < data.size and (KIND[data[j]] == BLANK or KIND[data[j]] == LINE_END):
+        breaks = breaks or KIND[data[j]] == LINE_END
+        j += 1
+    return j if breaks or (j == i + 1 and data[i] not in NO_SPACES) else i
+
+
+@njit(nogil=True, cache=True)
 def read_note(
     data: Bytes,
     i: int,
@@ -112,8 +122,8 @@ def read_note(
     name_length = 0
     while i + name_length < data.size and ord("a") <= data[i + name_length] <= ord("z"):
         name_length += 1
-    value = i + name_length + 1
-    if value >= data.size or data[value - 1] in NO_SPACES or KIND[data[value - 1]] not in (BLANK, LINE_END):
+    value = _after_space(data, i + name_length)
+    if value == i + name_length:
         return
     if name_length == 3 and data[i] == ord("c") and data[i + 1] == ord("l") and data[i + 2] == ord("k"):
         if clock[move] == NO_CLOCK:
