@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from outofcore.errors import ClusterError
 from outofcore.machine import load_machine
-from outofcore.plan import plan_domain
+from outofcore.plan import _last_run, plan_domain
 from tests.conversion.lines import Lines, LinesSection
+from tests.training.small import WeightedRegression
 
 
 def test_the_sample_is_converted_by_the_cluster_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +33,78 @@ def test_the_sample_is_converted_by_the_cluster_that_is_set(tmp_path: Path, monk
     with pytest.raises(ClusterError):
         plan_domain(Lines(), section, load_machine(), None)
     assert asked == [("dask", "tcp://10.0.0.1:8786", ["a.txt"], "lines")]
+
+
+class Numbers:
+    """A sample is a number."""
+
+    fields = ("number",)
+
+    def __call__(self, rows, keys):
+        del keys
+        return {"x": torch.from_numpy(rows["number"]).float()}
+
+
+class NeedsValues(WeightedRegression):
+    """Its loss takes what the values of a batch choose."""
+
+    def __init__(self, choose):
+        super().__init__()
+        self.choose = choose
+
+    def loss(self, batch):
+        return self.choose(batch["x"]) * self.net[0].weight.sum(), torch.tensor(1)
+
+
+@dataclass(frozen=True)
+class Planned(Lines):
+    """Lines with a task that needs values."""
+
+    choose: Callable[[torch.Tensor], Any] = torch.sum
+
+    def planned_task(self):
+        def make(section, schemas):
+            del section, schemas
+            return NeedsValues(self.choose)
+
+        return make
+
+    def reading(self, store_attributes, section):
+        del store_attributes, section
+        return Numbers()
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda numbers: numbers[0].item(),
+        lambda numbers: numbers.nonzero().sum(),
+        lambda numbers: numbers[numbers > 0].sum(),
+    ],
+    ids=["item", "nonzero", "mask"],
+)
+def test_a_task_that_needs_values_leaves_the_rest_of_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choose: Callable[[torch.Tensor], Any]
+) -> None:
+    (tmp_path / "a.txt").write_text("1 2 3\n")
+    monkeypatch.setattr("outofcore.plan.baseline_bytes", lambda _: 0)
+    found = plan_domain(Planned(choose=choose), LinesSection(raw=str(tmp_path)), load_machine(), None)
+    assert found.needs
+    (table,) = found.tables
+    assert table.title.startswith("training is not predicted: the task of lines ")
+    assert "\n" not in table.title
+    assert not table.rows
+
+
+@pytest.mark.parametrize(
+    "content", ['{"steps": 8', "[1, 2]", "7", '{"steps": "many"}', '{"peak_memory_bytes": null}', "\x00"]
+)
+def test_damaged_metrics_of_the_last_run_count_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    folder = tmp_path / "metrics" / "lines"
+    folder.mkdir(parents=True)
+    (folder / "train.json").write_text(content)
+    (folder / "train_run.json").write_text('{"device": "cpu", "peak_memory_bytes": 5}')
+    monkeypatch.chdir(tmp_path)
+    assert _last_run("lines") == {"device": "cpu", "peak_memory_bytes": 5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from outofcore.domains.streaming import Streaming
 from outofcore.domains.task import Task
 from outofcore.errors import StoreError
 from outofcore.hardware import usable_memory
-from outofcore.inspect.table import Table
+from outofcore.inspect.table import Table, columns
 from outofcore.machine import Machine
 from outofcore.pipeline import STORES, place_of
 from outofcore.raw.files import RawFile, search
@@ -114,19 +115,27 @@ def _training(
     if domain.planned_task() is None:
         return (), None
     from outofcore.training.memory_tables import Forecast, parts_table, sizes_table
+    from outofcore.training.prediction import UNPREDICTABLE
 
     process = baseline_bytes(section.train.optimizer)
     forecast = Forecast(domain, section, domain.schemas(section, files), expected.rows, machine, process)
+    usable, last = usable_memory().value, _last_run(domain.name)
+    try:
+        tables = [
+            parts_table(forecast, usable, last, accelerator=_own_memory(machine.device)),
+            sizes_table(forecast),
+        ]
+    except UNPREDICTABLE as error:
+        why = f"the task of {domain.name} depends on values: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return (Table(columns("text", "part"), (), "training_memory", f"training is not predicted: {why}"),), None
     # All of the memory unless a limit is set.
     limited = not machine.origins.get("memory", "").startswith("measured")
-    memory, last = machine.memory if limited else usable_memory().value, _last_run(domain.name)
-    tables = [parts_table(forecast, memory, last), sizes_table(forecast)]
     if isinstance(domain, Planning):
         disk = filesystem_of(store)
         outlook = Outlook(
             files=files,
             machine=machine,
-            memory=memory,
+            memory=machine.memory if limited else usable,
             free_bytes=max(0, disk.free() - kept_free(disk, machine.disk_reserve)),
             store_copies=_copies(store, commit),
             last_run=last,
@@ -137,6 +146,13 @@ def _training(
     return tuple(tables), forecast.model.model
 
 
+def _own_memory(device: str) -> bool:
+    """Whether the model is in memory other than the machine's: not on MPS, which shares it."""
+    import torch
+
+    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+
+
 def _copies(store: Path, commit: Commit | None) -> int:
     """Most copies of a store on its disk, from its conversion to the end of DVC's commit."""
     if commit is None or filesystem_of(commit.cache.objects) != filesystem_of(store):
@@ -145,13 +161,23 @@ def _copies(store: Path, commit: Commit | None) -> int:
 
 
 def _last_run(name: str) -> dict[str, Any]:
-    """Metrics of the domain's last training."""
+    """Metrics of the domain's last training; a file that is damaged or edited counts for nothing."""
     found: dict[str, Any] = {}
     for stem in ("train", "train_run"):
         path = METRICS / name / f"{stem}.json"
-        if path.is_file():
-            found |= json.loads(path.read_text())
+        if not path.is_file():
+            continue
+        try:
+            metrics = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        if isinstance(metrics, dict) and all(_is_metric(*each) for each in metrics.items()):
+            found |= metrics
     return found
+
+
+def _is_metric(name: str, value: Any) -> bool:
+    return isinstance(value, str) if name == "device" else isinstance(value, int | float) and math.isfinite(value)
 
 
 def _weights(domain: Domain, section: Any, store: Path) -> int | None:

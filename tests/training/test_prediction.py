@@ -19,7 +19,7 @@ from outofcore.machine import Machine
 from outofcore.pipeline import convert
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
-from outofcore.training.memory_tables import Forecast
+from outofcore.training.memory_tables import Forecast, parts_table, sizes_table
 from outofcore.training.optimizers import make_optimizer, state_bytes
 from outofcore.training.prediction import loader_needs, model_memory, seconds_per_sample
 from tests.domains.neural.test_sample import NAMES
@@ -89,7 +89,63 @@ def test_a_step_of_linear_layers_is_counted_by_hand():
 
 
 def test_time_is_measured_on_the_samples_of_a_step():
-    assert 0 < seconds_per_sample(Linear, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=8)) < 10
+    assert 0 < seconds_per_sample(Linear, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=8), 8) < 10
+
+
+def test_no_timed_step_has_more_samples_than_memory_allows():
+    sizes = []
+
+    class Watched(Linear):
+        def loss(self, batch):
+            sizes.append(len(batch["x"]))
+            return super().loss(batch)
+
+    seconds_per_sample(Watched, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=1024), 6)
+    assert sizes == [1, 1, 4, 4, 6, 6]
+
+
+class Whole(Linear):
+    """Compares all samples of a balanced batch."""
+
+    def micro_batches(self, batch, size):
+        del size
+        yield batch
+
+    def loader_options(self):
+        return {"balanced": {"groups": 3, "entries": 5, "rows": 7}}
+
+
+def test_a_balanced_batch_passes_whole():
+    memory = model_memory(Whole, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=64), 16)
+    assert (memory.samples, memory.whole, memory.balanced) == (105, True, (3, 5, 7))
+    plain = model_memory(Linear, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=64), 16)
+    assert (plain.samples, plain.whole, plain.balanced) == (16, False, None)
+
+
+def style(**machine) -> Forecast:
+    domain = get_domain("go")
+    train = {"task": "style", "players_per_batch": 18, "games_per_player": 9, "positions_per_game": 10}
+    go = domain.section.model_validate({"raw": "raw", "train": train})
+    return Forecast(domain, go, domain.schemas(go, ()), 10**6, Machine(**machine), 0)
+
+
+def test_a_plan_of_balanced_batches_tells_their_size_and_no_time_of_an_epoch():
+    found = style(micro_batch=16)
+    table = parts_table(found, 10**11, {})
+    assert "1,620 samples at a time" in table.title
+    assert "an epoch" not in table.title
+
+
+def test_a_smaller_micro_batch_is_no_advice_for_balanced_batches(monkeypatch):
+    monkeypatch.setattr("outofcore.training.memory_tables.SMALL", 10**8)
+    assert {row["8 GB"] for row in sizes_table(style()).rows} == {"no"}
+
+
+def test_the_loader_of_balanced_batches_holds_one_of_them():
+    found = style()
+    train, val = found._needs(found.section, found.schemas, found._splits)
+    assert [each.pool_samples for each in train] == [1620]
+    assert [each.batch // found.section.train.batch_size for each in val] == [each.batch // 1620 for each in train]
 
 
 def kept_by_torch(size: Size, windows: int, *, mixed: bool, told_apart: bool) -> int:

@@ -13,6 +13,7 @@ from outofcore.domains.streaming import RAW, Streaming
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
 from outofcore.inspect.table import Kind, Table, columns
+from outofcore.loading.memory import Needs
 from outofcore.machine import Machine
 from outofcore.sizes import format_bytes
 from outofcore.store.schema import Schema
@@ -27,6 +28,9 @@ from outofcore.training.prediction import (
 
 PARTS = ("model", "gradients", "optimizer", "activations")
 LAST = "last run"
+WAYS = ("loaded", "streamed", "mapped")
+SIZES = ("whole", "streamed", "fixed")
+"""What :class:`Needs` calls each of these ways."""
 
 MEASURED_MODEL = 100 * 10**6
 """Bytes of weights up to which steps are timed."""
@@ -57,14 +61,29 @@ class Forecast:
         make, sample = self._step(section)
         return model_memory(make, sample, section.train, self.machine.micro_batch)
 
-    @property
-    def epoch_seconds(self) -> float | None:
-        """Of arithmetic on this processor, measured now; None for a large model, or an unknown number of samples."""
-        if self.model.model > MEASURED_MODEL or not self.rows:
+    def epoch_seconds(self, memory: int) -> float | None:
+        """Of arithmetic on this processor, measured now with steps that fit this memory.
+
+        None for a large model, a step that does not fit, or an unknown number of samples.
+        """
+        if self.model.model > MEASURED_MODEL or self.model.balanced or not self.rows:
+            return None
+        most = self._most_samples(memory)
+        if most < 1:
             return None
         splits, section = self.section.splits, self.section
         samples = samples_of(self._reading(section), round(self.rows * (1 - splits.val - splits.test)))
-        return samples * seconds_per_sample(*self._step(section), section.train)
+        return samples * seconds_per_sample(*self._step(section), section.train, most)
+
+    def _most_samples(self, memory: int) -> int:
+        """Samples of the largest step that fits this memory, at most those that pass at a time; 0 if none fits."""
+        make, sample = self._step(self.section)
+        one = model_memory(make, sample, self.section.train, 1)
+        spare = memory - self.process - one.total
+        if spare < 0:
+            return 0
+        each = (self.model.activations - one.activations) / max(self.model.samples - one.samples, 1)
+        return self.model.samples if each <= 0 else min(self.model.samples, one.samples + int(spare / each))
 
     def _step(self, section: Any) -> tuple[Callable[[], Task], Batch]:
         """The task and a sample of the part with the largest rows, which decides: a batch is of one part."""
@@ -81,23 +100,56 @@ class Forecast:
             ways[RAW] = 2 * self.domain.stream_bytes(self.section, self.machine.workers)
             if self.domain.streamed(self.section):
                 return ways
+        held = self.loaders_of(self.section, self.schemas, self._splits)
+        return {**dict(zip(WAYS, held, strict=True)), **ways}
+
+    @property
+    def least_of_a_loader(self) -> int:
+        """Data of the larger of both loaders or streams in the chosen way of reading."""
+        if self.way == RAW:
+            return self.data[RAW] // 2
+        size = SIZES[WAYS.index(self.way)]
+        needs = self._needs(self.section, self.schemas, self._splits)
+        return int(max(sum(getattr(each, size) for each in split) for split in needs))
+
+    @property
+    def given_to_a_loader(self) -> int:
+        """What training gives one of two."""
+        return self.machine.memory // 2
+
+    @property
+    def way(self) -> str:
+        """The way of reading with the least memory that these settings allow."""
+        if isinstance(self.domain, Streaming) and self.domain.streamed(self.section):
+            return RAW
+        return {"ram": "loaded", "mapped": "mapped", "device": "mapped"}.get(self.machine.residency, "streamed")
+
+    @property
+    def _splits(self) -> list[dict[str, int]]:
+        """Rows by part of the splits that training reads."""
         splits = self.section.splits
         shares = [share for share in (1 - splits.val - splits.test, splits.val) if share]
-        rows = [dict.fromkeys(self.schemas, round(self.rows * share / len(self.schemas))) for share in shares]
-        held = self.loaders_of(self.section, self.schemas, rows)
-        return {"loaded": held.ram, "streamed": held.streamed, "mapped": held.mapped, **ways}
+        return [dict.fromkeys(self.schemas, round(self.rows * share / len(self.schemas))) for share in shares]
 
     def loaders_of(
         self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]
     ) -> LoaderBytes:
         """Of the loaders of splits with these rows by part, for other settings and schemas."""
-        reading, layout = self._reading(section), section.store.layout()
-        needs = [
-            loader_needs(schemas[part], rows, reading, section.train, layout, self.machine.workers)
-            for split in splits
-            for part, rows in split.items()
+        needs = [each for split in self._needs(section, schemas, splits) for each in split]
+        return LoaderBytes(*(sum(getattr(each, name) for each in needs) for name in SIZES))
+
+    def _needs(
+        self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]
+    ) -> list[list[Needs]]:
+        """Of each part, by split; balanced batches are of the first, which is that of training."""
+        reading, layout, train = self._reading(section), section.store.layout(), section.train
+        return [
+            [
+                loader_needs(schemas[part], rows, reading, train, layout, self.machine.workers, balanced)
+                for part, rows in split.items()
+            ]
+            for split, balanced in zip(splits, (self.model.balanced, *[None] * len(splits)), strict=False)
         ]
-        return LoaderBytes(*(sum(getattr(each, name) for each in needs) for name in ("whole", "streamed", "fixed")))
 
     def takes(self, section: Any, micro_batch: int) -> dict[str, int]:
         """Of the whole process with other settings, by the way of reading."""
@@ -109,22 +161,25 @@ class Forecast:
         return {way: self.process + model.total + size for way, size in self.data.items()}
 
     def least(self, model: ModelMemory) -> int:
-        """The least of them that needs no other store."""
-        return min(size for way, size in self.total(model).items() if way != "mapped")
+        """Of the whole process in the chosen way of reading."""
+        return self.total(model)[self.way]
 
     def _reading(self, section: Any) -> Any:
         attributes = next(iter(self.schemas.values())).attributes
         return self.domain.reading({"params": section.model_dump(mode="json"), **attributes}, section)
 
 
-def parts_table(found: Forecast, memory: int, last: Mapping[str, Any]) -> Table:
-    """What training holds, part by part, for each way of reading, with the peak of the last run."""
-    model, ways, least = found.model, found.data, found.least(found.model)
+def parts_table(found: Forecast, usable: int, last: Mapping[str, Any], *, accelerator: bool = False) -> Table:
+    """What training holds, part by part, for each way of reading, with the peak of the last run.
+
+    ``usable`` is the memory of this machine for the process, without the model if that is on an ``accelerator``.
+    """
+    model, ways, facts = found.model, found.data, _facts(found, usable, accelerator=accelerator)
     rows = [
         {"part": "data", **ways},
         *({"part": part, **dict.fromkeys(ways, getattr(model, part))} for part in PARTS),
         {"part": "interpreter and libraries", **dict.fromkeys(ways, found.process)},
-        {"part": "in all", **found.total(model), LAST: last.get("peak_memory_bytes")},
+        {"part": "in all", **found.total(model), LAST: last.get("peak_memory_bytes"), "training": facts},
         {
             "part": "of it on an accelerator",
             **dict.fromkeys(ways, model.total),
@@ -133,17 +188,41 @@ def parts_table(found: Forecast, memory: int, last: Mapping[str, Any]) -> Table:
     ]
     train, splits = found.section.train, found.section.splits
     to_train = round(found.rows * (1 - splits.val - splits.test))
-    samples = min(found.machine.micro_batch or train.batch_size, train.batch_size)
     title = (
-        f"training {'fits' if least <= memory else 'does NOT fit'}: "
-        f"at least {format_bytes(least)} of {format_bytes(memory)} of memory\n"
-        f"{train.preset} model, {model.parameters:,} parameters, {samples:,} samples at a time"
+        f"{_told(facts)}\n"
+        f"{train.preset} model, {model.parameters:,} parameters, {model.samples:,} samples at a time"
         f"{f', {to_train:,} {found.domain.row}s' if to_train else ''}"
     )
-    if (seconds := found.epoch_seconds) is not None:
+    if (seconds := facts["epoch_seconds"]) is not None:
         title += f"\nan epoch is about {_duration(seconds)} of arithmetic on this processor"
     names: list[tuple[str, Kind]] = [("part", "text"), *columns("bytes", *ways, LAST)]
     return Table(names, rows, "training_memory", title, _notes(found, last))
+
+
+def _facts(found: Forecast, usable: int, *, accelerator: bool) -> dict[str, Any]:
+    """Whether training fits: a loader in its share of the memory that may be set, the process in the machine's."""
+    model, data = found.model, found.least_of_a_loader
+    least = found.least(model) - (model.total if accelerator else 0)
+    return {
+        "fits": data <= found.given_to_a_loader and least <= usable,
+        "least_bytes": least,
+        "usable_bytes": usable,
+        "loader_bytes": data,
+        "loader_share_bytes": found.given_to_a_loader,
+        "samples_at_a_time": model.samples,
+        "epoch_seconds": found.epoch_seconds(usable),
+    }
+
+
+def _told(facts: Mapping[str, Any]) -> str:
+    process = f"at least {format_bytes(facts['least_bytes'])} of {format_bytes(facts['usable_bytes'])} of memory"
+    if facts["loader_bytes"] > facts["loader_share_bytes"]:
+        share = format_bytes(facts["loader_share_bytes"])
+        return (
+            f"training does NOT fit: a loader takes at least {format_bytes(facts['loader_bytes'])}, and gets {share}, "
+            "half of 'memory' in machine.yaml"
+        )
+    return f"training {'fits' if facts['fits'] else 'does NOT fit'}: {process}"
 
 
 def _duration(seconds: float) -> str:
@@ -190,11 +269,9 @@ def sizes_table(found: Forecast) -> Table:
 
 
 def _verdict(found: Forecast, model: ModelMemory) -> str:
-    """Whether a size fits, or the ``micro_batch`` with which it does: activations grow with it."""
+    """Whether a size fits, or the ``micro_batch`` with which it does: activations grow with it, unless it is whole."""
     lacking = found.least(model) - int(SHARE * SMALL)
     if lacking <= 0:
         return "fits"
-    train = found.section.train
-    count = min(found.machine.micro_batch or train.batch_size, train.batch_size)
-    fewer = int(count * (1 - lacking / model.activations))
+    fewer = 0 if model.whole else int(model.samples * (1 - lacking / model.activations))
     return f"micro {1 << fewer.bit_length() - 1}" if fewer > 0 else "no"

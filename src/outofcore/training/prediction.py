@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -25,6 +31,13 @@ from outofcore.loading.windows import Window, Windows
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.training.optimizers import make_optimizer, state_bytes
 
+UNPREDICTABLE = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+"""What torch raises for a step that needs values of tensors, not only their shapes."""
 STEP_SECONDS = 0.3
 """A step that takes longer is long enough to be measured."""
 
@@ -38,6 +51,9 @@ class ModelMemory:
     gradients: int
     optimizer: int  # its states
     activations: int  # kept for the backward pass, and temporaries of both passes
+    samples: int  # that pass through the model at a time
+    whole: bool  # whether a batch passes whole, whatever the micro-batch
+    balanced: tuple[int, int, int] | None = None  # groups, entries and rows of a balanced batch
 
     @property
     def states(self) -> int:
@@ -59,39 +75,51 @@ def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection,
     mixed = section.precision == "bf16-mixed"
     with FakeTensorMode(allow_non_fake_inputs=True):
         task = make()
-        balanced = task.loader_options().get("balanced")
-        count = min(micro_batch or section.batch_size, section.batch_size)
-        if balanced:  # always whole
-            count = balanced["groups"] * balanced["entries"] * balanced["rows"]
+        options = task.loader_options().get("balanced")
+        balanced = (options["groups"], options["entries"], options["rows"]) if options else None
+        size = math.prod(balanced) if balanced else section.batch_size
+        batch = {name: tensor.new_zeros((size, *tensor.shape[1:])) for name, tensor in sample.items()}
+        piece = next(task.micro_batches(batch, micro_batch))
+        samples, least = _length(piece), _length(next(task.micro_batches(batch, 1)))
         weights = [parameter for parameter in task.parameters() if parameter.requires_grad]
         for parameter in weights:
             parameter.grad = torch.zeros_like(parameter)  # of the micro-batches before
-        batch = {name: tensor.new_zeros((count, *tensor.shape[1:])) for name, tensor in sample.items()}
+        piece = {name: tensor.clone() for name, tensor in piece.items()}  # of its own size, not a view of the batch
         with _Allocations([*task.parameters(), *task.buffers(), *(weight.grad for weight in weights)]) as allocations:
             with torch.autocast("cpu", torch.bfloat16, enabled=mixed, cache_enabled=False):
-                loss, _ = task(batch)
+                loss, _ = task(piece)
             loss.backward()
-    size = sum(weight.nbytes for weight in weights)
+    held = sum(weight.nbytes for weight in weights)
     return ModelMemory(
         parameters=sum(weight.numel() for weight in weights),
-        model=size,
-        gradients=size,
+        model=held,
+        gradients=held,
         optimizer=state_bytes((weight.numel() for weight in weights), section.optimizer),
         activations=allocations.peak,
+        samples=samples,
+        whole=least == size > 1,
+        balanced=balanced,
     )
 
 
-def seconds_per_sample(make: Callable[[], Task], sample: Batch, section: TrainSection) -> float:
-    """Seconds that training takes per sample on this processor, measured on steps of more and more samples."""
+def _length(batch: Batch) -> int:
+    return len(next(iter(batch.values())))
+
+
+def seconds_per_sample(make: Callable[[], Task], sample: Batch, section: TrainSection, most: int) -> float:
+    """Seconds that training takes per sample on this processor, measured on steps of more and more samples.
+
+    No step has more than ``most``: that is what memory allows.
+    """
     task, count, least = make(), 1, math.inf
     optimizer = make_optimizer(task, section.optimizer, learning_rate=0.0, weight_decay=0.0)
     while True:
         batch = {name: tensor.new_zeros((count, *tensor.shape[1:])) for name, tensor in sample.items()}
         seconds = min(_step_seconds(task, optimizer, batch) for _ in range(2))  # the first prepares the second
         least = min(least, seconds / count)  # that least disturbed by other load
-        if seconds > STEP_SECONDS or count >= section.batch_size:
+        if seconds > STEP_SECONDS or count >= most:
             return least
-        count = min(4 * count, section.batch_size)
+        count = min(4 * count, most)
 
 
 def _step_seconds(task: Task, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
@@ -137,24 +165,38 @@ def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, int]:
 
 
 def loader_needs(
-    schema: Schema, rows: int, reading: Reading, section: TrainSection, layout: Layout, threads: int
+    schema: Schema,
+    rows: int,
+    reading: Reading,
+    section: TrainSection,
+    layout: Layout,
+    threads: int,
+    balanced: tuple[int, int, int] | None = None,
 ) -> Needs:
-    """What the loader of a split with these rows needs, shuffled in blocks and of one sequence."""
+    """What the loader of a split with these rows needs, shuffled in blocks and of one sequence.
+
+    With ``balanced`` batches of groups, entries and rows, an entry is taken to lie in two chunks at most.
+    """
     fields, chunk_rows = _fields(schema, reading), layout.chunk_rows
     windows = _windows(reading, rows)
     cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=section.pool_blocks, block_rows=None)
     sampler = PlainSampler(windows, cut, 0, chunk_rows)
     chunks = -(-rows // chunk_rows)
+    pool_chunks, pool_samples, batch = sampler.pool_chunks(1), sampler.pool_samples(1), section.batch_size
+    if balanced:  # a pool is a batch
+        pool_chunks, pool_samples = min(2 * balanced[0] * balanced[1], chunks), math.prod(balanced)
+        batch = pool_samples
     return Needs(
         chunk=chunk_rows * sum(field.row_bytes for field in fields),
         chunks=chunks,
         pool_blocks=section.pool_blocks,
-        pool_chunks=sampler.pool_chunks(1),
-        pool_samples=sampler.pool_samples(1),
-        batch=section.batch_size * made_up_sample(schema, reading)[1],
+        pool_chunks=pool_chunks,
+        pool_samples=pool_samples,
+        batch=batch * made_up_sample(schema, reading)[1],
         tables=sampler.table_bytes + 16 * chunks * len(fields),
         threads=threads,
         mappable=layout.codec == "none",
+        access="recurring" if balanced else "pools",
         device=isinstance(reading, DeviceReading),
     )
 

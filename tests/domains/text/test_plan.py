@@ -8,9 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from outofcore.cli import app
+from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW
 from outofcore.domains.text import DOMAIN
-from outofcore.domains.text.advice import ADVICE, applied
+from outofcore.domains.text.advice import ADVICE, advice_table, applied
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.machine import Machine
@@ -80,6 +81,55 @@ def test_every_part_is_told_for_every_way_of_reading(section_of, tmp_path: Path)
     assert parts_table(found, 10**8, {}).title.startswith("training does NOT fit: at least ")
 
 
+def test_the_memory_setting_limits_the_loaders_and_not_the_process(section_of, tmp_path: Path):
+    found = forecast(section_of(tmp_path, train={"parameters": 1_000_000}), process=5 * 10**8)
+    limited = replace(found, machine=replace(found.machine, memory=2 * found.least_of_a_loader))
+    assert limited.machine.memory < found.process
+    assert parts_table(limited, 10**10, {}).title.startswith("training fits: at least ")
+    below = replace(found, machine=replace(found.machine, memory=2 * found.least_of_a_loader - 2))
+    assert parts_table(below, 10**10, {}).title.startswith("training does NOT fit: a loader takes at least ")
+
+
+def test_the_model_on_an_accelerator_takes_no_memory_of_the_machine(section_of, tmp_path: Path):
+    found = forecast(section_of(tmp_path), process=5 * 10**8)
+    usable = found.process + found.data["streamed"]
+    assert parts_table(found, usable, {}).title.startswith("training does NOT fit: ")
+    assert parts_table(found, usable, {}, accelerator=True).title.startswith("training fits: ")
+
+
+def test_raw_text_counts_only_where_it_is_streamed(section_of, tmp_path: Path):
+    store, stream = forecast(section_of(tmp_path)), forecast(section_of(tmp_path, mode="stream"))
+    assert store.least(store.model) == store.total(store.model)["streamed"]
+    assert stream.least(stream.model) == stream.total(stream.model)[RAW]
+
+
+def test_no_step_is_timed_that_memory_could_not_hold(section_of, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    found = forecast(section_of(tmp_path, train={"batch_size": 64}), micro_batch=16, process=5 * 10**8)
+    most = []
+
+    def seconds(*arguments) -> float:
+        most.append(arguments[-1])
+        return 1.0
+
+    monkeypatch.setattr("outofcore.training.memory_tables.seconds_per_sample", seconds)
+    one = replace(found, machine=replace(found.machine, micro_batch=1)).model
+    assert found.epoch_seconds(found.process + one.total - 1) is None
+    assert found.epoch_seconds(10**11) is not None
+    between = one.activations + (found.model.activations - one.activations) // 2
+    assert found.epoch_seconds(found.process + found.model.states + between) is not None
+    assert most[0] == 16
+    assert 1 <= most[1] < 16
+
+
+def test_advice_leaves_out_sizes_that_the_vocabulary_exceeds(section_of, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(Tokenizer, "size", 200_000)
+    found = forecast(section_of(tmp_path, train={"preset": "large"}))
+    outlook = Outlook(
+        files=(), machine=found.machine, memory=10**10, free_bytes=0, loaders=found.loaders_of, takes=found.takes
+    )
+    assert [row["preset"] for row in advice_table(found.section, outlook).rows] == ["medium", "large", "large"]
+
+
 def test_streaming_has_one_way_of_reading(section_of, tmp_path: Path):
     assert list(forecast(section_of(tmp_path, mode="stream")).data) == [RAW]
 
@@ -121,6 +171,11 @@ def test_outofcore_plan_prints_it(tmp_path: Path, tokenizer_path: Path, monkeypa
     memory = {row["part"]: row for row in facts["domains"][0]["training_memory"]}
     assert 10**8 < memory["interpreter and libraries"]["loaded"] < 2 * 10**9
     assert memory["model"]["streamed"] > 0
+    verdict = memory["in all"]["training"]
+    assert verdict["fits"] is True
+    assert verdict["least_bytes"] == memory["in all"]["streamed"]
+    assert verdict["samples_at_a_time"] > 0
+    assert verdict["epoch_seconds"] > 0
     assert [row["preset"] for row in facts["domains"][0]["model_sizes"]] == ["test", "small", "medium", "large"]
     advised = facts["domains"][0]["advice"]
     assert [row["preset"] for row in advised] == ["small", "medium", "large", "large"]

@@ -8,6 +8,7 @@ from typing import Any
 from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW
 from outofcore.domains.text.params import TextSection
+from outofcore.errors import ParamsError
 from outofcore.inspect.table import Table, columns
 
 BATCH_SIZE = 64
@@ -40,7 +41,13 @@ def applied(advice: Mapping[str, Any], section: TextSection) -> TextSection:
 
 def advice_table(section: TextSection, outlook: Outlook) -> Table:
     """Settings by hardware, with the memory that each takes with the current tokenizer."""
-    rows = [row | {"takes": outlook.takes(applied(row, section), row["micro_batch"])[RAW]} for row in ADVICE]
+    rows = []
+    for row in ADVICE:
+        try:
+            takes = outlook.takes(applied(row, section), row["micro_batch"])[RAW]
+        except ParamsError:  # not a size for this tokenizer: its vocabulary alone is larger
+            continue
+        rows.append(row | {"takes": takes})
     names = [*columns("text", "machine"), *columns("bytes", "takes"), *columns("text", "preset")]
     names += [*columns("count", "seq_len"), *columns("text", "optimizer", "precision")]
     names += columns("count", "shuffle_windows", "micro_batch")
