@@ -98,7 +98,9 @@ def test_the_model_on_an_accelerator_takes_no_memory_of_the_machine(section_of, 
 
 
 def test_raw_text_counts_only_where_it_is_streamed(section_of, tmp_path: Path):
-    store, stream = forecast(section_of(tmp_path)), forecast(section_of(tmp_path, mode="stream"))
+    large = {"store": {"chunk_rows": 2**20, "shard_rows": 2**20}}  # so that the store takes more than raw text
+    store, stream = forecast(section_of(tmp_path, **large)), forecast(section_of(tmp_path, mode="stream"))
+    assert store.data["streamed"] > store.data[RAW]
     assert store.least(store.model) == store.total(store.model)["streamed"]
     assert stream.least(stream.model) == stream.total(stream.model)[RAW]
 
