@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -166,6 +167,19 @@ def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
     assert {"zarr.json", "seal.json"} <= {path.name for path in final.iterdir()}
     assert final.name in synced.names(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_ctrl_c_never_interrupts_zarr(make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would leave coroutines that were not awaited, of which Python warns beside the one line for the user."""
+    threads: list[threading.Thread] = []
+    for name in ("create_array", "create_group"):
+        make = getattr(zarr, name)
+        monkeypatch.setattr(
+            zarr, name, lambda make=make, **kwargs: threads.append(threading.current_thread()) or make(**kwargs)
+        )
+    make_store()
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 def test_nothing_takes_time_while_a_store_is_on_its_way(

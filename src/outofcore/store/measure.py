@@ -68,7 +68,8 @@ class MeasuredStore(StoreWriter):
         seen = {part for (part, _), table in self._rows.items() if table.rows}
         parts = len(self.parts) / max(1, len(seen))  # each has files of its own, however small
         shards = sum(_scaled(table, scale, parts) for table in tables) + _scaled(listed, 1.0, 1.0)
-        return int(shards + self._metadata([*tables, listed], attributes))
+        # As in commit: not in the thread that Ctrl-C interrupts.
+        return int(shards + self._encoders.submit(self._metadata, [*tables, listed], attributes).result())
 
     def _metadata(self, tables: list[TableWriter], attributes: Mapping[str, Any]) -> float:
         """Bytes of ``zarr.json`` of all groups and arrays."""

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -147,15 +147,13 @@ class StoreWriter:
         with writing(self.work):
             for stale in self.work.rglob("zarr.*"):  # of a commit that was stopped
                 stale.unlink()
-        metadata: dict[str, Buffer] = {}
-        store = MemoryStore(metadata)
-        self.write_groups(store, attributes)
+        tables = [*self.tables(), self.sources_table(sources)]
         listed: Files = {}
-        for each in [*self.tables(), self.sources_table(sources)]:
+        for each in tables:
             each.close()
-            each.write_metadata(store)
             listed.update(each.files)
-        documents = {name: buffer.to_bytes() for name, buffer in metadata.items()}
+        # Not in the thread that Ctrl-C interrupts: Python would complain of coroutines that zarr has not awaited.
+        documents = self._encoders.submit(self._documents, tables, attributes).result()
         listed |= {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in documents.items()}
         seal = Seal(listed)
         if self._upload:
@@ -180,6 +178,15 @@ class StoreWriter:
         table = self._write(self.work, "sources", SOURCES, self._flat, self._encoders)
         table.append(sources)
         return table
+
+    def _documents(self, tables: Sequence[Table], attributes: Mapping[str, Any]) -> dict[str, bytes]:
+        """Every ``zarr.json``, by name."""
+        metadata: dict[str, Buffer] = {}
+        store = MemoryStore(metadata)
+        self.write_groups(store, attributes)
+        for each in tables:
+            each.write_metadata(store)
+        return {name: buffer.to_bytes() for name, buffer in metadata.items()}
 
     def write_groups(self, store: Store, attributes: Mapping[str, Any]) -> None:
         """Write ``zarr.json`` of the root, with its attributes, and of every group."""
