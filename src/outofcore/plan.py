@@ -18,7 +18,6 @@ from outofcore.domains.streaming import Streaming
 from outofcore.domains.task import Task
 from outofcore.errors import StoreError
 from outofcore.hardware import usable_memory
-from outofcore.inspect.table import Table, columns
 from outofcore.machine import Machine
 from outofcore.pipeline import STORES, place_of
 from outofcore.raw.files import RawFile, search
@@ -28,6 +27,7 @@ from outofcore.space.filesystems import filesystem_of, folder_bytes
 from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
 from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import open_store
+from outofcore.table import Table, columns
 from outofcore.training.baseline import baseline_bytes
 
 MODELS = Path("models")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from outofcore.inspect.table import Table
 from outofcore.raw.files import RawFile
 from outofcore.store.schema import Schema
+from outofcore.table import Table
 
 if TYPE_CHECKING:
     from outofcore.machine import Machine

@@ -12,8 +12,8 @@ import numpy as np
 
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import StoreError
-from outofcore.inspect.table import Table, columns
 from outofcore.store.reader import Array, Store
+from outofcore.table import Table, columns
 
 # Rows for a drawing: enough for a piece of text; one or two chunks per field are decoded.
 DRAWN_ROWS = 256

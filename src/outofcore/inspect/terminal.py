@@ -16,7 +16,6 @@ from rich.progress import Progress, TextColumn
 from outofcore.console import visible
 from outofcore.errors import OutOfCoreError
 from outofcore.inspect.store import field_table, reject_table, setting_table, source_table, split_table
-from outofcore.inspect.table import Table, columns, print_table
 from outofcore.sizes import format_bytes
 from outofcore.space.committed import Committed
 from outofcore.space.dvc_cache import REMOVE_OLD
@@ -25,6 +24,7 @@ from outofcore.space.recovery import recovery
 from outofcore.store.remote import shown
 from outofcore.store.seal import SEAL, read_seal
 from outofcore.store.verify import Verdict, verify
+from outofcore.table import Table, columns, print_table
 
 if TYPE_CHECKING:
     from outofcore.inspect.store import Card, Look

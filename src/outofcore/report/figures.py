@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from outofcore.domains.gallery import Distribution
-from outofcore.inspect.table import Table, number
 from outofcore.report.charts import Line, bars, level_bars, lines
 from outofcore.report.collect import DomainRun, Rows, StoreView
 from outofcore.report.words import baseline_of, figure_name, quantity, title_of
 from outofcore.sizes import format_bytes
+from outofcore.table import Table, number
 
 MOST_GROUPS = 6
 MOST_WORDS = 8

@@ -11,12 +11,12 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from outofcore.inspect import store as inspect_store
-from outofcore.inspect.table import number
 from outofcore.report import benches, figures, tables
 from outofcore.report.collect import DomainRun, collect, measurements
 from outofcore.report.lanes import Step, lanes
 from outofcore.report.words import figure_name, seconds, title_of
 from outofcore.sizes import format_bytes
+from outofcore.table import number
 
 STAGE = "report"
 """The stage that makes the page, not shown in it."""

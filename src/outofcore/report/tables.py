@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outofcore.inspect.store import Card, reject_table
-from outofcore.inspect.table import Table, columns, number
 from outofcore.report.collect import DomainRun
 from outofcore.report.words import results
 from outofcore.sizes import format_bytes
+from outofcore.table import Table, columns, number
 
 
 def glance(runs: Sequence[DomainRun]) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from outofcore.inspect.table import number
+from outofcore.table import number
 
 BASELINES = {
     "most_frequent": "always the commonest",

@@ -12,11 +12,11 @@ from outofcore.domains.sections import TrainSection
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
-from outofcore.inspect.table import Kind, Table, columns
 from outofcore.loading.memory import Needs
 from outofcore.machine import Machine
 from outofcore.sizes import format_bytes
 from outofcore.store.schema import Schema
+from outofcore.table import Kind, Table, columns
 from outofcore.training.prediction import (
     ModelMemory,
     loader_needs,

@@ -14,7 +14,7 @@ from outofcore.store.schema import Columns, Schema
 if TYPE_CHECKING:
     from outofcore.domains.planning import Outlook
     from outofcore.domains.reading import Reading
-    from outofcore.inspect.table import Table
+    from outofcore.table import Table
 
 # Files inside a Zarr folder: those of version 3 and 2, and chunks, whose names end with their place in the grid.
 ZARR = ("zarr.json", "zarray", "zgroup", "zattrs", "zmetadata", *"0123456789")

@@ -13,9 +13,9 @@ from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.schema import row_bytes
 from outofcore.domains.neural.source import session_schemas
 from outofcore.domains.planning import LoaderBytes, Outlook
-from outofcore.inspect.table import Kind, Table
 from outofcore.sizes import format_bytes
 from outofcore.store.schema import Schema
+from outofcore.table import Kind, Table
 
 # The rest of the memory is for the model, the system and the page cache.
 MEMORY_SHARE = 0.9

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from outofcore.domains.streaming import Choose
     from outofcore.domains.task import Task
     from outofcore.domains.text.stream import TextStream
-    from outofcore.inspect.table import Table
     from outofcore.store.reader import Store
+    from outofcore.table import Table
 
 
 class Text(Domain):

@@ -9,7 +9,7 @@ from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import ParamsError
-from outofcore.inspect.table import Table, columns
+from outofcore.table import Table, columns
 
 BATCH_SIZE = 64
 NAMES = ("machine", "memory", "preset", "seq_len", "optimizer", "precision", "shuffle_windows", "micro_batch")

@@ -6,7 +6,7 @@ import pytest
 from jinja2 import Environment, PackageLoader
 from rich.console import Console
 
-from outofcore.inspect.table import Table, number, print_table
+from outofcore.table import Table, number, print_table
 
 COLUMNS = (("name", "text"), ("files", "count"), ("size", "bytes"))
 TABLE = Table(
