@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import outofcore
 from outofcore.cli import app
-from outofcore.errors import ParamsError, RawInputError
+from outofcore.errors import ClusterError, ParamsError, RawInputError
 
 ROOT = Path(__file__).parents[1]
 PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -108,3 +108,19 @@ def test_a_params_file_may_name_a_finished_tokenizer(project: Path, elsewhere: P
     outofcore.convert("text", raw, "again.zarr", params=params)
     assert outofcore.open_store("again.zarr").digest == outofcore.open_store("learnt.zarr").digest
     assert not Path("again.zarr.tokenizer.json").exists()
+
+
+def test_a_cluster_is_asked_for_the_package_of_the_domain(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (elsewhere / "a.pgn").write_text("1. e4 e5 *\n")
+    monkeypatch.setenv("OUTOFCORE_ENGINE", "dask")
+    asked: list[str] = []
+
+    def opened(engine: str, workers: int, *, domain: str = "", **_: Any) -> Any:
+        del engine, workers
+        asked.append(domain)
+        raise ClusterError("enough")
+
+    monkeypatch.setattr("outofcore.pipeline.open_executor", opened)
+    with pytest.raises(ClusterError):
+        outofcore.convert("chess", "a.pgn", "a.zarr")
+    assert asked == ["chess"]
