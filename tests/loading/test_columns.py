@@ -14,6 +14,7 @@ import torch
 
 import outofcore
 from outofcore.errors import BudgetError, ParamsError, StoreError
+from outofcore.loading.columns import SequenceColumns
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from outofcore.store.reader import open_store
@@ -71,6 +72,12 @@ def test_parts_have_columns_of_their_own(make_store: MakeStore) -> None:
         assert batch["sequence"].tolist() == [int(row >= 300) for row in batch["id"]]
 
 
+def test_a_column_named_part_would_hide_the_part(make_store: MakeStore) -> None:
+    path = make_store([300, 64], parts=("monday", "tuesday"))
+    with pytest.raises(ParamsError, match="columns: 'part' is the place"):
+        loader(path, fields=("id",), columns=("part",))
+
+
 def test_a_dataset_has_them_too(make_store: MakeStore) -> None:
     path = make_store()
     rows = [2999, 0, 300, 301, 5]
@@ -101,6 +108,8 @@ def test_what_cannot_be_is_refused(make_store: MakeStore) -> None:
         (("elo",), StoreError, "elo"),
         ("label", ParamsError, "columns: expected a tuple of names, got 'label'"),
         (("label", "label"), ParamsError, "columns: expected each name once"),
+        (5, ParamsError, "columns: expected a tuple of names, got 5"),
+        (None, ParamsError, "columns: expected a tuple of names, got None"),
     ):
         for make in (loader, ZarrDataset):
             with pytest.raises(error, match=re.escape(message)):
@@ -133,3 +142,12 @@ def test_the_budget_counts_them(make_store: MakeStore) -> None:
     # First rows and numbers are int64, labels int16.
     assert least[1] - least[0] == pytest.approx(2 * 8 * 20_000, rel=0.02)
     assert least[2] - least[1] == pytest.approx(2 * 20_000, rel=0.2)
+
+
+def test_nothing_is_read_that_the_budget_does_not_hold(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_store([3] * 20_000)
+    monkeypatch.setattr(SequenceColumns, "read", lambda _: pytest.fail("read before the budget was checked"))
+    with pytest.raises(BudgetError, match="a memory budget of 300 kB is too small"):
+        loader(path, "train", 16, fields=("id",), columns=ASKED, memory="300KB", threads=1, pool_blocks=1)
+    with pytest.raises(BudgetError, match="does not hold the 1 chunks of one sample; the least that works is"):
+        ZarrDataset(path, fields=("id",), columns=ASKED, memory="300KB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,29 +23,43 @@ _WIDER = {"uint16": np.int32, "uint32": np.int64}
 
 
 class SequenceColumns:
-    """Values of a split's sequences, held in memory.
+    """Values of a split's sequences, held in memory once they are read.
 
     A sample belongs to the sequence of its first row; with windows that reach back, of its last row.
     """
 
     def __init__(self, store: Store, split: str, part: str, windows: Windows, names: Sequence[str]) -> None:
-        self._starts, _ = store.extents(split, part)
+        self._extents = partial(store.extents, split, part)
         self._ahead = windows.length - 1 if windows.window is not None and windows.window.mode == "reach" else 0
         table = store.sequences(split, part)
-        self._values: dict[str, npt.NDArray[Any]] = {}
-        for name in names:
-            if name == NUMBER:
-                self._values[name] = np.arange(len(self._starts))
-                continue
-            if table[name].dtype == "O":
+        self._count = len(table)
+        self._arrays = {name: None if name == NUMBER else table[name] for name in names}
+        for name, array in self._arrays.items():
+            if array is not None and array.dtype == "O":
                 message = f"columns: {table.path}/{name} holds text, which no tensor can; use {NUMBER!r} to look it up"
                 raise ParamsError(message)
-            self._values[name] = indexable(table[name].read())
+        self._starts = np.empty(0, np.int64)
+        self._values: dict[str, npt.NDArray[Any]] = {}
 
     @property
     def bytes(self) -> int:
-        """Memory that is held."""
-        return int(self._starts.nbytes + sum(values.nbytes for values in self._values.values()))
+        """Memory that reading takes: first rows and values."""
+        return self._count * (8 + sum(values.nbytes for values in self.blank().values()))
+
+    def blank(self) -> dict[str, npt.NDArray[Any]]:
+        """Values of one sample that belongs to no sequence, by column."""
+        return {
+            name: np.zeros(1, np.int64) if array is None else indexable(np.zeros((1, *array.shape[1:]), array.dtype))
+            for name, array in self._arrays.items()
+        }
+
+    def read(self) -> None:
+        """Read all values."""
+        self._starts = self._extents()[0]
+        self._values = {
+            name: np.arange(self._count) if array is None else indexable(array.read())
+            for name, array in self._arrays.items()
+        }
 
     def of(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
         """Values by column (samples,), by the first row of each sample."""

@@ -88,7 +88,7 @@ class ZarrDataset(Dataset[Batch]):
         memory: str | int = "64MiB",
     ) -> None:
         names, budget, source = None if fields is None else words("fields", fields), budget_bytes(memory), opened(store)
-        of_sequences = words("columns", columns) if len(columns) else ()
+        of_sequences = () if columns == () else words("columns", columns)
         if part is None and len(source.parts) > 1:
             message = f"{source.root}: part: expected one of {', '.join(source.parts)}; ConcatDataset joins several"
             raise ParamsError(message)
@@ -96,7 +96,8 @@ class ZarrDataset(Dataset[Batch]):
         self._arguments = source, split, tensors, names, of_sequences, window, place, memory
         self._split = open_split(source, word("split", split), place, tensors, names, of_sequences, window, phase=False)
         chunk = self._split.chunk_rows * self._split.row_bytes
-        self._slots = budget // max(chunk, 1)
+        columns_held = self._split.columns.bytes if self._split.columns else 0
+        self._slots = max(0, budget - columns_held) // max(chunk, 1)
         needed = min(
             (self._split.windows.length + self._split.chunk_rows - 2) // self._split.chunk_rows + 1,
             self._split.chunks,
@@ -104,9 +105,11 @@ class ZarrDataset(Dataset[Batch]):
         if self._slots < needed:
             message = (
                 f"a memory budget of {format_bytes(budget)} does not hold the {needed} chunks of one "
-                f"sample; the least that works is {format_least(needed * chunk)}"
+                f"sample; the least that works is {format_least(needed * chunk + columns_held)}"
             )
             raise BudgetError(message)
+        if self._split.columns is not None:
+            self._split.columns.read()
         # One lock a process: one that another thread held during a fork stays locked in the child.
         self._locks: dict[int, threading.Lock] = {}
         self._arena: tuple[int, Arena] | None = None

@@ -155,9 +155,12 @@ def loader(
     label = None if label is None else word("label", label)
     threads = whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS)
     names = None if fields is None else words("fields", fields)
-    of_sequences = words("columns", columns) if len(columns) else ()
+    of_sequences = () if columns == () else words("columns", columns)
     source, split = opened(store), word("split", split)
     parts = source.parts if part is None else (part,) if isinstance(part, str) else words("part", part)
+    if len(parts) > 1 and "part" in of_sequences:
+        message = "columns: 'part' is the place of a batch's part in the store where several are read; read one part"
+        raise ParamsError(message)
 
     splits = [open_split(source, split, each, tensors, names, of_sequences, window, phase) for each in parts]
     samplers = [_sampler(each, seed, shuffle, pool_blocks, block_rows, weights, groups) for each in splits]
@@ -169,6 +172,9 @@ def loader(
     mixing = [mixing_line(each, sampler, batch_size, label) for each, sampler in pairs]
     needs = [measure(each, sampler, batch_size, pool_blocks, batching.world, threads) for each, sampler in pairs]
     choices = choose(residency, needs, budget, place)
+    for each in splits:
+        if each.columns is not None:
+            each.columns.read()
     depth, together = in_flight(needs, choices, budget)
     readers = [
         SplitReader(each, sampler, seed, choice, place, source.parts.index(each.part) if len(parts) > 1 else None)

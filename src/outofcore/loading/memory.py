@@ -134,7 +134,7 @@ def _sample_bytes(split: Split) -> int:
     stored = sum(array.nbytes for array in rows.values())
     tensors = split.reading(rows, np.zeros(1, np.uint64))
     if split.columns:
-        tensors = with_columns(tensors, split.columns.of(np.zeros(1, np.int64)))
+        tensors = with_columns(tensors, split.columns.blank())
         stored += 8  # its first row
     return int(stored + sum(tensor.nbytes for tensor in tensors.values()))
 
