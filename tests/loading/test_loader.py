@@ -300,6 +300,9 @@ def test_a_split_smaller_than_anything(make_store: MakeStore) -> None:
     assert len(identities(padded)) == 16
     with pytest.raises(ParamsError, match="7 samples for 8 ranks"):
         loader(store, batch_size=16, memory="1MiB", rank=0, world_size=8)
+    eight = make_store([5, 3])
+    own = [loader(eight, batch_size=8, memory="1MiB", fields=("id",), rank=rank, world_size=8) for rank in range(8)]
+    assert sorted(row for each in own for row in identities(each)) == list(range(8))
 
 
 def test_fields_of_text_are_left_out_and_refused_where_they_are_named(tmp_path: Path) -> None:

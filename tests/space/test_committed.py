@@ -138,8 +138,10 @@ def test_stages_made_from_a_template(tmp_path: Path) -> None:
         files=1,
         extra=(
             "  each:\n    matrix:\n      name: [a, b]\n    cmd: mkdir -p ${item.name} && echo ${item.name} > "
-            "${item.name}/x && echo 1 > ${item.name}.json\n    deps: [in.txt]\n    outs: ['${item.name}']\n"
+            "${item.name}/x && echo 1 > ${item.name}.json && "
+            "echo 2 > ${item.name}.csv\n    deps: [in.txt]\n    outs: ['${item.name}']\n"
             "    metrics:\n    - ${item.name}.json:\n        cache: false\n"
+            "    plots:\n    - ${item.name}.csv:\n        cache: false\n"
         ),
     )
     ended = dvc(root, "repro", "-q")

@@ -80,6 +80,9 @@ def test_what_is_not_sealed_is_refused(make_store: Callable[..., Path], tmp_path
     (path / "seal.json").unlink()
     with pytest.raises(StoreError, match="is not a sealed store; run 'dvc repro'"):
         open_store(path)
+    (path / "seal.json").mkdir()
+    with pytest.raises(StoreError, match=r"seal\.json cannot be read"):
+        open_store(path)
     with pytest.raises(StoreError, match="does not exist"):
         open_store(tmp_path / "nowhere.zarr")
 

@@ -6,7 +6,9 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +21,16 @@ from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
 from outofcore.store.files import Ranges
 from outofcore.store.reader import Store, open_store
-from outofcore.store.remote import GAP_BYTES, REQUEST_BYTES, RemoteFiles, coalesced, url_of, what_failed
+from outofcore.store.remote import (
+    GAP_BYTES,
+    REQUEST_BYTES,
+    RETRIES,
+    RemoteFiles,
+    coalesced,
+    repeated,
+    url_of,
+    what_failed,
+)
 from outofcore.store.schema import Layout
 from outofcore.store.verify import Verdict, verify
 from tests.store.object_storage import Troubles, remove, serve_badly, upload
@@ -123,6 +134,20 @@ def test_opening_is_repeated_as_well(troubled: tuple[Path, str, Troubles], troub
         assert open_store(url).digest == open_store(local).digest
         troubles.pending.clear()
     assert troubles.done[trouble] >= 8
+
+
+def test_each_pause_before_a_request_is_repeated_is_twice_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    failing = SimpleNamespace(exceptions=SimpleNamespace(GenericError=ConnectionError))
+
+    def request() -> int:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        repeated(failing, request)
+    assert len(pauses) == RETRIES > 2
+    assert [later / earlier for earlier, later in pairwise(pauses)] == [2] * (RETRIES - 1)
 
 
 def test_a_server_that_stalls_is_asked_again_and_then_it_is_one_line(
