@@ -40,7 +40,7 @@ def test_a_signal_ends_it_in_one_line(name: str) -> None:
         [sys.executable, "-c", BODY.format(signal=name)], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 130
-    assert ended.stderr == "stopped; what is whole is kept, the same command goes on from there\n"
+    assert ended.stderr == "stopped; finished work is kept, run the same command to resume\n"
 
 
 CONTROLS = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\x00"

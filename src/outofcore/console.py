@@ -48,7 +48,7 @@ def one_line_errors() -> Iterator[None]:
         _tell(f"{where}: {error.strerror or error}; see what disk, permissions and limits allow")
         raise SystemExit(EXIT_SYSTEM) from None
     except KeyboardInterrupt:
-        sys.stderr.write("stopped; what is whole is kept, the same command goes on from there\n")
+        sys.stderr.write("stopped; finished work is kept, run the same command to resume\n")
         raise SystemExit(EXIT_INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGTERM, before)

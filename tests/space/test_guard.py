@@ -112,7 +112,7 @@ def test_a_disk_that_fills_while_writing_stops_it_between_shards(disk: Disk) -> 
     message = str(stopped.value)
     assert "\n" not in message
     assert message.startswith(f"{small} (tmpfs) is nearly full: free are ")
-    assert message.endswith("whole shards are kept; make room and run 'dvc repro' again, it goes on from there")
+    assert message.endswith("finished shards are kept; make room and run 'dvc repro' again to resume")
     shards = sorted(work.rglob("c.*"))
     assert len(shards) > 8
     assert {shard.stat().st_size for shard in shards[:8]} == {shards[0].stat().st_size}

@@ -40,7 +40,7 @@ THREAD_BYTES = 64 << 20
 # File by which a worker recognises the driver's folder; too large for a full filesystem.
 SHARED = "shared"
 PROBE_BYTES = 1 << 20
-_AGAIN = "run 'dvc repro' again, it goes on from there"
+_AGAIN = "run 'dvc repro' again to resume"
 
 Item = TypeVar("Item")
 
@@ -160,7 +160,7 @@ def open_cluster(address: str, workers: int, files: Sequence[RawFile], domain: s
     """
     distributed = _imported()
     where = f"the cluster at {address}" if address else "the cluster on this machine"
-    with _told(distributed, where), _client(distributed, address, workers) as client:
+    with _one_line(distributed, where), _client(distributed, address, workers) as client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError as error:
@@ -210,7 +210,7 @@ def _client(distributed: Any, address: str, workers: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _told(distributed: Any, where: str) -> Iterator[None]:
+def _one_line(distributed: Any, where: str) -> Iterator[None]:
     """A cluster error in one line."""
     try:
         yield

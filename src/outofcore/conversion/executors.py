@@ -20,7 +20,7 @@ from outofcore.raw.files import RawFile
 
 GONE = (
     "a worker process has ended in the middle of its work, killed perhaps because memory ran out; "
-    "with fewer workers the same command goes on from there"
+    "with fewer workers the same command resumes"
 )
 
 Item = TypeVar("Item")

@@ -18,7 +18,7 @@ from outofcore.space.dvc_cache import REMOVE_OLD, DvcCache, find_cache
 from outofcore.space.dvc_lock import UNREADABLE, Stated, lock_files, stated_outputs
 
 CURE = (
-    "make room, then 'dvc commit' puts into the cache what stands in the workspace; "
+    "make room, then 'dvc commit' puts into the cache what is in the workspace; "
     "'dvc pull' fetches what a remote has; else 'dvc repro' makes it again"
 )
 

@@ -127,7 +127,7 @@ class RemoteFiles:
 
     def seal(self) -> bytes:
         """Content of the seal; raises StoreError if it is missing or inaccessible."""
-        with self._told(SEAL):
+        with self._one_line(SEAL):
             try:
                 return bytes(self._obstore.get(self._store, SEAL).bytes())
             except FileNotFoundError as error:
@@ -149,7 +149,7 @@ class RemoteFiles:
 
     def found(self) -> dict[str, int]:
         """Sizes of all existing objects by name, listed or not."""
-        with self._told("the list of objects"):
+        with self._one_line("the list of objects"):
             found = listed(self._obstore, self._store)
         self._count(1 + len(found) // 1000, 0)
         return found
@@ -200,7 +200,7 @@ class RemoteFiles:
 
     def _fetch(self, run: tuple[str, int, int]) -> Any:
         name, start, stop = run
-        with self._told(name):
+        with self._one_line(name):
             try:
                 content = self._obstore.get_range(self._store, name, start=start, end=stop)
             except FileNotFoundError as error:
@@ -218,7 +218,7 @@ class RemoteFiles:
             self.traffic.bytes += size
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _one_line(self, name: str) -> Iterator[None]:
         if self._process != os.getpid():
             message = f"{self.root}: connections do not survive a fork; start workers with 'spawn' or 'forkserver'"
             raise StoreError(message)

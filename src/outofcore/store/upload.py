@@ -52,19 +52,19 @@ class Upload:
     def finish(self, seal: Seal) -> None:
         """Seal the upload and remove all other objects at the address; raises DamagedStore if one is missing."""
         RemoteFiles(self.root).compare(seal.files)
-        with self._told("what an earlier store has left"):
+        with self._one_line("what an earlier store has left"):
             found = listed(self._obstore, self._store)
         self._delete([name for name in found if name not in seal.files])
         self.put(SEAL, seal.text().encode())
 
     def put(self, name: str, content: Path | bytes) -> None:
         """Put one object, from a file or as it is."""
-        with self._told(name):
+        with self._one_line(name):
             self._obstore.put(self._store, name, content, chunk_size=PART_BYTES, max_concurrency=PARTS)
 
     def _delete(self, names: list[str]) -> None:
         if names:
-            with self._told(names[0]):
+            with self._one_line(names[0]):
                 repeated(self._obstore, lambda: self._obstore.delete(self._store, names))
 
     @cached_property
@@ -76,7 +76,7 @@ class Upload:
         return connect(self.root)
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _one_line(self, name: str) -> Iterator[None]:
         try:
             yield
         except (self._obstore.exceptions.BaseError, FileNotFoundError) as error:

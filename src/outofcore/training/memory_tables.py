@@ -189,7 +189,7 @@ def parts_table(found: Forecast, usable: int, last: Mapping[str, Any], *, accele
     train, splits = found.section.train, found.section.splits
     to_train = round(found.rows * (1 - splits.val - splits.test))
     title = (
-        f"{_told(facts)}\n"
+        f"{_outlook(facts)}\n"
         f"{train.preset} model, {model.parameters:,} parameters, {model.samples:,} samples at a time"
         f"{f', {to_train:,} {found.domain.row}s' if to_train else ''}"
     )
@@ -214,7 +214,7 @@ def _facts(found: Forecast, usable: int, *, accelerator: bool) -> dict[str, Any]
     }
 
 
-def _told(facts: Mapping[str, Any]) -> str:
+def _outlook(facts: Mapping[str, Any]) -> str:
     process = f"at least {format_bytes(facts['least_bytes'])} of {format_bytes(facts['usable_bytes'])} of memory"
     if facts["loader_bytes"] > facts["loader_share_bytes"]:
         share = format_bytes(facts["loader_share_bytes"])

@@ -306,7 +306,7 @@ def _ragged(found: Any) -> list[Any]:
 
 
 def _hashed(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Words as the integers that stand for them in a store."""
+    """Words as the integers that a store has for them."""
     words = [each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in labels.tolist()]
     digests = {word: hashlib.blake2b(word.encode(), digest_size=8).digest() for word in set(words)}
     known = {word: -1 if word in ("", "nan") else int.from_bytes(each) >> 1 for word, each in digests.items()}

@@ -62,7 +62,7 @@ class Hdf5Recording(Recording):
     def trains(self, name: str) -> list[Array]:
         """The datasets of a group, MATLAB cells, or one vector."""
         found = self.resolve(name)
-        with damage_told(name):
+        with damage_named(name):
             if isinstance(found, h5py.Group):
                 return [self.array(f"{name}/{key}") for key in sorted(found, key=natural_order)]
             if h5py.check_ref_dtype(found.dtype) is not None:
@@ -92,19 +92,19 @@ class Hdf5Recording(Recording):
                 steps = link.path.strip("/").split("/") + steps
                 group = self.file["/"] if link.path.startswith("/") else group
                 continue
-            with damage_told(name):  # the link exists, its target may not
+            with damage_named(name):  # the link exists, its target may not
                 group = group[step]
         return group
 
 
 def link_of(group: Any, step: str) -> Any:
     """The link of a name in a group, or None."""
-    with damage_told(step):
+    with damage_named(step):
         return group.get(step, getlink=True) if isinstance(group, h5py.Group) else None
 
 
 @contextmanager
-def damage_told(name: str) -> Iterator[None]:
+def damage_named(name: str) -> Iterator[None]:
     """Convert h5py errors of a damaged file to errors of the session."""
     try:
         yield
@@ -115,7 +115,7 @@ def damage_told(name: str) -> Iterator[None]:
 
 def as_array(found: Any, axis: int = 0) -> Array:
     """A dataset as an array; rejects datasets whose values are outside the file."""
-    with damage_told(str(found.name)):
+    with damage_named(str(found.name)):
         message, reason = _refused(found)
         if not message:
             turned = "MATLAB_class" in found.attrs

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from outofcore.domains.neural.clocks import listed_clock, regular_clock
 from outofcore.domains.neural.params import TimeUnit
 from outofcore.domains.neural.recordings.arrays import Array, SessionError, part
-from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording, as_array, damage_told, link_of
+from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording, as_array, damage_named, link_of
 
 # Largest plausible number of units; a longer index is invalid.
 MOST_NEURONS = 1 << 20
@@ -78,7 +78,7 @@ class NwbRecording(Hdf5Recording):
         if times is None:
             return None
         place = self.resolve(f"{name}/{key}")
-        with damage_told(f"{name}/{key}"):
+        with damage_named(f"{name}/{key}"):
             unit = place.attrs.get("unit", "seconds")
         if not isinstance(unit, str) or unit != "seconds":
             message = f"{name}/{key}: expected the unit that NWB prescribes, 'seconds', got {unit!r}"
@@ -126,7 +126,7 @@ class NwbRecording(Hdf5Recording):
         if not fits or array.dtype.kind not in "iuf":
             message = f"{name}/{key}: expected numbers of shape {shape or '(units,)'}, got {array.dtype} {array.shape}"
             raise SessionError(message, reason="wrong_shape")
-        with damage_told(f"{name}/{key}"):
+        with damage_named(f"{name}/{key}"):
             return np.asarray(self.resolve(f"{name}/{key}")[()])
 
 
@@ -144,7 +144,7 @@ def _intervals(start: Array, stop: Array) -> Array:
 
 def _number(place: Any, key: str, default: float | None) -> float:
     """A single-number attribute; ``default`` if missing; if that is None, an error."""
-    with damage_told(f"{place.name}, attribute {key}"):
+    with damage_named(f"{place.name}, attribute {key}"):
         value = place.attrs.get(key, default)
     if not np.isscalar(value) or isinstance(value, (str, bytes)):
         message = f"{place.name}: attribute {key!r}: expected a number, got {value!r:.40}"

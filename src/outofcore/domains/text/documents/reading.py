@@ -176,7 +176,7 @@ class Scout:
         while self._reader.position < offset and self._reader.read(min(BLOCK_BYTES, offset - self._reader.position)):
             pass
         if self._reader.position != offset:
-            message = f"{self._file.path}: expected to read on at byte {offset}, stands at {self._reader.position}"
+            message = f"{self._file.path}: expected to read on at byte {offset}, is at {self._reader.position}"
             raise AssertionError(message)
         return self._reader
 
