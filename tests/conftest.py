@@ -10,6 +10,13 @@ import pytest
 
 # What a shell starts in the background ignores Ctrl-C, and so do its children: the tests of Ctrl-C need it back.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Machine code is keyed by its sources: copies of the project, in other processes, need not compile the same again.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "numba"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes minutes; at the end one worker would wait for another."""
+    items.sort(key=lambda item: not {"docs", "pipeline"} & set(item.path.parts[-2:]))
 
 
 @pytest.fixture(scope="session")

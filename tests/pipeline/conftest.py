@@ -47,8 +47,6 @@ class Project:
                 for what in ("NAME", "EMAIL")
             },
             "OUTOFCORE_WORKERS": "2",
-            # Machine code is keyed by its sources: copies of the project need not compile the same again.
-            "NUMBA_CACHE_DIR": str(ROOT / "build" / "numba"),
             **environment,
         }
         ended = subprocess.run(
