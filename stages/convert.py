@@ -10,7 +10,7 @@ from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.pipeline import convert_to_folder, is_streamed, place_of, report_left_out, write_catalogue
+from outofcore.pipeline import convert_to_folder, place_of, report_left_out, write_catalogue
 from outofcore.raw.files import search
 from outofcore.replacing import replace_text
 from outofcore.space.dvc_cache import find_cache
@@ -22,7 +22,7 @@ def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
     store, rejects = place_of(domain, section), Path("data/rejects") / f"{name}.csv"
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_STORE)
-    if is_streamed(domain, section):
+    if domain.streamed(section):
         found = search(section.raw, section.match, domain.suffixes, section=name)
         left_out = report_left_out(section.raw, found.left_out)
         with guard.writing(store):

@@ -53,8 +53,8 @@ STEPS = (
     ),
     Step(
         "What it looks like",
-        """A text a game. Nothing in it can be read at random: to find position 10,000 one has to read all that stands
-        before it, and play the moves.""",
+        """A text a game. Nothing in it can be read at random: to find position 10,000 one has to read all that
+        comes before it, and play the moves.""",
         ("python", "-c", "print(open('data/sample/chess/games.pgn', encoding='latin-1').read(700))"),
     ),
     Step(
@@ -84,14 +84,15 @@ STEPS = (
     ),
     Step(
         "Batches, within a budget",
-        """The loader is told how many bytes it may hold, and proves before it reads that it will. Each position comes
-        once an epoch, in an order that depends on seed and epoch alone; a saved state goes on with the next batch.""",
+        """The loader gets a number of bytes that it may hold, and proves before it reads that this suffices. Each
+        position comes once an epoch, in an order that depends on seed and epoch alone; a saved state resumes with the
+        next batch.""",
         ("python", "-c", BATCHES),
     ),
     Step(
         "Training",
-        """A small network predicts move and result. Beside each figure stands what one gets without a model. Stop it
-        with Ctrl-C and run it again: it goes on with the next batch.""",
+        """A small network predicts move and result. Next to each figure is what one gets without a model. Stop it
+        with Ctrl-C and run it again: it resumes with the next batch.""",
         ("dvc", "repro", "train@chess"),
     ),
     Step(
@@ -103,8 +104,8 @@ STEPS = (
     Step(
         "One page of all that",
         """Boards, distributions, sizes, curves, and every chart as a table. Then: 'dvc exp run -S
-        chess.filters.min_elo=2000 train@chess' for another set beside this one, and docs/getting-started.md for your
-        own games, texts and recordings.""",
+        chess.filters.min_elo=2000 train@chess' for another set in addition to this one, and docs/getting-started.md for
+        your own games, texts and recordings.""",
         ("python", "stages/report.py"),
     ),
 )
@@ -116,7 +117,7 @@ def main() -> None:
         say(f"\n{number}/{len(STEPS)}  {step.title}\n")
         say(fill(" ".join(dedent(step.why).split()), WIDTH))
         say(f"\n$ {shown.strip()}\n")
-        if subprocess.run(step.command, check=False).returncode:  # noqa: S603 - the commands stand above
+        if subprocess.run(step.command, check=False).returncode:  # noqa: S603 - the commands are above
             say("this step failed; the lines above say why, and 'make tour' begins again with what is already there")
             raise SystemExit(1)
         if sys.stdin.isatty() and sys.stdout.isatty() and number < len(STEPS):

@@ -12,7 +12,7 @@ from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.pipeline import is_streamed, place_of
+from outofcore.pipeline import place_of
 from outofcore.plan import STATES, weights_of
 from outofcore.report.words import told
 from outofcore.space.dvc_cache import find_cache
@@ -35,7 +35,7 @@ def main(name: str) -> None:
     commit = commit_of(model, cache) if cache else None
     states = int(weights * STATES[section.train.optimizer])
     guard.require(training_needs(model, Path("plots") / name, weights, states, commit))
-    streamed = is_streamed(domain, section)
+    streamed = domain.streamed(section)
     if streamed:
         train, val = open_streams(domain, section, store, machine, device)
     else:

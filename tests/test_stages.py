@@ -49,7 +49,6 @@ def test_the_first_rank_alone_writes_what_a_stream_read(
         "place_of": MagicMock(),
         "told": MagicMock(return_value=[]),
         "weights_of": MagicMock(return_value=1),
-        "is_streamed": MagicMock(return_value=True),
         "open_streams": MagicMock(return_value=(anything, anything)),
         "meet": MagicMock(return_value=Ranks(rank, 2)),
     }

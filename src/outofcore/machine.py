@@ -92,7 +92,7 @@ class Machine:
             value = getattr(self, name)
             shown = format_bytes(value) if name in {"memory", "decompression", "disk_reserve"} else str(value)
             if name == "scratch" and value is None:
-                shown = "beside the store"
+                shown = "next to the store"
             rows.append((name, shown, self.origins.get(name, "default")))
         return rows
 

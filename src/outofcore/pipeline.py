@@ -119,7 +119,7 @@ def convert_to_address(domain: Domain, section: Any, target: str, machine: Machi
     if url is None:
         message = f"expected an address such as s3://bucket/stores/{domain.name}.zarr, got {target}"
         raise ParamsError(message)
-    if is_streamed(domain, section):
+    if domain.streamed(section):
         message = (
             f"{domain.name}.mode: mode stream keeps no store, so there is nothing to write to {url}; use mode store"
         )
@@ -184,14 +184,9 @@ def _run(
     return outcome.figures | left_out, run
 
 
-def is_streamed(domain: Domain, section: Any) -> bool:
-    """Whether a domain's section asks for training without a store."""
-    return domain.streamed(section)
-
-
 def place_of(domain: Domain, section: Any) -> Path:
     """Path of a domain's store, or of the catalogue in its place, in a project."""
-    return (STREAMS if is_streamed(domain, section) else STORES) / f"{domain.name}.zarr"
+    return (STREAMS if domain.streamed(section) else STORES) / f"{domain.name}.zarr"
 
 
 def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -> dict[str, Any]:

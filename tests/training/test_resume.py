@@ -36,6 +36,22 @@ class KilledAfter(WeightedRegression):
         return super().loss(batch)
 
 
+class Interrupted(WeightedRegression):
+    """Sends its own process signals in the middle of the ninth step."""
+
+    def __init__(self, *signals: signal.Signals) -> None:
+        super().__init__()
+        self.signals = signals
+        self.calls = 0
+
+    def loss(self, batch: Batch):
+        self.calls += 1
+        if self.calls == 9:
+            for each in self.signals:
+                os.kill(os.getpid(), each)
+        return super().loss(batch)
+
+
 @pytest.mark.parametrize("settings", [{}, {"max_steps": 10}], ids=["epochs", "max_steps"])
 def test_a_run_killed_at_any_step_goes_on_to_the_same_weights_and_curves(tmp_path, settings):
     settings = section(batch_size=20, **settings)  # 5 batches an epoch, 2 pieces a batch
@@ -106,20 +122,11 @@ def test_a_run_stopped_in_its_last_validation_makes_no_step_again(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_finishes_the_step_saves_and_the_run_goes_on(tmp_path, capfd, number):
-    class Interrupting(WeightedRegression):
-        calls = 0
-
-        def loss(self, batch: Batch):
-            Interrupting.calls += 1
-            if Interrupting.calls == 9:
-                os.kill(os.getpid(), number)
-            return super().loss(batch)
-
     assert threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     _, expected = train(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "stopped", task=Interrupting())
+        train(tmp_path / "stopped", task=Interrupted(number))
     assert capfd.readouterr().err.strip() == "stopping after this step (Ctrl-C to stop at once)"
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert not (tmp_path / "stopped/metrics").exists()
@@ -132,19 +139,8 @@ def test_ctrl_c_finishes_the_step_saves_and_the_run_goes_on(tmp_path, capfd, num
 @pytest.mark.parametrize(("second", "step"), [(signal.SIGINT, 0), (signal.SIGTERM, 9)])
 def test_only_ctrl_c_stops_a_step_that_is_to_be_finished(tmp_path, second, step):
     """Schedulers and torchrun may both send a SIGTERM to each rank."""
-
-    class Interrupting(WeightedRegression):
-        calls = 0
-
-        def loss(self, batch: Batch):
-            Interrupting.calls += 1
-            if Interrupting.calls == 9:
-                os.kill(os.getpid(), signal.SIGTERM)
-                os.kill(os.getpid(), second)
-            return super().loss(batch)
-
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, task=Interrupting())
+        train(tmp_path, task=Interrupted(signal.SIGTERM, second))
     train(tmp_path)
     assert json.loads((tmp_path / "metrics/toy/train_run.json").read_text())["resumed_from_step"] == step
 

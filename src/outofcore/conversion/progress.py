@@ -28,7 +28,7 @@ class ConversionProgress:
         self._console = Console(stderr=True)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._started = self._told = time.monotonic()
+        self._started = self._shown = time.monotonic()
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -60,8 +60,8 @@ class ConversionProgress:
         )
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, facts=facts)
-        elif now - self._told >= LINE_SECONDS:
-            self._told = now
+        elif now - self._shown >= LINE_SECONDS:
+            self._shown = now
             left = seconds * (self._total - done) / max(done, 1)
             sys.stderr.write(f"{self._name}: {done / self._total:.0%}, {facts}, {left:.0f} s left\n")
             sys.stderr.flush()

@@ -14,7 +14,7 @@ from outofcore.table import Table, columns, number
 def glance(runs: Sequence[DomainRun]) -> Table:
     """One row per domain: contents, sizes and its first result with a baseline."""
     sizes = [*columns("count", "found", "accepted", "rows"), *columns("bytes", "store")]
-    sizes += columns("count", "bytes a row", "smaller than plain")
+    sizes += columns("count", "bytes per row", "smaller than plain")
     rows = []
     for run in runs:
         best = next((each for each in results(run.train) if each.baseline), None)

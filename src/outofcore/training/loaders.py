@@ -20,6 +20,9 @@ from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
 from outofcore.training.ranks import meet, this_rank
 
+LOADERS = 2
+"""Of a training run, for training and validation; each may hold an equal share of the memory."""
+
 
 class Batches(Protocol):
     """Interface of a loader for training; one iteration is one epoch."""
@@ -77,7 +80,7 @@ def open_loaders(
             seed=section.seed,
             pool_blocks=section.pool_blocks,
             tensors=tensors,
-            memory=share // 2,
+            memory=share // LOADERS,
             residency=residency,
             device=device,
             **(options if split == "train" else plain),
@@ -119,7 +122,7 @@ def open_streams(
             catalogue.attributes,
             split,
             lambda keys: assign(keys, section.splits) == SPLITS.index(split),
-            memory=machine.memory // 2,
+            memory=machine.memory // LOADERS,
             threads=machine.workers,
             device=device,
         )

@@ -17,6 +17,7 @@ from outofcore.machine import Machine
 from outofcore.sizes import format_bytes
 from outofcore.store.schema import Schema
 from outofcore.table import Kind, Table, columns
+from outofcore.training.loaders import LOADERS
 from outofcore.training.prediction import (
     ModelMemory,
     loader_needs,
@@ -97,7 +98,7 @@ class Forecast:
         """Of the loaders or streams of both splits, by the way of reading."""
         ways = {}
         if isinstance(self.domain, Streaming):
-            ways[RAW] = 2 * self.domain.stream_bytes(self.section, self.machine.workers)
+            ways[RAW] = LOADERS * self.domain.stream_bytes(self.section, self.machine.workers)
             if self.domain.streamed(self.section):
                 return ways
         held = self.loaders_of(self.section, self.schemas, self._splits)
@@ -107,7 +108,7 @@ class Forecast:
     def least_of_a_loader(self) -> int:
         """Data of the larger of both loaders or streams in the chosen way of reading."""
         if self.way == RAW:
-            return self.data[RAW] // 2
+            return self.data[RAW] // LOADERS
         size = SIZES[WAYS.index(self.way)]
         needs = self._needs(self.section, self.schemas, self._splits)
         return int(max(sum(getattr(each, size) for each in split) for split in needs))
@@ -115,7 +116,7 @@ class Forecast:
     @property
     def given_to_a_loader(self) -> int:
         """What training gives one of two."""
-        return self.machine.memory // 2
+        return self.machine.memory // LOADERS
 
     @property
     def way(self) -> str:

@@ -271,6 +271,8 @@ def test_words_that_only_some_readers_divide_move_no_row_of_the_next_game():
         ("[%clk\n\n 0:08:55]", "clock", 53500),
         ("[%clk\xa00:08:55]", "clock", -1),
         ("[%eval \r5.00]", "evaluation", 500),
+        ("[%clk 0::55]", "clock", -1),
+        ("[%clk 0:08:]", "clock", -1),
         (f"[%clk {'9' * 5000}:00:00]", "clock", 2**31 - 1),
         (f"[%clk {'9' * 1_100_000}:00:00]", "clock", 2**31 - 1),
         (f"[%clk 0:{'9' * 5000}:00]", "clock", 2**31 - 1),

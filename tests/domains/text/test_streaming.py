@@ -11,7 +11,7 @@ from outofcore.domains.text import DOMAIN
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.inspect.store import card_of
 from outofcore.machine import Machine
-from outofcore.pipeline import is_streamed, place_of, write_catalogue
+from outofcore.pipeline import place_of, write_catalogue
 from outofcore.store.reader import open_store
 from outofcore.store.verify import verify
 from outofcore.training.loaders import open_streams
@@ -42,8 +42,8 @@ def listed(section, *, threads: int = 1) -> str:
 
 def test_a_catalogue_is_a_store_without_rows(section_of, raw: Path):
     section = streamed(section_of, raw)
-    assert is_streamed(DOMAIN, section)
-    assert not is_streamed(DOMAIN, section_of(raw))
+    assert DOMAIN.streamed(section)
+    assert not DOMAIN.streamed(section_of(raw))
     assert place_of(DOMAIN, section) == Path("data/streams/text.zarr")
     assert place_of(DOMAIN, section_of(raw)) == Path("data/stores/text.zarr")
     digest = listed(section)

@@ -35,7 +35,7 @@ class FilterSection(Filters):
     """Which games are kept, and up to which move; each filter counts its rejects under its own reason."""
 
     sizes: tuple[BoardSize, ...] = Field(
-        (19,), min_length=1, description="board sizes; smaller boards stand in the frame of the largest"
+        (19,), min_length=1, description="board sizes; smaller boards are placed in the frame of the largest"
     )
     min_moves: int = Field(1, ge=1, description="moves of the shortest game that counts")
     min_rank: str | None = Field(
@@ -51,7 +51,7 @@ class FilterSection(Filters):
     )
     results: tuple[Result, ...] = Field(
         ("score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"),
-        description="how the game ended; win: it is told who won and not how",
+        description="how the game ended; win: the winner is known, not how",
     )
     occupied: Breach = Field("reject", description="a stone on a stone; keep: it takes its place")
     suicide: Breach = Field("reject", description="a stone without liberty, where the rules of the game forbid it")

@@ -131,7 +131,7 @@ class _Text:
         self._stream = stream
         self._decoder: codecs.IncrementalDecoder | None = None
         self._mark = 0  # bytes of a byte-order mark
-        self._told = (0, 0)  # an offset in UTF-8, and the units of UTF-16 before it
+        self._measured = (0, 0)  # an offset in UTF-8, and the units of UTF-16 before it
         self._text = b""  # from that offset on
 
     def read(self, size: int) -> bytes:
@@ -178,10 +178,10 @@ class _Text:
 
     def raw_offset(self, piece: Piece) -> int:
         """Byte of the file at which a piece begins; call in order of pieces."""
-        offset, before = self._told
+        offset, before = self._measured
         size = piece.offset - offset
         before += int(_utf16_units(self._text, np.array([size]))[0])
-        self._told, self._text = (piece.offset, before), self._text[size:]
+        self._measured, self._text = (piece.offset, before), self._text[size:]
         return self._mark + 2 * before
 
 

@@ -39,7 +39,7 @@ def distributions(store: Store) -> Sequence[Distribution]:
     labels = tuple(f"{2 ** (low + place):,}" for place in range(len(counts)))
     return [
         Distribution("Length of the documents", "bytes, or up to twice", "documents", labels, tuple(counts.tolist())),
-        binned("Bytes per token", "bytes a token", "documents", sizes / np.maximum(lengths, 1)),
+        binned("Bytes per token", "bytes per token", "documents", sizes / np.maximum(lengths, 1)),
         _commonest(store),
     ]
 

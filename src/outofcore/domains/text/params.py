@@ -23,11 +23,11 @@ class SourceSection(Section):
     """
 
     separator: str | None = Field(
-        None, min_length=1, description="what stands between documents in a .txt; null: one document a file"
+        None, min_length=1, description="what separates documents in a .txt; null: one document a file"
     )
     text_column: str = Field("text", description="the key (.jsonl) or column (.parquet) that holds the text")
     newlines: Literal["keep", "lf"] = Field(
-        "keep", description="keep: as they stand; lf: CRLF and CR become LF, as Python's open() does in silence"
+        "keep", description="keep: as they are; lf: CRLF and CR become LF, as Python's open() does in silence"
     )
     bom: Literal["strip", "keep"] = Field("strip", description="a byte-order mark at the start of a .txt")
     invalid_utf8: Literal["reject", "replace"] = Field(
@@ -64,7 +64,7 @@ class TokenizerSection(Section):
         "vocab.bpe, or vocab.json and merges.txt; bpe: not looked at",
         exclude=True,
     )
-    path: str = Field("data/tokenizers/text.json", description="where the finished tokenizer stands", exclude=True)
+    path: str = Field("data/tokenizers/text.json", description="where the finished tokenizer is", exclude=True)
 
 
 class FilterSection(Filters):

@@ -217,6 +217,15 @@ def test_a_tree_of_which_a_part_is_taken_for_a_game_is_found(ahead: bytes) -> No
         assert ends.tolist() == [whole, len(ahead) + inner, -1]
 
 
+def test_parentheses_in_a_text_do_not_count() -> None:
+    tree = rb"(;GM[1]C[one ) two (( three \] ) four];B[aa](;W[bb])(;W[cc]))"
+    ends = np.zeros(1, np.int64)
+    find_trees(
+        np.frombuffer(tree + b")", np.uint8), 1000, np.zeros(1, np.int64), np.array([Ending.OPEN], np.uint8), ends
+    )
+    assert ends.tolist() == [len(tree)]
+
+
 @given(st.lists(FRAGMENTS, max_size=40).map(b"".join), st.integers(1, 40), st.sampled_from([30, 1000]))
 def test_a_game_without_its_last_parenthesis_is_no_part_of_a_tree(data: bytes, block: int, longest: int) -> None:
     assert [dict(piece.trees) for piece in pieces(data, block, longest) if piece.trees] == []

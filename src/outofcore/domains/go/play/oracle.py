@@ -122,7 +122,7 @@ class Comparison:
                 ko = None
                 continue
             if row == len(moves):
-                return "" if _may_stop(self.filters) else f"move {row}: sgfmill goes on, the engine has stopped"
+                return "" if _may_stop(self.filters) else f"move {row}: sgfmill continues, the engine has stopped"
             at = frame * frame if what is None else (size - 1 - what[0]) * frame + what[1]
             forbidden = -1
             if ko is not None and ko[0] != colour:
