@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -199,6 +200,25 @@ def test_committed_tells_what_the_cache_holds(tmp_path: Path) -> None:
     assert "lacks its list of files" in text
     (output,) = json.loads(call("committed", "--folder", root, "--json", code=1).stdout)["outputs"]
     assert (output["bytes"], output["files"]) == (2 * MIB, 2)
+
+
+def test_committed_names_what_never_ran_here_in_one_line(tmp_path: Path) -> None:
+    each = (
+        "  {0}:\n    foreach: {{a: {{}}, b: {{}}}}\n    do:\n"
+        "      cmd: echo > ${{key}}.{0}\n      outs: ['${{key}}.{0}']\n"
+    )
+    root = project(tmp_path / "p", "", files=1, extra=each.format("convert") + each.format("train"))
+    assert dvc(root, "repro", "-q").returncode == 0
+    shutil.rmtree(root / ".dvc/cache")
+    for name in ("b.convert", "b.train", "a.train"):
+        (root / name).unlink()
+    shutil.rmtree(root / "out.zarr")
+    (root / "a.convert").unlink()
+    assert dvc(root, "repro", "-q", "convert@a").returncode == 0
+    result = call("committed", "--folder", root)
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("never run or pulled here: ")
+    assert set(last.partition(": ")[2].split(", ")) == {"b", "train@a", "write"}
 
 
 def test_outside_of_dvc_is_a_mistake(tmp_path: Path) -> None:

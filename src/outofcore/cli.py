@@ -209,6 +209,8 @@ def committed(
 ) -> None:
     """Check that DVC's cache holds what dvc.lock states; exit code 1 if not. DVC itself does not tell.
 
+    Stages that were never run or pulled here are named in one line; they are no problem unless you ask for them.
+
     \b
     Examples:
       dvc repro && outofcore committed

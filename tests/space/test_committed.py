@@ -171,6 +171,53 @@ def test_files_that_were_added_count_as_well(done: Path) -> None:
         committed(done, ["train"])
 
 
+EACH = (
+    "  each:\n    foreach:\n      a: {}\n      b: {}\n    do:\n      cmd: mkdir -p ${key} && echo ${key} > ${key}/x && "
+    "echo none > ${key}.csv\n      deps: [in.txt]\n      outs: ['${key}', '${key}.csv']\n"
+)
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Path:
+    """A clone of a project of two domains, of which one has run here; both have written one equal file."""
+    whole = project(tmp_path / "whole", "[cache]\n    type = hardlink,symlink\n", files=1, extra=EACH)
+    assert dvc(whole, "repro", "-q").returncode == 0
+    clone = project(tmp_path / "clone", "[cache]\n    type = hardlink,symlink\n", files=1, extra=EACH)
+    shutil.copy(whole / "dvc.lock", clone)
+    assert dvc(clone, "repro", "-q", "each@a").returncode == 0
+    return clone
+
+
+def test_what_never_ran_here_is_no_problem(half: Path) -> None:
+    found = committed(half)
+    assert found.problems == ()
+    assert set(found.absent) == {"each@b", "write"}
+    assert [each.path for each in found.outputs] == ["a", "a.csv"]
+    (problem,) = committed(half, ["each@b"]).problems
+    assert problem.startswith("b of each@b: the cache")
+
+
+def test_what_has_run_here_must_be_whole_wherever_it_is_left(half: Path) -> None:
+    listing = next((half / ".dvc/cache/files/md5").glob("*/*.dir"))
+    shutil.rmtree(half / "a")
+    (half / "a.csv").unlink()
+    content = listing.read_bytes()
+    listing.chmod(0o644)
+    listing.write_bytes(content[:10])  # the workspace has nothing, and the cache a part
+    assert "is damaged" in committed(half).problems[0]
+    listing.unlink()
+    (half / "a.csv").write_text("none\n")  # the cache has nothing, and the workspace a part
+    assert "lacks its list of files" in committed(half).problems[0]
+
+
+def test_a_domain_that_left_the_project_does_not_count(half: Path) -> None:
+    definition = half / "dvc.yaml"
+    definition.write_text(definition.read_text().replace("      b: {}\n", ""))
+    assert committed(half).absent == ("write",)
+    with pytest.raises(ParamsError, match="no lock file states an output of each@b; stated are "):
+        committed(half, ["each@b"])
+
+
 @pytest.mark.root
 def test_a_full_cache_is_noticed_where_dvc_tells_of_success(disk: Disk, tmp_path: Path) -> None:
     small = disk("tmpfs", 4)

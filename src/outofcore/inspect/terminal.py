@@ -226,8 +226,10 @@ def print_committed(console: Console, found: Committed) -> None:
             (each.path, each.stage, each.bytes, each.files, "no" if each.problem else "yes") for each in found.outputs
         ]
         print_table(console, Table([*names, *columns("text", "in the cache")], rows))
-    elif not found.problems:
+    elif not found.problems and not found.absent:
         console.print("no lock file states an output yet; run 'dvc repro'")
+    if found.absent:
+        console.print(f"never run or pulled here: {', '.join(_gathered(found))}")
     for problem in found.problems:
         console.print(problem, style="red")
     count, size = found.unfinished
@@ -235,6 +237,12 @@ def print_committed(console: Console, found: Committed) -> None:
         console.print(
             f"the cache holds {count} copies that were cut short ({format_bytes(size)}); {REMOVE_OLD} removes them"
         )
+
+
+def _gathered(found: Committed) -> list[str]:
+    """The absent stages; those of a domain of which nothing is here by the name of the domain."""
+    here = {"", *(each.stage.partition("@")[2] for each in found.outputs)}
+    return list(dict.fromkeys(name if (item := name.partition("@")[2]) in here else item for name in found.absent))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Check that DVC's cache really holds what its lock files state.
+"""Check that DVC's cache really holds what its lock files state, as far as it was run or pulled here.
 
 DVC exits with code 0 even when the cache's filesystem was full: the lock file then lists objects that the cache lacks.
 If its own filesystem was full, the lock file itself may be truncated.
@@ -32,13 +32,15 @@ class Output:
     bytes: int  # as stated
     files: int  # number, as stated
     problem: str  # "" if all of it is in the cache
+    here: bool  # whether it was ever written or pulled here
 
 
 @dataclass(frozen=True)
 class Committed:
     """The state of a project's cache compared with its lock files."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[Output, ...]  # without those of absent stages
+    absent: tuple[str, ...]  # stages never run or pulled here
     problems: tuple[str, ...]  # one line each
     unfinished: tuple[int, int]  # number and bytes of partial copies that DVC left in the cache
 
@@ -46,8 +48,9 @@ class Committed:
 def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed:
     """Compare ``dvc.lock`` and ``.dvc`` files with the cache: every object, and total sizes.
 
-    ``folder`` is any folder of the project; ``stages`` restricts the check (default: all). Raises ParamsError outside a
-    DVC project or for an unknown stage.
+    ``folder`` is any folder of the project. A lock file from Git also states what only others have run: without
+    ``stages``, a stage of which nothing is here is absent, not a problem. A stage in ``stages`` must be here. Raises
+    ParamsError outside a DVC project or for an unknown stage.
     """
     cache = find_cache(folder)
     if cache is None:
@@ -72,6 +75,9 @@ def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed
             message = f"no lock file states an output of {', '.join(unknown)}; stated are {known}"
             raise ParamsError(message)
         outputs = [each for each in outputs if each.stage in stages]
+    here = {each.stage for each in outputs if each.here} | set(stages)
+    absent = tuple(dict.fromkeys(each.stage for each in outputs if each.stage not in here))
+    outputs = [each for each in outputs if each.stage in here]
     problems += [f"{each.path} of {each.stage}: {each.problem}; {CURE}" for each in outputs if each.problem]
     unfinished = _unfinished(cache)
     if unfinished[0] and problems:
@@ -79,12 +85,16 @@ def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed
             f"{cache.folder} holds {unfinished[0]} copies that were cut short ({format_bytes(unfinished[1])}); "
             f"{REMOVE_OLD} removes them"
         )
-    return Committed(tuple(outputs), tuple(problems), unfinished)
+    return Committed(tuple(outputs), absent, tuple(problems), unfinished)
 
 
 def _checked(stated: Stated, cache: DvcCache) -> Output:
-    path = os.path.relpath(stated.base / stated.path, cache.project)
-    return Output(stated.stage, path, stated.bytes, stated.files, _missing(cache, stated))
+    place = stated.base / stated.path
+    path = os.path.relpath(place, cache.project)
+    # Two stages may write equal files, such as empty tables, but hardly equal folders.
+    cached = stated.digest.endswith(".dir") and cache.object(stated.digest).exists()
+    here = cached or os.path.lexists(place)
+    return Output(stated.stage, path, stated.bytes, stated.files, _missing(cache, stated), here)
 
 
 def _missing(cache: DvcCache, stated: Stated) -> str:

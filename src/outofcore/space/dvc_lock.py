@@ -65,8 +65,9 @@ def stated_outputs(file: Path) -> list[Stated]:
     found = []
     for name, stage in content["stages"].items():
         definition = stages.get(name.partition("@")[0])
-        if definition is None:  # left over from a removed stage; DVC skips it as well
+        if definition is None or not _is_defined(name, definition):  # of a removed stage; DVC skips it as well
             continue
+        definition = definition.get("do", definition)
         base = file.parent / _wdir(definition)
         outs, named = stage.get("outs", []), len(_entries(definition))
         if len(outs) != named:
@@ -102,15 +103,22 @@ def _stated(stage: str, base: Path, out: dict[str, Any]) -> Stated:
 
 
 def _stages(file: Path) -> dict[str, dict[str, Any]]:
-    """Stages of a ``dvc.yaml`` by name, with ``foreach`` stages expanded to their ``do``."""
+    """Stages of a ``dvc.yaml`` by name, as they are written."""
     if not file.exists():
         return {}
     try:
         stages = (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get("stages") or {}
-        return {name: stage.get("do", stage) for name, stage in stages.items()}
+        return {name: dict(stage) for name, stage in stages.items()}
     except UNREADABLE as error:
         message = f"{file}: expected stages as DVC reads them, {' '.join(str(error).split())}"
         raise ParamsError(message) from error
+
+
+def _is_defined(name: str, definition: dict[str, Any]) -> bool:
+    """Whether a stage ``template@item`` is among the items of its template, where those are written out."""
+    items = definition.get("foreach")
+    _, of_template, item = name.partition("@")
+    return not of_template or not isinstance(items, dict) or item in map(str, items)
 
 
 def _wdir(definition: dict[str, Any]) -> str:
