@@ -79,8 +79,12 @@ def write_store(
     chunk_rows: int = 64,
     shard_rows: int = 256,
     parts: tuple[str, ...] = ("",),
+    first: int = 0,
 ) -> Path:
-    """A sealed store of sequences of these lengths, the same in every part; its ``val`` has the first one."""
+    """A sealed store of sequences of these lengths, the same in every part; its ``val`` has the first one.
+
+    Rows are numbered from ``first``.
+    """
     layout = Layout(codec=codec, chunk_rows=chunk_rows, shard_rows=shard_rows)
     with ThreadPoolExecutor(2) as encoders:
         work = folder.with_suffix(".work")
@@ -92,9 +96,9 @@ def write_store(
             "name": np.array([f"sequence {number}" for number in range(len(sizes))], object),
         }
         for part in parts:
-            writer.append(part, "train", rows_of(np.arange(sizes.sum())), columns)
-            first = {name: values[:1] for name, values in columns.items()}
-            writer.append(part, "val", rows_of(np.arange(sizes[0])), first)
+            writer.append(part, "train", rows_of(first + np.arange(sizes.sum())), columns)
+            one = {name: values[:1] for name, values in columns.items()}
+            writer.append(part, "val", rows_of(first + np.arange(sizes[:1].sum())), one)
         counts = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
         names = {name: np.array(["x"], object) for name in ("name", "digest")}
         attributes = {"domain": "numbers", "parts": list(parts), "splits": ["train", "val"]}

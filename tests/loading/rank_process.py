@@ -30,7 +30,7 @@ class Note:
         return [cls(**json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def open_rank(store: Path, residency: Kind, rank: int, world: int) -> Loader:
+def open_rank(store: Path | list[Path], residency: Kind, rank: int, world: int) -> Loader:
     """The loader of a rank; global batches are the same for every ``world``."""
     return loader(
         store,
@@ -46,7 +46,9 @@ def open_rank(store: Path, residency: Kind, rank: int, world: int) -> Loader:
     )
 
 
-def run(store: Path, residency: Kind, rank: int, world: int, state: dict[str, Any] | None, notes: Path) -> None:
+def run(
+    store: Path | list[Path], residency: Kind, rank: int, world: int, state: dict[str, Any] | None, notes: Path
+) -> None:
     """Read the rest of the epoch, noting each batch before the next is asked for."""
     batches = open_rank(store, residency, rank, world)
     if state is not None:

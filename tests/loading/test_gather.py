@@ -8,6 +8,7 @@ import pytest
 from outofcore.loading.gather import Room, gather
 
 CHUNK = 13
+ORIGINS = np.zeros(9, np.int64)
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (3,), (5, 3), (200, 4)])
@@ -26,7 +27,7 @@ def test_is_numpys_indexing(shape: tuple[int, ...], dtype: str, length: int) -> 
     first = rng.integers(0 if length == 1 else -length + 1, 9 * CHUNK - length + 1, 40)
     room = Room({"x": np.zeros((50, length, *shape), dtype)})
     row_bytes = np.array([chunks[0].nbytes // CHUNK])
-    gather(table, first, length, CHUNK, row_bytes, room, 5)
+    gather(table, first, length, CHUNK, ORIGINS, row_bytes, room, 5)
     rows = np.concatenate(chunks)
     assert (room.arrays["x"][5:45] == rows[np.maximum(first[:, None] + np.arange(length), 0)]).all()
     assert not room.arrays["x"][:5].any()
@@ -41,11 +42,11 @@ def test_rows_of_every_size_are_whole_and_touch_no_neighbour(size: int) -> None:
     first = rng.permutation(len(rows))[::2]  # so that between two copied rows none follows the other
     room = Room({"x": np.zeros((len(first) + 2, 1, size), np.uint8)})
     for at, row in enumerate(first, 1):  # one at a time: the next row would cover what is written too far
-        gather(table, np.array([row]), 1, 8, np.array([size]), room, at)
+        gather(table, np.array([row]), 1, 8, ORIGINS, np.array([size]), room, at)
         assert (room.arrays["x"][1 : at + 1, 0] == rows[first[:at]]).all()
         assert not room.arrays["x"][at + 1 :].any()
     room.arrays["x"][:] = 0
-    gather(table, first, 1, 8, np.array([size]), room, 1)
+    gather(table, first, 1, 8, ORIGINS, np.array([size]), room, 1)
     assert (room.arrays["x"][1:-1, 0] == rows[first]).all()
     assert not room.arrays["x"][[0, -1]].any()
 
@@ -57,7 +58,7 @@ def test_what_is_not_in_reach_is_an_error_and_not_a_crash(length: int, row: int)
     table = np.array([[0, here.ctypes.data, 0]], np.uint64)
     room = Room({"x": np.zeros((1, length), np.int64)})
     with pytest.raises(LookupError, match=f"rows from {row} on"):
-        gather(table, np.array([row]), length, CHUNK, np.array([8]), room, 0)
+        gather(table, np.array([row]), length, CHUNK, ORIGINS, np.array([8]), room, 0)
 
 
 def test_a_room_knows_its_own_memory() -> None:

@@ -23,7 +23,7 @@ PROCESSES.set_forkserver_preload(["tests.loading.rank_process"])
 
 
 def read_until(
-    kill_after: int, world: int, store: Path, residency: Kind, state: dict[str, Any] | None, notes: Path
+    kill_after: int, world: int, store: Path | list[Path], residency: Kind, state: dict[str, Any] | None, notes: Path
 ) -> list[Note]:
     """Global batches that ``world`` processes received until they were killed, or until the epoch's end."""
     notes.mkdir()
@@ -50,16 +50,22 @@ def digest_of(batches: list[list[int]]) -> str:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("residency", "kills"),
+    ("residency", "kills", "stores"),
     [
-        ("streamed", 2),
-        pytest.param("streamed", 20, marks=pytest.mark.long),
-        pytest.param("hybrid", 20, marks=pytest.mark.long),
-        pytest.param("ram", 20, marks=pytest.mark.long),
+        ("streamed", 2, 1),
+        ("hybrid", 2, 3),
+        pytest.param("streamed", 20, 1, marks=pytest.mark.long),
+        pytest.param("hybrid", 20, 1, marks=pytest.mark.long),
+        pytest.param("ram", 20, 1, marks=pytest.mark.long),
+        pytest.param("streamed", 20, 3, marks=pytest.mark.long),
     ],
 )
-def test_killed_ranks_go_on_as_any_number(make_store: MakeStore, tmp_path: Path, residency: Kind, kills: int) -> None:
-    store = make_store(LENGTHS)
+def test_killed_ranks_go_on_as_any_number(
+    make_store: MakeStore, tmp_path: Path, residency: Kind, kills: int, stores: int
+) -> None:
+    lengths = [LENGTHS[number::stores] for number in range(stores)]
+    several = [make_store(each, first=30_000 * number) for number, each in enumerate(lengths)]
+    store = several if stores > 1 else several[0]
     expected = [sorted(batch["id"].tolist()) for batch in open_rank(store, residency, 0, 1)]
     rng, killed, runs = np.random.default_rng(kills), 0, 0
     while killed < kills:

@@ -96,7 +96,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_store(folder, [ROWS // 100] * 100, codec="lz4", chunk_rows=2048, shard_rows=1 << 17)
 
 
-def opener(store: Path, order: str) -> Callable[[int | str], Loader]:
+def opener(store: Path | list[Path], order: str) -> Callable[[int | str], Loader]:
     def opened(memory: int | str) -> Loader:
         options: dict[str, Any] = {"batch_size": 512, "fields": ("sparse",), **ORDERS[order]}
         return loader(store, memory=memory, residency="streamed", threads=2, **options)
@@ -118,9 +118,18 @@ def least(opened: Callable[[int | str], Loader]) -> int:
     return accepted
 
 
+@pytest.fixture(scope="module")
+def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Twelve stores that end in the middle of a chunk."""
+    folder, sizes = tmp_path_factory.mktemp("months"), [ROWS // 1200 + number for number in range(12)]
+    options: dict[str, Any] = {"codec": "lz4", "chunk_rows": 2048, "shard_rows": 1 << 17}
+    return [write_store(folder / f"{size}.zarr", [size] * 100, first=1000 * size, **options) for size in sizes]
+
+
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_least_budget_that_is_accepted_is_kept(narrow: Path, order: str) -> None:
-    opened = opener(narrow, order)
+@pytest.mark.parametrize("several", [False, True])
+def test_the_least_budget_that_is_accepted_is_kept(narrow: Path, months: list[Path], order: str, several: bool) -> None:
+    opened = opener(months if several else narrow, order)
     memory = least(opened)
     for _ in opened(memory):  # what is compiled and imported once is no part of the budget
         pass

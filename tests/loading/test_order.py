@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.loading.order import PlainSampler, cut_samples
+from outofcore.loading.several import runs_of
 from outofcore.loading.windows import Window, Windows, touched
 
 CHUNK_ROWS = 32
@@ -38,7 +39,7 @@ def test_no_pool_touches_more_chunks_than_are_said(
         epoch = plain.epoch(number)
         for pool in range(epoch.pools):
             first = windows.first_rows(epoch.samples(pool), windows.phase_of(0, number))
-            needed = len(touched(first, windows.length, CHUNK_ROWS, chunks))
+            needed = len(touched(first, windows.length, CHUNK_ROWS, np.zeros(chunks, np.int64)))
             assert needed <= plain.pool_chunks(1) <= bounded
 
 
@@ -72,5 +73,47 @@ def test_the_chunks_that_are_said_are_enough_and_not_many_more(
         for pool in range(epoch.pools):
             for rank in range(world):
                 first = windows.first_rows(epoch.samples(pool, rank, world), windows.phase_of(0, number))
-                needed = max(needed, len(touched(first, windows.length, CHUNK_ROWS, chunks)))
+                needed = max(needed, len(touched(first, windows.length, CHUNK_ROWS, np.zeros(chunks, np.int64))))
     assert needed <= plain.pool_chunks(world) <= most * needed
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.integers(0, 700), min_size=2, max_size=9),
+    st.sampled_from(sorted(SHAPES)),
+    st.sampled_from([True, False]),
+    st.booleans(),
+    st.integers(1, 5),
+    st.sampled_from([None, 16, 64, 128]),
+)
+def test_of_several_stores_no_pool_touches_more_chunks_than_are_said(
+    lengths: list[int], shape: str, shuffle: bool, phase: bool, pool_blocks: int, block_rows: int | None
+) -> None:
+    rows, window = np.array(lengths), SHAPES[shape]
+    counts = -(-rows // CHUNK_ROWS)
+    first = (np.cumsum(counts) - counts) * CHUNK_ROWS
+    runs = runs_of(rows, first, CHUNK_ROWS, whole_chunks=shuffle and window is None)
+    windows = Windows(int(rows.sum()), window, phase=phase, runs=runs, sequences=lambda: (first, rows))
+    cut = cut_samples(windows, CHUNK_ROWS, shuffle, pool_blocks, block_rows)
+    plain = PlainSampler(windows, cut, 0, CHUNK_ROWS)
+    with patch("outofcore.loading.order._COUNTED", 0):
+        bounded = PlainSampler(windows, cut, 0, CHUNK_ROWS).pool_chunks(1)
+    origins = np.repeat(first, counts)
+    for number in range(3):
+        epoch = plain.epoch(number)
+        for pool in range(epoch.pools):
+            starts = windows.first_rows(epoch.samples(pool), windows.phase_of(0, number))
+            assert len(touched(starts, windows.length, CHUNK_ROWS, origins)) <= plain.pool_chunks(1) <= bounded
+
+
+def test_blocks_of_several_stores_are_whole_chunks() -> None:
+    """Twelve stores that end in the middle of a chunk: a pool reads hardly more chunks than one of a single store."""
+    rows = np.arange(12) * 7 + 40 * CHUNK_ROWS
+    counts = -(-rows // CHUNK_ROWS)
+    first = (np.cumsum(counts) - counts) * CHUNK_ROWS
+    windows = Windows(int(rows.sum()), runs=runs_of(rows, first, CHUNK_ROWS, whole_chunks=True))
+    plain = PlainSampler(windows, cut_samples(windows, CHUNK_ROWS, True, 64, None), 0, CHUNK_ROWS)
+    assert plain.pool_chunks(1) <= 64 + 12
+    assert sorted(windows.first_rows(np.arange(windows.samples)).tolist()) == [
+        row for start, count in zip(first.tolist(), rows.tolist(), strict=True) for row in range(start, start + count)
+    ]

@@ -109,6 +109,15 @@ def opened(value: object) -> Store:
     return open_store(value)
 
 
+def opened_all(value: object) -> tuple[Store, ...]:
+    """One store or several, opened where folders or addresses are given."""
+    if not isinstance(value, list | tuple):
+        return (opened(value),)
+    if not value:
+        refuse("store", "at least one store", value)
+    return tuple(opened(each) for each in value)
+
+
 def makes_tensors(name: str, value: object) -> Reading | None:
     """A callable that makes tensors of rows, or None."""
     if value is None:

@@ -91,8 +91,8 @@ class BalancedSampler:
         self.seed = seed
         self.group_starts = np.searchsorted(group[order], np.arange(len(names) + 1))
         self.first, self.count, self.step = first[order], count[order], step[order]
-        low = np.maximum(self.first - windows.length + 1, 0) // chunk_rows
-        self._spans = low, last[order] // chunk_rows
+        low = np.maximum(windows.first_rows(self.first), 0) // chunk_rows
+        self._spans = low, (windows.first_rows(last[order]) + windows.length - 1) // chunk_rows
 
     @property
     def groups(self) -> int:

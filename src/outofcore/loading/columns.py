@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import numpy.typing as npt
 import torch
 
 from outofcore.errors import ParamsError
+from outofcore.loading.several import Sequences
 from outofcore.loading.windows import Windows
-from outofcore.store.reader import Store
 
 Ints = npt.NDArray[np.int64]
 
@@ -28,15 +27,16 @@ class SequenceColumns:
     A sample belongs to the sequence of its first row; with windows that reach back, of its last row.
     """
 
-    def __init__(self, store: Store, split: str, part: str, windows: Windows, names: Sequence[str]) -> None:
-        self._extents = partial(store.extents, split, part)
+    def __init__(self, sequences: Sequences, windows: Windows, names: tuple[str, ...]) -> None:
+        self._sequences = sequences
         self._ahead = windows.length - 1 if windows.window is not None and windows.window.mode == "reach" else 0
-        table = store.sequences(split, part)
-        self._count = len(table)
-        self._arrays = {name: None if name == NUMBER else table[name] for name in names}
+        self._count = len(sequences)
+        self._arrays = {name: None if name == NUMBER else sequences[name] for name in names}
         for name, array in self._arrays.items():
             if array is not None and array.dtype == "O":
-                message = f"columns: {table.path}/{name} holds text, which no tensor can; use {NUMBER!r} to look it up"
+                message = (
+                    f"columns: {sequences.path}/{name} holds text, which no tensor can; use {NUMBER!r} to look it up"
+                )
                 raise ParamsError(message)
         self._starts = np.empty(0, np.int64)
         self._values: dict[str, npt.NDArray[Any]] = {}
@@ -55,9 +55,9 @@ class SequenceColumns:
 
     def read(self) -> None:
         """Read all values."""
-        self._starts = self._extents()[0]
+        self._starts = self._sequences.extents()[0]
         self._values = {
-            name: np.arange(self._count) if array is None else indexable(array.read())
+            name: np.arange(self._count) if array is None else indexable(self._sequences.read(name))
             for name, array in self._arrays.items()
         }
 

@@ -16,12 +16,13 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import budget_bytes, integers, opened, word, words
+from outofcore.loading.arguments import budget_bytes, integers, opened_all, word, words
 from outofcore.loading.columns import with_columns
 from outofcore.loading.epoch import Batch
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
 from outofcore.loading.residency import Arena
+from outofcore.loading.several import check_stores
 from outofcore.loading.split import open_split
 from outofcore.loading.windows import Window
 from outofcore.sizes import format_bytes, format_least
@@ -61,7 +62,7 @@ class ZarrDataset(Dataset[Batch]):
     Parameters
     ----------
     store
-        A store, or its folder.
+        A store, or its folder; or several that are read as one, in the given order.
     split, part
         Which split of which part; a store with several parts asks for one.
     tensors, fields, columns, window
@@ -77,7 +78,7 @@ class ZarrDataset(Dataset[Batch]):
 
     def __init__(
         self,
-        store: Store | str | Path,
+        store: Store | str | Path | Sequence[Store | str | Path],
         split: str = "train",
         *,
         tensors: Reading | Literal["stored"] | None = None,
@@ -87,14 +88,18 @@ class ZarrDataset(Dataset[Batch]):
         part: str | None = None,
         memory: str | int = "64MiB",
     ) -> None:
-        names, budget, source = None if fields is None else words("fields", fields), budget_bytes(memory), opened(store)
-        of_sequences = () if columns == () else words("columns", columns)
-        if part is None and len(source.parts) > 1:
-            message = f"{source.root}: part: expected one of {', '.join(source.parts)}; ConcatDataset joins several"
+        names, budget = None if fields is None else words("fields", fields), budget_bytes(memory)
+        stores, split = opened_all(store), word("split", split)
+        check_stores(stores)
+        of_sequences, known = () if columns == () else words("columns", columns), stores[0].parts
+        if part is None and len(known) > 1:
+            message = f"{stores[0].root}: part: expected one of {', '.join(known)}; ConcatDataset joins several"
             raise ParamsError(message)
-        place = source.parts[0] if part is None else word("part", part)
-        self._arguments = source, split, tensors, names, of_sequences, window, place, memory
-        self._split = open_split(source, word("split", split), place, tensors, names, of_sequences, window, phase=False)
+        place = known[0] if part is None else word("part", part)
+        self._arguments = stores, split, tensors, names, of_sequences, window, place, memory
+        self._split = open_split(
+            stores, split, place, tensors, names, of_sequences, window, phase=False, in_blocks=False
+        )
         chunk = self._split.chunk_rows * self._split.row_bytes
         columns_held = self._split.columns.bytes if self._split.columns else 0
         self._slots = max(0, budget - columns_held) // max(chunk, 1)
@@ -128,7 +133,7 @@ class ZarrDataset(Dataset[Batch]):
         return self._split.windows.samples
 
     def __repr__(self) -> str:
-        return f"ZarrDataset({str(self._split.store.root)!r}, {self._split.name!r}): {len(self):,} samples"
+        return f"ZarrDataset({self._split.where!r}, {self._split.name!r}): {len(self):,} samples"
 
     def __getitem__(self, index: int | slice | Sequence[int] | Ints) -> Batch:
         """A sample by number, or the batch of several, also by a slice."""
@@ -165,7 +170,7 @@ class ZarrDataset(Dataset[Batch]):
         process = os.getpid()
         with self._locks.setdefault(process, threading.Lock()):
             if self._arena is None or self._arena[0] != process:
-                self._arena = process, Arena(self._split.fields, self._split.windows.length, self._slots)
+                self._arena = process, Arena(self._split.rows, self._split.windows.length, self._slots)
             arena = self._arena[1]
             room = arena.allocate(len(first))
             chunks = arena.touched(first)

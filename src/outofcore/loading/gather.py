@@ -138,6 +138,7 @@ def _gather_windows(
     first: Ints,
     length: int,
     chunk_rows: int,
+    origins: Ints,
     row_bytes: Ints,
     targets: Addresses,
     at: int,
@@ -150,12 +151,16 @@ def _gather_windows(
         for sample in range(len(first)):
             row = first[sample]
             left = length
+            last = (row + length - 1) // chunk_rows
+            if last >= len(addresses):
+                return sample
+            origin = origins[last]
             while left > 0:
-                start = max(row, 0)
+                start = max(row, origin)
                 chunk = start // chunk_rows
                 place = start - chunk * chunk_rows
-                run = 1 if row < 0 else min(left, chunk_rows - place)
-                if chunk >= len(addresses) or addresses[chunk] == ABSENT:
+                run = 1 if row < origin else min(left, chunk_rows - place)
+                if addresses[chunk] == ABSENT:
                     return sample
                 _copy(target, addresses[chunk] + np.uint64(place * size), run * size)
                 target += np.uint64(run * size)
@@ -182,17 +187,26 @@ class Room:
         return any(start <= address < stop for start, stop in self._extents)
 
 
-def gather(table: Addresses, first: Ints, length: int, chunk_rows: int, row_bytes: Ints, room: Room, at: int) -> None:
+def gather(
+    table: Addresses,
+    first: Ints,
+    length: int,
+    chunk_rows: int,
+    origins: Ints,
+    row_bytes: Ints,
+    room: Room,
+    at: int,
+) -> None:
     """Copy a window of ``length`` rows for each sample into ``room``, from sample ``at`` on.
 
     ``table`` (fields, chunks) has the address of each decoded chunk, ``ABSENT`` if unavailable. ``first`` is the first
-    row of each window, a negative row meaning row 0; ``row_bytes`` are bytes per row of each field. Raises LookupError
-    if a chunk is unavailable.
+    row of each window; ``origins`` (chunks,) is the first row of each chunk's store, repeated where a window reaches
+    back before it; ``row_bytes`` are bytes per row of each field. Raises LookupError if a chunk is unavailable.
     """
     if length == 1:
         missing = _gather_rows(table, first, chunk_rows, row_bytes, room.targets, at)
     else:
-        missing = _gather_windows(table, first, length, chunk_rows, row_bytes, room.targets, at)
+        missing = _gather_windows(table, first, length, chunk_rows, origins, row_bytes, room.targets, at)
     if missing >= 0:
         message = f"rows from {first[missing]} on are not in memory"
         raise LookupError(message)

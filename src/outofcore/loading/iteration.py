@@ -145,9 +145,10 @@ class Loader(IterableDataset[Batch]):
     def state_dict(self) -> dict[str, Any]:
         """The consumer's position; valid after any batch."""
         first = self.readers[0].split
+        digests = [store.digest for store in first.stores]
         return {
             "version": STATE_VERSION,
-            "store": first.store.digest,
+            "store": digests[0] if len(digests) == 1 else digests,
             "split": first.name,
             "part": ",".join(each.split.part for each in self.readers),
             "seed": self._seed,
@@ -267,11 +268,25 @@ def _check(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         if name == "layout":
             expected, other = _differing(expected, other)
         if expected != other:
+            if name == "store" and (isinstance(expected, list) or isinstance(other, list)):
+                expected, other = _first_difference(expected, other)
             message = (
                 f"the saved state belongs to another {name}: expected {expected!r}, the state has {other!r}; "
                 "load it with what it was saved with, or begin without it"
             )
             raise StateError(message)
+
+
+def _first_difference(own: object, other: object) -> tuple[str, str]:
+    """Where two lists of stores first differ; a single store is one too."""
+    lists = [[str(each) for each in (value if isinstance(value, list) else [value])] for value in (own, other)]
+    same = (place for place, (first, second) in enumerate(zip(*lists, strict=False)) if first != second)
+    place = next(same, min(len(each) for each in lists))
+    first, second = (
+        f"{each[place][:12]} as number {place + 1} of {len(each)}" if place < len(each) else f"only {len(each)}"
+        for each in lists
+    )
+    return first, second
 
 
 def _differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

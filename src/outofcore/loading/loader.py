@@ -1,4 +1,4 @@
-"""Batches of a store: shuffled, exact, resumable, in a stated budget of memory."""
+"""Batches of one store or several: shuffled, exact, resumable, in a stated budget of memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outofcore.loading.arguments import (
     instance,
     named_device,
     one_of,
-    opened,
+    opened_all,
     refuse,
     whole,
     whole_or_none,
@@ -31,6 +31,7 @@ from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import Kind, choose, in_flight, measure
 from outofcore.loading.mixing import mixing_line
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
+from outofcore.loading.several import check_stores
 from outofcore.loading.split import Split, open_split
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
@@ -42,7 +43,7 @@ _MOST_ASKED = 1024
 
 
 def loader(
-    store: Store | str | Path,
+    store: Store | str | Path | Sequence[Store | str | Path],
     split: str = "train",
     batch_size: int = 1024,
     *,
@@ -70,14 +71,16 @@ def loader(
 ) -> Loader:
     """Batches of a split.
 
-    The order of samples depends on the store, ``split``, ``part``, ``seed``, the epoch, ``shuffle``, ``window``,
-    ``phase``, ``pool_blocks``, ``block_rows``, ``weighted``, ``balanced`` and, with several parts, on ``turns`` and
-    ``batch_size``; on nothing else. Memory, residency, threads, ranks and device change none of it.
+    The order of samples depends on the stores in the given order, ``split``, ``part``, ``seed``, the epoch,
+    ``shuffle``, ``window``, ``phase``, ``pool_blocks``, ``block_rows``, ``weighted``, ``balanced`` and, with several
+    parts, on ``turns`` and ``batch_size``; on nothing else. Memory, residency, threads, ranks and device change none
+    of it.
 
     Parameters
     ----------
     store
-        A store, or its folder.
+        A store, or its folder; or several that are read as one, shuffled together: ``["jan.zarr", "feb.zarr"]``. They
+        need the same fields, parts and rows per chunk. No window crosses from one into the next.
     split
         Which split.
     batch_size
@@ -99,8 +102,8 @@ def loader(
         The stored fields to read, instead of tensors.
     columns
         Columns of the game, document or trial that each sample belongs to, such as ``("white_elo", "black_elo")``:
-        (batch, ...) under their names, along with the tensors. ``"sequence"`` is its number in the split. A window
-        belongs to the sequence of its first row, one that reaches back to that of its last.
+        (batch, ...) under their names, along with the tensors. ``"sequence"`` is its number in the split, over all
+        stores. A window belongs to the sequence of its first row, one that reaches back to that of its last.
     window
         Rows of a sample; None for what the tensors need, or else single rows.
     phase
@@ -156,18 +159,24 @@ def loader(
     threads = whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS)
     names = None if fields is None else words("fields", fields)
     of_sequences = () if columns == () else words("columns", columns)
-    source, split = opened(store), word("split", split)
-    parts = source.parts if part is None else (part,) if isinstance(part, str) else words("part", part)
+    stores, split = opened_all(store), word("split", split)
+    check_stores(stores)
+    known = stores[0].parts
+    parts = known if part is None else (part,) if isinstance(part, str) else words("part", part)
     if len(parts) > 1 and "part" in of_sequences:
         message = "columns: 'part' is the place of a batch's part in the store where several are read; read one part"
         raise ParamsError(message)
 
-    splits = [open_split(source, split, each, tensors, names, of_sequences, window, phase) for each in parts]
+    in_blocks = shuffle in (True, "blocks") and groups is None
+    splits = [
+        open_split(stores, split, each, tensors, names, of_sequences, window, phase, in_blocks=in_blocks)
+        for each in parts
+    ]
     samplers = [_sampler(each, seed, shuffle, pool_blocks, block_rows, weights, groups) for each in splits]
     pairs = list(zip(splits, samplers, strict=True))
     for each, sampler in pairs:
         if 0 < sampler.positions < batching.world:
-            message = f"{source.root}: {each.path} has {sampler.positions} samples for {batching.world} ranks"
+            message = f"{each.where}: {each.path} has {sampler.positions} samples for {batching.world} ranks"
             raise ParamsError(message)
     mixing = [mixing_line(each, sampler, batch_size, label) for each, sampler in pairs]
     needs = [measure(each, sampler, batch_size, pool_blocks, batching.world, threads) for each, sampler in pairs]
@@ -177,7 +186,7 @@ def loader(
             each.columns.read()
     depth, together = in_flight(needs, choices, budget)
     readers = [
-        SplitReader(each, sampler, seed, choice, place, source.parts.index(each.part) if len(parts) > 1 else None)
+        SplitReader(each, sampler, seed, choice, place, known.index(each.part) if len(parts) > 1 else None)
         for (each, sampler), choice in zip(pairs, choices, strict=True)
     ]
     return Loader(
@@ -232,6 +241,8 @@ def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batc
     notes = []
     for reader, line in zip(readers, mixing, strict=True):
         path, choice = reader.split.path, reader.choice
+        if len(reader.split.stores) > 1:
+            notes.append(f"{path}: {len(reader.split.stores)} stores, {reader.split.windows.rows:,} rows")
         notes += [f"{path}: residency {choice.kind}: {choice.reason} ({limits})", f"{path}: {line}"]
         rest, full = reader.sampler.positions % batching.size, f"so that all batches hold {batching.size:,}"
         if rest and batching.last == "drop":

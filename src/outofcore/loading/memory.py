@@ -125,11 +125,12 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
 def _sample_bytes(split: Split) -> int:
     """Bytes per sample in a batch, rows and tensors, from the first sample of the split."""
     length = split.windows.length
-    if split.windows.rows < length:
+    fields = next((fields for fields in split.rows if len(next(iter(fields.values()))) >= length), None)
+    if fields is None:
         return 0
     window = (length,) if length > 1 else ()
     rows: dict[str, Any] = {
-        name: array.read(0, length).reshape(1, *window, *array.shape[1:]) for name, array in split.fields.items()
+        name: array.read(0, length).reshape(1, *window, *array.shape[1:]) for name, array in fields.items()
     }
     stored = sum(array.nbytes for array in rows.values())
     tensors = split.reading(rows, np.zeros(1, np.uint64))
@@ -156,10 +157,10 @@ class Choice:
     def open(self, split: Split, device: torch.device | None) -> Residency:
         """The residency, still empty."""
         if self.kind == "mapped":
-            return Mapped(split.fields, split.windows.length)
+            return Mapped(split.rows, split.windows.length)
         if self.kind == "device":
-            return OnDevice(split.fields, split.windows.length, device or torch.device("cpu"))
-        return Arena(split.fields, split.windows.length, self.passing, self.kept)
+            return OnDevice(split.rows, split.windows.length, device or torch.device("cpu"))
+        return Arena(split.rows, split.windows.length, self.passing, self.kept)
 
 
 def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:

@@ -70,8 +70,8 @@ def _expected(kinds: float, draws: float) -> float:
 
 
 def _label_distance(split: Split, order: EpochOrder, label: str) -> float:
-    values = split.sequences[label].read()
-    starts, lengths = split.store.extents(split.name, split.part)
+    values = split.sequences.read(label)
+    starts, lengths = split.sequences.extents()
     _, codes = np.unique(values, return_inverse=True)
     whole = np.bincount(codes, weights=lengths)
     distances = []

@@ -283,7 +283,7 @@ class PlainSampler:
 
     def pool_chunks(self, world: int) -> int:
         """Most chunks that one of ``world`` ranks needs for a pool."""
-        everything = -(-self.windows.rows // self._chunk_rows)
+        everything = -(-self.windows.span // self._chunk_rows)
         if self.cut.shuffle == "full":
             return everything
         pool, block = self._most_chunks
@@ -309,6 +309,11 @@ class PlainSampler:
     @cached_property
     def _most_chunks(self) -> tuple[int, int]:
         """Most chunks of a pool and of a block, over all shifts of an epoch's cut."""
+        if self.cut.shuffle is False and self.cut.samples:  # neighbouring blocks share chunks
+            order = self.epoch(0)
+            starts = np.array([order.pool_start(pool) for pool in range(order.pools + 1)], np.int64)
+            largest = int(self.windows.block_chunks(starts, self._chunk_rows).max())
+            return largest, largest
         window = self.windows.window
         blocks = (self.cut.samples // self.cut.block + 2) * len(self.cut.shifts)
         if blocks > _COUNTED and (window is None or window.mode != "never"):
@@ -334,7 +339,8 @@ class PlainSampler:
             rows = (self.cut.block - 1) * window.stride + window.length + (window.stride - 1) * self.windows.phase
         aligned = window is None and self.cut.block % self._chunk_rows == 0 and self.cut.step % self._chunk_rows == 0
         block = rows // self._chunk_rows if aligned else (rows - 2) // self._chunk_rows + 2
-        return (self.cut.pool_blocks + 2) * block, block
+        more = 2 * (self.windows.runs - 1)  # where a run begins in the middle of a block
+        return (self.cut.pool_blocks + 2) * block + more, block + more
 
 
 def lane_edges(lane: int, size: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,21 +31,32 @@ _TOGETHER = 1 << 20
 
 
 class Residency(ABC):
-    """Makes chunks available and gathers rows from them."""
+    """Makes chunks available and gathers rows from them.
+
+    ``stores`` are the fields of a split in each of its stores; the chunks of each follow those of the one before.
+    """
 
     name: str
 
-    def __init__(self, fields: Mapping[str, Array], length: int) -> None:
-        self.fields = dict(fields)
+    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int) -> None:
+        self.stores = tuple(stores)
+        self.fields = dict(stores[0])  # the dtypes and shapes of all
         self.length = length
         self.bytes_read = 0
-        some = next(iter(self.fields.values()))
-        self.chunk_rows = some.chunk_rows
-        self.chunks = some.chunks
+        self.chunk_rows = next(iter(self.fields.values())).chunk_rows
+        counts = [next(iter(fields.values())).chunks for fields in stores]
+        self.first_chunks = np.cumsum([0, *counts])
+        self.chunks = sum(counts)
+        self.origins = np.repeat(self.first_chunks[:-1] * self.chunk_rows, counts)
 
     def touched(self, first: Ints) -> Ints:
         """The chunks that hold the samples with these first rows, ascending."""
-        return touched(first, self.length, self.chunk_rows, self.chunks)
+        return touched(first, self.length, self.chunk_rows, self.origins)
+
+    def place(self, chunk: int) -> tuple[int, int]:
+        """The store of a chunk, and the chunk's number there."""
+        store = int(np.searchsorted(self.first_chunks, chunk, "right")) - 1
+        return store, chunk - int(self.first_chunks[store])
 
     def has_room(self, chunks: Ints) -> bool:
         """Whether chunks can be brought now, or only after others are released."""
@@ -80,8 +91,8 @@ class Residency(ABC):
 class HostResidency(Residency):
     """A residency with chunks in host memory, each at an address."""
 
-    def __init__(self, fields: Mapping[str, Array], length: int) -> None:
-        super().__init__(fields, length)
+    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int) -> None:
+        super().__init__(stores, length)
         self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
         self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
 
@@ -95,7 +106,7 @@ class HostResidency(Residency):
 
     def gather(self, first: Ints, room: Room, at: int) -> None:
         """Copy each window once, from its chunks to its place in the batch."""
-        gather(self.addresses, first, self.length, self.chunk_rows, self._row_bytes, room, at)
+        gather(self.addresses, first, self.length, self.chunk_rows, self.origins, self._row_bytes, room, at)
 
 
 class Arena(HostResidency):
@@ -108,11 +119,11 @@ class Arena(HostResidency):
     chunk once, so a least-recently-used cache would have evicted each chunk by the time it is needed again.
     """
 
-    def __init__(self, fields: Mapping[str, Array], length: int, passing: int, kept: int = 0) -> None:
-        super().__init__(fields, length)
+    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int, passing: int, kept: int = 0) -> None:
+        super().__init__(stores, length)
         kept_before = np.arange(self.chunks + 1, dtype=np.int64) * min(kept, self.chunks) // max(self.chunks, 1)
         self._keep = np.diff(kept_before) > 0  # evenly spread
-        self._reader = BulkReader(tuple(self.fields.values()))
+        self._readers = [BulkReader(tuple(fields.values())) for fields in self.stores]
         self._chunk_bytes = self.chunk_rows * sum(array.row_bytes for array in self.fields.values())
         self._slots = min(int(self._keep.sum()) + passing, self.chunks)
         self.name = "ram" if kept >= self.chunks else "hybrid" if kept else "streamed"
@@ -192,8 +203,12 @@ class Arena(HostResidency):
         self.addresses[:, chunk] = ABSENT
 
     def _decode(self, chunks: list[int], slots: list[int]) -> None:
-        places = np.array(slots)
-        read = self._reader.read(np.array(chunks), self._buffers, places)
+        numbers, places, read = np.array(chunks), np.array(slots), 0
+        edges = np.searchsorted(numbers, self.first_chunks).tolist()
+        for store, reader in enumerate(self._readers):
+            own = slice(edges[store], edges[store + 1])
+            if own.start < own.stop:
+                read += reader.read(numbers[own] - self.first_chunks[store], self._buffers, places[own])
         for number, buffer in enumerate(self._buffers):
             self.addresses[number, chunks] = (self._origins[number] + places * buffer.strides[0]).astype(np.uint64)
         self._decoded[chunks] = True
@@ -212,22 +227,23 @@ class Mapped(HostResidency):
 
     name = "mapped"
 
-    def __init__(self, fields: Mapping[str, Array], length: int) -> None:
-        super().__init__(fields, length)
+    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int) -> None:
+        super().__init__(stores, length)
         self._lock = threading.Lock()
-        self._maps: dict[tuple[str, int], npt.NDArray[np.uint8]] = {}
-        self._fills: dict[str, npt.NDArray[np.generic]] = {}
+        self._maps: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}
+        self._fills: dict[tuple[int, str], npt.NDArray[np.generic]] = {}
         self._verified = np.zeros(self.chunks, np.bool_)
-        some = next(iter(self.fields.values()))
-        self._shard_chunks = some.shard_rows // some.chunk_rows
 
     def bring(self, chunks: Ints) -> list[Work]:
         """The work maps and verifies the chunks new to this epoch; raises DamagedStore if a shard's size changed."""
-        for shard in np.unique(chunks // self._shard_chunks).tolist():
-            for array in self.fields.values():
-                name = array.shard_file(shard)
-                if array.files.exists(name):
-                    array.files.check_size(name)
+        edges = np.searchsorted(chunks, self.first_chunks)
+        for store, fields in enumerate(self.stores):
+            own = chunks[edges[store] : edges[store + 1]] - self.first_chunks[store]
+            for array in fields.values():
+                for shard in np.unique(own * array.chunk_rows // array.shard_rows).tolist():
+                    name = array.shard_file(shard)
+                    if array.files.exists(name):
+                        array.files.check_size(name)
         return [partial(self._verify, int(chunk)) for chunk in chunks[~self._verified[chunks]]]
 
     def release(self, chunks: Ints) -> None:
@@ -238,26 +254,28 @@ class Mapped(HostResidency):
         self._verified[:] = False
 
     def _verify(self, chunk: int) -> None:
-        for number, (name, array) in enumerate(self.fields.items()):
-            located = array.locate(chunk)
+        store, own = self.place(chunk)
+        for number, (name, array) in enumerate(self.stores[store].items()):
+            located = array.locate(own)
             if located is None:
-                self.addresses[number, chunk] = self._fill(name, array).ctypes.data
+                self.addresses[number, chunk] = self._fill(store, name).ctypes.data
                 continue
             shard, offset, length = located
-            content = self._map(name, array, shard)
-            array.decode(chunk, content[offset : offset + length].tobytes(), None)
+            content = self._map(store, name, shard)
+            array.decode(own, content[offset : offset + length].tobytes(), None)
             if self.addresses[number, chunk] == ABSENT:
                 self.addresses[number, chunk] = content.ctypes.data + offset
                 with self._lock:
                     self.bytes_read += length
         self._verified[chunk] = True
 
-    def _map(self, name: str, array: Array, shard: int) -> npt.NDArray[np.uint8]:
+    def _map(self, store: int, name: str, shard: int) -> npt.NDArray[np.uint8]:
         with self._lock:
-            if (name, shard) not in self._maps:
+            if (store, name, shard) not in self._maps:
+                array = self.stores[store][name]
                 mapped = self._mapped(array, array.shard_file(shard))
-                self._maps[name, shard] = np.frombuffer(mapped, np.uint8)
-            return self._maps[name, shard]
+                self._maps[store, name, shard] = np.frombuffer(mapped, np.uint8)
+            return self._maps[store, name, shard]
 
     def _mapped(self, array: Array, file: str) -> mmap.mmap:
         files = array.files
@@ -270,11 +288,12 @@ class Mapped(HostResidency):
             )
             raise StoreError(message) from error
 
-    def _fill(self, name: str, array: Array) -> npt.NDArray[np.generic]:
+    def _fill(self, store: int, name: str) -> npt.NDArray[np.generic]:
+        array = self.stores[store][name]
         with self._lock:
-            if name not in self._fills:
-                self._fills[name] = np.full((array.chunk_rows, *array.shape[1:]), array.fill, array.dtype)
-            return self._fills[name]
+            if (store, name) not in self._fills:
+                self._fills[store, name] = np.full((array.chunk_rows, *array.shape[1:]), array.fill, array.dtype)
+            return self._fills[store, name]
 
 
 class OnDevice(Residency):
@@ -282,8 +301,8 @@ class OnDevice(Residency):
 
     name = "device"
 
-    def __init__(self, fields: Mapping[str, Array], length: int, device: torch.device) -> None:
-        super().__init__(fields, length)
+    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int, device: torch.device) -> None:
+        super().__init__(stores, length)
         self.device = device
         self._lock = threading.Lock()
         self._here = np.zeros(self.chunks, np.bool_)
@@ -323,16 +342,18 @@ class OnDevice(Residency):
         places = torch.from_numpy(first).to(self.device)
         if self.length > 1:
             steps = torch.arange(self.length, device=self.device)
-            places = (places[:, None] + steps).clamp_(min=0).reshape(-1)
+            origins = torch.from_numpy(self.origins[(first + self.length - 1) // self.chunk_rows]).to(self.device)
+            places = torch.maximum(places[:, None] + steps, origins[:, None]).reshape(-1)
         for name, tensor in self._tensors.items():
             out = room.arrays[name][at : at + len(first)]
             torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
 
     def _load(self, chunk: int) -> None:
         read = 0
-        for name, array in self.fields.items():
+        store, own = self.place(chunk)
+        for name, array in self.stores[store].items():
             decoded = np.empty((self.chunk_rows, *array.shape[1:]), array.dtype)
-            read += array.chunk(chunk, decoded)
+            read += array.chunk(own, decoded)
             first = chunk * self.chunk_rows
             self._tensors[name][first : first + self.chunk_rows].copy_(_as_torch(decoded))
         self._here[chunk] = True

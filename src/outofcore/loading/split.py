@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from outofcore.domains.reading import Draws, Reading, Windowed, reading_for
@@ -16,10 +17,12 @@ from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
 from outofcore.loading.columns import SequenceColumns, indexable
+from outofcore.loading.several import Sequences, check_fields, origins_of, runs_of
 from outofcore.loading.windows import Window, Windows
 from outofcore.params import section_of
 from outofcore.store.reader import Array, Store, Table
 
+Ints = npt.NDArray[np.int64]
 Tensors = Reading | Mapping[str, Reading] | Literal["stored"] | None
 
 
@@ -69,10 +72,10 @@ def reading(store: Store | str | Path, params: str | Path | None = None, **setti
 class Split:
     """A split of a part, as a loader or a dataset reads it; its fields share rows, chunks and shards."""
 
-    store: Store
+    stores: tuple[Store, ...]
     name: str
     part: str
-    fields: Mapping[str, Array]
+    rows: tuple[Mapping[str, Array], ...]  # the fields of each store
     reading: Reading
     windows: Windows
     columns: SequenceColumns | None = None
@@ -83,6 +86,17 @@ class Split:
         return f"{self.part}/{self.name}" if self.part else self.name
 
     @property
+    def where(self) -> str:
+        """Its stores, for messages."""
+        more = f" and {len(self.stores) - 1} more" if len(self.stores) > 1 else ""
+        return f"{self.stores[0].root}{more}"
+
+    @property
+    def fields(self) -> Mapping[str, Array]:
+        """The fields of the first store, which have the dtypes, shapes and chunks of all."""
+        return self.rows[0]
+
+    @property
     def chunk_rows(self) -> int:
         """Rows per chunk."""
         return next(iter(self.fields.values())).chunk_rows
@@ -90,7 +104,7 @@ class Split:
     @property
     def chunks(self) -> int:
         """Number of chunks per field."""
-        return next(iter(self.fields.values())).chunks
+        return sum(next(iter(fields.values())).chunks for fields in self.rows)
 
     @property
     def row_bytes(self) -> int:
@@ -100,16 +114,23 @@ class Split:
     @property
     def mappable(self) -> bool:
         """Whether all fields are in uncompressed local files."""
-        return isinstance(self.store.root, Path) and all(array.codec.name == "none" for array in self.fields.values())
+        return all(isinstance(store.root, Path) for store in self.stores) and all(
+            array.codec.name == "none" for fields in self.rows for array in fields.values()
+        )
 
     @cached_property
-    def sequences(self) -> Table:
-        """The table of sequences."""
-        return self.store.sequences(self.name, self.part)
+    def origins(self) -> Ints:
+        """The number of each store's first row."""
+        return origins_of(self.rows)
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        """The sequences of all stores."""
+        return Sequences(self.stores, self.name, self.part, self.origins)
 
 
 def open_split(
-    store: Store,
+    stores: Sequence[Store],
     split: str,
     part: str,
     tensors: Tensors,
@@ -117,26 +138,35 @@ def open_split(
     columns: tuple[str, ...],
     window: object,
     phase: object,
+    *,
+    in_blocks: bool,
 ) -> Split:
-    """Open a split; where ``tensors``, ``window`` and ``phase`` are None, the store's domain decides.
+    """Open a split; where ``tensors``, ``window`` and ``phase`` are None, the stores' domain decides.
 
-    Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout, and ParamsError
-    if arguments are wrong or do not fit together.
+    ``in_blocks`` numbers samples for blocks of whole chunks, instead of in the order of the stores.
+
+    Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout or between
+    stores, and ParamsError if arguments are wrong or do not fit together.
     """
-    makes = _reading_of(store, part, tensors, fields)
-    table = store.rows(split, part)
-    arrays = _arrays(table, fields if makes is None else makes.fields)
+    makes = _reading_of(stores, part, tensors, fields)
+    tables = [store.rows(split, part) for store in stores]
+    rows = tuple(_arrays(table, fields if makes is None else makes.fields) for table in tables)
+    check_fields(stores, rows, tables[0].path)
+    lengths, origins = np.array([len(table) for table in tables], np.int64), origins_of(rows)
+    opened_window = _window_of(window, makes)
+    chunk_rows = next(iter(rows[0].values())).chunk_rows
     windows = Windows(
-        len(next(iter(arrays.values()))),
-        _window_of(window, makes),
+        int(lengths.sum()),
+        opened_window,
         phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
-        sequences=lambda: store.extents(split, part),
+        runs=runs_of(lengths, origins, chunk_rows, whole_chunks=in_blocks and opened_window is None),
+        sequences=lambda: Sequences(stores, split, part, origins).extents(),
     )
-    held = SequenceColumns(store, split, part, windows, columns) if columns else None
+    held = SequenceColumns(Sequences(stores, split, part, origins), windows, columns) if columns else None
     if makes is None:
-        stored = StoredReading({name: array.dtype for name, array in arrays.items()})
-        return Split(store, split, part, arrays, stored, windows, held)
-    return Split(store, split, part, arrays, reading_for(split, makes), windows, held)
+        stored = StoredReading({name: array.dtype for name, array in rows[0].items()})
+        return Split(tuple(stores), split, part, rows, stored, windows, held)
+    return Split(tuple(stores), split, part, rows, reading_for(split, makes), windows, held)
 
 
 class StoredReading:
@@ -165,13 +195,13 @@ class StoredReading:
         return batch
 
 
-def _reading_of(store: Store, part: str, tensors: Tensors, fields: tuple[str, ...] | None) -> Reading | None:
+def _reading_of(stores: Sequence[Store], part: str, tensors: Tensors, fields: tuple[str, ...] | None) -> Reading | None:
     """The reading of a part; None for its stored fields."""
     if tensors is not None and fields is not None:
         message = "give tensors or fields, not both: what makes tensors names its own fields"
         raise ParamsError(message)
     if tensors is None:
-        return reading(store) if fields is None and store.domain in DOMAINS else None
+        return _reading_of_all(stores) if fields is None and stores[0].domain in DOMAINS else None
     if isinstance(tensors, str):
         if tensors != "stored":
             refuse("tensors", 'what turns rows into tensors, such as reading(store), or "stored"', tensors)
@@ -181,6 +211,20 @@ def _reading_of(store: Store, part: str, tensors: Tensors, fields: tuple[str, ..
     if part not in tensors:
         refuse("tensors", f"a reading for part {part!r}", list(tensors))
     return makes_tensors(f"tensors[{part!r}]", tensors[part])
+
+
+def _reading_of_all(stores: Sequence[Store]) -> Reading:
+    """The reading of the stores' domain, which must be the same for all of them."""
+    first = reading(stores[0])
+    comparable = type(first).__eq__ is not object.__eq__
+    for store in stores[1:] if comparable else ():
+        if reading(store) != first:
+            message = (
+                f"stores that are read as one need the same tensors: those of {stores[0].root} and {store.root} "
+                "differ by the settings of their conversion; give tensors=reading(store, ...) that suits both"
+            )
+            raise StoreError(message)
+    return first
 
 
 def _arrays(table: Table, fields: tuple[str, ...] | None) -> dict[str, Array]:

@@ -171,23 +171,27 @@ class WeightedEpoch:
 
 
 def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float64]]:
-    """A function from ascending rows to their weights."""
-    table = split.store.rows(split.name, split.part)
-    array = table[column] if column in table.fields else split.sequences[column]
+    """A function from rows, those of each store ascending, to their weights."""
+    tables = [store.rows(split.name, split.part) for store in split.stores]
+    array = tables[0][column] if column in tables[0].fields else split.sequences[column]
     if array.dtype.kind not in "iufb" or len(array.shape) != 1:
         message = f"weighted.column: expected numbers, got {column!r} of {array.dtype}, shape {array.shape}"
         raise ParamsError(message)
-    if column in table.fields:
+    if column in tables[0].fields:
+        arrays = [table[column] for table in tables]
 
         def of_rows(rows: Ints) -> npt.NDArray[np.float64]:
-            if not len(rows):
-                return np.empty(0)
-            first = int(rows[0])
-            return np.asarray(array.read(first, int(rows[-1]) + 1)[rows - first], np.float64)
+            weights = np.empty(len(rows))
+            store = np.searchsorted(split.origins, rows, "right") - 1
+            for number in np.unique(store).tolist():
+                own = rows[store == number] - split.origins[number]
+                first = int(own[0])
+                weights[store == number] = arrays[number].read(first, int(own[-1]) + 1)[own - first]
+            return weights
 
         return of_rows
-    weights = np.asarray(array.read(), np.float64)
-    starts, _ = split.store.extents(split.name, split.part)
+    weights = np.asarray(split.sequences.read(column), np.float64)
+    starts, _ = split.sequences.extents()
 
     def of_sequences(rows: Ints) -> npt.NDArray[np.float64]:
         return weights[np.searchsorted(starts, rows, "right") - 1]

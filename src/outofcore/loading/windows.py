@@ -49,9 +49,11 @@ class Windows:
     """The windows of a split: from a sample's number to its first row.
 
     With ``phase``, starts move from epoch to epoch by less than ``stride`` rows; the number of samples is the one that
-    all phases allow, and in a sequence with room for a single window the start moves as far as possible. ``sequences``
-    returns first rows and lengths of the sequences, called only for ``"never"``; two int64 per sequence with a window
-    are then held. ``length`` is 1 without a window.
+    all phases allow, and in a sequence with room for a single window the start moves as far as possible. ``runs`` are
+    first rows and lengths of runs of rows in the order of their samples, none of which crosses the end of a run; by
+    default a single one. ``sequences`` returns first rows and lengths of the sequences, called only for ``"never"``;
+    two int64 per sequence with a window are then held. ``length`` is 1 without a window, ``span`` is the number after
+    that of the last row.
     """
 
     def __init__(
@@ -60,43 +62,53 @@ class Windows:
         window: Window | None = None,
         *,
         phase: bool = False,
+        runs: tuple[Ints, Ints] | None = None,
         sequences: Callable[[], tuple[Ints, Ints]] | None = None,
     ) -> None:
         self.rows = rows
         self.window = window
         self.phase = phase and window is not None and window.mode != "reach" and window.stride > 1
         self.length = window.length if window else 1
+        self._runs = (np.zeros(1, np.int64), np.array([rows], np.int64)) if runs is None else runs
+        self.span = int((self._runs[0] + self._runs[1]).max())
         self._starts = self._ends = self._room = np.empty(0, np.int64)
-        if window is None or window.mode == "reach":
-            self.samples = rows
-        elif window.mode == "pack":
-            self.samples = self._count(np.array([rows]), least=0)[0].item()
-        else:
+        if window is not None and window.mode == "never":
             if sequences is None:
                 message = 'windows with mode="never" need the table of sequences'
                 raise StoreError(message)
             self.samples = self._tabulate(*sequences())
+            return
+        counts = self._count(self._runs[1])
+        self.samples = int(counts.sum())
+        if runs is not None:
+            self._starts, self._ends = runs[0], np.cumsum(counts)
+
+    @property
+    def runs(self) -> int:
+        """Number of runs of rows."""
+        return len(self._runs[0])
 
     @property
     def bytes(self) -> int:
-        """Memory of the table of sequences."""
+        """Memory of the table of runs or sequences."""
         return self._starts.nbytes + self._ends.nbytes + self._room.nbytes
 
     def first_rows(self, samples: Ints, phase: int = 0) -> Ints:
-        """First row of each sample; negative if a window reaches back before the split's first row.
+        """First row of each sample; less than that of its store if a window reaches back before it.
 
         ``samples`` in any order; ``phase`` is the shift of this epoch's starts in rows, ``0 <= phase < stride``.
         """
+        stride = self.window.stride if self.window else 1
+        if len(self._ends):
+            run = np.searchsorted(self._ends, samples, "right")
+            first = self._starts[run] + (samples - np.where(run, self._ends[run - 1], 0)) * stride
+            if len(self._room):
+                return first + phase % (self._room[run] + 1) if phase else first
+        else:
+            first = samples * stride if stride > 1 else samples
         if self.window is None:
-            return samples
-        if self.window.mode == "reach":
-            return samples - (self.length - 1)
-        if self.window.mode == "pack":
-            return samples * self.window.stride + phase
-        sequence = np.searchsorted(self._ends, samples, "right")
-        before = np.where(sequence, self._ends[sequence - 1], 0)
-        first = self._starts[sequence] + (samples - before) * self.window.stride
-        return first + phase % (self._room[sequence] + 1) if phase else first
+            return first
+        return first - (self.length - 1) if self.window.mode == "reach" else first + phase
 
     def phase_of(self, seed: int, epoch: int) -> int:
         """By how many rows the starts of an epoch are shifted."""
@@ -106,9 +118,13 @@ class Windows:
         """Most chunks, over all phases, of the samples between each pair of neighbouring ``edges``."""
         slack = self.window.stride - 1 if self.window and self.phase else 0
         if self.window is None or self.window.mode != "never":
-            low = np.maximum(self.first_rows(edges[:-1]), 0) // chunk_rows
-            high = (self.first_rows(edges[1:] - 1) + self.length - 1 + slack) // chunk_rows
-            return np.asarray(np.minimum(high, (self.rows - 1) // chunk_rows) - low + 1)
+            cuts = np.union1d(edges, self._ends[(self._ends > edges[0]) & (self._ends < edges[-1])])
+            run = np.searchsorted(self._ends, cuts[:-1], "right")
+            start, length = (each[run] for each in self._runs)
+            low = np.maximum(self.first_rows(cuts[:-1]), start) // chunk_rows
+            last = self.first_rows(cuts[1:] - 1) + self.length - 1 + slack
+            high = np.minimum(last, start + length - 1) // chunk_rows
+            return np.asarray(np.add.reduceat(high - low + 1, np.searchsorted(cuts, edges[:-1])))
         counts = []
         each = max(1, _SLAB // int(np.diff(edges).max()))
         for begin in range(0, len(edges) - 1, each):
@@ -121,17 +137,18 @@ class Windows:
             counts.append(np.add.reduceat(new, starts))
         return np.concatenate(counts)
 
-    def _count(self, lengths: Ints, least: int) -> Ints:
-        """Windows in sequences of these lengths, for every phase; at least ``least`` if one fits at all."""
-        assert self.window is not None
+    def _count(self, lengths: Ints) -> Ints:
+        """Windows in runs or sequences of these lengths, for every phase; at least one if one fits into a sequence."""
+        if self.window is None or self.window.mode == "reach":
+            return lengths
         stride, size = self.window.stride, self.window.length
         spare = stride - 1 if self.phase else 0
         count = np.maximum((lengths - size - spare) // stride + 1, 0)
-        return np.where(lengths >= size, np.maximum(count, least), 0)
+        return np.where(lengths >= size, np.maximum(count, self.window.mode == "never"), 0)
 
     def _tabulate(self, starts: Ints, lengths: Ints) -> int:
         assert self.window is not None
-        count = self._count(lengths, least=1)
+        count = self._count(lengths)
         kept = count > 0
         self._starts, count = starts[kept], count[kept]
         self._ends = np.cumsum(count)
@@ -141,15 +158,19 @@ class Windows:
         return int(self._ends[-1]) if len(self._ends) else 0
 
 
-def touched(first: Ints, length: int, chunk_rows: int, chunks: int) -> Ints:
-    """The chunks that hold windows of ``length`` rows, ascending; rows below 0 mean row 0."""
-    marks = np.zeros(chunks, np.bool_)
-    _mark(first, length, chunk_rows, marks)
+def touched(first: Ints, length: int, chunk_rows: int, origins: Ints) -> Ints:
+    """The chunks that hold windows of ``length`` rows, ascending.
+
+    ``origins`` (chunks,) is the first row of each chunk's store; a window that reaches back before it repeats that row.
+    """
+    marks = np.zeros(len(origins), np.bool_)
+    _mark(first, length, chunk_rows, origins, marks)
     return np.flatnonzero(marks)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _mark(first: Ints, length: int, chunk_rows: int, marks: npt.NDArray[np.bool_]) -> None:
+def _mark(first: Ints, length: int, chunk_rows: int, origins: Ints, marks: npt.NDArray[np.bool_]) -> None:
     for row in first:
-        for chunk in range(max(row, 0) // chunk_rows, (row + length - 1) // chunk_rows + 1):
+        last = (row + length - 1) // chunk_rows
+        for chunk in range(max(row, origins[last]) // chunk_rows, last + 1):
             marks[chunk] = True

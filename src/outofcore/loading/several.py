@@ -1,0 +1,118 @@
+"""Several stores read as one: their rows and sequences follow each other, store after store.
+
+Every store begins with a chunk of its own: the rows that the last chunk of a store lacks have numbers too, but belong
+to no sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.errors import StoreError
+from outofcore.store.reader import Array, Store, Table
+
+Ints = npt.NDArray[np.int64]
+
+# Attributes that count what a conversion found, or say how it went; the others describe the fields.
+_COUNTS = frozenset(("accepted", "audited", "found", "params", "rejected", "rows", "sequences", "splits"))
+_OWN_ARRAYS = "arrays"  # the domain of stores made from arrays, whose further attributes are the user's
+_MOST_SHOWN = 120
+
+
+class Sequences:
+    """The sequences of a split of several stores."""
+
+    def __init__(self, stores: Sequence[Store], split: str, part: str, origins: Ints) -> None:
+        self._stores = stores
+        self._names = split, part
+        self._origins = origins
+        self._tables: list[Table] = [store.sequences(split, part) for store in stores]
+        self.path = self._tables[0].path
+
+    def __len__(self) -> int:
+        return sum(len(table) for table in self._tables)
+
+    def __getitem__(self, name: str) -> Array:
+        """A column of the first store, which has the dtype and shape of all; raises StoreError if one differs."""
+        columns = [table[name] for table in self._tables]
+        for store, column in zip(self._stores[1:], columns[1:], strict=True):
+            _same(self._stores[0], store, column.path, _form(columns[0]), _form(column))
+        return columns[0]
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """The values of a column."""
+        return np.concatenate([table[name].read() for table in self._tables])
+
+    def extents(self) -> tuple[Ints, Ints]:
+        """First row and number of rows of each sequence; raises DamagedStore as :meth:`Store.extents` does."""
+        extents = [store.extents(*self._names) for store in self._stores]
+        starts = [start + origin for (start, _), origin in zip(extents, self._origins, strict=True)]
+        return np.concatenate(starts), np.concatenate([length for _, length in extents])
+
+
+def origins_of(rows: Sequence[Mapping[str, Array]]) -> Ints:
+    """The number of each store's first row; ``rows`` are the fields in each store."""
+    some = [next(iter(fields.values())) for fields in rows]
+    counts = [array.chunks * array.chunk_rows for array in some]
+    return np.cumsum([0, *counts[:-1]])
+
+
+def runs_of(lengths: Ints, origins: Ints, chunk_rows: int, *, whole_chunks: bool) -> tuple[Ints, Ints] | None:
+    """First rows and lengths of runs of rows in the order of their samples; None for a single run.
+
+    With ``whole_chunks`` the rows in chunks that are not full come last, so that blocks of samples remain whole chunks
+    although stores end in the middle of one.
+    """
+    if len(lengths) == 1:
+        return None
+    if not whole_chunks:
+        return origins, lengths
+    full = lengths // chunk_rows * chunk_rows
+    return np.concatenate((origins, origins + full)), np.concatenate((full, lengths - full))
+
+
+def check_stores(stores: Sequence[Store]) -> None:
+    """Raise StoreError if stores are not of one kind, or one is given twice."""
+    seen: dict[str, Store] = {}
+    for store in stores:
+        if store.digest in seen:
+            message = f"{seen[store.digest].root} and {store.root} hold the same rows: give each store once"
+            raise StoreError(message)
+        seen[store.digest] = store
+    first = stores[0]
+    for store in stores[1:]:
+        _same(first, store, "domain", first.domain, store.domain)
+        _same(first, store, "parts", ", ".join(first.parts), ", ".join(store.parts))
+        if first.domain != _OWN_ARRAYS:  # a converted store keeps there what its fields mean, such as the tokenizer
+            for name in sorted({*first.attributes, *store.attributes} - _COUNTS):
+                _same(first, store, f"attribute {name!r}", first.attributes.get(name), store.attributes.get(name))
+
+
+def check_fields(stores: Sequence[Store], rows: Sequence[Mapping[str, Array]], path: str) -> None:
+    """Raise StoreError if the fields of stores differ in name, dtype, shape, attributes or chunks."""
+    first = rows[0]
+    for store, fields in zip(stores[1:], rows[1:], strict=True):
+        _same(stores[0], store, f"fields of {path}", ", ".join(first), ", ".join(fields))
+        for name, array in first.items():
+            _same(stores[0], store, f"{path}/{name}", _form(array), _form(fields[name]))
+            _same(stores[0], store, f"rows per chunk of {path}", array.chunk_rows, fields[name].chunk_rows)
+
+
+def _form(array: Array) -> str:
+    meaning = {name: value for name, value in array.attributes.items() if name != "doc"}
+    return f"{array.dtype} {array.shape[1:]} {meaning or ''}".rstrip()
+
+
+def _same(first: Store, other: Store, what: str, own: object, found: object) -> None:
+    if own == found:
+        return
+    shown = " ".join(f"{own!s} and {found!s}".split())
+    message = (
+        f"stores that are read as one need the same fields: {first.root} and {other.root} differ in {what}"
+        f"{f' ({shown})' if len(shown) <= _MOST_SHOWN else ''}"
+    )
+    raise StoreError(message)

@@ -1,0 +1,350 @@
+"""Several stores read as one, against plain numpy over the rows of each."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import outofcore
+from outofcore.errors import ParamsError, StateError, StoreError
+from outofcore.loading.dataset import ZarrDataset
+from outofcore.loading.iteration import Loader
+from outofcore.loading.loader import loader
+from tests.loading.conftest import WINDOWS, MakeStore, flat, identities, rows_of, write_store
+from tests.loading.test_golden import ORDERS
+
+LENGTHS = [[300, 1, 64], [700, 35, 1000, 900], [5], [0], [64, 64], [130] * 4]
+FIRST = [0, *np.cumsum([sum(lengths) for lengths in LENGTHS]).tolist()]
+ROWS = FIRST[-1]
+RESIDENCIES = ("ram", "mapped", "streamed", "hybrid", "device")
+
+
+@pytest.fixture
+def months(make_store: MakeStore) -> list[Path]:
+    """Six stores; the number of a row says which."""
+    return [make_store(lengths, first=first, codec="none") for lengths, first in zip(LENGTHS, FIRST, strict=False)]
+
+
+def opened(stores: Any, **options: Any) -> Loader:
+    return loader(
+        stores, **{"batch_size": 48, "seed": 5, "memory": "8MiB", "pool_blocks": 4, "fields": ("id",), **options}
+    )
+
+
+def windows_of(kind: str) -> list[list[int]]:
+    """The rows of every sample of all stores, by loops over the rows of each store."""
+    window, samples = WINDOWS[kind], []
+    for lengths, first in zip(LENGTHS, FIRST, strict=False):
+        stop = first + sum(lengths)
+        if window is None:
+            samples += [[row] for row in range(first, stop)]
+        elif window.mode == "reach":
+            samples += [
+                [max(first, at) for at in range(row - window.length + 1, row + 1)] for row in range(first, stop)
+            ]
+        else:
+            starts = np.cumsum([first, *lengths])[:-1].tolist() if window.mode == "never" else [first]
+            sizes = lengths if window.mode == "never" else [stop - first]
+            for start, size in zip(starts, sizes, strict=True):
+                places = range(start, start + size - window.length + 1, window.stride)
+                samples += [list(range(place, place + window.length)) for place in places]
+    return samples
+
+
+def read(batches: Loader) -> list[list[int]]:
+    """The rows of each sample of an epoch."""
+    return [rows for batch in batches for rows in batch["id"].reshape(len(batch["id"]), -1).tolist()]
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("shuffle", [True, "full", False])
+def test_each_sample_of_all_stores_once_in_one_order_wherever_rows_are(
+    months: list[Path], kind: str, shuffle: Any
+) -> None:
+    orders = set()
+    for residency, threads in zip(RESIDENCIES, (1, 2, 3, 8, 2), strict=True):
+        if shuffle == "full" and residency in ("streamed", "hybrid"):
+            continue
+        batches = opened(months, window=WINDOWS[kind], shuffle=shuffle, residency=residency, threads=threads)
+        epochs = [read(batches) for _ in range(2)]
+        assert all(sorted(each) == sorted(windows_of(kind)) for each in epochs), residency
+        assert (epochs[0] == epochs[1]) == (shuffle is False)
+        orders.add(repr(epochs))
+    assert len(orders) == 1
+    if shuffle is False:
+        assert epochs[0] == windows_of(kind)
+
+
+def test_all_fields_hold_what_each_store_has(months: list[Path], make_store: MakeStore) -> None:
+    compressed = [make_store(LENGTHS[0], codec="lz4"), *months[1:]]  # each store may have a codec of its own
+    for residency in ("streamed", "ram", "device"):
+        for batch in opened(compressed, fields=None, residency=residency):
+            expected = rows_of(batch["id"].numpy())
+            for name, values in expected.items():
+                got = batch[name].numpy()
+                assert (got.view(np.uint64) if name == "words" else got).tolist() == values.tolist(), name
+
+
+def test_a_batch_draws_from_all_stores(make_store: MakeStore) -> None:
+    months = [make_store([1000 + 10 * month], first=5000 * month) for month in range(12)]
+    batches = opened(months, batch_size=480, pool_blocks=64)
+    stores = [len(set(batch["id"].numpy() // 5000)) for batch in batches]
+    assert min(stores[:-1]) == 12
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_a_list_of_one_store_has_the_order_of_that_store(make_store: MakeStore, name: str) -> None:
+    options, _ = ORDERS[name]
+    store = make_store(parts=("a", "b")) if "part" in options else make_store()
+    alone, listed = opened(store, **options), opened([store], **options)
+    assert [identities(alone), identities(alone)] == [identities(listed), identities(listed)]
+    assert alone.state_dict() == listed.state_dict()
+    assert [*map(str, alone.notes)] == [*map(str, listed.notes)]
+
+
+def test_the_order_depends_on_the_order_of_the_stores_and_not_on_where_they_are(
+    months: list[Path], tmp_path: Path
+) -> None:
+    copies = [shutil.copytree(month, tmp_path / f"{number}.zarr") for number, month in enumerate(months)]
+    order = identities(opened(months))
+    assert identities(opened([outofcore.open_store(copy) for copy in copies])) == order
+    assert identities(opened(tuple(map(str, copies)), memory="1MiB", threads=1)) == order
+    assert identities(opened(months[::-1])) != order
+    assert identities(opened(months, seed=6)) != order
+
+
+def together(ranks: list[Loader]) -> Iterator[list[int]]:
+    """Global batches, rows sorted."""
+    for batches in zip(*ranks, strict=True):
+        yield sorted(flat(batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist() for batch in batches))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_stopped_anywhere_it_goes_on_on_any_ranks(months: list[Path], seed: int) -> None:
+    rng, kind = np.random.default_rng(seed), list(WINDOWS)[seed % 4]
+    options: dict[str, Any] = {"window": WINDOWS[kind], "phase": kind == "pack", "last": "drop"}
+    whole = opened(months, **options)
+    expected = [*together([whole]), *together([whole])]
+    got: list[list[int]] = []
+    state: dict[str, Any] | None = None
+    while len(got) < len(expected):
+        world = int(rng.choice([1, 2, 4, 8, 16]))
+        residency = str(rng.choice(RESIDENCIES))
+        living = [opened(months, rank=rank, world_size=world, residency=residency, **options) for rank in range(world)]
+        for each in living:
+            if state:
+                each.load_state_dict(json.loads(json.dumps(state)))
+        steps = together(living)
+        for _ in range(int(rng.integers(1, len(whole)))):
+            batch = next(steps, None)
+            if batch is None:
+                break
+            got.append(batch)
+        state = living[int(rng.integers(world))].state_dict()
+        steps.close()
+        for each in living:
+            each.close()
+    assert got == expected
+
+
+def test_a_state_of_other_stores_is_refused(months: list[Path]) -> None:
+    batches = opened(months)
+    next(iter(batches))
+    state = batches.state_dict()
+    assert state["store"] == [outofcore.open_store(month).digest for month in months]
+    for other in (months[:-1], [*months[:4], months[5], months[4]], months[0]):
+        with pytest.raises(StateError, match="the saved state belongs to another store") as refused:
+            opened(other).load_state_dict(state)
+        assert "\n" not in str(refused.value)
+        assert len(str(refused.value)) < 300
+    with pytest.raises(StateError, match=r"as number 5 of 6.*as number 5 of 6"):
+        opened([*months[:4], months[5], months[4]]).load_state_dict(state)
+    with pytest.raises(StateError, match=r"another store: expected 'only 5', the state has '.{12} as number 6 of 6'"):
+        opened(months[:-1]).load_state_dict(state)
+
+
+def columns_of(rows: np.ndarray[Any, Any]) -> dict[str, list[int]]:
+    """Length, label and running number of the sequence of each row."""
+    lengths = np.array(flat(LENGTHS))
+    labels = np.concatenate([np.arange(len(each)) * 10 // max(len(each), 1) for each in LENGTHS])
+    number = np.repeat(np.arange(len(lengths)), lengths)[rows]
+    return {"length": lengths[number].tolist(), "label": labels[number].tolist(), "sequence": number.tolist()}
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_each_sample_has_the_columns_of_its_sequence(months: list[Path], kind: str) -> None:
+    columns = ("length", "label", "sequence")
+    for batch in opened(months, window=WINDOWS[kind], columns=columns):
+        rows = batch["id"].reshape(len(batch["id"]), -1)[:, -1 if kind == "reach" else 0].numpy()
+        assert {name: batch[name].tolist() for name in columns} == columns_of(rows)
+
+
+@pytest.mark.parametrize("column", ["half", "length"])
+def test_weighted_draws_follow_the_weights_of_all_stores(months: list[Path], column: str) -> None:
+    weights = np.arange(ROWS) % 65521 if column == "half" else np.array(columns_of(np.arange(ROWS))["length"])
+    batches = opened(months, weighted={"column": column, "samples": 40_000})
+    expected = weights / weights.sum() * 40_000
+    for _ in range(2):
+        assert np.all(np.abs(np.bincount(identities(batches), minlength=ROWS) - expected) < 2 + 0.01 * expected)
+
+
+def test_balanced_entries_count_rows_over_all_stores(months: list[Path]) -> None:
+    first = np.arange(0, ROWS - 50, 50)
+    entries = {"group": first // 500, "first": first, "count": np.full(len(first), 25), "step": np.full(len(first), 2)}
+    shape = {"groups": 3, "entries": 2, "rows": 4}
+    for window in (None, {"length": 70, "mode": "reach"}):
+        batches = opened(months, balanced={**entries, **shape}, window=window, residency="streamed")
+        for batch in batches:
+            rows = batch["id"].numpy().reshape(24, -1)
+            last = rows[:, -1].reshape(3, 2, 4)
+            assert (last % 2 == 0).all()
+            entry = last // 50
+            assert (entry == entry[:, :, :1]).all()
+            assert (entry // 10 == entry[:, :1, :1] // 10).all()
+            store = np.searchsorted(FIRST, rows, "right")
+            assert (store == store[:, :1]).all()
+
+
+def test_parts_of_several_stores(make_store: MakeStore) -> None:
+    stores = [make_store([300, 70], parts=("a", "b")), make_store([64, 33], parts=("a", "b"), first=1000)]
+    seen: Counter[tuple[int, int]] = Counter()
+    for batch in opened(stores, batch_size=32, columns=("sequence",)):
+        seen.update(zip(batch["part"].tolist(), batch["id"].tolist(), strict=True))
+        assert batch["sequence"].tolist() == np.searchsorted([300, 1000, 1064], batch["id"].numpy(), "right").tolist()
+    rows = [*range(370), *range(1000, 1097)]
+    assert seen == Counter((part, row) for part in (0, 1) for row in rows)
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_a_dataset_numbers_the_samples_of_one_store_after_the_other(months: list[Path], kind: str) -> None:
+    expected = windows_of(kind)
+    dataset = ZarrDataset(months, fields=("id",), columns=("sequence",), window=WINDOWS[kind], memory="300kB")
+    assert len(dataset) == len(expected)
+    numbers = np.random.default_rng(0).permutation(len(expected)).tolist()
+    for each in (dataset, pickle.loads(pickle.dumps(dataset))):
+        batch = each[numbers]
+        assert batch["id"].reshape(len(numbers), -1).tolist() == [expected[number] for number in numbers]
+        rows = np.array([expected[number][-1 if kind == "reach" else 0] for number in numbers])
+        assert batch["sequence"].tolist() == columns_of(rows)["sequence"]
+    assert repr(dataset).startswith(f"ZarrDataset('{months[0]} and 5 more', 'train')")
+
+
+def test_says_how_many_stores_and_rows(months: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "outofcore")
+    list(opened(months, label="label"))
+    assert f"train: 6 stores, {ROWS:,} rows" in caplog.messages
+    assert any(re.search(r"a batch of 48 mixes \d+ blocks .* labels in memory are", line) for line in caplog.messages)
+
+
+def test_stores_of_games_give_the_samples_of_one_store_of_all(tmp_path: Path) -> None:
+    opening = ("e4", "d4", "c4", "Nf3", "g3", "b3", "f4", "e3", "d3", "c3", "a3", "h3")
+    replies = ("e5", "d5", "c5", "Nf6", "g6", "b6")
+    games = [
+        f'[Event "x"]\n[White "{first}"]\n[Black "{reply}"]\n[Result "1-0"]\n\n1. {first} {reply} 2. a4 a5 1-0\n\n'
+        for first in opening
+        for reply in replies
+    ]
+    parts = np.array_split(np.array(games), [7, 40])
+    for name, some in (("all", games), *((f"part {number}", part) for number, part in enumerate(parts))):
+        (tmp_path / f"{name}.pgn").write_text("".join(some))
+        outofcore.convert(
+            "chess", tmp_path / f"{name}.pgn", tmp_path / f"{name}.zarr", splits={"val": 0.2, "test": 0.0}
+        )
+    stores = [tmp_path / f"part {number}.zarr" for number in range(3)]
+    counts = []
+    for split in ("train", "val"):
+        one, several = (samples_of(source, split) for source in (tmp_path / "all.zarr", stores))
+        assert one == several
+        counts.append(one.total())
+    assert min(counts) > 0
+    assert sum(counts) == 4 * len(games)
+
+
+def samples_of(source: Any, split: str) -> Counter[tuple[bytes, int]]:
+    """How often each position comes with its move."""
+    seen: Counter[tuple[bytes, int]] = Counter()
+    for batch in loader(source, split, 32, memory="64MiB"):
+        planes = [each.tobytes() for each in batch["planes"].numpy()]
+        seen.update(zip(planes, batch["target"].tolist(), strict=True))
+    return seen
+
+
+def test_what_cannot_be_read_as_one_is_refused(make_store: MakeStore, months: list[Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(months[1], tmp_path / "copy.zarr")
+    arrays = {"x": np.arange(3000, dtype=np.int32)}
+    outofcore.write_store(tmp_path / "x.zarr", arrays, chunk_rows=64)
+    outofcore.write_store(tmp_path / "wide.zarr", {"x": arrays["x"].astype(np.int64)}, chunk_rows=64)
+    outofcore.write_store(tmp_path / "shape.zarr", {"x": arrays["x"].reshape(-1, 3)}, chunk_rows=64)
+    outofcore.write_store(tmp_path / "chunks.zarr", {"x": arrays["x"] + 1}, chunk_rows=128)
+    outofcore.write_store(tmp_path / "more.zarr", {**arrays, "y": arrays["x"]}, chunk_rows=64)
+    outofcore.write_store(tmp_path / "same.zarr", {"x": arrays["x"] + 1}, chunk_rows=64, attributes={"month": "june"})
+    x = tmp_path / "x.zarr"
+    cases: list[tuple[list[Path], type[Exception], tuple[str, ...]]] = [
+        ([], ParamsError, ("store: expected at least one store",)),
+        ([months[1], months[0], months[1]], StoreError, (f"{months[1]} and {months[1]} hold the same rows",)),
+        ([months[1], months[0], copy], StoreError, (str(months[1]), f"{copy} hold the same rows")),
+        ([x, tmp_path / "wide.zarr"], StoreError, (str(x), "wide.zarr differ in train/x (int32 () and int64 ())")),
+        ([x, tmp_path / "shape.zarr"], StoreError, (str(x), "shape.zarr differ in train/x (int32 () and int32 (3,))")),
+        ([x, tmp_path / "chunks.zarr"], StoreError, (str(x), "differ in rows per chunk of train (64 and 128)")),
+        ([x, tmp_path / "more.zarr"], StoreError, (str(x), "more.zarr differ in fields of train (x and x, y)")),
+        ([x, months[0]], StoreError, (str(x), f"{months[0]} differ in domain (arrays and numbers)")),
+        ([months[0], make_store(parts=("a", "b"))], StoreError, (str(months[0]), "differ in parts")),
+        ([months[0], tmp_path / "none.zarr"], StoreError, ("none.zarr: does not exist",)),
+    ]
+    for stores, error, parts in cases:
+        for make in (loader, ZarrDataset):
+            with pytest.raises(error) as refused:
+                make(stores, "train")  # type: ignore[operator]
+            assert all(part in str(refused.value) for part in parts), (parts, str(refused.value))
+            assert "\n" not in str(refused.value)
+    assert len(loader([x, tmp_path / "same.zarr"], memory="8MiB")) == 6
+    assert len(loader([x, tmp_path / "more.zarr"], memory="8MiB", fields=("x",))) == 6
+
+
+def test_texts_of_other_tokenizers_are_refused(tmp_path: Path) -> None:
+    for name, letters in (("a", "abc "), ("b", "xyz ")):
+        (tmp_path / f"{name}.txt").write_text(letters * 300)
+        outofcore.convert("text", tmp_path / f"{name}.txt", tmp_path / f"{name}.zarr", splits={"val": 0.0, "test": 0.0})
+    with pytest.raises(StoreError, match=r"a\.zarr and .*b\.zarr differ in attribute 'tokenizer'"):
+        loader([tmp_path / "a.zarr", tmp_path / "b.zarr"], memory="64MiB")
+
+
+def test_a_split_that_one_store_lacks_names_the_store(tmp_path: Path) -> None:
+    arrays = {"x": np.arange(3000, dtype=np.int32)}
+    outofcore.write_store(tmp_path / "a.zarr", arrays, splits={"val": 0.3})
+    outofcore.write_store(tmp_path / "b.zarr", {"x": arrays["x"] + 1})
+    with pytest.raises(StoreError, match=r"b\.zarr: no split 'val'"):
+        loader([tmp_path / "a.zarr", tmp_path / "b.zarr"], "val", memory="64MiB")
+
+
+def test_damage_names_the_store_that_has_it(months: list[Path], tmp_path: Path) -> None:
+    damaged = write_store(tmp_path / "damaged.zarr", [300, 300], first=9000)
+    shard = damaged / "train" / "id" / "c.1"
+    content = bytearray(shard.read_bytes())
+    content[-30] ^= 1
+    shard.write_bytes(content)
+    for residency in ("streamed", "ram", "device"):
+        with pytest.raises(outofcore.errors.DamagedStore, match=r"damaged\.zarr: field train/id, shard train/id/c\.1"):
+            identities(opened([*months, damaged], residency=residency))
+
+
+def test_a_reading_makes_tensors_of_all(months: list[Path]) -> None:
+    class Doubled:
+        fields = ("id",)
+
+        def __call__(self, rows: Any, draws: Any) -> dict[str, torch.Tensor]:
+            del draws
+            return {"id": 2 * torch.from_numpy(rows["id"])}
+
+    assert sorted(identities(opened(months, fields=None, tensors=Doubled()))) == list(range(0, 2 * ROWS, 2))
