@@ -312,8 +312,8 @@ class PlainSampler:
         if self.cut.shuffle is False and self.cut.samples:  # neighbouring blocks share chunks
             order = self.epoch(0)
             starts = np.array([order.pool_start(pool) for pool in range(order.pools + 1)], np.int64)
-            largest = int(self.windows.block_chunks(starts, self._chunk_rows).max())
-            return largest, largest
+            most = int(self.windows.block_chunks(starts, self._chunk_rows).max())
+            return most, most
         window = self.windows.window
         blocks = (self.cut.samples // self.cut.block + 2) * len(self.cut.shifts)
         if blocks > _COUNTED and (window is None or window.mode != "never"):

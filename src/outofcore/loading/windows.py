@@ -100,15 +100,15 @@ class Windows:
         """
         stride = self.window.stride if self.window else 1
         if len(self._ends):
-            run = np.searchsorted(self._ends, samples, "right")
-            first = self._starts[run] + (samples - np.where(run, self._ends[run - 1], 0)) * stride
-            if len(self._room):
-                return first + phase % (self._room[run] + 1) if phase else first
+            first = np.empty(len(samples), np.int64)
+            _place(samples, self._starts, self._ends, stride, self._room, phase, first)
+        elif self.window is None:
+            return samples
         else:
-            first = samples * stride if stride > 1 else samples
-        if self.window is None:
-            return first
-        return first - (self.length - 1) if self.window.mode == "reach" else first + phase
+            first = samples * stride + phase
+        if self.window is not None and self.window.mode == "reach":
+            first -= self.length - 1
+        return first
 
     def phase_of(self, seed: int, epoch: int) -> int:
         """By how many rows the starts of an epoch are shifted."""
@@ -156,6 +156,18 @@ class Windows:
             room = lengths[kept] - self.window.length - (count - 1) * self.window.stride
             self._room = np.minimum(room, self.window.stride - 1)
         return int(self._ends[-1]) if len(self._ends) else 0
+
+
+@numba.njit(nogil=True, cache=True)
+def _place(samples: Ints, starts: Ints, ends: Ints, stride: int, room: Ints, phase: int, first: Ints) -> None:
+    """First rows of samples, by the runs or sequences that hold them; ``room`` limits the phase, if given."""
+    run = 0
+    for number in range(len(samples)):
+        sample = samples[number]
+        if sample >= ends[run] or (run and sample < ends[run - 1]):
+            run = np.searchsorted(ends, sample, "right")
+        shift = phase % (room[run] + 1) if len(room) else phase
+        first[number] = starts[run] + (sample - (ends[run - 1] if run else 0)) * stride + shift
 
 
 def touched(first: Ints, length: int, chunk_rows: int, origins: Ints) -> Ints:
