@@ -1,4 +1,4 @@
-"""Check the settings of a domain, before DVC removes what they would make anew: ``python stages/check.py chess``.
+"""Check the settings of a domain, and take digests of its code: ``python stages/check.py chess``.
 
 DVC removes the outputs of a stage and then runs it: a key that is refused must be refused by a stage before it.
 """
@@ -9,14 +9,18 @@ import sys
 from pathlib import Path
 
 from outofcore.console import one_line_errors
+from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
+from outofcore.project.code import check_version, code_of
 from outofcore.replacing import replace_text
 
 
 def main(name: str) -> None:
-    load_params().section(name)
-    # The same for all settings: what depends on it runs anew when its own settings change, not when any does.
-    replace_text(Path("data/checked") / name, "every key is known and its value accepted\n")
+    check_version(Path("requirements.txt"))
+    section = load_params().section(name)
+    # The same for all settings: what depends on it runs again when its own settings change, not when any does.
+    for what, digests in code_of(get_domain(name), section).items():
+        replace_text(Path("data/checked") / f"{name}.{what}", digests)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``outofcore info | show | verify | plan | convert | committed``: look at stores, at disks, and at what DVC keeps.
+"""``outofcore info | show | verify | plan | convert | init | committed``: stores, disks, projects, and what DVC keeps.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -27,7 +27,7 @@ from outofcore.store.reader import open_store
 EXIT_WRONG = 1
 
 app = typer.Typer(
-    help="Look at stores, at disks, and at what DVC keeps.",
+    help="Stores, disks, projects, and what DVC keeps.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -198,6 +198,34 @@ def convert_files(
         else:
             figures = convert(domain, first, second, params=params, **settings)
         _print_json(figures)
+
+
+@app.command(short_help="Write a DVC project.")
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder of the project; made if there is none.")],
+    *,
+    domains: Annotated[
+        str | None, typer.Option(help="Domains, such as chess or chess,text; by default those that are there.")
+    ] = None,
+) -> None:
+    """Write a DVC project for some domains: dvc.yaml, params.yaml, stages/, .dvc. It runs on a small sample at once.
+
+    Files that exist are kept. In a project that this command wrote, or in a clone of outofcore, the domains change.
+
+    \b
+    Examples:
+      outofcore init my-games --domains chess
+      outofcore init . --domains chess,text
+    """  # noqa: D301
+    with one_line_errors():
+        from outofcore.domains.registry import DOMAINS
+        from outofcore.project.create import create, domains_of
+
+        names = tuple(filter(None, domains.split(","))) if domains is not None else domains_of(folder)
+        if not names:
+            message = f"expected --domains with one or more of {', '.join(DOMAINS)}, such as --domains chess"
+            raise ParamsError(message)
+        terminal.print_project(_console(), folder, create(folder, names))
 
 
 @app.command(short_help="Check DVC's cache after a run.")

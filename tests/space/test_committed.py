@@ -218,6 +218,16 @@ def test_a_domain_that_left_the_project_does_not_count(half: Path) -> None:
         committed(half, ["each@b"])
 
 
+def test_input_that_a_clone_would_lack_is_named(done: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=done, check=True)
+    assert committed(done).unshared == ()  # Git would take it
+    (done / ".gitignore").write_text("/in.txt\n")
+    found = committed(done)
+    assert (found.unshared, found.problems) == (("in.txt",), ())
+    assert dvc(done, "add", "-q", "in.txt").returncode == 0
+    assert committed(done).unshared == ()
+
+
 @pytest.mark.root
 def test_a_full_cache_is_noticed_where_dvc_tells_of_success(disk: Disk, tmp_path: Path) -> None:
     small = disk("tmpfs", 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from outofcore.inspect.store import Card, Look
     from outofcore.machine import Machine
     from outofcore.plan import Plan
+    from outofcore.project.create import Entry
     from outofcore.store.reader import Store
 
 MOST_NAMES = 12
@@ -230,6 +232,8 @@ def print_committed(console: Console, found: Committed) -> None:
         console.print("no lock file states an output yet; run 'dvc repro'")
     if found.absent:
         console.print(f"never run or pulled here: {', '.join(_gathered(found))}")
+    for path in found.unshared:
+        console.print(f"{path}: neither DVC nor Git keeps this input; 'dvc add {path}' shares it")
     for problem in found.problems:
         console.print(problem, style="red")
     count, size = found.unfinished
@@ -237,6 +241,16 @@ def print_committed(console: Console, found: Committed) -> None:
         console.print(
             f"the cache holds {count} copies that were cut short ({format_bytes(size)}); {REMOVE_OLD} removes them"
         )
+
+
+def print_project(console: Console, folder: Path, entries: Sequence[Entry]) -> None:
+    """The files of a project, and the next command."""
+    for each in entries:
+        console.print(f"{each.action:8} {each.path}{f': {each.note}' if each.note else ''}")
+    if not any(each.action != "kept" for each in entries):
+        console.print("nothing to write: the project is complete")
+    into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    console.print(f"next: {into}dvc repro")
 
 
 def _gathered(found: Committed) -> list[str]:

@@ -10,7 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, gallery_of
+from outofcore.errors import ParamsError
 from outofcore.inspect.store import Card, card_of
 from outofcore.store.reader import open_store
 
@@ -47,10 +50,22 @@ class DomainRun:
 
 
 def collect(project: Path) -> list[DomainRun]:
-    """All domains with results in a project, in order of name; raises StoreError for an incomplete store."""
+    """The domains of a project that have results, in order of name; raises StoreError for an incomplete store."""
     stores = {path.stem for path in (project / "data" / "stores").glob("*.zarr") if path.is_dir()}
     trained = {path.parent.name for path in (project / "metrics").glob("*/train.json")}
-    return [_domain_run(project, name) for name in sorted(stores | trained)]
+    found, own = stores | trained, domains_of(project)
+    return [_domain_run(project, name) for name in sorted(found if own is None else found & own)]
+
+
+def domains_of(project: Path) -> set[str] | None:
+    """The domains of a project: the sections of its ``params.yaml``; None if there is none."""
+    try:
+        return set(yaml.safe_load((project / "params.yaml").read_text("utf-8")) or ())
+    except FileNotFoundError:
+        return None
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
+        message = f"{project / 'params.yaml'}: expected sections of domains, {' '.join(str(error).split())}"
+        raise ParamsError(message) from error
 
 
 def _domain_run(project: Path, name: str) -> DomainRun:

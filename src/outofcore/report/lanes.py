@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,16 @@ class Step:
     outputs: tuple[Item, ...]
 
 
-def lanes(lock: Path, own: str) -> dict[str, list[Step]]:
+def lanes(lock: Path, own: str, domains: Collection[str] | None = None) -> dict[str, list[Step]]:
     """Steps by domain, each after those whose outputs it reads; ``own``, the report's stage, is left out.
+
+    A lock file may state stages of more than ``domains``, those of the project; None: all are its own.
 
     A stage without a domain in its name belongs to the only domain that reads its outputs, or else to ``""``. Outputs
     that no stage reads and no lane ends with are left out: a sample where other input is converted. No lock file, no
     lanes.
     """
-    stages = {name: stage for name, stage in lock_stages(lock).items() if name != own}
+    stages = {name: stage for name, stage in lock_stages(lock).items() if name.partition("@")[0] != own}
     writers = {out["path"]: name for name, stage in stages.items() for out in stage.get("outs", ())}
     read = {before for name in stages for before in _before(name, stages, writers)}
     depths = {name: _depth(name, stages, writers) for name in stages}
@@ -47,6 +49,7 @@ def lanes(lock: Path, own: str) -> dict[str, list[Step]]:
             [_step(name, stages[name], writers) for name in names if name in read or depths[name] == depths[names[-1]]]
         )
         for domain, names in sorted(found.items())
+        if domains is None or not domain or domain in domains
     }
 
 

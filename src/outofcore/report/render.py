@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from outofcore.inspect import store as inspect_store
 from outofcore.report import benches, figures, tables
-from outofcore.report.collect import DomainRun, collect, measurements
+from outofcore.report.collect import DomainRun, collect, domains_of, measurements
 from outofcore.report.lanes import Step, lanes
 from outofcore.report.words import figure_name, seconds, title_of
 from outofcore.sizes import format_bytes
@@ -23,7 +23,7 @@ STAGE = "report"
 
 
 def make_page(project: Path) -> str:
-    """The report of a project's folder as one self-contained HTML document; raises StoreError."""
+    """The report of a project's folder as one self-contained HTML document; raises StoreError, ParamsError."""
     runs = collect(project)
     return (
         _environment()
@@ -36,7 +36,7 @@ def make_page(project: Path) -> str:
             benches=benches,
             memory=figures.memory_chart(runs),
             disk=tables.disk(runs),
-            lanes=_timed(lanes(project / "dvc.lock", STAGE), runs),
+            lanes=_timed(lanes(project / "dvc.lock", STAGE, domains_of(project)), runs),
             measurements=measurements(project),
         )
     )

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import shutil
+import subprocess
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from outofcore.errors import ParamsError
 from outofcore.sizes import format_bytes
 from outofcore.space.dvc_cache import REMOVE_OLD, DvcCache, find_cache
-from outofcore.space.dvc_lock import UNREADABLE, Stated, lock_files, stated_outputs
+from outofcore.space.dvc_lock import UNREADABLE, Stated, lock_files, lock_stages, stated_outputs
 
 CURE = (
     "make room, then 'dvc commit' puts into the cache what is in the workspace; "
@@ -43,6 +45,7 @@ class Committed:
     absent: tuple[str, ...]  # stages never run or pulled here
     problems: tuple[str, ...]  # one line each
     unfinished: tuple[int, int]  # number and bytes of partial copies that DVC left in the cache
+    unshared: tuple[str, ...]  # inputs in the project that neither DVC nor Git keeps
 
 
 def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed:
@@ -85,7 +88,7 @@ def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed
             f"{cache.folder} holds {unfinished[0]} copies that were cut short ({format_bytes(unfinished[1])}); "
             f"{REMOVE_OLD} removes them"
         )
-    return Committed(tuple(outputs), absent, tuple(problems), unfinished)
+    return Committed(tuple(outputs), absent, tuple(problems), unfinished, _unshared(cache.project, here))
 
 
 def _checked(stated: Stated, cache: DvcCache) -> Output:
@@ -122,6 +125,34 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
+
+
+def _unshared(project: Path, stages: Collection[str]) -> tuple[str, ...]:
+    """Inputs of stages that Git ignores and DVC does not keep, so that a clone of the project lacks them."""
+    read: list[Path] = []
+    kept: list[Path] = []
+    for file in lock_files(project):
+        try:
+            kept += [stated.base / stated.path for stated in stated_outputs(file)]
+            found = lock_stages(file) if file.name == "dvc.lock" else {}
+            read += [
+                file.parent / each["path"] for name in found if name in stages for each in found[name].get("deps", ())
+            ]
+        except UNREADABLE:  # named among the problems
+            continue
+    lost = [
+        path
+        for path in dict.fromkeys(map(Path, map(os.path.normpath, read)))
+        if path.is_relative_to(project) and not any(path == each or each in path.parents for each in kept)
+    ]
+    return tuple(path.relative_to(project).as_posix() for path in lost if _is_ignored(path, project))
+
+
+def _is_ignored(path: Path, project: Path) -> bool:
+    """Whether Git ignores a path; False without Git."""
+    git = shutil.which("git")
+    command = [git or "git", "check-ignore", "--quiet", "--", str(path)]
+    return git is not None and subprocess.run(command, cwd=project, capture_output=True, check=False).returncode == 0  # noqa: S603
 
 
 def _unfinished(cache: DvcCache) -> tuple[int, int]:

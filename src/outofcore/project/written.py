@@ -1,0 +1,110 @@
+"""The files of a project, by its domains: what ``outofcore init`` writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from outofcore import __version__
+from outofcore.domains.registry import get_domain
+
+# The order in which a project lists its domains; others follow by name.
+ORDER = ("chess", "go", "text", "neural")
+SCRIPTS = ("check", "sample", "convert", "train", "report")
+REQUIREMENTS = "requirements.txt"
+_OWN = Path(__file__).parent
+# A wheel holds the scripts of the repository; in the repository itself there is no second copy.
+_SCRIPTS = next(path for path in (_OWN / "stages", _OWN.parents[2] / "stages") if path.is_dir())
+
+
+def in_order(domains: Sequence[str]) -> tuple[str, ...]:
+    """Domains as a project lists them, each once."""
+    known = [name for name in ORDER if name in domains]
+    return (*known, *sorted(set(domains) - set(ORDER)))
+
+
+def definition(domains: Sequence[str], *, sources: bool) -> str:
+    """``dvc.yaml``; with ``sources``, stages depend on the sources in the folder, else on the version of outofcore."""
+    # The template has another name: DVC reads every dvc.yaml below a project, an installed package's too.
+    return _rendered("pipeline.yaml", domains=in_order(domains), sources=sources)
+
+
+def params(domains: Sequence[str]) -> str:
+    """``params.yaml`` with the sections of these domains."""
+    return "\n".join((_file("params.yaml"), *map(section, in_order(domains))))
+
+
+def section(domain: str) -> str:
+    """A domain's section of ``params.yaml``: the file of its package, or its defaults."""
+    kind = get_domain(domain)
+    path = Path(getattr(__import__(type(kind).__module__, fromlist=["_"]), "__file__", "")).with_name("params.yaml")
+    if path.is_file():
+        return path.read_text("utf-8")
+    defaults = kind.section.model_validate({"raw": f"data/sample/{domain}"}).model_dump(mode="json")
+    return yaml.safe_dump({domain: defaults}, sort_keys=False)
+
+
+def sections_in(text: str) -> dict[str, str]:
+    """The sections of a ``params.yaml`` as they are written, by name; what precedes them has the name ""."""
+    first, *rest = re.split(r"^(?=[\w-]+:)", text, flags=re.MULTILINE)
+    return {"": first, **{each.partition(":")[0]: each for each in rest}}
+
+
+def domains_in(text: str) -> tuple[str, ...]:
+    """The domains of a ``dvc.yaml``; none if it is not one of outofcore's."""
+    try:
+        return tuple(yaml.safe_load(text)["stages"]["sample"]["foreach"])
+    except (yaml.YAMLError, KeyError, TypeError):
+        return ()
+
+
+def others(domains: Sequence[str], title: str, *, git: bool, sources: bool) -> dict[str, str]:
+    """The files next to ``dvc.yaml`` and ``params.yaml``, by path."""
+    names = in_order(domains)
+    found = {f"stages/{name}.py": _script(name) for name in SCRIPTS}
+    if "text" in names:
+        found["stages/tokenizer.py"] = _script("tokenizer")
+        found["data/tokenizers/given/README.md"] = _file("given.md")
+    if not sources:
+        found[REQUIREMENTS] = f"outofcore=={__version__}\n"
+    return found | {
+        "machine.yaml": _file("machine.yaml"),
+        "README.md": _rendered("README.md", title=title, first=names[0], git=git),
+        ".gitignore": _file("gitignore"),
+        ".dvcignore": _file("dvcignore"),
+    }
+
+
+def dvc_files(*, git: bool) -> dict[str, str]:
+    """The files of ``.dvc``."""
+    return {
+        ".dvc/config": _file("config") if git else _file("config").replace("[core]\n", "[core]\n    no_scm = true\n"),
+        ".dvc/.gitignore": "/config.local\n/tmp\n/cache\n",
+    }
+
+
+def _script(name: str) -> str:
+    return (_SCRIPTS / f"{name}.py").read_text("utf-8")
+
+
+def _file(name: str) -> str:
+    return (_OWN / "files" / name).read_text("utf-8")
+
+
+def _rendered(name: str, **values: Any) -> str:
+    environment = Environment(
+        loader=PackageLoader("outofcore.project", "files"),
+        autoescape=False,  # noqa: S701 - the texts are no markup
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        variable_start_string="<<",
+        variable_end_string=">>",
+    )
+    return environment.get_template(name).render(values)

@@ -1,0 +1,166 @@
+"""A clone that became a project of one domain, with input of its own: what a colleague gets, and what runs again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from outofcore.domains.registry import get_domain
+from outofcore.replacing import replace_text
+from outofcore.store.verify import verify
+from tests.pipeline.conftest import Project, copy_project
+
+pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
+
+STAGES = ("sample", "check", "convert", "train", "report")
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project after ``dvc repro`` on its own games, committed; tests leave it as it is."""
+    project = copy_project(tmp_path_factory.mktemp("own") / "project")
+    project.run("outofcore", "init", ".", "--domains", "chess")
+    raw = project.folder / "data/raw/chess"
+    raw.mkdir(parents=True)
+    get_domain("chess").sample(raw, np.random.default_rng(3))
+    params = project.folder / "params.yaml"
+    text = params.read_text().replace("raw: data/sample/chess", "raw: data/raw/chess")
+    params.write_text(text.replace("max_steps: -1", "max_steps: 3"))
+    project.dvc("add", "-q", "data/raw/chess")
+    told = project.dvc("repro")
+    assert told.count("Running stage") == len(STAGES)
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "own games")
+    return project
+
+
+def test_the_other_domains_neither_run_nor_fail(own: Project) -> None:
+    assert own.dvc("stage", "list", "--name-only").split() == [f"{name}@chess" for name in STAGES]
+    assert own.dvc("status").strip().endswith("up to date.")
+    assert "never run or pulled here" not in own.run("outofcore", "committed")
+    assert set(yaml.safe_load(own.read("dvc.lock"))["stages"]) == {f"{name}@chess" for name in STAGES}
+    shown = own.dvc("metrics", "show", "--json")
+    assert "chess" in shown
+    page = own.read("reports/index.html")
+    assert 'id="chess"' in page
+    for other in ("go", "text", "neural"):
+        assert f"metrics/{other}/" not in shown
+        assert f'id="{other}"' not in page
+    assert "convert@go" not in page
+
+
+def test_a_colleague_gets_all_and_runs_nothing(own: Project, tmp_path: Path) -> None:
+    assert "data/raw/chess.dvc" in own.git("ls-files", "data/raw")
+    remote = tmp_path / "remote"
+    own.dvc("remote", "add", "--local", "-f", "-d", "shared", str(remote))
+    own.run("outofcore", "committed")
+    own.dvc("push", "-q")
+    other = Project(tmp_path / "else" / "where")
+    other.folder.parent.mkdir()
+    own.run("git", "clone", "-q", str(own.folder), str(other.folder))
+    other.dvc("remote", "add", "--local", "-d", "shared", str(remote))
+    other.dvc("pull")
+    assert "Running stage" not in other.dvc("repro")
+    assert other.git("status", "--porcelain") == ""
+    other.run("outofcore", "committed")
+    assert verify(other.folder / "data/stores/chess.zarr").problems == ()
+    assert {path.name for path in (other.folder / "data/raw/chess").iterdir()} == {
+        path.name for path in (own.folder / "data/raw/chess").iterdir()
+    }
+    other.run("python", "stages/report.py")
+    assert 'id="chess"' in other.read("reports/index.html")
+
+
+def test_input_outside_of_the_project_is_known_by_its_digest(own: Project, tmp_path: Path) -> None:
+    games = tmp_path / "games"
+    games.mkdir()
+    get_domain("chess").sample(games, np.random.default_rng(3))
+    author = Project(tmp_path / "author")
+    own.run("git", "clone", "-q", str(own.folder), str(author.folder))
+    params = author.folder / "params.yaml"
+    params.write_text(params.read_text().replace("raw: data/raw/chess", f"raw: {games}"))
+    author.dvc("repro", "-q", "convert@chess")
+    author.git("commit", "-q", "-a", "-m", "games elsewhere")
+    games.rename(tmp_path / "gone")  # a machine that does not have them
+    author.dvc("repro", "convert@chess", code=255)
+    assert "Running stage" not in author.dvc("repro", "--allow-missing", "convert@chess")
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Project], None]:
+    def apply(project: Project) -> None:
+        text = project.read(name)
+        assert old in text, name
+        (project.folder / name).write_text(text.replace(old, new, 1))
+
+    return apply
+
+
+def code(name: str) -> Callable[[Project], None]:
+    def apply(project: Project) -> None:
+        (project.folder / name).write_text(f"{project.read(name)}\n\nX = 1\n")
+
+    return apply
+
+
+def more_games(project: Project) -> None:
+    (project.folder / "data/raw/chess/more.pgn").write_text('[Event "?"]\n\n1. e4 e5 *\n')
+
+
+def machine(project: Project) -> None:
+    (project.folder / "machine.yaml").write_text("workers: 1\nmemory: 2GB\n")
+
+
+CODE = "src/outofcore/"
+CHESS, GO = f"{CODE}domains/chess/", f"{CODE}domains/go/"
+NOTHING, CHECK = frozenset[str](), frozenset({"check@chess"})
+CONVERT, TRAIN = CHECK | {"convert@chess"}, CHECK | {"train@chess"}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(edit(f"{CHESS}network.py", "\nimport torch", "\n# Why.\nimport torch"), CHECK, id="comment"),
+        pytest.param(edit(f"{CHESS}network.py", '"""', '"""Also: '), CHECK, id="docstring"),
+        pytest.param(more_games, {"convert@chess", "chess.dvc"}, id="raw file added"),
+        pytest.param(edit("params.yaml", "min_plies: 1", "min_plies: 2"), CONVERT, id="filter"),
+        pytest.param(edit("params.yaml", "codec: zstd", "codec: lz4"), CONVERT, id="codec"),
+        pytest.param(edit("params.yaml", "planes: 18", "planes: 12"), TRAIN, id="tensors"),
+        pytest.param(edit("params.yaml", "epochs: 2", "epochs: 3"), TRAIN, id="training"),
+        pytest.param(code(f"{CHESS}records.py"), CONVERT, id="converter"),
+        pytest.param(code(f"{CHESS}network.py"), TRAIN, id="model code"),
+        pytest.param(code(f"{CHESS}tensors.py"), TRAIN, id="tensor code"),
+        pytest.param(code(f"{CODE}training/loop.py"), TRAIN, id="loop code"),
+        pytest.param(code(f"{CODE}loading/loader.py"), NOTHING, id="loader code"),
+        pytest.param(code(f"{GO}model.py"), NOTHING, id="code of another domain"),
+        pytest.param(machine, NOTHING, id="machine"),
+    ],
+)
+def test_a_change_runs_again_what_it_concerns(
+    own: Project, change: Callable[[Project], None], expected: set[str]
+) -> None:
+    checked = {path: path.read_text() for path in (own.folder / "data/checked").glob("chess.*")}
+    change(own)
+    try:
+        own.run("python", "stages/check.py", "chess")  # which takes a second, and runs before the others
+        changed = set(json.loads(own.dvc("status", "--json")))
+    finally:
+        for path, text in checked.items():
+            replace_text(path, text)
+        for path in ("machine.yaml", "data/raw/chess/more.pgn"):
+            (own.folder / path).unlink(missing_ok=True)
+        own.git("checkout", "-q", "--", ".")
+    assert {name.rpartition("/")[2] for name in changed} == expected
+
+
+def test_settings_of_another_domain_concern_it_only(project: Project) -> None:
+    change = edit("params.yaml", "min_moves: 1", "min_moves: 2")
+    change(project)
+    try:
+        assert project.dvc("status", "train@chess").strip().endswith("up to date.")
+    finally:
+        project.git("checkout", "-q", "--", ".")

@@ -1,0 +1,140 @@
+"""The digest of the code that a domain runs: what changes it, and what does not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from outofcore import __version__
+from outofcore.domains.domain import Domain
+from outofcore.domains.registry import get_domain
+from outofcore.errors import ParamsError
+from outofcore.params import load_params
+from outofcore.project import code
+from outofcore.project.code import check_version, code_of
+
+ROOT = Path(__file__).parents[2]
+MODULE = '''"""Docs."""
+
+import numpy
+
+
+def {name}(value):
+    """Docs."""
+    return value + 1
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A domain in a package of its own."""
+    folder = tmp_path / "own_domain"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from typing import TYPE_CHECKING\n"
+        "from outofcore.domains.domain import Domain\n"
+        "from own_domain.records import Converter\n"
+        "if TYPE_CHECKING:\n    from own_domain.draw import Drawing\n"
+        "class Own(Domain):\n"
+        "    name = 'own'\n"
+        "    def converter(self, section):\n        return Converter(section)\n"
+        "    def draw(self, rows, attributes=None):\n"
+        "        from own_domain.draw import draw\n        return draw(rows)\n"
+        "DOMAIN = Own()\n"
+    )
+    for name in ("schema", "source", "records", "tensors", "network", "draw", "sample", "params"):
+        (folder / f"{name}.py").write_text(MODULE.format(name=name))
+    (folder / "records.py").write_text("from own_domain import params\nclass Converter:\n    pass\n")
+    (folder / "model.py").write_text("from own_domain import network\n\n\ndef make_task():\n    return network\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    for name in [each for each in sys.modules if each.partition(".")[0] == "own_domain"]:
+        del sys.modules[name]
+
+
+def described(package: Path) -> dict[str, str]:
+    del package
+    for cached in (code._parsed, code._digest, code._file):
+        cached.cache_clear()
+    from own_domain import DOMAIN  # type: ignore[import-not-found]
+
+    return code_of(DOMAIN, SimpleNamespace())
+
+
+def modules(text: str) -> set[str]:
+    return {line.split()[0] for line in text.splitlines()}
+
+
+def test_each_purpose_has_its_modules(package: Path) -> None:
+    found = described(package)
+    assert modules(found["convert"]) == {f"own_domain.{name}" for name in ("schema", "source", "records")}
+    own = {name for name in modules(found["train"]) if name.startswith("own_domain")}
+    assert own == {f"own_domain.{name}" for name in ("tensors", "model", "network")}
+    assert {"outofcore.training.loop", "outofcore.training.optimizers"} < modules(found["train"])
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "changes"),
+    [
+        ("source.py", "value + 1", "value + 2", {"convert"}),
+        ("records.py", "pass", "x = 1", {"convert"}),
+        ("network.py", "value + 1", "value - 1", {"train"}),
+        ("network.py", "import numpy\n", "import numpy  # arrays\n\n# More.\n", set()),
+        ("network.py", '    """Docs."""\n', '    """Other docs."""\n', set()),
+        ("network.py", "    return value + 1", "    return (\n        value + 1\n    )", set()),
+        ("draw.py", "value + 1", "value + 2", set()),
+        ("sample.py", "value + 1", "value + 2", set()),
+        ("params.py", "value + 1", "value + 2", set()),
+    ],
+)
+def test_a_change_of_the_code_counts_where_it_is_run(
+    package: Path, file: str, old: str, new: str, changes: set[str]
+) -> None:
+    before = described(package)
+    path = package / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    after = described(package)
+    assert {name for name in before if before[name] != after[name]} == changes
+
+
+def test_code_that_python_cannot_read_is_one_line(package: Path) -> None:
+    (package / "network.py").write_text("def f(:\n    pass\n")
+    with pytest.raises(ParamsError, match=r"network\.py, line 1: "):
+        described(package)
+
+
+@pytest.mark.parametrize("name", ["chess", "go", "text", "neural"])
+def test_no_domain_depends_on_the_code_of_another(name: str) -> None:
+    found = code_of(get_domain(name), load_params(ROOT / "params.yaml").section(name))
+    for text in found.values():
+        packages = {module.split(".")[2] for module in modules(text) if module.startswith("outofcore.domains.")}
+        assert packages <= {name, "boards"}
+        assert name in packages
+    assert f"outofcore.domains.{name}.schema" in modules(found["convert"])
+    assert f"outofcore.domains.{name}.model" in modules(found["train"])
+
+
+def test_streamed_text_trains_with_the_code_that_reads_it() -> None:
+    params = load_params(ROOT / "params.yaml").section("text")
+    domain: Domain = get_domain("text")
+    stored, streamed = (
+        code_of(domain, params.model_copy(update={"mode": mode}))["train"] for mode in ("store", "stream")
+    )
+    assert "outofcore.domains.text.stream" not in modules(stored)
+    assert {"outofcore.domains.text.stream", "outofcore.domains.text.documents.reading"} <= modules(streamed)
+
+
+def test_another_version_than_the_project_states_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    check_version(file)
+    file.write_text("numpy==1\noutofcore-extras==3\n")
+    check_version(file)
+    file.write_text(f"outofcore=={__version__}  # pinned\n")
+    check_version(file)
+    file.write_text("numpy==1\noutofcore==0.0.1\n")
+    with pytest.raises(ParamsError, match=r"expected outofcore .*, the installed version, got 0\.0\.1; install that"):
+        check_version(file)

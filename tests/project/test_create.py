@@ -1,0 +1,206 @@
+"""``outofcore init``: what it writes, what it keeps, and what it makes of a project that is there."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import yaml
+
+from outofcore import __version__
+from outofcore.domains.registry import DOMAINS
+from outofcore.errors import ParamsError
+from outofcore.machine import SETTINGS, load_machine
+from outofcore.params import load_params
+from outofcore.project.create import create
+from outofcore.project.written import ORDER, definition, params
+from outofcore.space.dvc_cache import find_cache
+from tests.lines_project import call, lines
+from tests.space.conftest import dvc, no_settings_of_the_user
+
+__all__ = ["lines", "no_settings_of_the_user"]  # fixtures
+
+ROOT = Path(__file__).parents[2]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_this_repository_is_the_project_of_all_domains() -> None:
+    assert (ROOT / "dvc.yaml").read_text() == definition(ORDER, sources=True)
+    assert (ROOT / "params.yaml").read_text() == params(ORDER)
+    assert find_cache(ROOT) is not None
+    assert (ROOT / ".dvc/config").read_text() == (ROOT / "src/outofcore/project/files/config").read_text()
+    assert set((ROOT / "src/outofcore/project/files/gitignore").read_text().split()) <= set(
+        (ROOT / ".gitignore").read_text().split()
+    )
+
+
+@pytest.mark.parametrize("chosen", [each for count in (1, 2, 4) for each in combinations(ORDER, count)], ids="-".join)
+def test_a_project_speaks_of_its_own_domains_only(chosen: tuple[str, ...], tmp_path: Path) -> None:
+    result = call("init", tmp_path / "p", "--domains", ",".join(reversed(chosen)))
+    assert result.stdout.splitlines()[-1] == f"next: cd {tmp_path / 'p'} && dvc repro"
+    assert max(len(line) for line in result.stdout.splitlines()[:-1]) <= 80
+    stages = yaml.safe_load((tmp_path / "p/dvc.yaml").read_text())["stages"]
+    assert list(stages["sample"]["foreach"]) == list(chosen)
+    assert ("tokenizer" in stages) == ("text" in chosen)
+    assert load_params(tmp_path / "p/params.yaml").domains == chosen
+    for name in chosen:
+        load_params(tmp_path / "p/params.yaml").section(name)
+    scripts = {path.name for path in (tmp_path / "p/stages").iterdir()}
+    called = {line.split()[1].removeprefix("stages/") for each in stages.values() for line in [command(each)]}
+    assert scripts == called
+    text = (tmp_path / "p/dvc.yaml").read_text() + (tmp_path / "p/README.md").read_text()
+    for other in set(ORDER) - set(chosen) - {"go"}:  # which is a verb
+        assert other not in text.replace("plain text", "")
+    assert "src/" not in text
+    assert "# " in (tmp_path / "p/params.yaml").read_text()  # the comments of the settings
+
+
+def command(stage: dict[str, dict[str, str]] | dict[str, str]) -> str:
+    inner = stage.get("do", stage)
+    assert isinstance(inner, dict)
+    return str(inner["cmd"])
+
+
+def test_a_project_in_a_new_folder_is_one_for_dvc_without_git(tmp_path: Path) -> None:
+    create(tmp_path / "p", ["chess"])
+    cache = find_cache(tmp_path / "p")
+    assert cache is not None
+    assert cache.types[0] == "hardlink"
+    assert (tmp_path / "p/requirements.txt").read_text() == f"outofcore=={__version__}\n"
+    ended = dvc(tmp_path / "p", "stage", "list", "--name-only")
+    assert ended.stdout.split() == [f"{name}@chess" for name in ("sample", "check", "convert", "train", "report")]
+
+
+def test_the_explained_machine_file_changes_nothing_and_names_every_setting(tmp_path: Path) -> None:
+    create(tmp_path, ["go"])
+    file = tmp_path / "machine.yaml"
+    assert not [origin for origin in load_machine(tmp_path, {}).origins.values() if "machine.yaml" in origin]
+    lines = [line.removeprefix("# ") for line in file.read_text().splitlines() if line.startswith("# ")]
+    stated = yaml.safe_load("\n".join(line for line in lines if line.partition(":")[0] in SETTINGS))
+    assert set(stated) == set(SETTINGS)
+    file.write_text(yaml.safe_dump(stated))
+    assert load_machine(tmp_path, {}).workers == 4
+
+
+def test_a_second_time_nothing_changes(tmp_path: Path) -> None:
+    create(tmp_path / "p", ["chess", "text"])
+    before = files(tmp_path / "p")
+    result = call("init", tmp_path / "p", "--domains", "text,chess")
+    assert result.stdout.splitlines()[0] == "nothing to write: the project is complete"
+    call("init", tmp_path / "p")  # the domains that are there
+    assert files(tmp_path / "p") == before
+
+
+def test_no_file_is_overwritten_and_each_is_named(tmp_path: Path) -> None:
+    mine = {
+        "README.md": "mine\n",
+        "requirements.txt": "numpy\n",
+        "stages/train.py": "print()\n",
+        "machine.yaml": "workers: 1\n",
+    }
+    for name, text in mine.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    told = call("init", tmp_path, "--domains", "chess").stdout
+    assert {name: (tmp_path / name).read_text() for name in mine} == mine
+    for name in mine:
+        assert len([line for line in told.splitlines() if line.startswith(f"kept     {name}")]) == 1
+    assert f"kept     requirements.txt: lacks outofcore=={__version__}" in told
+
+
+def test_ignore_files_get_what_they_lack(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("/mine\n__pycache__/")
+    entries = {each.path: each for each in create(tmp_path, ["chess"])}
+    assert entries[".gitignore"].action == "changed"
+    lines = (tmp_path / ".gitignore").read_text().splitlines()
+    assert lines[:3] == ["/mine", "__pycache__/", "/.venv/"]
+    assert lines.count("__pycache__/") == 1
+    assert create(tmp_path, ["chess"]) == []
+
+
+def test_params_that_were_changed_stay(tmp_path: Path) -> None:
+    create(tmp_path, ["chess"])
+    file = tmp_path / "params.yaml"
+    file.write_text(file.read_text().replace("raw: data/sample/chess", "raw: /games"))
+    create(tmp_path, ["chess", "go"])
+    assert load_params(file).section("chess").raw == "/games"
+    assert load_params(file).domains == ("chess", "go")
+    (only,) = create(tmp_path, ["go"])[:1]  # what was changed stays, in case it is needed
+    assert only.path == "dvc.yaml"
+    assert load_params(file).domains == ("chess", "go")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--domains", "ches"), "no domain 'ches'; there are chess, go, "),
+        (("--domains", ""), "expected --domains with one or more of chess, go, "),
+        ((), "expected --domains with one or more of chess, go, "),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = call("init", tmp_path / "p", *arguments, code=2)
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "dvc.yaml",
+            "stages: {mine: {cmd: ls}}\n",
+            "expected none, or the one that outofcore init wrote, found another",
+        ),
+        ("params.yaml", "lr: 0.1\n", "expected sections of domains only, found lr"),
+    ],
+)
+def test_another_pipeline_is_left_alone(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ParamsError, match=message):
+        create(tmp_path, ["chess"])
+    assert files(tmp_path) == {name: text.encode()}
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "p").touch()
+    with pytest.raises(ParamsError, match="found a file"):
+        create(tmp_path / "p", ["chess"])
+
+
+def test_a_cache_that_stores_everything_twice_is_told(tmp_path: Path) -> None:
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n")
+    told = {each.path: each.note for each in create(tmp_path, ["chess"])}
+    assert "dvc config cache.type hardlink,symlink" in told[".dvc"]
+    assert (tmp_path / ".dvc/config").read_text() == "[core]\n    no_scm = true\n"
+
+
+def test_a_clone_becomes_a_project_of_one_domain(tmp_path: Path) -> None:
+    for name in ("dvc.yaml", "dvc.lock", "params.yaml", ".dvc/config"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name in ORDER:
+        (tmp_path / "src/outofcore/domains" / name).mkdir(parents=True)
+    told = {each.path: each for each in create(tmp_path, ["chess"])}
+    assert {told[name].action for name in ("dvc.yaml", "params.yaml", "dvc.lock")} == {"changed"}
+    assert (tmp_path / "dvc.yaml").read_text() == definition(["chess"], sources=True)
+    assert (tmp_path / "params.yaml").read_text() == params(["chess"])
+    assert not (tmp_path / "dvc.lock").exists()  # none of it has run here
+    create(tmp_path, ORDER)
+    assert (tmp_path / "dvc.yaml").read_text() == (ROOT / "dvc.yaml").read_text()
+    assert (tmp_path / "params.yaml").read_text() == (ROOT / "params.yaml").read_text()
+
+
+def test_a_domain_of_another_package_has_its_defaults(tmp_path: Path) -> None:
+    assert "lines" in DOMAINS
+    create(tmp_path, ["lines", "chess"])
+    assert load_params(tmp_path / "params.yaml").section("lines").raw == "data/sample/lines"
+    stages = yaml.safe_load((tmp_path / "dvc.yaml").read_text())["stages"]
+    assert list(stages["sample"]["foreach"]) == ["chess", "lines"]
