@@ -59,7 +59,7 @@ def main(name: str) -> None:
         )
     if meet(device).rank:
         return
-    print(*told(figures), f"metrics/{name}/train.json has all figures; 'make report' draws them", sep="\n")
+    print(*told(figures), f"metrics/{name}/train.json has all figures; 'python stages/report.py' draws them", sep="\n")
     if streamed:
         read = json.dumps(train.tally.figures(), indent=2)
         (Path("metrics") / name / "stream_run.json").write_text(read + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from itertools import combinations
 from pathlib import Path
 
@@ -180,6 +181,29 @@ def test_a_cache_that_stores_everything_twice_is_told(tmp_path: Path) -> None:
     told = {each.path: each.note for each in create(tmp_path, ["chess"])}
     assert "dvc config cache.type hardlink,symlink" in told[".dvc"]
     assert (tmp_path / ".dvc/config").read_text() == "[core]\n    no_scm = true\n"
+
+
+def test_a_project_that_comes_to_git_later(tmp_path: Path) -> None:
+    create(tmp_path, ["text"])
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    for name in (
+        "data/stores/text.zarr/seal.json",
+        "models/text/x",
+        "data/tokenizers/text.json",
+        "data/raw/text/a.txt",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "data/raw/text.dvc").touch()
+    added = subprocess.run(["git", "add", "-A", "-n"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert "data/raw/text.dvc" in added
+    assert "data/tokenizers/given/README.md" in added
+    for name in ("data/stores", "models", "text.json", "a.txt", "machine.yaml"):
+        assert name not in added
+    told = {each.path: each.note for each in create(tmp_path, ["text"])}
+    assert told == {".dvc": "is set up without Git; 'dvc config --unset core.no_scm' lets DVC use it"}
+    assert dvc(tmp_path, "config", "--unset", "core.no_scm").returncode == 0
+    assert create(tmp_path, ["text"]) == []
 
 
 def test_a_clone_becomes_a_project_of_one_domain(tmp_path: Path) -> None:

@@ -60,9 +60,11 @@ def create(folder: Path, domains: Sequence[str]) -> list[Entry]:
     if ours and before != new:
         entries += _forget(folder)
     cache = find_cache(folder) if folder.is_dir() else None
-    rest = written.others(wanted, place.name, git=git, sources=sources)
+    rest = written.others(wanted, place.name, sources=sources)
     if cache is None:
         rest |= written.dvc_files(git=git)
+    elif git and "no_scm = true" in (_text(folder / ".dvc/config") or ""):
+        entries.append(Entry(".dvc", "kept", "is set up without Git; 'dvc config --unset core.no_scm' lets DVC use it"))
     elif cache.types[0] != "hardlink":
         note = "data is stored twice; 'dvc config cache.type hardlink,symlink' stores it once"
         entries.append(Entry(".dvc", "kept", note))

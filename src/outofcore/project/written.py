@@ -63,7 +63,7 @@ def domains_in(text: str) -> tuple[str, ...]:
         return ()
 
 
-def others(domains: Sequence[str], title: str, *, git: bool, sources: bool) -> dict[str, str]:
+def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, str]:
     """The files next to ``dvc.yaml`` and ``params.yaml``, by path."""
     names = in_order(domains)
     found = {f"stages/{name}.py": _script(name) for name in SCRIPTS}
@@ -74,8 +74,9 @@ def others(domains: Sequence[str], title: str, *, git: bool, sources: bool) -> d
         found[REQUIREMENTS] = f"outofcore=={__version__}\n"
     return found | {
         "machine.yaml": _file("machine.yaml"),
-        "README.md": _rendered("README.md", title=title, first=names[0], git=git),
-        ".gitignore": _file("gitignore"),
+        "README.md": _rendered("README.md", title=title, first=names[0]),
+        # DVC names its outputs to Git where they are, but not in a project that comes to Git later.
+        ".gitignore": _file("gitignore") + ("" if sources else _file("outputs")),
         ".dvcignore": _file("dvcignore"),
     }
 
