@@ -132,12 +132,11 @@ def _forget(folder: Path) -> list[Entry]:
     kept = [each for each in stages if each.split(":")[0].strip() in here]
     if len(kept) == len(stages):
         return []
-    if kept:
-        replace_text(lock, head + "".join(kept))
-    else:
+    if not kept:
         lock.unlink()
-    note = f"{len(stages) - len(kept)} results of other domains or never run here were removed"
-    return [Entry("dvc.lock", "changed", note if kept else f"removed: {note}")]
+        return [Entry("dvc.lock", "changed", "removed, as nothing in it was run here")]
+    replace_text(lock, head + "".join(kept))
+    return [Entry("dvc.lock", "changed", f"without {len(stages) - len(kept)} stages that left or never ran here")]
 
 
 def _text(path: Path) -> str | None:
