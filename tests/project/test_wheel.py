@@ -7,16 +7,23 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
-import setuptools
 
 ROOT = Path(__file__).parents[2]
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 
-@pytest.mark.skipif(int(setuptools.__version__.split(".")[0]) < 77, reason="building needs setuptools 77")
+def builder() -> int:
+    try:
+        return int(version("setuptools").split(".")[0])
+    except PackageNotFoundError:
+        return 0
+
+
+@pytest.mark.skipif(builder() < 77, reason="building without network needs setuptools 77 in this environment")
 def test_a_project_of_an_installed_wheel(tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()

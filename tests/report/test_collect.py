@@ -6,8 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from outofcore.errors import ParamsError
 from outofcore.report import collect
 from outofcore.report.collect import MOST_REJECTS
+
+
+def test_only_domains_of_the_project_are_shown(tmp_path: Path) -> None:
+    for name in ("chess", "go"):
+        (tmp_path / "metrics" / name).mkdir(parents=True)
+        (tmp_path / "metrics" / name / "train.json").write_text("{}")
+    assert [run.name for run in collect.collect(tmp_path)] == ["chess", "go"]
+    (tmp_path / "params.yaml").write_text("go: {raw: x}\ntext: {raw: y}\n")  # text has not run yet
+    assert [run.name for run in collect.collect(tmp_path)] == ["go"]
+    (tmp_path / "params.yaml").write_text("go: [")
+    with pytest.raises(ParamsError, match=r"params\.yaml: expected sections of domains"):
+        collect.collect(tmp_path)
 
 
 def test_of_many_rejects_only_the_first_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

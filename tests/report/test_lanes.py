@@ -67,6 +67,17 @@ def test_a_stage_that_several_domains_read_from_stands_apart(tmp_path: Path) -> 
     assert [step.name for step in lanes(lock, "report")[""]] == ["common"]
 
 
+def test_what_left_the_project_is_left_out(tmp_path: Path) -> None:
+    stages = {
+        "convert@go": ([], ["x"]),
+        "convert@text": ([], ["y"]),
+        "report@go": (["x"], []),
+        "report@text": (["y"], []),
+    }
+    assert list(lanes(write_lock(tmp_path / "dvc.lock", stages), "report", {"go"})) == ["go"]
+    assert [step.name for step in lanes(tmp_path / "dvc.lock", "report")["text"]] == ["convert@text"]
+
+
 def test_without_a_lock_file_there_are_no_lanes(tmp_path: Path) -> None:
     assert lanes(tmp_path / "dvc.lock", "report") == {}
     (tmp_path / "dvc.lock").write_text("")

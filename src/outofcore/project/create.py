@@ -56,7 +56,7 @@ def create(folder: Path, domains: Sequence[str]) -> list[Entry]:
     files["params.yaml"] = _params(folder / "params.yaml", wanted, drop=ours)
     entries = [each for path, text in files.items() if (each := _put(folder, path, text))]
     if before is not None and not ours and before != new:
-        entries.append(Entry("dvc.yaml", "kept", "has been changed by hand"))
+        entries.append(Entry("dvc.yaml", "kept", "differs from what this version writes"))
     if ours and before != new:
         entries += _forget(folder)
     cache = find_cache(folder) if folder.is_dir() else None
