@@ -96,9 +96,9 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_store(folder, [ROWS // 100] * 100, codec="lz4", chunk_rows=2048, shard_rows=1 << 17)
 
 
-def opener(store: Path | list[Path], order: str) -> Callable[[int | str], Loader]:
+def opener(store: Any, order: str, **more: Any) -> Callable[[int | str], Loader]:
     def opened(memory: int | str) -> Loader:
-        options: dict[str, Any] = {"batch_size": 512, "fields": ("sparse",), **ORDERS[order]}
+        options: dict[str, Any] = {"batch_size": 512, "fields": ("sparse",), **ORDERS[order], **more}
         return loader(store, memory=memory, residency="streamed", threads=2, **options)
 
     return opened
@@ -129,7 +129,16 @@ def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("several", [False, True])
 def test_the_least_budget_that_is_accepted_is_kept(narrow: Path, months: list[Path], order: str, several: bool) -> None:
-    opened = opener(months if several else narrow, order)
+    check_least_budget(opener(months if several else narrow, order))
+
+
+@pytest.mark.parametrize("order", ["rows", "overlapping windows", "windows inside sequences"])
+def test_a_mixture_keeps_the_least_budget_that_is_accepted(months: list[Path], order: str) -> None:
+    sources = {"first": months[:5], "one": months[5], "last": months[6:]}
+    check_least_budget(opener(sources, order, weights={"first": 5, "one": 1, "last": 3}))
+
+
+def check_least_budget(opened: Callable[[int | str], Loader]) -> None:
     memory = least(opened)
     for _ in opened(memory):  # what is compiled and imported once is no part of the budget
         pass

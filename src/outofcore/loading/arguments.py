@@ -118,6 +118,13 @@ def opened_all(value: object) -> tuple[Store, ...]:
     return tuple(opened(each) for each in value)
 
 
+def opened_sources(value: Mapping[str, Any]) -> dict[str, tuple[Store, ...]]:
+    """The stores of each source of a mixture."""
+    if not value:
+        refuse("store", "at least one source", dict(value))
+    return {word("store, the name of a source", name): opened_all(each) for name, each in value.items()}
+
+
 def makes_tensors(name: str, value: object) -> Reading | None:
     """A callable that makes tensors of rows, or None."""
     if value is None:

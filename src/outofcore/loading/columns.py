@@ -18,16 +18,23 @@ Ints = npt.NDArray[np.int64]
 NUMBER = "sequence"
 """The name under which a sequence's number in its split is asked for."""
 
+SOURCE = "source"
+"""The name of the number of a sample's source in a mixture."""
+
 _WIDER = {"uint16": np.int32, "uint32": np.int64}
 
 
 class SequenceColumns:
     """Values of a split's sequences, held in memory once they are read.
 
-    A sample belongs to the sequence of its first row; with windows that reach back, of its last row.
+    A sample belongs to the sequence of its first row; with windows that reach back, of its last row. ``sources`` are
+    the first rows of the sources of a mixture; each sample then comes with the number of its ``source``.
     """
 
-    def __init__(self, sequences: Sequences, windows: Windows, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, sequences: Sequences, windows: Windows, names: tuple[str, ...], sources: Ints | None = None
+    ) -> None:
+        self._sources = sources
         self._sequences = sequences
         self._ahead = windows.length - 1 if windows.window is not None and windows.window.mode == "reach" else 0
         self._count = len(sequences)
@@ -44,10 +51,13 @@ class SequenceColumns:
     @property
     def bytes(self) -> int:
         """Memory that reading takes: first rows and values."""
-        return self._count * (8 + sum(values.nbytes for values in self.blank().values()))
+        return self._count * (8 + sum(values.nbytes for values in self._blank().values())) if self._arrays else 0
 
     def blank(self) -> dict[str, npt.NDArray[Any]]:
         """Values of one sample that belongs to no sequence, by column."""
+        return self._blank() | ({} if self._sources is None else {SOURCE: np.zeros(1, np.int64)})
+
+    def _blank(self) -> dict[str, npt.NDArray[Any]]:
         return {
             name: np.zeros(1, np.int64) if array is None else indexable(np.zeros((1, *array.shape[1:]), array.dtype))
             for name, array in self._arrays.items()
@@ -55,6 +65,8 @@ class SequenceColumns:
 
     def read(self) -> None:
         """Read all values."""
+        if not self._arrays:
+            return
         self._starts = self._sequences.extents()[0]
         self._values = {
             name: np.arange(self._count) if array is None else indexable(self._sequences.read(name))
@@ -63,8 +75,12 @@ class SequenceColumns:
 
     def of(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
         """Values by column (samples,), by the first row of each sample."""
-        sequence = np.searchsorted(self._starts, first + self._ahead, "right") - 1
-        return {name: values[sequence] for name, values in self._values.items()}
+        rows = first + self._ahead
+        sequence = np.searchsorted(self._starts, rows, "right") - 1
+        values = {name: values[sequence] for name, values in self._values.items()}
+        if self._sources is not None:
+            values[SOURCE] = np.searchsorted(self._sources, rows, "right") - 1
+        return values
 
 
 def with_columns(tensors: dict[str, torch.Tensor], values: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,6 +19,7 @@ from outofcore.loading.arguments import (
     named_device,
     one_of,
     opened_all,
+    opened_sources,
     refuse,
     whole,
     whole_or_none,
@@ -26,10 +28,12 @@ from outofcore.loading.arguments import (
 )
 from outofcore.loading.balanced import Balanced, BalancedSampler
 from outofcore.loading.batching import Batching, Last, Turns
+from outofcore.loading.columns import SOURCE
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import Kind, choose, in_flight, measure
 from outofcore.loading.mixing import mixing_line
+from outofcore.loading.mixture import MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
 from outofcore.loading.several import check_stores
 from outofcore.loading.split import Split, open_split
@@ -43,7 +47,7 @@ _MOST_ASKED = 1024
 
 
 def loader(
-    store: Store | str | Path | Sequence[Store | str | Path],
+    store: Store | str | Path | Sequence[Store | str | Path] | Mapping[str, Any],
     split: str = "train",
     batch_size: int = 1024,
     *,
@@ -60,6 +64,8 @@ def loader(
     block_rows: int | None = None,
     weighted: Weighted | Mapping[str, Any] | None = None,
     balanced: Balanced | Mapping[str, Any] | None = None,
+    weights: Mapping[str, float] | None = None,
+    stop: Stop = "first",
     part: str | Sequence[str] | None = None,
     turns: Turns = "size",
     rank: int | None = None,
@@ -72,15 +78,16 @@ def loader(
     """Batches of a split.
 
     The order of samples depends on the stores in the given order, ``split``, ``part``, ``seed``, the epoch,
-    ``shuffle``, ``window``, ``phase``, ``pool_blocks``, ``block_rows``, ``weighted``, ``balanced`` and, with several
-    parts, on ``turns`` and ``batch_size``; on nothing else. Memory, residency, threads, ranks and device change none
-    of it.
+    ``shuffle``, ``window``, ``phase``, ``pool_blocks``, ``block_rows``, ``weighted``, ``balanced``, ``weights``,
+    ``stop`` and, with several parts, on ``turns`` and ``batch_size``; on nothing else. Memory, residency, threads,
+    ranks and device change none of it.
 
     Parameters
     ----------
     store
         A store, or its folder; or several that are read as one, shuffled together: ``["jan.zarr", "feb.zarr"]``. They
-        need the same fields, parts and rows per chunk. No window crosses from one into the next.
+        need the same fields, parts and rows per chunk. No window crosses from one into the next. A mapping of names to
+        stores, or to lists of them, mixes sources by ``weights``: ``{"lichess": a, "twic": [b, c]}``.
     split
         Which split.
     batch_size
@@ -116,6 +123,12 @@ def loader(
         Draw samples by weight.
     balanced
         Draw batches of groups; takes the place of ``shuffle``.
+    weights
+        Shares of the samples by source of a mixture, such as ``{"lichess": 0.7, "twic": 0.3}``, in 65,536ths. Each
+        batch then has the number of each sample's source as ``source`` (batch,).
+    stop
+        Where an epoch of a mixture ends: ``"first"``, before a source would repeat; ``"all"``, once every source was
+        read whole, others having been repeated.
     part
         Which part of the store, such as a recording session; None for all. Several are read together, each batch from
         one of them, with its place in the store as ``part`` (batch,).
@@ -146,11 +159,12 @@ def loader(
         raise ParamsError(message)
     one_of("last", last, get_args(Last))
     one_of("turns", turns, get_args(Turns))
+    one_of("stop", stop, get_args(Stop))
     one_of("residency", residency, get_args(Kind))
     if not isinstance(shuffle, bool) and not (isinstance(shuffle, str) and shuffle in ("blocks", "full")):
         refuse("shuffle", 'True, False, "blocks" or "full"', shuffle)
     budget, place = budget_bytes(memory), named_device(device)
-    groups, weights = instance("balanced", balanced, Balanced), instance("weighted", weighted, Weighted)
+    groups, drawn = instance("balanced", balanced, Balanced), instance("weighted", weighted, Weighted)
     batch_size = groups.size if groups is not None else whole("batch_size", batch_size, 1)
     batching = _batching(batch_size, last, rank, world_size)
     seed = whole("seed", seed, 0, 2**64 - 1)
@@ -159,20 +173,46 @@ def loader(
     threads = whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS)
     names = None if fields is None else words("fields", fields)
     of_sequences = () if columns == () else words("columns", columns)
-    stores, split = opened_all(store), word("split", split)
+    named = opened_sources(store) if isinstance(store, Mapping) else {"": opened_all(store)}
+    stores, split = tuple(chain.from_iterable(named.values())), word("split", split)
+    sources = None
+    if isinstance(store, Mapping):
+        sources = weigh(weights, {name: len(each) for name, each in named.items()})
+        _check_mixture(shuffle, weighted, balanced, label, of_sequences)
+    elif weights is not None or stop != "first":
+        message = 'weights and stop="all" are for a mixture: give the stores by name, {"a": ..., "b": ...}'
+        raise ParamsError(message)
     check_stores(stores)
     known = stores[0].parts
     parts = known if part is None else (part,) if isinstance(part, str) else words("part", part)
+    if len(parts) > 1 and sources is not None:
+        refuse("part", "one part, where sources are mixed", list(parts))
     if len(parts) > 1 and "part" in of_sequences:
         message = "columns: 'part' is the place of a batch's part in the store where several are read; read one part"
         raise ParamsError(message)
 
     in_blocks = shuffle in (True, "blocks") and groups is None
     splits = [
-        open_split(stores, split, each, tensors, names, of_sequences, window, phase, in_blocks=in_blocks)
+        open_split(
+            stores,
+            split,
+            each,
+            tensors,
+            names,
+            of_sequences,
+            window,
+            phase,
+            in_blocks=in_blocks,
+            sources=[source.stores for source in sources or ()],
+        )
         for each in parts
     ]
-    samplers = [_sampler(each, seed, shuffle, pool_blocks, block_rows, weights, groups) for each in splits]
+    samplers = [
+        _sampler(each, seed, shuffle, pool_blocks, block_rows, drawn, groups)
+        if sources is None
+        else MixtureSampler(each, sources, stop, seed, pool_blocks, block_rows)
+        for each in splits
+    ]
     pairs = list(zip(splits, samplers, strict=True))
     for each, sampler in pairs:
         if 0 < sampler.positions < batching.world:
@@ -236,6 +276,17 @@ def _sampler(
     return PlainSampler(split.windows, cut, seed, split.chunk_rows)
 
 
+def _check_mixture(shuffle: Shuffle, weighted: object, balanced: object, label: object, columns: Sequence[str]) -> None:
+    """Raise ParamsError for what a mixture cannot be asked for."""
+    for name, value in (("weighted", weighted), ("balanced", balanced), ("label", label)):
+        if value is not None:
+            refuse(name, "nothing, where sources are mixed by weights", value)
+    if shuffle not in (True, "blocks"):
+        refuse("shuffle", "True, where sources are mixed by weights", shuffle)
+    if SOURCE in columns:
+        refuse("columns", f"no {SOURCE!r}, which is the number of a sample's source", columns)
+
+
 def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batching, limits: str) -> list[str]:
     """Lines for the user on each split: where its rows are, how its batches mix, what happens to its last samples."""
     notes = []
@@ -244,6 +295,8 @@ def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batc
         if len(reader.split.stores) > 1:
             notes.append(f"{path}: {len(reader.split.stores)} stores, {reader.split.windows.rows:,} rows")
         notes += [f"{path}: residency {choice.kind}: {choice.reason} ({limits})", f"{path}: {line}"]
+        if isinstance(reader.sampler, MixtureSampler):
+            notes += [f"{path}: {line}" for line in reader.sampler.report()]
         rest, full = reader.sampler.positions % batching.size, f"so that all batches hold {batching.size:,}"
         if rest and batching.last == "drop":
             notes.append(f"{path}: {rest:,} samples are dropped each epoch, {full}")

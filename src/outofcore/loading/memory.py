@@ -13,6 +13,7 @@ from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError, StoreError
 from outofcore.hardware import usable_memory
 from outofcore.loading.columns import with_columns
+from outofcore.loading.mixture import MixtureSampler
 from outofcore.loading.order import Access, Sampler
 from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency
 from outofcore.loading.split import Split
@@ -50,6 +51,7 @@ class Needs:
     access: Access = "pools"
     mappable: bool = False  # all fields are in uncompressed local files
     device: bool = False  # tensors can be made of rows on an accelerator
+    sources: int = 1  # of a mixture
 
     @property
     def fixed(self) -> int:
@@ -94,7 +96,8 @@ class Needs:
 
     def with_pool(self, blocks: int) -> Needs:
         """The same needs with a smaller pool."""
-        share = (blocks + 2) / (self.pool_blocks + 2)  # a pool may hold two short blocks in addition to its full ones
+        # A pool may hold two short blocks of each source in addition to its full ones, whose number is rounded up.
+        share = (blocks + 3 * self.sources - 1) / (self.pool_blocks + 2 * self.sources)
         return replace(
             self,
             pool_blocks=blocks,
@@ -119,6 +122,7 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         access=sampler.access,
         mappable=split.mappable,
         device=isinstance(split.reading, DeviceReading),
+        sources=len(sampler.sources) if isinstance(sampler, MixtureSampler) else 1,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from outofcore.loading.balanced import BalancedSampler
+from outofcore.loading.mixture import MixtureSampler
 from outofcore.loading.order import LANES, EpochOrder, PlainSampler, Sampler
 from outofcore.loading.split import Split
 from outofcore.loading.weighted import WeightedSampler
@@ -27,6 +28,8 @@ def mixing_line(split: Split, sampler: Sampler, batch: int, label: str | None) -
     if isinstance(sampler, WeightedSampler):
         line = mixing_line(split, sampler.plain, batch, label)
         return f"{sampler.positions:,} draws by {sampler.weighted.column}; {line}"
+    if isinstance(sampler, MixtureSampler):
+        return f"{sampler.positions:,} samples of {len(sampler.sources)} sources"
     assert isinstance(sampler, PlainSampler)
     order = sampler.epoch(0)
     cut, draws = order.cut, min(batch, order.cut.samples)

@@ -93,7 +93,8 @@ def _feistel(
 
 
 @numba.njit(nogil=True, cache=True)
-def _shuffle_runs(values: Ints, run: int, key: np.uint64) -> None:
+def shuffle_runs(values: Ints, run: int, key: np.uint64) -> None:
+    """Permute every ``run`` values in place."""
     for first in range(0, len(values), run):
         shuffle(values[first : first + run], _mix(key + np.uint64(first)))
 
@@ -148,7 +149,7 @@ def local_permutation(size: int, block: int, pool: int, *words: int) -> Ints:
     blocks = permutation(-(-size // block), *words)
     values = (blocks[:, None] * block + np.arange(block)).reshape(-1)
     values = values[values < size]
-    _shuffle_runs(values, pool, np.uint64(key(*words, 1)))
+    shuffle_runs(values, pool, np.uint64(key(*words, 1)))
     return values
 
 

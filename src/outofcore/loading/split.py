@@ -140,10 +140,12 @@ def open_split(
     phase: object,
     *,
     in_blocks: bool,
+    sources: Sequence[int] = (),
 ) -> Split:
     """Open a split; where ``tensors``, ``window`` and ``phase`` are None, the stores' domain decides.
 
-    ``in_blocks`` numbers samples for blocks of whole chunks, instead of in the order of the stores.
+    ``in_blocks`` numbers samples for blocks of whole chunks, instead of in the order of the stores. ``sources``
+    are the numbers of stores of the sources of a mixture; the samples of each follow those of the one before.
 
     Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout or between
     stores, and ParamsError if arguments are wrong or do not fit together.
@@ -155,14 +157,23 @@ def open_split(
     lengths, origins = np.array([len(table) for table in tables], np.int64), origins_of(rows)
     opened_window = _window_of(window, makes)
     chunk_rows = next(iter(rows[0].values())).chunk_rows
+    ends = np.cumsum(sources[:-1], dtype=np.int64)
+    of_sources = [
+        runs_of(each, origin, chunk_rows, whole_chunks=in_blocks and opened_window is None)
+        for each, origin in zip(np.split(lengths, ends), np.split(origins, ends), strict=True)
+    ]
+    runs = np.concatenate([starts for starts, _ in of_sources]), np.concatenate([each for _, each in of_sources])
     windows = Windows(
         int(lengths.sum()),
         opened_window,
         phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
-        runs=runs_of(lengths, origins, chunk_rows, whole_chunks=in_blocks and opened_window is None),
+        runs=runs if len(stores) > 1 else None,
         sequences=lambda: Sequences(stores, split, part, origins).extents(),
     )
-    held = SequenceColumns(Sequences(stores, split, part, origins), windows, columns) if columns else None
+    held = None
+    if columns or sources:
+        first_rows = origins[np.append(0, ends)] if sources else None
+        held = SequenceColumns(Sequences(stores, split, part, origins), windows, columns, first_rows)
     if makes is None:
         stored = StoredReading({name: array.dtype for name, array in rows[0].items()})
         return Split(tuple(stores), split, part, rows, stored, windows, held)

@@ -1,0 +1,329 @@
+"""Samples of several sources in fixed shares.
+
+Weights are whole numbers of 65,536. A *schedule* of so many places names the source of each place; Tijdeman's rule (The
+chairman assignment problem, 1980) keeps the count of every source within one of its share at any place. Each of the 16
+lanes follows the schedule from a place of its own, and permutes 16 places at a time, so that the place in a batch does
+not tell the source. What lane ``l`` draws from a source are the samples of its lane ``l`` in the order of
+:mod:`outofcore.loading.order`, then, in a second pass with an order of its own, those of lane ``l + 1``, and so on:
+lanes differ in size by one sample, and all draw from the larger ones equally often.
+
+An epoch ends before a source would repeat (``"first"``), or once every source was read whole (``"all"``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.errors import ParamsError
+from outofcore.loading.arguments import refuse
+from outofcore.loading.order import LANES, VERSION, Access, Cut, EpochOrder, PlainSampler, cut_samples
+from outofcore.loading.permutation import key, shuffle_runs
+from outofcore.loading.several import Sequences, runs_of
+from outofcore.loading.split import Split
+from outofcore.loading.windows import Windows
+
+Ints = npt.NDArray[np.int64]
+Stop = Literal["first", "all"]
+
+PLACES = 1 << 16
+TOGETHER = 16  # places that are permuted at a time
+MOST_SOURCES = 256
+
+_PASS, _TOGETHER = 28, 29  # purpose of a key; those of the other samplers are lower numbers
+_APART = 16  # draws by which a lane may be ahead of another in a source
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of a mixture: one store, or several that are read as one."""
+
+    name: str
+    stores: int  # number of its stores, which follow those of the sources before
+    share: float  # of the samples, as asked for
+    weight: int  # of 65,536
+
+
+def weigh(weights: object, stores: Mapping[str, int]) -> list[Source]:
+    """Sources with weights that sum to 65,536, at least 1 each, rounded by the largest remainder.
+
+    ``stores`` is the number of stores by source. Raises ParamsError if a weight is missing, unknown or not positive.
+    """
+    names = list(stores)
+    if len(names) > MOST_SOURCES:
+        refuse("store", f"at most {MOST_SOURCES} sources", len(names))
+    if not isinstance(weights, Mapping) or set(weights) != set(names):
+        refuse("weights", f"a weight for each source ({', '.join(names)})", weights)
+    exact = {name: _fraction(name, weights[name]) for name in names}
+    ideal = [PLACES * exact[name] / sum(exact.values()) for name in names]
+    whole = [max(1, int(each)) for each in ideal]
+    while rest := PLACES - sum(whole):
+        step = 1 if rest > 0 else -1
+        movable = [number for number, count in enumerate(whole) if count + step > 0]
+        whole[max(movable, key=lambda number: step * (ideal[number] - whole[number]))] += step
+    return [
+        Source(name, stores[name], float(each / PLACES), count)
+        for name, each, count in zip(names, ideal, whole, strict=True)
+    ]
+
+
+def _fraction(name: str, weight: object) -> Fraction:
+    try:
+        exact = Fraction(str(weight)) if isinstance(weight, int | float | np.number) else Fraction(0)
+    except ValueError:  # infinite, or no number
+        exact = Fraction(0)
+    if isinstance(weight, bool) or exact <= 0:
+        refuse(f"weights[{name!r}]", "a number above 0", weight)
+    return exact
+
+
+class MixtureSampler:
+    """Draws from several sources in fixed shares."""
+
+    access: Access = "pools"
+
+    def __init__(
+        self, split: Split, sources: Sequence[Source], stop: Stop, seed: int, pool_blocks: int, block_rows: int | None
+    ) -> None:
+        self.sources = tuple(sources)
+        self.seed = seed
+        self._stop = stop
+        self._windows = split.windows
+        self._weights = np.array([source.weight for source in sources], np.int64)
+        self.schedule = np.zeros(PLACES, np.uint8)
+        if len(sources) > 1:
+            _assign(self._weights, self.schedule)
+        # Places of each source before every multiple of TOGETHER.
+        counts = np.zeros((PLACES // TOGETHER + 1, len(sources)), np.int64)
+        for number in range(len(sources)):
+            counts[1:, number] = (self.schedule == number).reshape(-1, TOGETHER).sum(1)
+        self._before = np.cumsum(counts, axis=0)
+        self.plain: list[PlainSampler] = []
+        self._chunks: list[int] = []
+        first = 0
+        for source in sources:
+            own = slice(first, first + source.stores)
+            first = own.stop
+            windows = _windows_of(split, own)
+            if windows.samples < LANES:
+                message = f"{source.name}: {windows.samples} samples in {split.path}, expected {LANES} or more"
+                raise ParamsError(message)
+            blocks = -(-pool_blocks * source.weight // PLACES)
+            cut = cut_samples(windows, split.chunk_rows, shuffle=True, pool_blocks=blocks, block_rows=block_rows)
+            self.plain.append(PlainSampler(windows, cut, seed, split.chunk_rows))
+            self._chunks.append(sum(next(iter(fields.values())).chunks for fields in split.rows[own]))
+        self.first_samples = np.cumsum([0, *(plain.cut.samples for plain in self.plain)])
+        self._least = [_least_lane(plain.cut) for plain in self.plain]
+        self.places = self._length()
+        self.pool_places = self._pool_length(pool_blocks)
+
+    @property
+    def positions(self) -> int:
+        """Samples per epoch."""
+        return LANES * self.places
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the schedule, and of the tables of each source."""
+        tables = self._windows.bytes + sum(plain.table_bytes for plain in self.plain)
+        return self.schedule.nbytes + self._before.nbytes + tables
+
+    def epoch(self, number: int) -> MixtureEpoch:
+        """The draws of one epoch."""
+        return MixtureEpoch(self, number)
+
+    def pool_chunks(self, world: int) -> int:
+        """Half of the chunks that two pools in succession need at most."""
+        each = zip(self._pools_at_once(), self.plain, self._chunks, strict=True)
+        return sum(-(-min(chunks, pools * plain.pool_chunks(world)) // 2) for pools, plain, chunks in each)
+
+    def pool_samples(self, world: int) -> int:
+        """Samples of a pool, and those of the sources' pools that it draws from."""
+        held = zip(self._pools_at_once(), self.plain, strict=True)
+        return LANES * self.pool_places // world + sum(pools * plain.pool_samples(world) for pools, plain in held)
+
+    def describe(self) -> dict[str, Any]:
+        """What determines the order apart from the stores and the seed."""
+        return {
+            "order": VERSION,
+            "sources": [[source.name, source.stores, source.weight] for source in self.sources],
+            "stop": self._stop,
+            "schedule": [PLACES, TOGETHER, self.pool_places],
+            "samples": self.positions,
+            "each": [plain.describe() for plain in self.plain],
+        }
+
+    def report(self) -> list[str]:
+        """A line on each source: its share, and how often an epoch reads it."""
+        lines = []
+        for number, (source, plain) in enumerate(zip(self.sources, self.plain, strict=True)):
+            drawn = [self._count(lane, number) for lane in range(LANES)]
+            left = sum(max(0, lane_size(plain.cut.samples, lane) - count) for lane, count in enumerate(drawn))
+            line = (
+                f"{source.name}: {source.weight / PLACES:.3%} of the samples (asked for {source.share:.3%}), "
+                f"{sum(drawn):,} of {plain.cut.samples:,}, passes {sum(drawn) / plain.cut.samples:.2f}"
+            )
+            lines.append(f"{line}, {left:,} are not reached" if left else line)
+        return lines
+
+    def drawn(self, lane: int, place: int) -> Ints:
+        """Draws from each source before a place of a lane, a multiple of 16."""
+        start = lane * PLACES // LANES
+        counts = []
+        for end in (start, start + place):
+            periods, rest = divmod(end, PLACES)
+            counts.append(periods * self._weights + self._before[rest // TOGETHER])
+        return np.asarray(counts[1] - counts[0])
+
+    def at(self, lane: int, begin: int, end: int) -> Ints:
+        """The sources of a lane's places, as scheduled."""
+        start = lane * PLACES // LANES
+        return self.schedule[np.arange(start + begin, start + end) % PLACES].astype(np.int64)
+
+    def _count(self, lane: int, source: int) -> int:
+        """Draws from a source in the lane of an epoch."""
+        whole = self.places // TOGETHER * TOGETHER
+        rest = self.at(lane, whole, self.places)
+        return int(self.drawn(lane, whole)[source]) + int(np.count_nonzero(rest == source))
+
+    def _length(self) -> int:
+        """Places per lane, the same in all."""
+        ends = []
+        for number, plain in enumerate(self.plain):
+            where, weight = np.flatnonzero(self.schedule == number), self.sources[number].weight
+            for lane in range(LANES):
+                start = lane * PLACES // LANES
+                last = int(self._before[start // TOGETHER][number]) + lane_size(plain.cut.samples, lane) - 1
+                if self._stop == "first":
+                    last += 1
+                periods, rest = divmod(last, weight)
+                ends.append(periods * PLACES + int(where[rest]) - start + (self._stop == "all"))
+        return min(ends) if self._stop == "first" else max(ends)
+
+    def _pool_length(self, pool_blocks: int) -> int:
+        """Places per lane in a pool: so few that two of them draw from two pools of a source at most."""
+        most = pool_blocks * self.plain[0].cut.block // LANES // 2
+        for plain, weight, least in zip(self.plain, self._weights.tolist(), self._least, strict=True):
+            if least < plain.cut.samples // LANES:
+                most = min(most, (least - _APART) * PLACES // (2 * weight))
+        return max(1, most // TOGETHER) * TOGETHER
+
+    def _pools_at_once(self) -> list[int]:
+        """Pools of each source that two pools in succession draw from."""
+        spans = [2 * self.pool_places * weight // PLACES + _APART for weight in self._weights.tolist()]
+        return [1 + -(-span // least) for span, least in zip(spans, self._least, strict=True)]
+
+
+class MixtureEpoch:
+    """One epoch of :class:`MixtureSampler`."""
+
+    def __init__(self, sampler: MixtureSampler, number: int) -> None:
+        self._sampler = sampler
+        self._number = number
+        self._held: dict[tuple[int, ...], Ints] = {}  # samples of the pools that the last pool drew from
+
+    @property
+    def pools(self) -> int:
+        """Number of pools."""
+        return -(-self._sampler.places // self._sampler.pool_places)
+
+    def pool_start(self, pool: int) -> int:
+        """Position at which a pool begins."""
+        return LANES * min(pool * self._sampler.pool_places, self._sampler.places)
+
+    def pool_of(self, position: int) -> int:
+        """The pool that holds a position."""
+        return min(position // (LANES * self._sampler.pool_places), self.pools - 1)
+
+    def samples(self, pool: int, rank: int, world: int) -> Ints:
+        """Sample numbers of a rank in a pool."""
+        sampler, before, self._held = self._sampler, self._held, {}
+        begin, end = self.pool_start(pool) // LANES, self.pool_start(pool + 1) // LANES
+        lanes = range(rank, LANES, world)
+        out = np.empty((end - begin, len(lanes)), np.int64)
+        for column, lane in enumerate(lanes):
+            sources = sampler.at(lane, begin, end)
+            shuffle_runs(sources, TOGETHER, np.uint64(key(sampler.seed, self._number, _TOGETHER, pool, lane)))
+            drawn = sampler.drawn(lane, begin).tolist()
+            for source, first in enumerate(drawn):
+                where = np.flatnonzero(sources == source)
+                out[where, column] = self._draws(source, lane, first, len(where), world, before)
+        return np.asarray(out.reshape(-1))
+
+    def _draws(
+        self, source: int, lane: int, first: int, count: int, world: int, before: dict[tuple[int, ...], Ints]
+    ) -> Ints:
+        """Samples of a source: draws ``first`` to ``first + count`` of a lane."""
+        sampler, cut, drawn = self._sampler, self._sampler.plain[source].cut, [np.empty(0, np.int64)]
+        ends = np.cumsum([lane_size(cut.samples, (lane + turn) % LANES) for turn in range(LANES)])
+        while count > 0:
+            rounds, draw = divmod(first, cut.samples)
+            turn = int(np.searchsorted(ends, draw, "right"))
+            element = draw - (int(ends[turn - 1]) if turn else 0)
+            own_lane = (lane + turn) % LANES
+            order = cut.epoch(key(sampler.seed, _PASS, source, rounds * LANES + turn), self._number)
+            pool = order.pool_of(element * LANES + own_lane)
+            rank = own_lane % world
+            name = (source, rounds, turn, pool, rank)
+            if name not in self._held:
+                self._held[name] = before[name] if name in before else order.samples(pool, rank, world)
+            own = self._held[name][own_lane // world :: LANES // world]
+            start = element - order.pool_start(pool) // LANES
+            drawn.append(own[start : start + count])
+            first, count = first + len(drawn[-1]), count - len(drawn[-1])
+        return np.asarray(np.concatenate(drawn) + sampler.first_samples[source])
+
+
+def lane_size(samples: int, lane: int) -> int:
+    """Samples of a lane in a pass over a source."""
+    return samples // LANES + (lane < samples % LANES)
+
+
+def _windows_of(split: Split, own: slice) -> Windows:
+    """The windows of one source, with rows numbered as in the split."""
+    stores, origins = split.stores[own], split.origins[own]
+    lengths = np.array([len(next(iter(fields.values()))) for fields in split.rows[own]], np.int64)
+    window = split.windows.window
+    return Windows(
+        int(lengths.sum()),
+        window,
+        phase=split.windows.phase,
+        runs=runs_of(lengths, origins, split.chunk_rows, whole_chunks=window is None),
+        sequences=lambda: Sequences(stores, split.name, split.part, origins).extents(),
+    )
+
+
+def _least_lane(cut: Cut) -> int:
+    """Fewest samples that a lane has in a pool."""
+    sizes = []
+    for shift in {cut.shifts[0], cut.shifts[-1]}:
+        order = EpochOrder(cut, 0, 0, shift)
+        last = order.pools - 1
+        sizes += [order.pool_start(pool + 1) - order.pool_start(pool) for pool in {max(0, last - 1), last}]
+    return min(sizes) // LANES
+
+
+@numba.njit(nogil=True, cache=True)
+def _assign(weights: Ints, schedule: npt.NDArray[np.uint8]) -> None:
+    """Give each place to a source that has fallen behind its share far enough, the one that must have it soonest."""
+    places, sources = len(schedule), len(weights)
+    counts = np.zeros(sources, np.int64)
+    scale = 2 * sources - 2
+    for place in range(1, places + 1):
+        chosen, soonest = -1, np.int64(0)
+        for source in range(sources):
+            behind = scale * (place * weights[source] - counts[source] * places)
+            if behind < places:
+                continue
+            # The last place at which it can come without falling behind by more than 1 - 1 / scale.
+            due = -((behind + places - scale * places) // (scale * weights[source]))
+            if chosen < 0 or due < soonest:
+                chosen, soonest = source, due
+        schedule[place - 1] = chosen
+        counts[chosen] += 1

@@ -1,0 +1,357 @@
+"""Sources mixed by weight, against plain numpy, and against the definition written again in slow, plain Python."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
+from outofcore.loading.iteration import Loader
+from outofcore.loading.loader import loader
+from outofcore.loading.mixture import PLACES, MixtureSampler, weigh
+from outofcore.loading.windows import touched
+from outofcore.sizes import parse_bytes
+from tests.loading.conftest import WINDOWS, MakeStore, flat, identities, rows_of
+from tests.property import order_oracle
+
+SIZES = {"lichess": [[300, 1, 64, 2000], [700, 35]], "twic": [[1000, 900]], "club": [[130] * 5]}
+WEIGHTS = {"lichess": 0.5, "twic": 0.3, "club": 0.2}
+FIRST = 10_000  # rows of a source are numbered from a multiple of this
+
+
+@pytest.fixture
+def sources(make_store: MakeStore) -> dict[str, list[Path]]:
+    """Three sources, the first of two stores; the number of a row says which source."""
+    made: dict[str, list[Path]] = {}
+    for number, (name, stores) in enumerate(SIZES.items()):
+        firsts = FIRST * number + np.cumsum([0, *map(sum, stores)])
+        made[name] = [
+            make_store(lengths, first=int(first), codec="none") for lengths, first in zip(stores, firsts, strict=False)
+        ]
+    return made
+
+
+def opened(sources: Any, weights: Any = None, **options: Any) -> Loader:
+    defaults = {"batch_size": 48, "seed": 5, "memory": "8MiB", "pool_blocks": 8, "fields": ("id",)}
+    return loader(sources, weights=weights or WEIGHTS, **{**defaults, **options})
+
+
+def drawn(batches: Loader) -> np.ndarray[Any, Any]:
+    """Last row of each sample of an epoch, whose source the batch must know."""
+    rows = []
+    for batch in batches:
+        last = batch["id"].reshape(len(batch["id"]), -1)[:, -1]
+        assert (last // FIRST).tolist() == batch["source"].tolist()
+        rows.append(last.numpy())
+    return np.concatenate(rows)
+
+
+def sizes() -> list[int]:
+    return [sum(map(sum, stores)) for stores in SIZES.values()]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=20))
+def test_a_schedule_keeps_every_source_within_one_of_its_share(weights: list[int]) -> None:
+    names = {str(number): 1 for number in range(len(weights))}
+    found = weigh(dict(zip(names, weights, strict=True)), names)
+    whole, ideal = [source.weight for source in found], [Fraction(PLACES * each, sum(weights)) for each in weights]
+    assert sum(whole) == PLACES
+    assert min(ideal) < 1 or all(abs(each - share) < 1 for each, share in zip(whole, ideal, strict=True))
+    labels = schedule(whole)
+    assert np.bincount(labels, minlength=len(whole)).tolist() == whole
+    for number, weight in enumerate(whole):
+        ahead = np.cumsum(labels == number) * PLACES - np.arange(1, PLACES + 1) * weight
+        assert np.abs(ahead).max() < PLACES
+
+
+def schedule(weights: list[int]) -> np.ndarray[Any, Any]:
+    from outofcore.loading.mixture import _assign
+
+    labels = np.zeros(PLACES, np.uint8)
+    _assign(np.array(weights), labels)
+    return labels
+
+
+def test_shares_are_exact_over_any_span(sources: dict[str, list[Path]]) -> None:
+    order = drawn(opened(sources, stop="all", batch_size=256)) // FIRST
+    for name, source in zip(SIZES, range(3), strict=True):
+        counts = np.append(0, np.cumsum(order == source))
+        for span in (256, 1024, len(order) // 2):
+            got = counts[span:] - counts[:-span]
+            assert np.abs(got - WEIGHTS[name] * span).max() <= 2 * 16
+            if span % 256 == 0:  # 16 places of each lane are permuted together
+                assert np.abs(got[::256] - WEIGHTS[name] * span).max() <= 4
+
+
+@pytest.mark.parametrize("stop", ["first", "all"])
+def test_each_source_once_or_evenly_again(sources: dict[str, list[Path]], stop: Any) -> None:
+    batches = opened(sources, stop=stop)
+    epochs = [drawn(batches) for _ in range(3)]
+    assert len({epoch.tobytes() for epoch in epochs}) == 3
+    for epoch in epochs:
+        assert len(epoch) == batches.samples
+        passes = []
+        for number, size in enumerate(sizes()):
+            counts = np.bincount(epoch[epoch // FIRST == number] - FIRST * number, minlength=size)
+            assert len(counts) == size
+            passes.append(counts.sum() / size)
+            assert counts.max() - counts.min() <= 1 + (passes[-1] > 1)  # lanes end their passes a little apart
+            if stop == "all":
+                assert counts.min() >= 1
+            else:
+                assert counts.max() == 1
+        edge = min(passes) if stop == "all" else max(passes)
+        assert edge == pytest.approx(1, abs=0.05)
+    reached = set(epochs[0].tolist()) | set(epochs[1].tolist())
+    assert len(reached) > len(set(epochs[0].tolist())) or stop == "all"  # another part of what is not read whole
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_one_order_wherever_rows_are(sources: dict[str, list[Path]], kind: str) -> None:
+    orders = set()
+    for residency, threads in (("ram", 1), ("mapped", 2), ("streamed", 3), ("hybrid", 2), ("device", 2)):
+        batches = opened(sources, window=WINDOWS[kind], residency=residency, threads=threads, fields=("id", "picture"))
+        got = []
+        for batch in batches:
+            assert (rows_of(batch["id"].numpy())["picture"] == batch["picture"].numpy()).all()
+            got.append(batch["id"].tolist())
+        orders.add(repr(got))
+    assert len(orders) == 1
+
+
+def test_is_what_the_definition_says(sources: dict[str, list[Path]]) -> None:
+    """The order, from the schedule, lanes and passes, by loops over lists."""
+    batches = opened(sources, stop="all")
+    batches.set_epoch(3)
+    sampler = batches.readers[0].sampler
+    assert isinstance(sampler, MixtureSampler)
+    weights = [source.weight for source in sampler.sources]
+    labels = schedule(weights).tolist()
+    natural: list[list[int]] = []  # rows of each source as its samples are numbered: whole chunks first
+    for number, stores in enumerate(SIZES.values()):
+        firsts, rows = np.cumsum([0, *map(sum, stores)]).tolist(), []
+        ends = [first + sum(lengths) for first, lengths in zip(firsts, stores, strict=False)]
+        full = [first + sum(lengths) // 64 * 64 for first, lengths in zip(firsts, stores, strict=False)]
+        for pairs in (zip(firsts, full, strict=False), zip(full, ends, strict=True)):
+            rows += [FIRST * number + row for first, end in pairs for row in range(first, end)]
+        natural.append(rows)
+
+    def samples_of(source: int, lane: int) -> Iterator[int]:
+        cut, turn = sampler.plain[source].cut, 0
+        while True:
+            seed = order_oracle.key(5, 28, source, turn)
+            order = order_oracle.epoch(len(natural[source]), cut.block, cut.step, cut.pool_blocks, True, seed, 3)
+            yield from (natural[source][sample] for sample in order[(lane + turn) % 16 :: 16])
+            turn += 1
+
+    lanes = []
+    for lane in range(16):
+        own, feeds = [], [samples_of(source, lane) for source in range(3)]
+        for place in range(0, sampler.places, 16):
+            near = [labels[(lane * 4096 + at) % PLACES] for at in range(place, min(place + 16, sampler.places))]
+            pool, inside = divmod(place, sampler.pool_places)
+            state = order_oracle.mix((order_oracle.key(5, 3, 29, pool, lane) + inside) % 2**64)
+            own += [next(feeds[source]) for source in shuffled(near, state)]
+        lanes.append(own)
+    expected = [lanes[position % 16][position // 16] for position in range(16 * sampler.places)]
+    assert drawn(batches).tolist() == expected
+
+
+def shuffled(values: list[int], state: int) -> list[int]:
+    """The shuffle of the order's definition, from a key that is made already."""
+    values = list(values)
+    for last in reversed(range(1, len(values))):
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        other = order_oracle.mix(state) * (last + 1) // 2**64
+        values[last], values[other] = values[other], values[last]
+    return values
+
+
+def together(ranks: list[Loader]) -> Iterator[list[int]]:
+    for batches in zip(*ranks, strict=True):
+        yield sorted(flat(batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist() for batch in batches))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_stopped_anywhere_it_goes_on_on_any_ranks(sources: dict[str, list[Path]], seed: int) -> None:
+    rng, kind = np.random.default_rng(seed), list(WINDOWS)[seed % 4]
+    options: dict[str, Any] = {"window": WINDOWS[kind], "last": "drop", "stop": ("first", "all")[seed % 2]}
+    whole = opened(sources, **options)
+    expected = [*together([whole]), *together([whole])]
+    got: list[list[int]] = []
+    state: dict[str, Any] | None = None
+    while len(got) < len(expected):
+        world, residency = int(rng.choice([1, 2, 4, 8, 16])), str(rng.choice(["streamed", "ram", "mapped", "hybrid"]))
+        living = [opened(sources, rank=rank, world_size=world, residency=residency, **options) for rank in range(world)]
+        for each in living:
+            if state:
+                each.load_state_dict(json.loads(json.dumps(state)))
+        steps = together(living)
+        for _ in range(int(rng.integers(1, len(whole)))):
+            batch = next(steps, None)
+            if batch is None:
+                break
+            got.append(batch)
+        state = living[int(rng.integers(world))].state_dict()
+        steps.close()
+        for each in living:
+            each.close()
+    assert got == expected
+
+
+def test_the_batch_size_changes_no_order(sources: dict[str, list[Path]]) -> None:
+    order = drawn(opened(sources)).tolist()
+    assert drawn(opened(sources, batch_size=1000)).tolist() == order
+    assert drawn(opened(sources, batch_size=7)).tolist() == order
+
+
+def test_a_state_of_another_mixture_is_refused(sources: dict[str, list[Path]]) -> None:
+    batches = opened(sources)
+    next(iter(batches))
+    state = batches.state_dict()
+    for other, named in (
+        (opened(sources, {**WEIGHTS, "club": 0.1}), "layout"),
+        (opened(sources, stop="all"), "layout"),
+        (opened(dict(reversed(sources.items()))), "store"),
+        (opened({**sources, "club": sources["twic"], "twic": sources["club"]}), "store"),
+    ):
+        with pytest.raises(StateError, match=f"the saved state belongs to another {named}"):
+            other.load_state_dict(state)
+
+
+def test_says_how_often_each_source_is_read(sources: dict[str, list[Path]], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "outofcore")
+    for stop in ("first", "all"):
+        caplog.clear()
+        order = drawn(opened(sources, stop=stop))
+        for number, (name, size) in enumerate(zip(SIZES, sizes(), strict=True)):
+            own = order[order // FIRST == number]
+            (line,) = [line for line in caplog.messages if line.startswith(f"train: {name}: ")]
+            assert f"asked for {WEIGHTS[name]:.3%}" in line
+            assert f"{len(own):,} of {size:,}, passes {len(own) / size:.2f}" in line
+            named = re.search(r", ([\d,]+) are not reached", line)
+            assert int(named[1].replace(",", "") if named else 0) == size - len(set(own.tolist()))
+
+
+def test_a_source_much_smaller_than_a_batch_comes_again_and_again(make_store: MakeStore) -> None:
+    sources = {"large": make_store([9000]), "small": make_store([20], first=FIRST)}
+    order = drawn(opened(sources, {"large": 9, "small": 1}, stop="all"))
+    assert set(order[order < FIRST].tolist()) == set(range(9000))
+    counts = np.bincount(order[order >= FIRST] - FIRST, minlength=20)
+    assert counts.sum() == pytest.approx(1000, abs=20)
+    assert counts.max() - counts.min() <= 4  # the lanes of such a source have one sample or two
+
+
+def test_columns_are_those_of_the_source(sources: dict[str, list[Path]]) -> None:
+    lengths = np.array(flat(flat([[each] for stores in SIZES.values() for each in stores])))
+    for batch in opened(sources, columns=("length",)):
+        row = batch["id"].numpy()
+        inside = row % FIRST + np.cumsum([0, *sizes()])[row // FIRST]
+        assert batch["length"].tolist() == np.repeat(lengths, lengths)[inside].tolist()
+
+
+@pytest.mark.parametrize("world", [1, 4])
+def test_two_pools_touch_no_more_chunks_than_are_said(make_store: MakeStore, world: int) -> None:
+    made = {name: make_store([size], first=size) for name, size in (("a", 5000), ("b", 2500), ("c", 100), ("d", 700))}
+    for weights in ((1, 1, 1, 1), (1, 30, 3, 9), (90, 9, 1, 1)):
+        for pool_blocks in (1, 4, 16):
+            batches = opened(made, dict(zip(made, weights, strict=True)), stop="all", pool_blocks=pool_blocks)
+            (reader,) = batches.readers
+            split, sampler = reader.split, reader.sampler
+            origins = np.zeros(split.chunks, np.int64)
+            for rank in range(world):
+                epoch, before = sampler.epoch(0), np.empty(0, np.int64)
+                for pool in range(min(epoch.pools, 40)):
+                    first = split.windows.first_rows(epoch.samples(pool, rank, world))
+                    chunks = touched(first, 1, split.chunk_rows, origins)
+                    assert len(np.union1d(before, chunks)) <= min(2 * sampler.pool_chunks(world), split.chunks)
+                    assert len(first) <= sampler.pool_samples(world)
+                    before = chunks
+
+
+def test_a_budget_that_is_too_small_names_one_that_works_and_a_pool(make_store: MakeStore) -> None:
+    names = "abcde"
+    sizes = {
+        name: make_store([60_000], first=number, chunk_rows=1024, shard_rows=4096) for number, name in enumerate(names)
+    }
+    for weights in ((2, 1), (1, 1, 1, 1, 1), (100, 1, 1)):
+        sources = {name: sizes[name] for name, _ in zip(names, weights, strict=False)}
+
+        def attempt(memory: int | str, blocks: int, sources: Any = sources, weights: Any = weights) -> Loader:
+            shares = dict(zip(names, weights, strict=False))
+            return opened(sources, shares, memory=memory, pool_blocks=blocks, residency="streamed", threads=2)
+
+        with pytest.raises(BudgetError) as refused:
+            attempt("50kB", 32)
+        named = re.search(r"least that works is ([\d.]+ \w+)", str(refused.value))
+        assert named
+        assert len(identities(attempt(named[1], 32))) > 60_000 / 2
+        for share in (0.9, 0.6):
+            memory = int(share * parse_bytes(named[1]))
+            with pytest.raises(BudgetError, match=r"or pool_blocks=\d+ with this budget") as refused:
+                attempt(memory, 32)
+            attempt(memory, int(re.findall(r"pool_blocks=(\d+)", str(refused.value))[0]))
+
+
+@pytest.mark.parametrize(
+    ("weights", "options", "named"),
+    [
+        ({"lichess": 1, "twic": 1}, {}, "weights: expected a weight for each source (lichess, twic, club)"),
+        ({**WEIGHTS, "chess": 1}, {}, "weights: expected a weight for each source"),
+        ({**WEIGHTS, "club": 0}, {}, "weights['club']: expected a number above 0, got 0"),
+        ({**WEIGHTS, "club": -0.5}, {}, "weights['club']: expected a number above 0"),
+        ({**WEIGHTS, "club": float("nan")}, {}, "weights['club']: expected a number above 0, got nan"),
+        ({**WEIGHTS, "club": float("inf")}, {}, "weights['club']: expected a number above 0, got inf"),
+        ({**WEIGHTS, "club": True}, {}, "weights['club']: expected a number above 0"),
+        ({**WEIGHTS, "club": "much"}, {}, "weights['club']: expected a number above 0"),
+        ([1, 2, 3], {}, "weights: expected a weight for each source"),
+        (WEIGHTS, {"stop": "last"}, "stop: expected one of first, all"),
+        (WEIGHTS, {"shuffle": False}, "shuffle: expected True"),
+        (WEIGHTS, {"shuffle": "full"}, "shuffle: expected True"),
+        (WEIGHTS, {"weighted": {"column": "half"}}, "weighted: expected nothing, where sources are mixed"),
+        (WEIGHTS, {"label": "label"}, "label: expected nothing, where sources are mixed"),
+        (WEIGHTS, {"columns": ("source",)}, "columns: expected no 'source'"),
+    ],
+)
+def test_what_cannot_be_mixed_is_refused(
+    sources: dict[str, list[Path]], weights: Any, options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ParamsError, match=re.escape(named)) as refused:
+        opened(sources, weights, **options)
+    assert "\n" not in str(refused.value)
+
+
+def test_sources_that_cannot_be_mixed_are_refused(make_store: MakeStore) -> None:
+    equal = {"a": 1, "b": 1}
+    a = make_store([1900])
+    for other, error, named in (
+        (make_store([0]), ParamsError, "b: 0 samples in train, expected 16 or more"),
+        ([], ParamsError, "store: expected at least one store"),
+        (a, StoreError, "hold the same rows"),
+        (make_store([500], chunk_rows=32), StoreError, "differ in rows per chunk of train (64 and 32)"),
+        (make_store([500], parts=("x", "y")), StoreError, "differ in parts"),
+    ):
+        with pytest.raises(error, match=re.escape(named)):
+            opened({"a": a, "b": other}, equal)
+    parts = make_store([500], parts=("x", "y")), make_store([600], parts=("x", "y"), first=FIRST)
+    with pytest.raises(ParamsError, match="part: expected one part, where sources are mixed"):
+        opened(dict(zip("ab", parts, strict=True)), equal)
+    assert len(drawn(opened(dict(zip("ab", parts, strict=True)), equal, part="y"))) > 900
+    for options in ({"weights": equal}, {"stop": "all"}):
+        with pytest.raises(ParamsError, match=r'weights and stop="all" are for a mixture: give the stores by name'):
+            loader(a, **options)  # type: ignore[arg-type]
+    with pytest.raises(ParamsError, match="store: expected at least one source"):
+        opened({})
+    alone = drawn(opened({"only": a}, {"only": 3})).tolist()
+    assert len(set(alone)) == len(alone) > 1900 - 16
