@@ -15,9 +15,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from outofcore import compilation as _compilation  # noqa: F401 - first: decides where machine code is cached
 from outofcore.errors import OutOfCoreError
-from outofcore.store.reader import open_store
 
 if TYPE_CHECKING:
     from outofcore.arrays import write_store
@@ -25,16 +23,18 @@ if TYPE_CHECKING:
     from outofcore.loading.loader import loader
     from outofcore.loading.split import reading
     from outofcore.pipeline import convert
+    from outofcore.store.reader import open_store
 
 __version__ = version("outofcore")
 
 __all__ = ["OutOfCoreError", "ZarrDataset", "convert", "loader", "open_store", "reading", "write_store"]
 
-# Imported on first use: conversion and the command line do not need torch.
+# Imported on first use: the command line needs no torch, and most commands no compiler.
 _LAZY = {
     "ZarrDataset": "outofcore.loading.dataset",
     "convert": "outofcore.pipeline",
     "loader": "outofcore.loading.loader",
+    "open_store": "outofcore.store.reader",
     "reading": "outofcore.loading.split",
     "write_store": "outofcore.arrays",
 }

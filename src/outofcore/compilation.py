@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
+from numba import njit
 from numba.core import caching
+
+__all__ = ["PackageCacheLocator", "njit", "source_digest"]
 
 PACKAGE = Path(__file__).resolve().parent
 # Folders kept per file: its current one, and those of branches that someone switches between.

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.compilation import njit
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import integers, refuse, whole, whole_or_none
 from outofcore.loading.order import Access
@@ -209,7 +209,7 @@ class BalancedEpoch:
         return np.asarray(start + self._orders[group, cycle][place * each : (place + 1) * each])
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def take_turns(groups: int, start: np.uint64, out: Ints, turns: Ints) -> None:
     """The groups of each batch, all different, and how often each came before; counts differ by at most one.
 

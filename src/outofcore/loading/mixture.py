@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.compilation import njit
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse
 from outofcore.loading.order import LANES, VERSION, Access, Cut, EpochOrder, PlainSampler, cut_samples
@@ -309,7 +309,7 @@ def _least_lane(cut: Cut) -> int:
     return min(sizes) // LANES
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _assign(weights: Ints, schedule: npt.NDArray[np.uint8]) -> None:
     """Give each place to a source that has fallen behind its share far enough, the one that must have it soonest."""
     places, sources = len(schedule), len(weights)

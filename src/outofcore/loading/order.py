@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.compilation import njit
 from outofcore.errors import ParamsError
 from outofcore.loading.permutation import deal, draw, key, permutation, scatter
 from outofcore.loading.windows import Windows
@@ -349,7 +349,7 @@ def lane_edges(lane: int, size: int) -> tuple[int, int]:
     return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _fill(starts: Ints, sizes: Ints, edges: Ints, out: Ints) -> None:
     place = 0
     for slice_ in range(len(edges)):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.compilation import njit
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import one_of, whole
 from outofcore.loading.permutation import draw
@@ -158,7 +158,7 @@ class Windows:
         return int(self._ends[-1]) if len(self._ends) else 0
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _place(samples: Ints, starts: Ints, ends: Ints, stride: int, room: Ints, phase: int, first: Ints) -> None:
     """First rows of samples, by the runs or sequences that hold them; ``room`` limits the phase, if given."""
     run = 0
@@ -180,7 +180,7 @@ def touched(first: Ints, length: int, chunk_rows: int, origins: Ints) -> Ints:
     return np.flatnonzero(marks)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, error_model="numpy")
 def _mark(first: Ints, length: int, chunk_rows: int, origins: Ints, marks: npt.NDArray[np.bool_]) -> None:
     for row in first:
         last = (row + length - 1) // chunk_rows

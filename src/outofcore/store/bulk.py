@@ -22,6 +22,7 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba.extending import intrinsic
 
+from outofcore.compilation import njit
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES, CRC_RESIDUE
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.reader import Array
@@ -72,7 +73,7 @@ call_4: Any = _call_4
 call_5: Any = _call_5
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _decode(
     functions: Words, context: int, jobs: Words, scratch: npt.NDArray[np.uint8], done: npt.NDArray[np.bool_]
 ) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from outofcore.compilation import njit
 
 Bitboards = npt.NDArray[np.uint64]
 
@@ -82,39 +83,39 @@ _leading_zeros = _instruction("ctlz", cgutils.true_bit)
 upside_down = _instruction("bswap")
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def lowest(squares: Any) -> Any:
     """Number of the lowest square of a non-empty set."""
     return np.int64(_trailing_zeros(squares))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def highest(squares: Any) -> Any:
     """Number of the highest square of a non-empty set."""
     return 63 - np.int64(_leading_zeros(squares))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def bit(square: Any) -> Any:
     """The set of one square."""
     return np.uint64(1) << np.uint64(square)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _upwards(direction: Any, square: Any, occupied: Any) -> Any:
     """Squares in a direction of increasing numbers up to the first piece; the last square ends any ray."""
     ray = RAYS[direction, square]
     return ray ^ RAYS[direction, lowest(ray & occupied | _LAST)]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _downwards(direction: Any, square: Any, occupied: Any) -> Any:
     """Squares in a direction of decreasing numbers up to the first piece; the first square ends any ray."""
     ray = RAYS[direction, square]
     return ray ^ RAYS[direction, highest(ray & occupied | _FIRST)]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def slides(square: Any, occupied: Any, kind: Any) -> Any:
     """Squares that a rook (``kind`` 0) or a bishop (1) attacks, including the first piece on each line."""
     up = _upwards(kind, square, occupied) | _upwards(7 if kind == BISHOP else 2, square, occupied)

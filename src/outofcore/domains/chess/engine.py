@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import rust_pgn_reader_python_binding as reader
-from numba import njit
 
+from outofcore.compilation import njit
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts
 from outofcore.domains.chess.pgn.games import TAGS, Games

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from outofcore.compilation import njit
 from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import VARIANT_NAMES, is_rated, termination_class, time_class
 from outofcore.domains.chess.pgn.facts import Facts, text_column

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.compilation import njit
 from outofcore.domains.text.documents.long import key_of, pieces, survey
 from outofcore.domains.text.documents.records import Documents, read_documents
 from outofcore.domains.text.params import TextSection
@@ -155,7 +155,7 @@ def _open_oracle(tokenizer: Tokenizer) -> Oracle:
     return Oracle(tokenizer, open_engine(tokenizer.plain))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _insert_ends(ids: Any, lengths: Any, end: Any, tokens: Any) -> None:
     read = written = 0
     for length in lengths:
@@ -178,7 +178,7 @@ def _characters(texts: Sequence[bytes], sizes: Lengths) -> Lengths:
     return counted
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _count_characters(data: Any, sizes: Any, counted: Any) -> None:
     start = 0
     for number, size in enumerate(sizes):

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from outofcore.compilation import njit
 from outofcore.domains.chess.pgn.lexis import (
     BLANK,
     CONFLICT,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from outofcore.compilation import njit
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -7,8 +7,8 @@ language (``Sf3``) or a misspelt one (``o-o``) is not lost silently.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from outofcore.compilation import njit
 from outofcore.domains.chess.pgn.lexis import Bytes
 
 WORDS = ("N", "D", "TN", "RR", "ep", "e.p", "ch", "dbl", "dis", "mate", "novelty", "diagram")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from outofcore.compilation import njit
 
 Cells = npt.NDArray[np.int8]
 Bits = npt.NDArray[np.uint8]

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from outofcore.compilation import njit
 from outofcore.domains.go.params import FilterSection
 from outofcore.domains.go.play.board import (
     CELLS,

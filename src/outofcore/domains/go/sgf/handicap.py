@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from outofcore.compilation import njit
 from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, WHITE, Games
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from outofcore.compilation import njit
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
