@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
 import sys
 
 import pytest
@@ -61,6 +62,15 @@ def test_leaves_figures_curves_and_model(tmp_path):
     assert [line.split("\t")[0] for line in validations] == ["step", "7", "14", "21"]
     assert (tmp_path / "plots/toy/errors.csv").read_text().startswith("kind,error\nval,")
     assert not (tmp_path / "models/toy.partial").exists()
+
+
+def test_a_git_repository_needs_no_commit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q"], check=True)
+    (tmp_path / ".dvc").mkdir()
+    train(tmp_path)
+    assert (tmp_path / "plots/toy/train/plots/metrics/train/loss.tsv").exists()
+    assert not (tmp_path / "dvc.yaml").exists()
 
 
 def test_two_runs_leave_the_same_bytes(tmp_path):

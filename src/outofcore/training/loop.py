@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from dvclive.live import Live
 from rich.console import Console
 from rich.progress import Progress as Bar
 from torch import Tensor, nn
@@ -26,6 +25,7 @@ from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
 from outofcore.training.checkpoint import Checkpoint, Progress
+from outofcore.training.curves import Curves
 from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
 from outofcore.training.memory import MemoryWatch
@@ -109,7 +109,7 @@ def fit(
     )
     losses: list[Tensor] = []  # of the last steps, each with its count, on the device
     samples, seconds, waited = 0, 0.0, 0.0  # of the steps in this process
-    live = Live(str(out / "plots" / name / "train"), dvcyaml=False, save_dvc_exp=False) if first else None
+    live = Curves(str(out / "plots" / name / "train")) if first else None
     bar = Bar(console=Console(stderr=True), disable=not (first and sys.stderr.isatty()))
     line = bar.add_task("training", total=steps, completed=progress.step)
     memory, stop = MemoryWatch(), StopBetweenSteps()
