@@ -161,11 +161,13 @@ class Windows:
 @njit(nogil=True, cache=True)
 def _place(samples: Ints, starts: Ints, ends: Ints, stride: int, room: Ints, phase: int, first: Ints) -> None:
     """First rows of samples, by the runs or sequences that hold them; ``room`` limits the phase, if given."""
-    run = 0
     for number in range(len(samples)):
-        sample = samples[number]
-        if sample >= ends[run] or (run and sample < ends[run - 1]):
-            run = np.searchsorted(ends, sample, "right")
+        sample, run, left = samples[number], 0, len(ends)
+        while left > 1:  # without branches, which nobody could predict: neighbouring samples are in other stores
+            half = left >> 1
+            run += half * (ends[run + half - 1] <= sample)
+            left -= half
+        run += ends[run] <= sample
         shift = phase % (room[run] + 1) if len(room) else phase
         first[number] = starts[run] + (sample - (ends[run - 1] if run else 0)) * stride + shift
 
