@@ -28,7 +28,7 @@ from converting import convert_files
 from outofcore.domains.chess.pgn.games import game_starts
 from outofcore.domains.registry import get_domain
 from outofcore.raw.files import RawFile, find_files
-from outofcore.raw.unit import Unit
+from outofcore.raw.unit import NO_AUDIT, Unit
 from outofcore.store.reader import open_store
 from record import Row, save
 
@@ -97,10 +97,9 @@ def accepted_games(store: Path, units: list[Unit]) -> dict[int, list[int]]:
     return {place: sorted(offsets) for place, offsets in found.items()}
 
 
-def section(one_in: int) -> Any:
+def section() -> Any:
     params = yaml.safe_load(Path("params.yaml").read_text())["chess"]
     params["filters"] |= {"min_elo": 1900, "unknown_elo": "drop"}
-    params["audit"] = {"one_in": one_in}
     return get_domain("chess").section.model_validate(params)
 
 
@@ -128,13 +127,12 @@ def main() -> None:
     parser.add_argument("input", type=Path, help="a PGN file, plain or compressed")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--games", type=int, default=1500, help="games that the reference converts")
-    parser.add_argument("--one-in", type=int, default=256, help="games that are audited")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     options = parser.parse_args()
     files = find_files(options.input, "**/*", (".pgn",), section="chess")
-    settings = section(options.one_in)
+    settings = section()
     units = [unit for unit in get_domain("chess").units(files, settings) if unit.payload]
-    get_domain("chess").converter(settings)(units[0])  # compiled before it is timed
+    get_domain("chess").converter(settings, NO_AUDIT)(units[0])  # compiled before it is timed
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.out.parent) as folder:
         ours = whole(files, settings, options.workers, Path(folder))

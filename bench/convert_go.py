@@ -30,7 +30,7 @@ from converting import convert_files
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.raw.files import RawFile, find_files
-from outofcore.raw.unit import Unit
+from outofcore.raw.unit import NO_AUDIT, Unit
 from record import Row, save
 
 OURS = "outofcore: files to a sealed store"
@@ -83,7 +83,7 @@ def _array(board: boards.Board) -> npt.NDArray[np.uint8]:
 
 def alone(units: Sequence[Unit], section: GoSection, workers: int) -> dict[str, Any]:
     """Parsing and playing without duplicates, splits, compression, checksums and files."""
-    converter = DOMAIN.converter(section)
+    converter = DOMAIN.converter(section, NO_AUDIT)
 
     def rows(unit: Unit) -> int:
         return len(converter(unit).rows["move"])
@@ -129,10 +129,9 @@ def _files(raw: Path) -> list[RawFile]:
     return find_files(raw, "**/*", DOMAIN.suffixes, section="go")
 
 
-def _section(one_in: int) -> GoSection:
+def _section() -> GoSection:
     params = yaml.safe_load(Path("params.yaml").read_text())["go"]
     params["filters"] |= {"sizes": [19]}
-    params["audit"] = {"one_in": one_in}
     return GoSection.model_validate(params)
 
 
@@ -171,10 +170,9 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=400, help="games that the reference converts")
     parser.add_argument("--first", type=int, help="only the first so many games of the input")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--one-in", type=int, default=128, help="games that are audited")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     options = parser.parse_args()
-    section = _section(options.one_in)
+    section = _section()
     raw = cut(options.input, options.first, section) if options.first else options.input
     files = _files(raw)
     games = draw(texts(DOMAIN.units(files, section)), options.games)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from outofcore.conversion.estimate import Estimate
+from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Domain
@@ -25,7 +25,7 @@ class Converted:
     figures
         As in ``metrics/<domain>/convert.json``.
     seconds
-        From the first file to the seal.
+        From the estimate to the seal.
     memory
         What the process and its children held at most.
     """
@@ -41,12 +41,14 @@ class Converted:
 
 
 def convert_files(domain: Domain, section: Any, files: Sequence[RawFile], store: Path, workers: int = 2) -> Converted:
-    """Convert in threads; the disk is not asked, and rejects are listed beside the store."""
+    """Estimate and convert in threads; disks are not asked, and rejects are listed next to the store."""
     conversion = Conversion(domain, section, files, store, store.with_suffix(".csv"))
     started = time.perf_counter()
     with MemoryWatch(interval=0.1) as memory:
+        with open_executor("threads", workers) as executor:
+            forecast = estimate(domain, section, files, executor)
         outcome = conversion.run(
-            Estimate(0, 0, 0, 0),
+            forecast,
             executor=open_executor("threads", workers),
             workers=workers,
             watch=lambda _: None,

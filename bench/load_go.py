@@ -73,7 +73,6 @@ def per_second(count: int, work: Callable[[], object]) -> float:
 def make_store(raw: Path, folder: Path, chunk_rows: int | None) -> tuple[Store, GoSection]:
     params = yaml.safe_load(Path("params.yaml").read_text())["go"]
     params["filters"] |= {"sizes": [19]}
-    params["audit"] = {"one_in": 1024}
     params["splits"] = {"val": 0.1, "test": 0.05, "seed": 0}
     params["train"] |= {"task": "style", "players": "files", "min_games": 20}
     params["store"] |= {"chunk_rows": chunk_rows} if chunk_rows else {}

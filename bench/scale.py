@@ -31,6 +31,7 @@ from outofcore.domains.registry import get_domain
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
 from outofcore.raw.rows import KeptRows
+from outofcore.raw.unit import NO_AUDIT
 from outofcore.sizes import format_bytes
 from outofcore.store.form import TableForm
 from outofcore.store.pieces import write_shard
@@ -108,7 +109,7 @@ def measure_conversion(name: str, raw: Path, tokenizer: Path | None) -> dict[str
             update={"tokenizer": section.tokenizer.model_copy(update={"path": str(tokenizer)})}
         )
     files = find_files(section.raw, section.match, domain.suffixes, section=name)
-    units, convert = list(domain.units(files, section)), domain.converter(section)
+    units, convert = list(domain.units(files, section)), domain.converter(section, NO_AUDIT)
     convert(units[0])  # compiled before it is timed
     results, parsing = timed(lambda: [convert(unit) for unit in units])
     rows = sum(len(next(iter(result.rows.values()))) for result in results)

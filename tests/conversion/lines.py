@@ -13,7 +13,7 @@ import numpy as np
 from outofcore.domains.domain import Domain
 from outofcore.domains.sections import DomainSection, SplitSection, StoreSection
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import Reject, Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult
 from outofcore.store.schema import Field, Schema
 
 
@@ -83,8 +83,8 @@ class Lines(Domain):
         payload = b"".join(line for _, line, _ in lines)
         return Unit(source=source, name=name, offset=lines[0][0], payload=payload, raw_bytes=raw_bytes)
 
-    def converter(self, section: Any) -> Callable[[Unit], UnitResult]:
-        del section
+    def converter(self, section: Any, rate: AuditRate) -> Callable[[Unit], UnitResult]:
+        del section, rate
         return convert_lines
 
 

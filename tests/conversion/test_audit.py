@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+import os
+import signal
+import subprocess
+import sys
 from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 import pytest
 
 from outofcore.conversion.audit import AT_ONCE, Auditors
-from outofcore.errors import AuditError
+from outofcore.errors import AuditError, ClusterError
 
 
 def compare(number: int, unlucky: int) -> str | None:
@@ -29,12 +34,12 @@ def test_a_comparison_that_was_waited_for_when_ctrl_c_came_still_counts(monkeypa
         for number in range(AT_ONCE + 1):
             auditors.add((partial(compare, number, AT_ONCE),))
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-            patch.setattr(Future, "result", interrupted)
+            patch.setattr(Connection, "poll", interrupted)
             auditors.finish()
         assert not auditors.settled()
 
 
-def interrupted(_: Future[str | None]) -> None:
+def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -42,3 +47,51 @@ def test_agreement_is_silent() -> None:
     with Auditors() as auditors:
         auditors.add(tuple(partial(compare, number, -1) for number in range(2 * AT_ONCE)))
         auditors.finish()
+
+
+def broken(number: int) -> str | None:
+    if number == 2 * AT_ONCE:
+        message = "the oracle does not know this"
+        raise LookupError(message)
+    return None
+
+
+def test_what_the_oracle_raises_is_raised() -> None:
+    with Auditors() as auditors, pytest.raises(LookupError, match="the oracle does not know this"):  # noqa: PT012
+        auditors.add(tuple(partial(broken, number) for number in range(3 * AT_ONCE)))
+        auditors.finish()
+
+
+def ended(number: int) -> str | None:
+    if number == 2 * AT_ONCE:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return None
+
+
+def test_a_process_that_is_killed_ends_the_conversion() -> None:
+    with Auditors() as auditors:
+        with pytest.raises(ClusterError, match="a worker process has ended"):  # noqa: PT012
+            auditors.add(tuple(partial(ended, number) for number in range(3 * AT_ONCE)))
+            auditors.finish()
+        assert not auditors.settled()
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import outofcore
+
+game = '[White "{}"]\\n\\n1. e4 e5 2. {} 1-0\\n\\n'
+text = "".join(game.format(number, move) for number, move in enumerate(["Nf3", "Nc3", "d4"] * 40))
+Path(sys.argv[1], "games.pgn").write_text(text)
+figures = outofcore.convert("chess", Path(sys.argv[1], "games.pgn"), Path(sys.argv[1], "chess.zarr"))
+print(figures["accepted"], figures["audited"])
+"""
+
+
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    run = subprocess.run(
+        [sys.executable, "mine.py", tmp_path], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout) == (0, "120 120\n"), run.stderr

@@ -30,8 +30,8 @@ class Counting(Lines):
     converted = 0
     allowed = threading.Semaphore(0)
 
-    def converter(self, section: object) -> object:
-        del section
+    def converter(self, section: object, rate: object) -> object:
+        del section, rate
         return self._convert
 
     @classmethod

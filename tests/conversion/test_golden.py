@@ -40,14 +40,14 @@ RAW = {
     "neural": "5604f49e16b95270aa7b52e72291c27aae1aab5e9ca9b7747d242bf54f10ca1e",
 }
 STORES = {
-    ("chess", "zstd"): "225f1ed81de60a566fa52a916411c20460f88903aae89c09d4483787c8ace347",
-    ("chess", "none"): "bbcdfd61d223f553fee6803c6a13a5bd837c88e11ec3782acbc90a34e06c5757",
-    ("go", "zstd"): "52214e58ef722c96f534f326a2ff29bd77bf156aca70716574bff19a48dbea8f",
-    ("go", "none"): "b50e71afec8930d84d2213752491460980e369f436f3fcb566db19f12b73d8b3",
-    ("text", "zstd"): "d6cf78832263f0da6196f7b57f88ad6913dcc57975091a0af01f4d429e633ec4",
-    ("text", "none"): "4f29e4ff1ee1a439af38f30fbb7951201972278a2bf51764bb3549a01a872ef4",
-    ("neural", "zstd"): "555dc3e15cbea3f21fb039b4483d7f4c8b804cba285ef521169ad848bfdd2262",
-    ("neural", "none"): "a683117c9a2bee640fc2921423ee257b7ff1af2ab5b30f8e79288a42e1c55aa0",
+    ("chess", "zstd"): "f8a503f609c577af4ec4b0f226c8d39b5bb427cada84bab988a1249b93eb00b7",
+    ("chess", "none"): "5429e35b37c95ff2bddb15c7a5cbf687899a077af20a82d4a2769ab590442314",
+    ("go", "zstd"): "2f75708ed97330489c83b6c1f8a9c0ae2f11c7aeab3d092db0bb84e70e6815b4",
+    ("go", "none"): "3a11952ff01c5473df5855554e2285d01b9c98a91450d1b12c38163f5200d017",
+    ("text", "zstd"): "974080088c8d9bb8bfebdb82ad0a19673244f06f133894ae8ddabf9aa51cd034",
+    ("text", "none"): "0db10d853e89b349d44f4a5e513d2a179fb85849e88789e5c02cc68007905b90",
+    ("neural", "zstd"): "4bf4dad20668ba89422fe4214b336650a03b94f74045788e732f1d38e62a38bc",
+    ("neural", "none"): "c2cf0c556cd1e1f371e64fa593f7d25dad92a4ac9d7f8d84893878887933f3c4",
 }
 ARRAYS = {
     "zstd": "8eb843e601830e509639716d65f77d1708720a00c496c3748b94b3712c6a0feb",

@@ -276,8 +276,8 @@ class Parts(Lines):
         [schema] = super().schemas(section, files).values()
         return {Path(file.name).stem: schema for file in files}
 
-    def converter(self, section: Any) -> Any:
-        del section
+    def converter(self, section: Any, rate: Any) -> Any:
+        del section, rate
         return convert_part
 
 

@@ -20,7 +20,7 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
 from outofcore.errors import AuditError, ClusterError
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.verify import verify
 from tests.conversion.lines import Lines, LinesSection, write_lines
 
@@ -63,8 +63,8 @@ class Wrapped(Lines):
 
     around: Callable[[Callable[[Unit], UnitResult]], Callable[[Unit], UnitResult]] | None = None
 
-    def converter(self, section: Any) -> Callable[[Unit], UnitResult]:
-        inner = super().converter(section)
+    def converter(self, section: Any, rate: AuditRate) -> Callable[[Unit], UnitResult]:
+        inner = super().converter(section, rate)
         return inner if self.around is None else self.around(inner)
 
 

@@ -146,7 +146,7 @@ def make_workplace(folder: Path, domain: str, files: int = 6) -> Workplace:
     chunk, shard = LAYOUTS[domain]
     place.set("store.chunk_rows", chunk)
     place.set("store.shard_rows", shard)
-    place.set("audit.one_in", 64)
+    place.set("audit.records", 20)
     if domain == "text":
         place.run("tokenizer")
     return place

@@ -35,6 +35,7 @@ from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import OutOfCoreError, RawInputError
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
+from outofcore.raw.unit import AuditRate
 from outofcore.store.schema import Columns, Schema
 from outofcore.store.verify import verify
 from tests.property import recordings
@@ -207,7 +208,7 @@ def feed(domain: Domain, section: Any, raw: Path) -> Counter[str]:
     """Convert a folder in this thread, storing nothing; records accepted, and rejected by reason."""
     files = find_files(raw, section.match, domain.suffixes, section=domain.name)
     schemas = domain.schemas(section, files)
-    converter = domain.converter(section)
+    converter = domain.converter(section, AuditRate())
     drop = section.filters.duplicates != "keep"
     assembler = Assembler(Sink(schemas), section.splits, drop_duplicates=drop)  # type: ignore[arg-type]
     passed = 0
@@ -241,7 +242,7 @@ def store(domain: Domain, section: Any, raw: Path, out: Path) -> None:
 def section_of(kind: Kind, folder: Path) -> Any:
     """The settings of params.yaml, every record audited."""
     section = load_params(ROOT / "params.yaml").section(kind.domain)
-    facts = section.model_dump(mode="json") | {"raw": str(folder / "raw"), "match": "**/*", "audit": {"one_in": 1}}
+    facts = section.model_dump(mode="json") | {"raw": str(folder / "raw"), "match": "**/*"}
     if kind.source:
         facts["source"] = {**facts["source"], **kind.source}
         facts["source"]["names"] = {**dict.fromkeys(facts["source"]["names"]), **kind.source["names"]}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections import deque
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+import subprocess
+import sys
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,15 @@ from outofcore.raw.unit import Audit
 AT_ONCE = 48
 # Most queued comparisons, each with the text and the rows of its record.
 WAITING = 256
+# Not a worker of multiprocessing, which would run the user's script once more where that has no __main__ guard.
+_COMMAND = """
+import sys
+from multiprocessing.connection import Connection
+connection = Connection(int(sys.argv[1]))
+sys.path[:] = connection.recv()
+from outofcore.conversion.audit import serve
+serve(connection)
+"""
 
 
 class Auditors:
@@ -28,9 +38,10 @@ class Auditors:
 
     def __init__(self) -> None:
         self._done = 0
+        self._waiting = 0
         self._sound = True
-        self._pool: ProcessPoolExecutor | None = None
-        self._waiting: deque[Future[str | None]] = deque()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -38,8 +49,11 @@ class Auditors:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     def add(self, audits: tuple[Audit, ...]) -> None:
         """Queue comparisons; raises AuditError for a difference, possibly in a later call."""
@@ -48,21 +62,20 @@ class Auditors:
                 self._done += 1
                 self._judge(audit())
                 continue
-            if self._pool is None:
-                # A process that holds the threads of an engine must not be forked.
-                self._pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver"))
+            connection = self._connection or self._start()
+            while self._waiting and (self._waiting >= WAITING or connection.poll()):
+                self._judge_next()
             try:
-                self._waiting.append(self._pool.submit(audit))
-            except BrokenExecutor as error:
+                connection.send(audit)
+            except OSError as error:
                 self._sound = False
                 raise ClusterError(GONE) from error
-        while self._waiting and (self._waiting[0].done() or len(self._waiting) > WAITING):
-            self._judge_first()
+            self._waiting += 1
 
     def finish(self) -> None:
         """Wait for all comparisons; raises AuditError for a difference, ClusterError if the process died."""
         while self._waiting:
-            self._judge_first()
+            self._judge_next()
 
     def settled(self) -> bool:
         """Wait for all comparisons; returns whether all were made without a difference."""
@@ -70,18 +83,48 @@ class Auditors:
             self.finish()
         return self._sound
 
-    def _judge_first(self) -> None:
-        try:
-            difference = self._waiting[0].result()  # Ctrl-C while it waits must not forget it
-        except BrokenExecutor as error:
-            self._waiting.popleft()
-            self._sound = False
-            raise ClusterError(GONE) from error
-        self._waiting.popleft()
-        self._judge(difference)
+    def _start(self) -> Connection:
+        self._connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            # In a process group of its own, Ctrl-C does not reach it: what is queued is still compared.
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter
+                [sys.executable, "-c", _COMMAND, str(theirs.fileno())], pass_fds=[theirs.fileno()], process_group=0
+            )
+        self._connection.send(sys.path)
+        return self._connection
 
-    def _judge(self, difference: str | None) -> None:
-        if difference:
+    def _judge_next(self) -> None:
+        assert self._connection is not None
+        self._connection.poll(None)  # Ctrl-C while it waits forgets no answer, in the midst of one would
+        try:
+            found = self._connection.recv()
+        except BaseException as error:
+            self._waiting = 0
             self._sound = False
-            message = f"the engine and its oracle differ, nothing was sealed: {difference}"
+            if isinstance(error, EOFError | OSError):
+                raise ClusterError(GONE) from error
+            raise
+        self._waiting -= 1
+        self._judge(found)
+
+    def _judge(self, found: str | Exception | None) -> None:
+        if isinstance(found, Exception):
+            self._sound = False
+            raise found
+        if found:
+            self._sound = False
+            message = f"the engine and its oracle differ, nothing was sealed: {found}"
             raise AuditError(message)
+
+
+def serve(connection: Connection) -> None:
+    """Make the comparisons that arrive, up to the first difference, until the other side is gone."""
+    found: str | Exception | None = None
+    with suppress(EOFError, OSError):
+        while not found:
+            audit = connection.recv()
+            try:
+                found = audit()
+            except Exception as error:  # noqa: BLE001 - raised on the other side
+                found = error
+            connection.send(found)

@@ -16,7 +16,7 @@ from outofcore.conversion.executors import in_order
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import Unit, UnitResult
+from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit, UnitResult
 from outofcore.store.measure import MeasuredStore
 
 ENCODERS = 4
@@ -36,36 +36,51 @@ class Estimate:
     rows: int  # in all splits
     raw_bytes: int  # of the raw input
     sampled_bytes: int  # raw bytes that were converted for it
+    sequences: int = 0  # in all splits
+    unusual: int = 0  # sequences of an unusual kind
     rejected: Mapping[str, int] = field(default_factory=dict)  # records of the sample by reason
+
+    def audit_rate(self, records: int) -> AuditRate:
+        """At which about ``records`` sequences are audited, and as many unusual ones, or all if there are fewer."""
+        return AuditRate(max(1, self.sequences // records), max(1, min(self.sequences, self.unusual) // records))
 
 
 def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: Executor, ahead: int = 4) -> Estimate:
     """Convert a sample of the input without writing, and scale up; small input is converted as a whole.
 
     Duplicates are scaled as pairs: of the pairs in different units, a sample of a share f of all units sees a share f
-    squared. Raises AuditError.
+    squared. Nothing is audited.
     """
     raw_bytes = sum(file.bytes for file in files)
     units, share = _spread(domain.units(files, section), raw_bytes)
     whole = share == 1.0
     schemas = domain.schemas(section, files)
-    convert: Callable[[Unit], UnitResult] = domain.converter(section)
+    convert: Callable[[Unit], UnitResult] = domain.converter(section, NO_AUDIT)
     drop = getattr(section.filters, "duplicates", "keep") != "keep"
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
         assembler = Assembler(store, section.splits, drop_duplicates=drop and whole)
-        pairs = _Pairs()
+        pairs, unusual = _Pairs(), 0
         for unit, result in in_order(executor, convert, units, ahead):
             assembler.add(unit, result)
+            unusual += result.unusual
             if not whole:
                 pairs.add(result.keys)
         scale = (pairs.kept(share) if drop else 1.0) / share
-        rows = sum(store.count(name)[0] for name in SPLITS) * scale
+        rows, sequences = (scale * sum(counts) for counts in zip(*map(store.count, SPLITS), strict=True))
         root = attributes(domain, section, schemas, counted(assembler, store))
         # Placeholder digests: only their length and incompressibility matter here.
         listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
         size, sampled = store.size(root, listed, scale), int(raw_bytes * share)
-        return Estimate(size, int(rows), raw_bytes, sampled, dict(assembler.rejected.most_common()))
+        return Estimate(
+            store_bytes=size,
+            rows=int(rows),
+            sequences=int(sequences),
+            unusual=int(unusual * scale),
+            raw_bytes=raw_bytes,
+            sampled_bytes=sampled,
+            rejected=dict(assembler.rejected.most_common()),
+        )
 
 
 class _Pairs:

@@ -30,6 +30,7 @@ from outofcore.conversion.shards import KeepingExecutor
 from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError
 from outofcore.raw.files import RawFile
+from outofcore.raw.unit import AuditRate
 from outofcore.store.durable import sync_folder, writing
 from outofcore.store.seal import Seal
 from outofcore.store.upload import Upload
@@ -109,7 +110,7 @@ class Conversion:
         Parameters
         ----------
         forecast
-            What was expected, for the metrics.
+            What was expected: for the metrics, and for the share of records to audit.
         executor, workers
             Where units are converted, and how many at once; they change no byte.
         watch
@@ -147,7 +148,8 @@ class Conversion:
             build = Build(self.section, schemas, inputs, journal, encoders, pool, self.upload)
             resumed = build.resume(self.domain.name)
             try:
-                self._convert_units(build, pool, 2 * width(pool, workers) + 2, watch, checkpoint_seconds)
+                rate = forecast.audit_rate(self.section.audit.records)
+                self._convert_units(build, pool, rate, 2 * width(pool, workers) + 2, watch, checkpoint_seconds)
                 with self._placed_rejects(journal):
                     if build.assembler.accepted:
                         root = attributes(self.domain, self.section, schemas, build.counts())
@@ -169,6 +171,7 @@ class Conversion:
         self,
         build: Build,
         pool: Executor,
+        rate: AuditRate,
         ahead: int,
         watch: Callable[[int], None],
         checkpoint_seconds: float,
@@ -181,7 +184,7 @@ class Conversion:
             ConversionProgress(f"convert {self.domain.name}", self._raw_bytes, build.folder) as progress,
             Auditors() as auditors,
             # Closed at once on failure: otherwise the units ahead would still be converted.
-            closing(in_order(converters, self.domain.converter(self.section), units, ahead)) as converted,
+            closing(in_order(converters, self.domain.converter(self.section, rate), units, ahead)) as converted,
         ):
             passed = sum(unit.raw_bytes for unit in islice(units, build.units))
             try:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
 
 if TYPE_CHECKING:
@@ -102,8 +102,12 @@ class Domain:
         found: Iterator[Unit] = self._module("source").units(files, section)
         return found
 
-    def converter(self, section: Any) -> Callable[[Unit], UnitResult]:
-        """A pure, picklable function: the same unit gives the same result anywhere."""
+    def converter(self, section: Any, rate: AuditRate) -> Callable[[Unit], UnitResult]:
+        """A pure, picklable function: the same unit gives the same result anywhere.
+
+        A domain with a reference library overrides this and audits records at the given ``rate``.
+        """
+        del rate
         return partial(self._module("convert").convert, section=section)
 
     def reading(self, store_attributes: Mapping[str, Any], section: Any) -> Reading:

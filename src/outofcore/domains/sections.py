@@ -71,7 +71,12 @@ class StoreSection(Section):
 class AuditSection(Section):
     """How many records the reference library checks."""
 
-    one_in: int = Field(256, ge=1, lt=2**63, description="one record in so many, chosen by its content")
+    records: int = Field(
+        300,
+        ge=1,
+        le=2**40,
+        description="about how many are checked, whatever the size of the input; and as many unusual ones",
+    )
 
 
 class TrainSection(Section):

@@ -66,6 +66,36 @@ class Reject:
     detail: str = ""
 
 
+@dataclass(frozen=True)
+class AuditRate:
+    """How many records the reference library reads: one in so many, chosen by content.
+
+    Attributes
+    ----------
+    usual
+        One record in so many.
+    unusual
+        One in so many of those that the domain calls unusual (another start position, setup stones): they are few, and
+        engines err there first.
+    """
+
+    usual: int = 1
+    unusual: int = 1
+
+    def chosen(
+        self, draws: npt.NDArray[np.uint64], unusual: npt.NDArray[np.bool_] | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """Which records to audit, by a number drawn from the content of each."""
+        one_in = np.full(len(draws), self.usual, np.uint64)
+        if unusual is not None:
+            one_in[unusual] = self.unusual
+        chosen: npt.NDArray[np.bool_] = draws % one_in == 0
+        return chosen
+
+
+NO_AUDIT = AuditRate(2**63, 2**63)
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnitResult:
     """Result of converting a unit.
@@ -90,6 +120,8 @@ class UnitResult:
     continues, unfinished
         The first sequence continues one of the previous unit; the last continues in the next. Its columns and key are
         those of its first piece; its length is the sum.
+    unusual
+        How many of the sequences are of an unusual kind; see :class:`AuditRate`.
     counts
         Further integers for the metrics about the input, summed over units.
     stored_counts
@@ -115,6 +147,7 @@ class UnitResult:
     part: str = ""
     continues: bool = False
     unfinished: bool = False
+    unusual: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     stored_counts: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     audits: tuple[Audit, ...] = ()

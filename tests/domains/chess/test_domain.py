@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from outofcore.domains.chess import DOMAIN
 from outofcore.raw.files import find_files
+from outofcore.raw.unit import AuditRate
 from tests.domains.chess.test_records import convert
 
 
@@ -22,12 +23,12 @@ def sample(tmp_path_factory):
 def results(folder, **settings):
     section = DOMAIN.section(raw=str(folder), **settings)
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section=DOMAIN.name)
-    converter = pickle.loads(pickle.dumps(DOMAIN.converter(section)))
+    converter = pickle.loads(pickle.dumps(DOMAIN.converter(section, AuditRate())))
     return [converter(unit) for unit in DOMAIN.units(files, section)]
 
 
 def test_the_sample_holds_what_real_files_hold(sample):
-    found = results(sample, audit={"one_in": 1})
+    found = results(sample)
     keys = np.concatenate([result.keys for result in found])
     rejects = Counter(reject.reason for result in found for reject in result.rejects)
     assert sum(result.found for result in found) == 307

@@ -18,15 +18,17 @@ from outofcore.domains.chess import DOMAIN
 from outofcore.domains.chess.schema import SCHEMA
 from outofcore.domains.chess.source import pieces
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.reader import open_store
 from tests.domains.chess.pgn import fragments
 
 
-def convert(text: str | bytes, offset: int = 0, **settings_) -> UnitResult:
+def convert(text: str | bytes, offset: int = 0, one_in: int = 1, **settings_) -> UnitResult:
     payload = text if isinstance(text, bytes) else text.encode()
-    section = DOMAIN.section(raw="-", **{"audit": {"one_in": 1}, **settings_})
-    result = DOMAIN.converter(section)(Unit(source=3, name="a.pgn", offset=offset, payload=payload))
+    section = DOMAIN.section(raw="-", **settings_)
+    result = DOMAIN.converter(section, AuditRate(one_in, one_in))(
+        Unit(source=3, name="a.pgn", offset=offset, payload=payload)
+    )
     assert result.found == len(result.keys) + len(result.rejects)
     assert [audit() for audit in result.audits] == [None] * len(result.audits)
     for field in SCHEMA.rows:
@@ -54,6 +56,18 @@ def moves_of(result: UnitResult) -> list[str]:
         chess.SQUARE_NAMES[move & 63] + chess.SQUARE_NAMES[move >> 6 & 63] + " nbrq"[move >> 12].strip()
         for move in result.rows["move"].tolist()
     ]
+
+
+def test_games_from_other_positions_and_with_underpromotions_are_audited_at_their_own_rate():
+    knight = '[SetUp "1"]\n[FEN "8/P6k/8/8/8/8/7K/8 w - - 0 1"]\n\n1. a8=N 1-0\n\n'
+    promoted = '[White "x"]\n\n1. a4 b5 2. axb5 a6 3. bxa6 Nc6 4. a7 Rb8 5. a8={} 1-0\n\n'
+    games = [f'[White "{name}"]\n\n1. e4 e5 1-0\n\n' for name in "abcdef"]
+    text = "".join([*games, knight, promoted.format("Q"), promoted.format("R")])
+    section = DOMAIN.section(raw="-")
+    unit = Unit(source=0, name="a.pgn", offset=0, payload=text.encode())
+    result = DOMAIN.converter(section, AuditRate(2**62, 1))(unit)
+    assert len(result.keys) == 9
+    assert result.unusual == len(result.audits) == 2
 
 
 def test_a_game_from_end_to_end():
@@ -286,7 +300,7 @@ def test_notes_at_their_limits(note, field, value):
 def test_a_unit_without_text_says_what_was_not_read():
     section = DOMAIN.section(raw="-")
     unit = Unit(source=0, name="a", offset=9, detail={"reason": "damaged_file", "detail": "cut"})
-    result = DOMAIN.converter(section)(unit)
+    result = DOMAIN.converter(section, AuditRate())(unit)
     assert (result.found, reasons(result), result.rejects[0].offset) == (1, ["damaged_file"], 9)
 
 
@@ -358,10 +372,10 @@ def test_unit_boundaries_do_not_show():
 def test_a_difference_is_told(monkeypatch):
     from outofcore.domains.chess import oracle
 
-    section = DOMAIN.section(raw="-", audit={"one_in": 1})
+    section = DOMAIN.section(raw="-")
     monkeypatch.setattr(oracle, "_castling", lambda _: 3)
     unit = Unit(source=0, name="a.pgn", offset=50, payload=b"1. e4 1-0")
-    (audit,) = DOMAIN.converter(section)(unit).audits
+    (audit,) = DOMAIN.converter(section, AuditRate())(unit).audits
     assert audit() == "a.pgn, game at byte 50: state at ply 0: [0, 15, 255, 0], by python-chess [0, 3, 255, 0]"
 
 
@@ -390,7 +404,7 @@ def test_a_difference_is_told(monkeypatch):
 )
 def test_real_files(real_data, name, accepted, rejected):
     one_in = 32 if name == "Kramnik.pgn" else 1
-    result = convert((real_data / "chess" / name).read_bytes(), audit={"one_in": one_in})
+    result = convert((real_data / "chess" / name).read_bytes(), one_in=one_in)
     assert len(result.keys) == accepted
     assert Counter(reasons(result)) == rejected
     assert len(result.audits) == accepted if one_in == 1 else len(result.audits) > 50

@@ -56,7 +56,6 @@ def store_section(sample: Path) -> GoSection:
             "source": {"liberties": True},
             "splits": {"val": 0.4, "test": 0.05},
             "store": {"chunk_rows": 256, "shard_rows": 4096},
-            "audit": {"one_in": 8},
         }
     )
 

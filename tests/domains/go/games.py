@@ -17,7 +17,7 @@ from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.source import units
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import Reject, UnitResult
+from outofcore.raw.unit import AuditRate, Reject, UnitResult
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -62,11 +62,11 @@ class Converted:
         )
 
 
-def convert(raw: Path, block: int = 1 << 20, **settings: Any) -> Converted:
-    """Convert a file or folder; every game is audited unless ``audit`` says otherwise."""
-    section = GoSection.model_validate({"raw": str(raw), "audit": {"one_in": 1}, **settings})
+def convert(raw: Path, block: int = 1 << 20, one_in: int = 1, **settings: Any) -> Converted:
+    """Convert a file or folder; one game in ``one_in`` is audited."""
+    section = GoSection.model_validate({"raw": str(raw), **settings})
     files = find_files(raw, "**/*", DOMAIN.suffixes, section="go")
-    converter, whole = DOMAIN.converter(section), Converted()
+    converter, whole = DOMAIN.converter(section, AuditRate(one_in, one_in)), Converted()
     parts: list[UnitResult] = []
     for unit in units(files, section, block):
         result = converter(unit)

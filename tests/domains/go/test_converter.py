@@ -17,7 +17,8 @@ from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.sgf.names import NameRule
 from outofcore.domains.go.sgf.scan import Ending, Found
-from outofcore.raw.unit import KEY_BYTES
+from outofcore.raw.files import find_files
+from outofcore.raw.unit import KEY_BYTES, AuditRate
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import text
 
@@ -226,14 +227,25 @@ def test_the_audit_sees_that_a_game_was_ended_too_soon(
 
 def test_one_game_in_so_many_is_audited(convert_text: ConvertText) -> None:
     games = b"\n".join(text("B" + "abcdefghi"[one] + "abcdefghi"[two], "Wii") for one in range(8) for two in range(8))
-    every, some = convert_text(games), convert_text(games, audit={"one_in": 4})
+    every, some = convert_text(games), convert_text(games, one_in=4)
     assert every.audited == len(every.keys) == 64
     assert 4 < some.audited < 32
     assert some.rows["stones"].tobytes() == every.rows["stones"].tobytes()
 
 
+def test_unusual_games_are_audited_at_their_own_rate(tmp_path: Path) -> None:
+    usual = [text("Baa", "Wbb", f"B{point}", size=19) for point in ("cc", "dd", "ee")]
+    handicap, small = text("Waa", size=19, root="HA[2]AB[dd][pp]"), text("Baa")
+    (tmp_path / "a.sgf").write_bytes(b"\n".join([*usual, handicap, small]))
+    section = GoSection.model_validate({"raw": str(tmp_path), "filters": {"sizes": [9, 19]}})
+    (unit,) = DOMAIN.units(find_files(tmp_path, "**/*", DOMAIN.suffixes, section="go"), section)
+    result = DOMAIN.converter(section, AuditRate(2**62, 1))(unit)
+    assert len(result.keys) == 5
+    assert result.unusual == len(result.audits) == 2
+
+
 def test_the_converter_travels() -> None:
-    converter = DOMAIN.converter(GoSection(raw="x"))
+    converter = DOMAIN.converter(GoSection(raw="x"), AuditRate())
     assert pickle.loads(pickle.dumps(converter)) == converter
 
 
@@ -261,4 +273,4 @@ def test_settings_are_checked() -> None:
             GoSection.model_validate({"raw": "x", "filters": wrong})
     section = GoSection.model_validate({"raw": "x", "filters": {"sizes": [19, 9, 19]}})
     assert section.filters.sizes == (9, 19)
-    assert replace(DOMAIN.converter(section)) == DOMAIN.converter(section)  # type: ignore[type-var]
+    assert replace(DOMAIN.converter(section, AuditRate())) == DOMAIN.converter(section, AuditRate())  # type: ignore[type-var]

@@ -40,7 +40,7 @@ def rules(converted: Converted, column: str) -> Counter[int]:
 
 
 def test_amateurs(real_data: Path) -> None:
-    converted = convert(real_data / "go" / "kgs.tar.zst", audit={"one_in": 2})
+    converted = convert(real_data / "go" / "kgs.tar.zst", one_in=2)
     assert converted.found == 400
     assert converted.reasons == ["too_short"] * 5  # games that ended without a move
     assert not converted.differences
@@ -52,7 +52,7 @@ def test_amateurs(real_data: Path) -> None:
 
 
 def test_professionals_in_broken_files(real_data: Path) -> None:
-    converted = convert(real_data / "go" / "fox.tar.zst", audit={"one_in": 2})
+    converted = convert(real_data / "go" / "fox.tar.zst", one_in=2)
     assert converted.found == 400
     assert converted.reasons == ["occupied"]
     assert not converted.differences
@@ -85,7 +85,7 @@ def test_odd_files(real_data: Path) -> None:
 
 def test_a_first_line_that_is_a_name(real_data: Path) -> None:
     folder = real_data / "go" / "named-first-line"
-    converted = convert(folder, audit={"one_in": 64})
+    converted = convert(folder, one_in=64)
     assert converted.found == sum(path.read_bytes().count(b"(;") for path in folder.iterdir())
     assert converted.reasons == []
     told = converted.sequences
@@ -132,21 +132,21 @@ def test_a_folder_and_an_archive_of_players(real_data: Path, tmp_path: Path) -> 
             some.addfile(entry, io.BytesIO(data))
             (tmp_path / "folder" / entry.name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "folder" / entry.name).write_bytes(data)
-    converted = convert(tmp_path / "some.tar", audit={"one_in": 256})
+    converted = convert(tmp_path / "some.tar", one_in=256)
     assert Counter(converted.sequences["player_of_file"]) == count
     assert converted.reasons == []
     assert not converted.differences
     assert converted.audited > 10
-    assert convert(tmp_path / "folder", block=300_000, audit={"one_in": 256}).same(converted)
+    assert convert(tmp_path / "folder", block=300_000, one_in=256).same(converted)
 
 
 @pytest.mark.timeout(900)
 def test_every_game_of_every_player_is_stored_or_rejected(real_data: Path, tmp_path: Path) -> None:
     raw = real_data / "go" / "players.tar.zst"
-    section = GoSection.model_validate({"raw": str(raw), "audit": {"one_in": 128}})
+    section = GoSection.model_validate({"raw": str(raw)})
     files = find_files(raw, "**/*", DOMAIN.suffixes, section="go")
     conversion = Conversion(DOMAIN, section, files, tmp_path / "go.zarr", tmp_path / "go.csv")
-    forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0)
+    forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0, sequences=92_000, unusual=1_000)
     executor = open_executor("threads", 2)
     figures = conversion.run(forecast, executor=executor, workers=2, watch=lambda _: None).figures
     assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())

@@ -22,7 +22,7 @@ def test_equal_seeds_give_equal_files(sample: Path, tmp_path: Path) -> None:
 
 
 def test_it_holds_what_real_files_are_full_of(sample: Path) -> None:
-    converted = convert(sample, filters={"sizes": [9, 19]}, audit={"one_in": 4})
+    converted = convert(sample, filters={"sizes": [9, 19]}, one_in=4)
     assert sorted(converted.reasons) == ["occupied", "unterminated_value"]
     assert not converted.differences
     told = converted.sequences

@@ -15,7 +15,7 @@ import zarr
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import Reject
+from outofcore.raw.unit import AuditRate, Reject
 
 NAMES = {"stimulus": "stim", "responses": "robs", "trial": "trial"}
 
@@ -51,16 +51,16 @@ class Converted:
         return Counter(reject.reason for reject in self.rejects)
 
 
-def section_of(raw: Path, *, match: str = "**/*", one_in: int = 1, tensors: Any = None, **source: Any) -> NeuralSection:
-    content = {"raw": str(raw), "match": match, "source": source, "audit": {"one_in": one_in}}
+def section_of(raw: Path, *, match: str = "**/*", tensors: Any = None, **source: Any) -> NeuralSection:
+    content = {"raw": str(raw), "match": match, "source": source}
     return NeuralSection.model_validate(content | ({"tensors": tensors} if tensors else {}))
 
 
-def convert(raw: Path, **settings: Any) -> Converted:
+def convert(raw: Path, one_in: int = 1, **settings: Any) -> Converted:
     section = section_of(raw, **settings)
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
     schemas = DOMAIN.schemas(section, files)
-    converter = DOMAIN.converter(section)
+    converter = DOMAIN.converter(section, AuditRate(one_in))
     result = Converted({}, [], Counter(), 0, 0, 0, [], 0, 0, schemas)
     pieces: dict[str, dict[str, list[np.ndarray]]] = {}
     going_on = False

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from outofcore.domains.neural import DOMAIN, source
 from outofcore.domains.neural.dtypes import bfloat16_values
 from outofcore.errors import RawInputError
+from outofcore.raw.unit import AuditRate
 from tests.domains.neural.rig import NAMES, convert, save_session, section_of
 
 
@@ -318,8 +319,8 @@ def test_units_and_converter_are_picklable(frames, write_h5):
     from outofcore.raw.files import find_files
 
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
-    converter = pickle.loads(pickle.dumps(DOMAIN.converter(section)))
+    converter = pickle.loads(pickle.dumps(DOMAIN.converter(section, AuditRate())))
     for unit in DOMAIN.units(files, section):
-        direct, copied = DOMAIN.converter(section)(unit), converter(pickle.loads(pickle.dumps(unit)))
+        direct, copied = DOMAIN.converter(section, AuditRate())(unit), converter(pickle.loads(pickle.dumps(unit)))
         assert np.array_equal(direct.rows["stim"], copied.rows["stim"])
         assert np.array_equal(direct.keys, copied.keys)

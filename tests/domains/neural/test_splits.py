@@ -13,6 +13,7 @@ from outofcore.domains.neural.splits import settle, trial_keys
 from outofcore.domains.neural.trials import Trials
 from outofcore.domains.sections import SplitSection
 from outofcore.raw.files import find_files
+from outofcore.raw.unit import AuditRate
 from tests.domains.neural.rig import section_of
 
 SHARES = SplitSection(val=0.2, test=0.1)
@@ -145,7 +146,7 @@ def test_converted_sequences_are_in_the_splits_that_were_chosen(tmp_path, frames
         section = section_of(tmp_path, names={"stimulus": "stim", "responses": "robs", "trial": "trial"})
         section = section.model_copy(update={"splits": SHARES.model_copy(update={"seed": seed})})
         files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="neural")
-        converter, found = DOMAIN.converter(section), []
+        converter, found = DOMAIN.converter(section, AuditRate()), []
         for unit in DOMAIN.units(files, section):
             made = converter(unit)
             by_hash = [SPLITS[place] for place in assign(made.keys, section.splits).tolist()]

@@ -36,7 +36,6 @@ def section(tmp_path_factory):
             "source": {"names": NAMES, "bin_width": 1 / 60, "response_dtype": "uint8"},
             "splits": {"val": 0.2, "test": 0.1, "seed": 0},
             "store": {"codec": "lz4", "chunk_rows": 64, "shard_rows": 4096},
-            "audit": {"one_in": 16},
             "tensors": {"lags": 5},
         }
     )

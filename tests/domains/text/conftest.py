@@ -19,7 +19,7 @@ from outofcore.domains.text.source import units
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import Reject
+from outofcore.raw.unit import AuditRate, Reject
 
 PROSE = (
     "The quick brown fox jumps over the lazy dog, and it's 12:30 already! They'LL never know.\n\n"
@@ -98,10 +98,10 @@ def section_of(tokenizer_path: Path) -> Callable[..., TextSection]:
 def convert(section_of: Callable[..., TextSection]) -> Convert:
     """Convert a file or folder and put the pieces of documents together, as the driver does."""
 
-    def run(raw: Path, **keys: Any) -> Converted:
+    def run(raw: Path, one_in: int = 1, **keys: Any) -> Converted:
         section = section_of(raw, **keys)
         files = find_files(raw, section.match, SUFFIXES, section="text")
-        converter = Converter(section, load_tokenizer(section))
+        converter = Converter(section, AuditRate(one_in), load_tokenizer(section))
         whole = Converted()
         is_open = False
         for unit in units(files, section):

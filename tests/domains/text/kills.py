@@ -76,7 +76,6 @@ def section_of(folder: Path) -> TextSection:
             "raw": str(folder / "raw"),
             "tokenizer": {"vocab_size": 400, "path": str(folder / "text.json")},
             "store": {"chunk_rows": 512, "shard_rows": 16_384},
-            "audit": {"one_in": 64},
         }
     )
 

@@ -34,7 +34,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[TextSection, lis
             "source": {"newlines": "lf"},
             "tokenizer": {"vocab_size": 512, "path": str(folder / "text.json")},
             "store": {"chunk_rows": 256, "shard_rows": 4096},
-            "audit": {"one_in": 16},
             "tensors": {"seq_len": 32},
         }
     )

@@ -64,16 +64,17 @@ def test_a_plain_file_is_a_document(convert, tokenizer: Tokenizer, tmp_path: Pat
 
 def test_the_first_document_is_audited_and_others_by_their_content(convert, tmp_path: Path):
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": f"text {number}"}) for number in range(400)))
-    assert convert(tmp_path, audit={"one_in": 10**9}).audited == 1
-    some = convert(tmp_path, audit={"one_in": 4}).audited
+    assert convert(tmp_path, one_in=10**9).audited == 1
+    some = convert(tmp_path, one_in=4).audited
     assert 60 < some < 140
-    assert convert(tmp_path, audit={"one_in": 1}).audited == 400
+    assert convert(tmp_path, one_in=1).audited == 400
 
 
 def test_what_tokenizers_would_need_too_much_memory_for_is_not_audited(convert, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("outofcore.domains.text.tokens.oracle.WHOLE_BYTES", 50)
+    for limit in ("CUT_BYTES", "WHOLE_BYTES"):
+        monkeypatch.setattr(f"outofcore.domains.text.tokens.oracle.{limit}", 50)
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * 51}) + "\n" + json.dumps({"text": "some words " * 9}))
-    assert convert(tmp_path, audit={"one_in": 1}).audited == 1
+    assert convert(tmp_path, one_in=1).audited == 1
 
 
 def test_a_separator_divides_documents(convert, tokenizer: Tokenizer, tmp_path: Path):
@@ -335,7 +336,7 @@ def test_long_documents_are_the_same_in_pieces(texts, separator, newlines, polic
     path = tmp_path / "a.txt"
     path.write_bytes(data)
     settings = {"separator": separator, "newlines": newlines, "invalid_utf8": policy}
-    in_pieces = convert(path, source=settings, audit={"one_in": 1})
+    in_pieces = convert(path, source=settings, one_in=1)
     with pytest.MonkeyPatch().context() as patch:
         patch.setattr(reading, "BLOCK_BYTES", 1 << 20)
         patch.setattr(reading, "WHOLE_BYTES", 1 << 20)

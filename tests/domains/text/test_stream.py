@@ -22,6 +22,7 @@ from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 from outofcore.errors import AuditError, BudgetError, RawInputError, StateError
 from outofcore.raw.files import find_files
+from outofcore.raw.unit import AuditRate
 from tests.domains.text.conftest import PROSE
 
 MEMORY = 1 << 30
@@ -244,7 +245,8 @@ def test_what_cannot_be_is_said(section_of, folder: Path, monkeypatch):
     stream, other = make(section_of, folder, samples=20), make(section_of, folder, samples=20, seed=1)
     with pytest.raises(StateError, match="belongs to other raw text, another tokenizer, other params or another seed"):
         other.load_state_dict(stream.state_dict())
-    wrong = make(section_of, folder, keys={"audit": {"one_in": 1}}, samples=20)
+    wrong = make(section_of, folder, samples=20)
+    monkeypatch.setattr("outofcore.domains.text.windows.AUDITED", AuditRate())
     encode = FastEngine.encode
     monkeypatch.setattr(FastEngine, "encode", lambda *inputs: (encode(*inputs)[0] ^ 1, encode(*inputs)[1]))
     with pytest.raises(AuditError, match=r"the engine and its oracle differ: document at \d+: \d+ ids against"):

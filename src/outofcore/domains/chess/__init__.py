@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.domain import Domain
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class Chess(Domain):
 
         return units(files, section.source.longest_game)
 
-    def converter(self, section: ChessSection) -> Callable[[Unit], UnitResult]:
+    def converter(self, section: ChessSection, rate: AuditRate) -> Callable[[Unit], UnitResult]:
         """Games of a unit to positions."""
         from outofcore.domains.chess.records import Converter
 
-        return Converter(section)
+        return Converter(section, rate)
 
     def reading(self, store_attributes: Mapping[str, Any], section: ChessSection) -> Reading:
         """Positions to planes, move classes and values."""

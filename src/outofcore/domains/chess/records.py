@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from typing import Any
 
+import chess
 import numpy as np
 import numpy.typing as npt
 
@@ -18,7 +19,7 @@ from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
 from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.schema import empty_rows
-from outofcore.raw.unit import KEY_BYTES, Audit, Reject, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
 Ints = npt.NDArray[np.int64]
 Rows = dict[str, npt.NDArray[Any]]
@@ -29,11 +30,12 @@ class Converter:
     """Converts units of PGN; see :meth:`outofcore.domains.domain.Domain.converter`."""
 
     section: ChessSection
+    rate: AuditRate
 
     def __call__(self, unit: Unit) -> UnitResult:
         """Convert one unit."""
         games = read_games(np.frombuffer(unit.payload, np.uint8))
-        result = _Conversion(unit, self.section, games, read_facts(games)).run()
+        result = _Conversion(unit, self.section, self.rate, games, read_facts(games)).run()
         if "reason" not in unit.detail:
             return result
         unread = Reject(reason=unit.detail["reason"], offset=unit.offset, detail=unit.detail["detail"])
@@ -46,6 +48,7 @@ class _Conversion:
 
     unit: Unit
     section: ChessSection
+    rate: AuditRate
     games: Games
     facts: Facts
     rejects: dict[int, Reject] = field(default_factory=dict)
@@ -60,7 +63,8 @@ class _Conversion:
         keys = _keys(rows, plies)
         if self.section.filters.duplicates == "same_game":
             keys = _keys_of_games(keys, self.games, self.facts, accepted)
-        audits = self._audits(accepted, plies, keys, rows)
+        unusual = _unusual(plies, rows)
+        audits = self._audits(accepted, plies, self.rate.chosen(keys.view("<u8")[:, 0], unusual), rows)
         accepted, keys, lengths, counts = self._select(accepted, plies, keys, rows)
         return UnitResult(
             found=len(self.games.results),
@@ -68,6 +72,7 @@ class _Conversion:
             sequences=self._sequences(accepted, lengths),
             keys=keys,
             rejects=tuple(self.rejects[game] for game in sorted(self.rejects)),
+            unusual=int(unusual.sum()),
             counts=counts,
             audits=audits,
         )
@@ -109,12 +114,11 @@ class _Conversion:
         rows["result"] = np.repeat(self.facts.result[accepted], plies)
         return accepted, rows
 
-    def _audits(self, accepted: Ints, plies: Ints, keys: Bytes, rows: Rows) -> tuple[Audit, ...]:
-        """Comparisons of games chosen by key with the oracle's reading."""
-        chosen = np.flatnonzero(keys.view("<u8")[:, 0] % np.uint64(self.section.audit.one_in) == 0)
+    def _audits(self, accepted: Ints, plies: Ints, chosen: npt.NDArray[np.bool_], rows: Rows) -> tuple[Audit, ...]:
+        """Comparisons of the chosen games with the oracle's reading."""
         ends = np.cumsum(plies)
         audits = []
-        for place in chosen.tolist():
+        for place in np.flatnonzero(chosen).tolist():
             game = int(accepted[place])
             whole = slice(int(ends[place] - plies[place]), int(ends[place]))
             audits.append(
@@ -161,6 +165,25 @@ class _Conversion:
             "member": np.full(len(accepted), self.unit.detail.get("member", 0), np.uint32),
             "offset": (self.games.starts[accepted] + self.unit.offset).astype(np.uint64),
         }
+
+
+@cache
+def _standard_start() -> Rows:
+    """The start position of standard chess as a row."""
+    rows, game = empty_rows(1), oracle.Replay()
+    game.add(chess.Board(), chess.Move.from_uci("e2e4"))
+    game.write(rows, 0)
+    return rows
+
+
+def _unusual(plies: Ints, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Games from another start position than that of standard chess, and those with an underpromotion."""
+    firsts, start = np.cumsum(plies) - plies, _standard_start()
+    unusual: npt.NDArray[np.bool_] = (rows["boards"][firsts] != start["boards"]).any(axis=1)
+    unusual |= (rows["state"][firsts] != start["state"]).any(axis=1)
+    promoted = rows["move"] >> 12
+    unusual[np.repeat(np.arange(len(plies)), plies)[(promoted > 0) & (promoted < chess.QUEEN - 1)]] = True
+    return unusual
 
 
 def _keys(rows: Rows, plies: Ints) -> Bytes:

@@ -12,7 +12,7 @@ from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.schema import schema
 from outofcore.domains.go.source import SUFFIXES
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
 
 
@@ -30,9 +30,9 @@ class Go(Domain):
         del files
         return {"": schema(section)}
 
-    def converter(self, section: GoSection) -> Callable[[Unit], UnitResult]:
+    def converter(self, section: GoSection, rate: AuditRate) -> Callable[[Unit], UnitResult]:
         """Read, play and check the games of a unit."""
-        return Converter(section)
+        return Converter(section, rate)
 
     def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
         """The first position as a diagram."""

@@ -23,7 +23,9 @@ from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns,
 from outofcore.domains.go.sgf.names import decode, transcoded
 from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, Games, Reading, read_games
 from outofcore.domains.go.sgf.scan import Ending
-from outofcore.raw.unit import KEY_BYTES, Audit, Reject, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
+
+USUAL_SIZE = 19
 
 _READ, _TOO_LONG = int(Reading.READ), int(Ending.TOO_LONG)
 
@@ -52,6 +54,7 @@ class Converter:
     """Converts units; picklable and deterministic on every machine."""
 
     section: GoSection
+    rate: AuditRate
 
     @cached_property
     def _dtypes(self) -> dict[str, Any]:
@@ -73,7 +76,9 @@ class Converter:
         ]
         keys = _keys(played, kept)
         game = _first_bytes(keys)
-        audits = self._compare(unit, text, played, headers, kept[self._audits(game)], counts)
+        unusual = _unusual(played, chosen, kept)
+        audited = kept[self.rate.chosen(game.view(np.uint64), unusual)]
+        audits = self._compare(unit, text, played, headers, audited, counts)
         rows: dict[str, npt.NDArray[Any]] = {
             "stones": played.stones,
             "state": played.state,
@@ -102,6 +107,7 @@ class Converter:
             },
             keys=keys,
             rejects=tuple(rejects),
+            unusual=int(unusual.sum()),
             counts={name: int(count) for name, count in sorted(counts.items()) if count},
             stored_counts=_game_counts(played, chosen, kept, detail),
             audits=audits,
@@ -148,11 +154,6 @@ class Converter:
         rules = Rules(*np.array(played, np.int64).reshape(-1, 4).T.copy())
         return replay(games, rules, self.section.filters, liberties=self.section.source.liberties)
 
-    def _audits(self, game: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Games to be checked by the oracle: one in ``one_in``, chosen by key."""
-        chosen: npt.NDArray[np.bool_] = game.view(np.uint64) % np.uint64(self.section.audit.one_in) == 0
-        return chosen
-
     def _compare(
         self,
         unit: Unit,
@@ -182,6 +183,14 @@ class Converter:
             counts["audited_positions"] += count
             counts["audited_captures"] += int(played.counts[number, COUNTED.index("captures")])
         return tuple(comparisons)
+
+
+def _unusual(played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Games with handicap or on another board than 19 x 19, and those with setup in mid-game or a forbidden move."""
+    other = np.array([header.handicap > 0 or header.size != USUAL_SIZE for header in headers], np.bool_)
+    broken = np.any(played.counts[kept, : COUNTED.index("setup_captures")], axis=1)
+    unusual: npt.NDArray[np.bool_] = np.logical_or(other, broken)
+    return unusual
 
 
 def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from outofcore.domains.domain import Domain
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ class Neural(Domain):
 
         return session_units(files, section)
 
-    def converter(self, section: NeuralSection) -> Callable[[Unit], UnitResult]:
+    def converter(self, section: NeuralSection, rate: AuditRate) -> Callable[[Unit], UnitResult]:
         """Bins of a unit, read and aligned."""
         from outofcore.domains.neural.converter import Converter
 
-        return Converter(section)
+        return Converter(section, rate)
 
     def reading(self, store_attributes: Mapping[str, Any], section: NeuralSection) -> Reading:
         """Windows of frames as stored, with the responses of the last bin."""

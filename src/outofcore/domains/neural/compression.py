@@ -17,6 +17,7 @@ from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.source import units_of
 from outofcore.domains.neural.survey import look_at
 from outofcore.raw.files import RawFile
+from outofcore.raw.unit import NO_AUDIT
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.schema import CodecName
 
@@ -43,7 +44,7 @@ def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.
     found = look_at(files, section)
     sessions = [each for each in found.sessions if each[0].kind != "none"]
     step = -(-len(sessions) // SESSIONS) if sessions else 1
-    converter = Converter(section)
+    converter = Converter(section, NO_AUDIT)
     frames = []
     for session, survey in sessions[::step]:
         passed = islice(units_of(session, survey, section, found.moved), UNITS_PASSED)

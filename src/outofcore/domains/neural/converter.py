@@ -26,7 +26,7 @@ from outofcore.domains.neural.streams import open_streams
 from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import history
 from outofcore.domains.neural.trials import UNLABELLED
-from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, AuditRate, Reject, Unit, UnitResult
 
 Rows = dict[str, npt.NDArray[Any]]
 
@@ -46,6 +46,7 @@ class Converter:
     """Turns a unit into rows; picklable."""
 
     section: NeuralSection
+    rate: AuditRate
 
     def __call__(self, unit: Unit) -> UnitResult:
         """Read, align and check the bins of a unit."""
@@ -68,8 +69,7 @@ class Converter:
         counts |= _counts(runs, listed, rows)
         if "spikes" in unit.detail["ranges"]:
             counts["spikes_stored"] = int(rows["robs"].sum(dtype=np.float64))
-        one_in = self.section.audit.one_in
-        audited, chosen = choose_bins(keys[continues:], first[continues:], lengths[continues:], one_in)
+        audited, chosen = choose_bins(keys[continues:], first[continues:], lengths[continues:], self.rate.usual)
         differences = self._differences(session, piece, runs, rows, chosen)
         return UnitResult(
             found=len(keys) + len(rejects) - continues,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from outofcore.domains.domain import Domain
 from outofcore.domains.text.params import TextSection
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.replacing import replace_text
 from outofcore.store.durable import writing
 from outofcore.store.remote import url_of
@@ -43,12 +43,12 @@ class Text(Domain):
         del files
         return {"": text_schema(load_tokenizer(section))}
 
-    def converter(self, section: TextSection) -> Callable[[Unit], UnitResult]:
+    def converter(self, section: TextSection, rate: AuditRate) -> Callable[[Unit], UnitResult]:
         """Documents of a unit to tokens."""
         from outofcore.domains.text.converter import Converter
         from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 
-        return Converter(section, load_tokenizer(section))
+        return Converter(section, rate, load_tokenizer(section))
 
     def task(self, store: Store, section: TextSection) -> Task:
         """Predict the next token."""

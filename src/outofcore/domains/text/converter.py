@@ -19,7 +19,7 @@ from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, open_engine
 from outofcore.domains.text.tokens.oracle import Oracle
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
-from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, AuditRate, Reject, Unit, UnitResult
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Converter:
     """A pure function from units to tokens."""
 
     section: TextSection
+    rate: AuditRate
     tokenizer: Tokenizer
 
     def __call__(self, unit: Unit) -> UnitResult:
@@ -141,9 +142,7 @@ class Converter:
 
     def _chosen(self, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         """Documents for the oracle, by the second half of the key; the first half decides the split."""
-        number = np.ascontiguousarray(keys).view(">u8")[:, 1]
-        chosen: npt.NDArray[np.bool_] = number % np.uint64(self.section.audit.one_in) == 0
-        return chosen
+        return self.rate.chosen(np.ascontiguousarray(keys).view(">u8")[:, 1])
 
     @property
     def _oracle(self) -> Oracle:

@@ -96,7 +96,12 @@ class TextStoreSection(StoreSection):
 class TextAuditSection(AuditSection):
     """How many documents ``tokenizers`` checks; it is a hundred times slower than the engine."""
 
-    one_in: int = Field(4096, ge=1, description="one document in so many, chosen by its content, and the first")
+    records: int = Field(
+        100,
+        ge=1,
+        le=2**40,
+        description="about how many are checked, whatever the size of the input; and the first",
+    )
 
 
 class TensorSection(Section):

@@ -22,9 +22,12 @@ from outofcore.domains.text.source import units
 from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 from outofcore.errors import AuditError, RawInputError
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import Unit, UnitResult
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
 
 Tokens = npt.NDArray[Any]
+
+AUDITED = AuditRate(1024)
+"""How many the oracle checks of the documents streamed, whose number nothing forecasts."""
 
 
 def units_in_memory(threads: int) -> int:
@@ -139,7 +142,7 @@ class RawText:
 
     def _results(self, order: Iterable[int]) -> Iterator[UnitResult]:
         """The units of the files in this order, tokenized; raises AuditError."""
-        converter = Converter(self.section, load_tokenizer(self.section))
+        converter = Converter(self.section, AUDITED, load_tokenizer(self.section))
         wanted = (
             (file, number, _unaudited(unit))
             for file in order

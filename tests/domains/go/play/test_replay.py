@@ -239,7 +239,7 @@ def test_moves_of_one_colour_in_a_row(convert_text: ConvertText) -> None:
 
 def test_more_moves_than_can_be_counted(convert_text: ConvertText) -> None:
     assert convert_text(text(*["B"] * 32_768)).reasons == ["too_many_moves"]
-    assert len(convert_text(text(*["B"] * 32_767), audit={"one_in": 10**9}).rows["move"]) == 32_767
+    assert len(convert_text(text(*["B"] * 32_767), one_in=10**9).rows["move"]) == 32_767
 
 
 def test_liberties(convert_text: ConvertText) -> None:

@@ -31,7 +31,7 @@ def test_a_difference_says_where_it_is(oracle: Oracle, tokenizer: Tokenizer):
 
 
 def test_of_a_long_text_the_beginning_is_compared(oracle: Oracle, tokenizer: Tokenizer, monkeypatch):
-    monkeypatch.setattr(oracles, "WHOLE_BYTES", 100)
+    monkeypatch.setattr(oracles, "CUT_BYTES", 100)
     ids = np.array(tokenizer.encode(PROSE), np.uint16)
     assert oracle.difference(PROSE.encode(), ids) is None
     ids[5] += 1
@@ -40,8 +40,16 @@ def test_of_a_long_text_the_beginning_is_compared(oracle: Oracle, tokenizer: Tok
     ids[-1] += 1
     assert oracle.difference(PROSE.encode(), ids) is None
     assert 50 < oracle.reach(PROSE.encode()) <= 100
-    assert oracle.reach(b"x" * 101) == 0
+
+
+def test_a_text_without_a_safe_cut_is_compared_whole_unless_it_is_very_long(oracle: Oracle, monkeypatch):
+    monkeypatch.setattr(oracles, "CUT_BYTES", 100)
+    monkeypatch.setattr(oracles, "WHOLE_BYTES", 200)
     assert oracle.reach(b"x" * 100) == 100
+    assert oracle.reach(b"x" * 200) == 200
+    assert oracle.reach(b"x" * 201) == 0
+    late = b"x" * 150 + b" some words" * 9
+    assert 150 <= oracle.reach(late) <= 200
 
 
 def test_a_piece_is_compared_with_what_stands_before_it(oracle: Oracle, tokenizer: Tokenizer):

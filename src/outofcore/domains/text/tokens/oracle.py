@@ -11,8 +11,9 @@ from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.engine import Engine, ReferenceEngine
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 
-# About 100 MB of memory and half a second.
-WHOLE_BYTES = 512 << 10
+# A document is compared up to a safe cut within the first of these; without one, whole up to the second, which takes
+# half a second and about 100 MB of memory.
+CUT_BYTES, WHOLE_BYTES = 32 << 10, 512 << 10
 
 
 class Oracle:
@@ -24,10 +25,13 @@ class Oracle:
         self._cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
 
     def reach(self, text: bytes) -> int:
-        """Bytes of a text to compare: up to a safe cut within half a megabyte; 0 if there is none."""
-        if len(text) <= WHOLE_BYTES:
+        """Bytes of a text to compare; 0 if there is no safe cut and the text is too long to be read whole."""
+        if len(text) <= CUT_BYTES:
             return len(text)
-        return self._cutter.last(text, 0, WHOLE_BYTES) or 0
+        cut = self._cutter.last(text, 0, CUT_BYTES)
+        if cut is None and len(text) > WHOLE_BYTES:
+            cut = self._cutter.last(text, CUT_BYTES, WHOLE_BYTES) or 0
+        return len(text) if cut is None else cut
 
     def difference(self, text: bytes, ids: npt.NDArray[Any], before: bytes = b"") -> str | None:
         """How the ids of a document or piece differ from the reference's, or None.

@@ -1,0 +1,59 @@
+"""What a sample of the input says about all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outofcore.conversion.estimate import Estimate, estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.conversion.run import Conversion
+from outofcore.domains.chess import DOMAIN
+from outofcore.raw.files import find_files
+from outofcore.raw.unit import AuditRate
+
+
+def pawn_moves(number: int) -> str:
+    """A game of its own for each number below 65,536: each pawn moves one step or two."""
+    steps = f"{number:016b}"
+    white = [file + "34"[int(step)] for file, step in zip("abcdefgh", steps[:8], strict=True)]
+    black = [file + "65"[int(step)] for file, step in zip("abcdefgh", steps[8:], strict=True)]
+    return " ".join(f"{one} {two}" for one, two in zip(white, black, strict=True))
+
+
+def write_games(path: Path, count: int, from_position: int) -> None:
+    """Games of which every so-many-th starts from another position."""
+    other = '[SetUp "1"]\n[FEN "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w - - 0 1"]\n'
+    with path.open("w") as file:
+        for number in range(count):
+            tags = other if number % from_position == 0 else '[White "x"]\n'
+            file.write(f"{tags}\n{pawn_moves(number)} 1-0\n\n")
+
+
+def test_the_rate_follows_from_the_number_of_records() -> None:
+    def rate(sequences: int, unusual: int) -> AuditRate:
+        return Estimate(0, 0, 0, 0, sequences=sequences, unusual=unusual).audit_rate(1000)
+
+    assert rate(100, 0) == AuditRate(1, 1)
+    assert rate(1_000_000, 20) == AuditRate(1000, 1)
+    assert rate(1_000_000, 50_000) == AuditRate(1000, 50)
+    assert rate(10**10, 10**10) == AuditRate(10**7, 10**7)
+
+
+@pytest.mark.parametrize("count", [2_000, 20_000])
+def test_as_many_records_are_audited_however_many_there_are(count: int, tmp_path: Path) -> None:
+    write_games(tmp_path / "games.pgn", count, from_position=100)
+    section = DOMAIN.section(raw=str(tmp_path), audit={"records": 200})
+    files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="chess")
+    with open_executor("threads", 1) as executor:
+        forecast = estimate(DOMAIN, section, files, executor)
+    assert forecast.sequences == count
+    assert forecast.unusual == count // 100
+    figures = (
+        Conversion(DOMAIN, section, files, tmp_path / "chess.zarr", tmp_path / "rejects.csv")
+        .run(forecast, executor=open_executor("threads", 1), workers=1, watch=lambda _: None)
+        .figures
+    )
+    usual = figures["audited"] - min(200, count // 100)  # all of the few that start elsewhere
+    assert 140 < usual < 260
