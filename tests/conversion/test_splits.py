@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
 
+import numpy as np
+import pytest
+
+import outofcore
 from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.sections import SplitSection
+from outofcore.errors import ParamsError
+from outofcore.params import section_of
 
 
 def test_shares_are_kept_and_equal_keys_go_together() -> None:
@@ -38,3 +47,104 @@ def test_the_split_of_a_key_is_settled_for_ever() -> None:
         many = np.tile(keys, (32, 1))
         many[:, byte] = np.arange(len(many))
         assert len(set(assign(many, section).tolist())) == 3, f"byte {byte} of the key does not count"
+
+
+def places(store: Path, column: str) -> dict[str, dict[str, int]]:
+    """How many sequences of each value of a column are in each split."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    opened = outofcore.open_store(store)
+    for split in SPLITS:
+        for value in opened.sequences(split)[column].read().tolist():
+            found[str(value)][split] = found[str(value)].get(split, 0) + 1
+    return found
+
+
+def write_texts(folder: Path, names: list[str]) -> None:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        lines = [json.dumps({"text": f"{name} has a line {number}"}) for number in range(5)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+
+
+def test_by_file_all_documents_of_a_file_are_in_one_split(tmp_path: Path) -> None:
+    """And in the same one when other files are added."""
+    names = [f"author{number}" for number in range(40)]
+    found = []
+    for count in (20, 40):
+        write_texts(tmp_path / "raw", names[:count])
+        store = tmp_path / f"{count}.zarr"
+        splits = {"by": "file", "val": 0.2, "test": 0.2}
+        outofcore.convert("text", tmp_path / "raw", store, splits=splits, tokenizer={"vocab_size": 300})
+        files = outofcore.open_store(store).sources["name"].read().tolist()
+        by_file = {files[int(source)]: splits for source, splits in places(store, "source").items()}
+        assert all(list(splits.values()) == [5] for splits in by_file.values())
+        found.append({name: next(iter(splits)) for name, splits in by_file.items()})
+    few, all_of_them = found
+    assert few.items() <= all_of_them.items()
+    assert set(all_of_them.values()) == {"train", "val", "test"}
+
+
+def test_by_a_column_all_games_of_a_player_are_in_one_split(tmp_path: Path) -> None:
+    letters = "abcdefghijklmnopqrs"
+    players = [f"player {number}" for number in range(30)]
+    games = [
+        f"(;GM[1]SZ[19]PB[{player}]PW[x];B[{letters[place % 19]}{letters[place // 19]}];W[{other}s])"
+        for place, player in enumerate(players)
+        for other in "abcd"
+    ]
+    (tmp_path / "games.sgf").write_text("\n".join(games))
+    splits = {"by": "black", "val": 0.3, "test": 0.2}
+    outofcore.convert("go", tmp_path / "games.sgf", tmp_path / "go.zarr", splits=splits)
+    found = places(tmp_path / "go.zarr", "black")
+    assert set(found) == set(players)
+    assert all(list(splits.values()) == [4] for splits in found.values())
+    assert {split for splits in found.values() for split in splits} == {"train", "val", "test"}
+
+
+def test_by_date_later_games_are_held_out_and_undated_ones_are_listed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    days = ["2018.12.31", "2019.01.01", "2019.06.30", "2019.07.01", "2020.02.03"]
+    undated = ["2019.??.??", "2019.03.??", "????.??.??"]
+    moves = ["e4", "d4", "c4", "Nf3", "b3", "g3", "f4", "a3"]
+    games = [f'[Date "{day}"]\n\n1. {move} 1-0\n\n' for day, move in zip(days + undated, moves, strict=True)]
+    (tmp_path / "games.pgn").write_text("".join(games))
+    splits = {"by": "date", "val_from": "2019-01-01", "test_from": "2019-07-01"}
+    figures = outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
+    assert figures["sequences"] == {"train": 1, "val": 2, "test": 2}
+    assert figures["rejected"] == {"undated": 3}
+    found = {day: next(iter(split)) for day, split in places(tmp_path / "chess.zarr", "date").items()}
+    assert found == {"20181231": "train", "20190101": "val", "20190630": "val", "20190701": "test", "20200203": "test"}
+    with (tmp_path / "chess.zarr.rejects.csv").open() as lines:
+        assert [line["reason"] for line in csv.DictReader(lines)] == ["undated"] * 3
+    assert "note" not in capfd.readouterr().err
+    splits = {"by": "date", "test_from": "2030-01-01"}
+    outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
+    assert "note: chess.splits: nothing is in test, split by date\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("domain", "settings", "said"),
+    [
+        ("chess", {"splits": {"by": "date"}}, "val_from and test_from go with by: date, which needs one of them"),
+        ("chess", {"splits": {"val_from": "2020-01-01"}}, "val_from and test_from go with by: date"),
+        (
+            "chess",
+            {"splits": {"by": "date", "val_from": "2020-01-01", "test_from": "2019-01-01"}},
+            "expected val_from before test_from, got 2020-01-01 and 2019-01-01",
+        ),
+        ("neural", {"splits": {"by": "file"}}, "recordings are split by trial and film"),
+        ("text", {"mode": "stream", "splits": {"by": "file"}}, "expected content in mode stream, got file"),
+    ],
+)
+def test_what_cannot_be_split_so_is_said(domain: str, settings: dict[str, object], said: str) -> None:
+    with pytest.raises(ParamsError, match=said):
+        section_of(domain, "convert()", None, {**settings, "raw": "x"})
+
+
+def test_an_unknown_column_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "games.pgn").write_text("1. e4 1-0\n\n")
+    said = r"splits.by: expected content, file, or a column of the store \(black_elo, .*got elo"
+    with pytest.raises(ParamsError, match=said):
+        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "elo"})
+    assert not (tmp_path / "chess.zarr").exists()

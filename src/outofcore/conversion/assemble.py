@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.seen import SeenKeys
-from outofcore.conversion.splits import SPLITS, assign
+from outofcore.conversion.splits import SPLITS, UNDATED, splits_of
 from outofcore.domains.sections import SplitSection
 from outofcore.errors import AuditError
 from outofcore.raw.rows import rows_of, spans_of
@@ -89,15 +89,20 @@ class Assembler:
         if self._seen is not None:
             new = self._seen.add(result.keys[first:])
             self._unsaved.append(result.keys[first:][new].tobytes())
-        stored[first:] = new
-        for name, values in result.stored_counts.items():
-            if total := int(np.sum(values[stored], dtype=np.int64)):
-                self.counts[name] += total
-        split = assign(result.keys[first:], self._splits)
+        split = splits_of(unit, result, self._splits)[first:]
         if result.split is not None:
             split = np.array([SPLITS.index(name) for name in result.split[first:]], np.int8)
         offsets = result.sequences.get("offset", np.full(count, unit.offset))[first:]
         rejects += [(int(offset), "duplicate", "") for offset in offsets[~new]]
+        undated = new & (split == UNDATED)
+        rejects += [
+            (int(offset), "undated", "no whole date, by which it would be split") for offset in offsets[undated]
+        ]
+        new &= ~undated
+        stored[first:] = new
+        for name, values in result.stored_counts.items():
+            if total := int(np.sum(values[stored], dtype=np.int64)):
+                self.counts[name] += total
         body = slice(first, last)
         self._append(result, body, ends, np.where(new, split, -1)[: last - first])
         if last < count:

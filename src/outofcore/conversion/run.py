@@ -165,6 +165,7 @@ class Conversion:
             journal.clear()
         if not build.assembler.accepted:
             raise RawInputError(self._nothing_accepted(build.assembler))
+        self._note_empty_splits(build)
         return Outcome(seal, self._figures(forecast, build, seal), resumed)
 
     def _convert_units(
@@ -248,6 +249,17 @@ class Conversion:
             "audit_differences": 0,
             "digest": seal.digest,
         }
+
+    def _note_empty_splits(self, build: Build) -> None:
+        """Name the splits that got no group; by content an empty one needs no note, so few sequences are there."""
+        section, counts = self.section.splits, build.counts()["sequences"]
+        wanted = [
+            name for name in ("val", "test") if getattr(section, f"{name}_from" if section.by == "date" else name)
+        ]
+        empty = [name for name in ("train", *wanted) if not counts[name]]
+        if section.by != "content" and empty:
+            names = " and ".join(empty)
+            sys.stderr.write(f"note: {self.domain.name}.splits: nothing is in {names}, split by {section.by}\n")
 
     def _nothing_accepted(self, assembler: Assembler) -> str:
         """Message for an input of which no record is stored."""

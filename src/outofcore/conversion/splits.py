@@ -1,15 +1,57 @@
-"""Split of a sequence as a function of its content, so that equal content is never in two splits."""
+"""Split of a sequence as a function of its content, of what it has in common with others, or of its date."""
 
 from __future__ import annotations
 
+import hashlib
+from datetime import date
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.sections import SplitSection
+from outofcore.errors import ParamsError
+from outofcore.raw.unit import KEY_BYTES, Unit, UnitResult
 
 SPLITS = ("train", "val", "test")
+UNDATED = -1
+"""In place of a split, where sequences are split by date and one has none."""
+
+
+def splits_of(unit: Unit, result: UnitResult, section: SplitSection) -> npt.NDArray[np.int8]:
+    """Split of each sequence of a unit: an index into :data:`SPLITS`, or :data:`UNDATED`; raises ParamsError."""
+    if section.by == "content":
+        return assign(result.keys, section)
+    if section.by == "file":
+        return assign(np.repeat(_key(unit.name), len(result.keys), axis=0), section)
+    if section.by not in result.sequences:
+        columns = ", ".join(sorted(name for name in result.sequences if name != "length"))
+        message = f"splits.by: expected content, file, or a column of the store ({columns}), got {section.by}"
+        raise ParamsError(message)
+    values = result.sequences[section.by]
+    if section.by == "date":
+        return _by_date(values.astype(np.int64), section)
+    found, place = np.unique(values.astype(str), return_inverse=True)
+    return assign(np.concatenate([_key(value) for value in found.tolist()])[place], section)
+
+
+def _key(value: str) -> npt.NDArray[np.uint8]:
+    digest = hashlib.blake2b(value.encode(errors="surrogatepass"), digest_size=KEY_BYTES).digest()
+    return np.frombuffer(digest, np.uint8)[None]
+
+
+def _by_date(days: npt.NDArray[np.int64], section: SplitSection) -> npt.NDArray[np.int8]:
+    """Splits of days yyyymmdd; one whose day or month is unknown could be on either side."""
+    split = np.zeros(len(days), np.int8)
+    for name, first in (("val", section.val_from), ("test", section.test_from)):
+        if first is not None:
+            split[days >= _number(first)] = SPLITS.index(name)
+    split[(days % 100 == 0) | (days // 100 % 100 == 0)] = UNDATED
+    return split
+
+
+def _number(day: date) -> int:
+    return day.year * 10_000 + day.month * 100 + day.day
 
 
 def assign(keys: npt.NDArray[np.uint8], section: SplitSection) -> npt.NDArray[Any]:

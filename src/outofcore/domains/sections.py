@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -38,11 +39,29 @@ class Filters(Section):
 
 
 class SplitSection(Section):
-    """Share of the sequences in each split, by a hash of their content."""
+    """Share of the sequences in each split, by a hash of their content or of what they have in common; or by date."""
 
+    by: str = Field(
+        "content",
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="content | file: all of a file in one split | date | a column of the sequences: all of one value",
+    )
+    val_from: date | None = Field(None, description="by date: first day of val; null: there is none")
+    test_from: date | None = Field(None, description="by date: first day of test; null: there is none")
     val: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for validation")
     test: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for the final test")
     seed: int = Field(0, ge=0, lt=2**63, description="another seed, another choice")
+
+    @model_validator(mode="after")
+    def _dates(self) -> SplitSection:
+        cuts = [day for day in (self.val_from, self.test_from) if day is not None]
+        if (self.by == "date") != bool(cuts):
+            message = "val_from and test_from go with by: date, which needs one of them"
+            raise ValueError(message)
+        if cuts != sorted(set(cuts)):
+            message = f"expected val_from before test_from, got {self.val_from} and {self.test_from}"
+            raise ValueError(message)
+        return self
 
 
 class StoreSection(Section):

@@ -185,3 +185,10 @@ class NeuralSection(DomainSection):
     store: NeuralStoreSection = NeuralStoreSection()
     tensors: TensorSection = TensorSection()
     train: NeuralTrainSection = NeuralTrainSection()
+
+    @model_validator(mode="after")
+    def _by_content(self) -> NeuralSection:
+        if self.splits.by != "content":
+            message = f"splits.by: recordings are split by trial and film (content), not by {self.splits.by}"
+            raise ValueError(message)
+        return self

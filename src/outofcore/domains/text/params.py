@@ -178,6 +178,13 @@ class TextSection(DomainSection):
     train: TextTrainSection = TextTrainSection()
 
     @model_validator(mode="after")
+    def _streams_split_by_content(self) -> TextSection:
+        if self.mode == "stream" and self.splits.by != "content":
+            message = f"splits.by: expected content in mode stream, got {self.splits.by}; use mode store"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
     def _hub_is_streamed(self) -> TextSection:
         if self.mode == "store" and self.raw.endswith(HUB):
             message = (
