@@ -253,10 +253,10 @@ class Conversion:
     def _note_empty_splits(self, build: Build) -> None:
         """Name the splits that got no group; by content an empty one needs no note, so few sequences are there."""
         section, counts = self.section.splits, build.counts()["sequences"]
-        wanted = [
-            name for name in ("val", "test") if getattr(section, f"{name}_from" if section.by == "date" else name)
-        ]
-        empty = [name for name in ("train", *wanted) if not counts[name]]
+        shares = {"val": section.val, "test": section.test}
+        if section.by == "date":
+            shares = {"val": bool(section.val_from), "test": bool(section.test_from)}
+        empty = [name for name, share in {"train": 1, **shares}.items() if share and not counts[name]]
         if section.by != "content" and empty:
             names = " and ".join(empty)
             sys.stderr.write(f"note: {self.domain.name}.splits: nothing is in {names}, split by {section.by}\n")

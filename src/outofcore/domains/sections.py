@@ -32,6 +32,10 @@ Raw = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT)]
 Match = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT), AfterValidator(_inside)]
 
 
+Day = Annotated[date, Field(strict=False)]
+"""As YAML has it, or as text: 2020-01-31."""
+
+
 class Filters(Section):
     """Base of what decides which records are kept."""
 
@@ -46,8 +50,8 @@ class SplitSection(Section):
         pattern=r"^[a-z][a-z0-9_]*$",
         description="content | file: all of a file in one split | date | a column of the sequences: all of one value",
     )
-    val_from: date | None = Field(None, description="by date: first day of val; null: there is none")
-    test_from: date | None = Field(None, description="by date: first day of test; null: there is none")
+    val_from: Day | None = Field(None, description="by date: first day of val; null: there is none")
+    test_from: Day | None = Field(None, description="by date: first day of test; null: there is none")
     val: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for validation")
     test: float = Field(0.05, ge=0, le=0.5, description="share of the sequences held for the final test")
     seed: int = Field(0, ge=0, lt=2**63, description="another seed, another choice")
