@@ -40,14 +40,14 @@ RAW = {
     "neural": "5604f49e16b95270aa7b52e72291c27aae1aab5e9ca9b7747d242bf54f10ca1e",
 }
 STORES = {
-    ("chess", "zstd"): "f8a503f609c577af4ec4b0f226c8d39b5bb427cada84bab988a1249b93eb00b7",
-    ("chess", "none"): "5429e35b37c95ff2bddb15c7a5cbf687899a077af20a82d4a2769ab590442314",
-    ("go", "zstd"): "2f75708ed97330489c83b6c1f8a9c0ae2f11c7aeab3d092db0bb84e70e6815b4",
-    ("go", "none"): "3a11952ff01c5473df5855554e2285d01b9c98a91450d1b12c38163f5200d017",
-    ("text", "zstd"): "974080088c8d9bb8bfebdb82ad0a19673244f06f133894ae8ddabf9aa51cd034",
-    ("text", "none"): "0db10d853e89b349d44f4a5e513d2a179fb85849e88789e5c02cc68007905b90",
-    ("neural", "zstd"): "4bf4dad20668ba89422fe4214b336650a03b94f74045788e732f1d38e62a38bc",
-    ("neural", "none"): "c2cf0c556cd1e1f371e64fa593f7d25dad92a4ac9d7f8d84893878887933f3c4",
+    ("chess", "zstd"): "47624834a46f352b73ca9ff1d778fdc0fab19d19e4a04ed36cdafd59991b109d",
+    ("chess", "none"): "babd896fa380eb561218e1eaafad1f5b1840ee28fa5b5b82c5c30aa8db4babdb",
+    ("go", "zstd"): "b139c21b42ff21d6d82b3d5c4aa12b6df9f48774254cc148cc370c4dd90a3a11",
+    ("go", "none"): "b874452a6442d76eda05b0aec41edaca2902b4ad6c91136fdf81e8ceaec7b2fe",
+    ("text", "zstd"): "a6f68c01f4927266bc3470b103b2017c112053c2e300d0f9e7d158e52e1ea5c2",
+    ("text", "none"): "6ffb8c3128c80c5bf135da9813e1372a6229cc2803db47c71e4e6764b654ae60",
+    ("neural", "zstd"): "a71dbeeb05c8424a9d6b98dbc3ef30439b04094328db9d0ad9f45938975e3b2e",
+    ("neural", "none"): "f2b5ab18502eb2e568b3d2e2179cdab44ac5193b636460459fb9641098d2d23a",
 }
 ARRAYS = {
     "zstd": "8eb843e601830e509639716d65f77d1708720a00c496c3748b94b3712c6a0feb",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -130,6 +131,7 @@ def test_what_was_damaged_is_converted_again(
     else:
         assert "converting from the beginning" in told
         assert told.count("\n") == 1
+        assert damage is not a_folder or "/" in name or f"({name}: {os.strerror(errno.EISDIR)})" in told
 
 
 @pytest.mark.parametrize("name", ["journal.json", "keys", "sources", "rejects.csv"])
