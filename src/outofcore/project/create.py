@@ -57,6 +57,9 @@ def create(folder: Path, domains: Sequence[str]) -> list[Entry]:
     entries = [each for path, text in files.items() if (each := _put(folder, path, text))]
     if before is not None and not ours and before != new:
         entries.append(Entry("dvc.yaml", "kept", "differs from what this version writes"))
+    if left := [name for name in written.sections_in(files["params.yaml"]) if name and name not in wanted]:
+        note = f"still has {', '.join(left)}, which you changed; the report shows their results until you remove them"
+        entries.append(Entry("params.yaml", "kept", note))
     if ours and before != new:
         entries += _forget(folder)
     cache = find_cache(folder) if folder.is_dir() else None
