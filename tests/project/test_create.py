@@ -31,8 +31,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_this_repository_is_the_project_of_all_domains() -> None:
-    assert (ROOT / "dvc.yaml").read_text() == definition(ORDER, sources=True)
-    assert (ROOT / "params.yaml").read_text() == params(ORDER)
+    cure = "change project/files/pipeline.yaml or the params.yaml of a domain, then render: see docs/architecture.md"
+    assert (ROOT / "dvc.yaml").read_text() == definition(ORDER, sources=True), cure
+    assert (ROOT / "params.yaml").read_text() == params(ORDER), cure
     assert find_cache(ROOT) is not None
     assert (ROOT / ".dvc/config").read_text() == (ROOT / "src/outofcore/project/files/config").read_text()
     ignored = (ROOT / "src/outofcore/project/files/gitignore").read_text().splitlines()
