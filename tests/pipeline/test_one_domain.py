@@ -161,6 +161,6 @@ def test_settings_of_another_domain_concern_it_only(project: Project) -> None:
     change = edit("params.yaml", "min_moves: 1", "min_moves: 2")
     change(project)
     try:
-        assert project.dvc("status", "train@chess").strip().endswith("up to date.")
+        assert project.dvc("status", "--with-deps", "train@chess").strip().endswith("up to date.")
     finally:
         project.git("checkout", "-q", "--", ".")
