@@ -132,7 +132,7 @@ def test_params_that_were_changed_stay(tmp_path: Path) -> None:
     assert load_params(file).section("chess").raw == "/games"
     assert load_params(file).domains == ("chess", "go")
     notes = {each.path: each.note for each in create(tmp_path, ["go"])}  # what was changed stays, in case it is needed
-    assert notes["params.yaml"].startswith("still has chess, which you changed")
+    assert notes["params.yaml"] == "still has chess, which you changed"
     assert load_params(file).domains == ("chess", "go")
 
 
@@ -179,7 +179,7 @@ def test_a_cache_that_stores_everything_twice_is_told(tmp_path: Path) -> None:
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n")
     told = {each.path: each.note for each in create(tmp_path, ["chess"])}
-    assert "dvc config cache.type hardlink,symlink" in told[".dvc"]
+    assert told[".dvc"] == "copies data; to link it: dvc config cache.type hardlink,symlink"
     assert (tmp_path / ".dvc/config").read_text() == "[core]\n    no_scm = true\n"
 
 
@@ -201,7 +201,7 @@ def test_a_project_that_comes_to_git_later(tmp_path: Path) -> None:
     for name in ("data/stores", "models", "text.json", "a.txt", "machine.yaml"):
         assert name not in added
     told = {each.path: each.note for each in create(tmp_path, ["text"])}
-    assert told == {".dvc": "is set up without Git; 'dvc config --unset core.no_scm' lets DVC use it"}
+    assert told == {".dvc": "is set up without Git; to use it: dvc config --unset core.no_scm"}
     assert dvc(tmp_path, "config", "--unset", "core.no_scm").returncode == 0
     assert create(tmp_path, ["text"]) == []
 
@@ -216,10 +216,85 @@ def test_a_clone_becomes_a_project_of_one_domain(tmp_path: Path) -> None:
     assert {told[name].action for name in ("dvc.yaml", "params.yaml", "dvc.lock")} == {"changed"}
     assert (tmp_path / "dvc.yaml").read_text() == definition(["chess"], sources=True)
     assert (tmp_path / "params.yaml").read_text() == params(["chess"])
-    assert not (tmp_path / "dvc.lock").exists()  # none of it has run here
+    assert told["dvc.lock"].note == "without the stages of go, text, neural"
+    before, after = locked(ROOT), locked(tmp_path)  # what others have run, which 'dvc pull' needs
+    assert {"sample@chess", "check@chess", "convert@chess", "train@chess", "report@chess"} <= set(after)
+    assert after == {
+        name: stage
+        for name, stage in before.items()
+        if name != "tokenizer" and name.partition("@")[2] not in ("go", "text", "neural")
+    }
     create(tmp_path, ORDER)
     assert (tmp_path / "dvc.yaml").read_text() == (ROOT / "dvc.yaml").read_text()
     assert (tmp_path / "params.yaml").read_text() == (ROOT / "params.yaml").read_text()
+
+
+def locked(folder: Path) -> dict[str, object]:
+    stages: dict[str, object] = yaml.safe_load((folder / "dvc.lock").read_text())["stages"]
+    return stages
+
+
+def test_a_domain_that_joins_changes_nothing_that_others_have_run(tmp_path: Path) -> None:
+    create(tmp_path, ["chess", "text"])
+    text = "schema: '2.0'\nstages:\n" + "".join(
+        f"  {name}:\n    cmd: python stages/x.py\n" for name in ("train@chess", "tokenizer", "report@text", "mine")
+    )
+    (tmp_path / "dvc.lock").write_text(text)
+    create(tmp_path, ["chess", "text", "go"])
+    assert (tmp_path / "dvc.lock").read_text() == text
+    create(tmp_path, ["go"])
+    assert set(locked(tmp_path)) == {"mine"}
+    (tmp_path / "dvc.lock").write_text(text.replace("  mine:\n    cmd: python stages/x.py\n", ""))
+    create(tmp_path, ["neural"])
+    assert not (tmp_path / "dvc.lock").exists()
+
+
+def test_a_lock_that_cannot_be_read_stays(tmp_path: Path) -> None:
+    create(tmp_path, ["chess"])
+    text = "schema: '2.0'\nstages:\n<<<<<<< HEAD\n  train@chess:\n    cmd: x\n=======\n"
+    (tmp_path / "dvc.lock").write_text(text)
+    told = {each.path: each for each in create(tmp_path, ["go"])}
+    assert told["dvc.lock"].action == "kept"
+    assert (tmp_path / "dvc.lock").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (".dvc/config", "[core\n", "expected settings of DVC"),
+        ("stages", "", "stages: expected a folder, found a file"),
+        ("README.md/a", "", r"README\.md: expected a file, found a folder"),
+        ("params.yaml", "chess: [\n", "expected YAML"),
+        ("params.yaml", "- chess\n", "expected sections of domains, got list"),
+        ("dvc.yaml", "stages: {sample: {foreach: {1: {raw: a}, chess: {raw: b}}}}\n", "found another; name another"),
+    ],
+)
+def test_what_cannot_be_read_is_found_before_anything_is_written(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ParamsError, match=message) as error:
+        create(tmp_path, ["chess"])
+    assert len(str(error.value).splitlines()) == 1
+    assert files(tmp_path) == {name: text.encode()}
+
+
+@pytest.mark.parametrize("text", ['"go": {raw: a}\n', "{go: {raw: a}}\n", "? go\n: {raw: a}\n"])
+def test_a_section_in_another_form_is_not_written_twice(tmp_path: Path, text: str) -> None:
+    (tmp_path / "params.yaml").write_text(text)
+    with pytest.raises(ParamsError, match=r"to begin with its plain name and a colon, as in 'go:', not so: go$"):
+        create(tmp_path, ["go"])
+    assert files(tmp_path) == {"params.yaml": text.encode()}
+
+
+def test_a_file_that_differs_is_no_complete_project(tmp_path: Path) -> None:
+    create(tmp_path, ["chess"])
+    file = tmp_path / "dvc.yaml"
+    file.write_text(f"# Ours.\n{file.read_text()}")
+    told = call("init", tmp_path).stdout.splitlines()
+    assert told[0] == "kept     dvc.yaml: differs from what this version writes"
+    assert told[1].startswith("next: ")
 
 
 def test_a_domain_of_another_package_has_its_defaults(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def print_project(console: Console, folder: Path, entries: Sequence[Entry]) -> N
     """The files of a project, and the next command."""
     for each in entries:
         console.print(f"{each.action:8} {each.path}{f': {each.note}' if each.note else ''}")
-    if not any(each.action != "kept" for each in entries):
+    if not entries:
         console.print("nothing to write: the project is complete")
     into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     console.print(f"next: {into}dvc repro")

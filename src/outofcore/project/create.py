@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import yaml
+
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 from outofcore.project import written
 from outofcore.replacing import replace_text
-from outofcore.space.committed import committed
 from outofcore.space.dvc_cache import find_cache
 
 IGNORED = (".gitignore", ".dvcignore")
+# Entries with the new text of the file, if it is written.
+Plan = list[tuple["Entry", str | None]]
 
 
 @dataclass(frozen=True)
@@ -31,18 +34,33 @@ def create(folder: Path, domains: Sequence[str]) -> list[Entry]:
     """Write what a project for these domains lacks; returns the files that are new, changed, or differ and were kept.
 
     A ``dvc.yaml`` as this function writes it, for other domains, becomes that of these, and ignore files get the lines
-    that they lack; any other file that exists is left alone. Raises ParamsError for an unknown domain or a folder that
-    has a pipeline of its own.
+    that they lack; any other file that exists is left alone. Raises ParamsError, before anything is written, for an
+    unknown domain, a folder that has a pipeline of its own, or files that cannot be read.
     """
     for name in domains:
         get_domain(name)
     if folder.exists() and not folder.is_dir():
         message = f"{folder}: expected a folder, or the name of a new one, found a file"
         raise ParamsError(message)
-    wanted = written.in_order(domains)
+    plan = _plan(folder, written.in_order(domains))
+    for entry, text in plan:
+        if text is not None:
+            replace_text(folder / entry.path, text)
+        elif entry.action == "changed":
+            (folder / entry.path).unlink()
+    return [entry for entry, _ in plan]
+
+
+def domains_of(folder: Path) -> tuple[str, ...]:
+    """The domains of a project, by its ``dvc.yaml``."""
+    return written.domains_in(_text(folder / "dvc.yaml") or "")
+
+
+def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     sources = all((folder / "src/outofcore/domains" / name).is_dir() for name in wanted)
     place = folder.resolve()
     git = any((each / ".git").exists() for each in (place, *place.parents))
+    cache = find_cache(folder) if folder.is_dir() else None
     before = _text(folder / "dvc.yaml")
     new = written.definition(wanted, sources=sources)
     ours = before is not None and before == written.definition(written.domains_in(before), sources=sources)
@@ -52,56 +70,46 @@ def create(folder: Path, domains: Sequence[str]) -> list[Entry]:
             "folder, or change its domains by hand"
         )
         raise ParamsError(message)
-    files = {"dvc.yaml": new if ours or before is None else before}
-    files["params.yaml"] = _params(folder / "params.yaml", wanted, drop=ours)
-    entries = [each for path, text in files.items() if (each := _put(folder, path, text))]
+    params = _params(folder / "params.yaml", wanted, drop=ours)
+    plan = _put(folder, "dvc.yaml", new if ours or before is None else before) + _put(folder, "params.yaml", params)
     if before is not None and not ours and before != new:
-        entries.append(Entry("dvc.yaml", "kept", "differs from what this version writes"))
-    if left := [name for name in written.sections_in(files["params.yaml"]) if name and name not in wanted]:
-        note = f"still has {', '.join(left)}, which you changed; the report shows their results until you remove them"
-        entries.append(Entry("params.yaml", "kept", note))
+        plan.append((Entry("dvc.yaml", "kept", "differs from what this version writes"), None))
+    if left := [name for name in written.sections_in(params) if name and name not in wanted]:
+        plan.append((Entry("params.yaml", "kept", f"still has {', '.join(left)}, which you changed"), None))
     if ours and before != new:
-        entries += _forget(folder)
-    cache = find_cache(folder) if folder.is_dir() else None
+        plan += _forget(folder / "dvc.lock", wanted)
     rest = written.others(wanted, place.name, sources=sources)
     if cache is None:
         rest |= written.dvc_files(git=git)
     elif git and "no_scm = true" in (_text(folder / ".dvc/config") or ""):
-        entries.append(Entry(".dvc", "kept", "is set up without Git; 'dvc config --unset core.no_scm' lets DVC use it"))
+        note = "is set up without Git; to use it: dvc config --unset core.no_scm"
+        plan.append((Entry(".dvc", "kept", note), None))
     elif cache.types[0] != "hardlink":
-        note = "data is stored twice; 'dvc config cache.type hardlink,symlink' stores it once"
-        entries.append(Entry(".dvc", "kept", note))
-    return entries + [each for path, text in rest.items() if (each := _added(folder, path, text))]
+        note = "copies data; to link it: dvc config cache.type hardlink,symlink"
+        plan.append((Entry(".dvc", "kept", note), None))
+    for path, text in rest.items():
+        plan += _added(folder, path, text)
+    return plan
 
 
-def domains_of(folder: Path) -> tuple[str, ...]:
-    """The domains of a project, by its ``dvc.yaml``."""
-    return written.domains_in(_text(folder / "dvc.yaml") or "")
-
-
-def _put(folder: Path, path: str, text: str) -> Entry | None:
-    """Write a file that may be there."""
+def _put(folder: Path, path: str, text: str) -> Plan:
+    """A file that may be there."""
     before = _text(folder / path)
-    if before == text:
-        return None
-    replace_text(folder / path, text)
-    return Entry(path, "new" if before is None else "changed")
+    return [] if before == text else [(Entry(path, "new" if before is None else "changed"), text)]
 
 
-def _added(folder: Path, path: str, text: str) -> Entry | None:
-    """Write a file, or say how the one that is there differs."""
+def _added(folder: Path, path: str, text: str) -> Plan:
+    """A new file, or how the one that is there differs."""
     before = _text(folder / path)
-    if before is None:
+    if before is None or before == text:
         return _put(folder, path, text)
-    if before == text:
-        return None
     lacks = [line for line in text.splitlines() if line not in before.splitlines()]
     if path in IGNORED and lacks:
-        replace_text(folder / path, "\n".join((before.rstrip("\n"), *lacks, "")))
-        return Entry(path, "changed", f"{len(lacks)} lines added at its end")
+        entry = Entry(path, "changed", f"{len(lacks)} lines added at its end")
+        return [(entry, "\n".join((before.rstrip("\n"), *lacks, "")))]
     if path in (*IGNORED, written.REQUIREMENTS):
-        return Entry(path, "kept", f"lacks {', '.join(lacks)}") if lacks else None
-    return Entry(path, "kept", "not the one of this version" if path.startswith("stages/") else "")
+        return [(Entry(path, "kept", f"lacks {', '.join(lacks)}"), None)] if lacks else []
+    return [(Entry(path, "kept", "not the one of this version" if path.startswith("stages/") else ""), None)]
 
 
 def _params(path: Path, wanted: Sequence[str], *, drop: bool) -> str:
@@ -110,6 +118,12 @@ def _params(path: Path, wanted: Sequence[str], *, drop: bool) -> str:
     if text is None:
         return written.params(wanted)
     there = written.sections_in(text)
+    if (stated := _keys(path, text)) != {name for name in there if name}:
+        differ = ", ".join(sorted(map(str, stated.symmetric_difference(name for name in there if name))))
+        message = (
+            f"{path}: expected each section to begin with its plain name and a colon, as in 'go:', not so: {differ}"
+        )
+        raise ParamsError(message)
     if unknown := [name for name in there if name and name not in DOMAINS]:
         message = f"{path}: expected sections of domains only, found {unknown[0]}; name another folder"
         raise ParamsError(message)
@@ -124,22 +138,37 @@ def _params(path: Path, wanted: Sequence[str], *, drop: bool) -> str:
     return "\n".join(f"{part.rstrip()}\n" for part in parts if part.strip())
 
 
-def _forget(folder: Path) -> list[Entry]:
-    """Remove from ``dvc.lock`` what other domains, or only other machines, have run."""
-    lock = folder / "dvc.lock"
-    text = _text(lock)
-    if text is None or find_cache(folder) is None:
-        return []
-    here = {each.stage for each in committed(folder).outputs}
+def _keys(path: Path, text: str) -> set[object]:
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        message = f"{path}: expected YAML, got {' '.join(str(error).split())}"
+        raise ParamsError(message) from error
+    if not isinstance(content, dict | None):
+        message = f"{path}: expected sections of domains, got {type(content).__name__}"
+        raise ParamsError(message)
+    return set(content or ())
+
+
+def _forget(lock: Path, wanted: Sequence[str]) -> Plan:
+    """``dvc.lock`` without the stages of domains that left; what others have run stays, as 'dvc pull' needs it."""
+    text = _text(lock) or ""
+    try:
+        yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return [(Entry(lock.name, "kept", "is not whole: see 'outofcore committed'"), None)]
     head, *stages = re.split(r"^(?=  \S)", text, flags=re.MULTILINE)
-    kept = [each for each in stages if each.split(":")[0].strip() in here]
-    if len(kept) == len(stages):
+    domains = [_domain_of(each.partition(":")[0].strip()) for each in stages]
+    left = written.in_order([name for name in domains if name and name not in wanted])
+    if not left:
         return []
-    if not kept:
-        lock.unlink()
-        return [Entry("dvc.lock", "changed", "removed, as nothing in it was run here")]
-    replace_text(lock, head + "".join(kept))
-    return [Entry("dvc.lock", "changed", f"without {len(stages) - len(kept)} stages that left or never ran here")]
+    kept = [stage for stage, name in zip(stages, domains, strict=True) if name not in left]
+    note = f"without the stages of {', '.join(left)}"
+    return [(Entry(lock.name, "changed", note), head + "".join(kept) if kept else None)]
+
+
+def _domain_of(stage: str) -> str:
+    return "text" if stage == "tokenizer" else stage.partition("@")[2]
 
 
 def _text(path: Path) -> str | None:
@@ -147,6 +176,10 @@ def _text(path: Path) -> str | None:
         return path.read_text("utf-8")
     except FileNotFoundError:
         return None
+    except (IsADirectoryError, NotADirectoryError) as error:
+        wrong = path if path.is_dir() else path.parent
+        message = f"{wrong}: expected {'a file, found a folder' if path.is_dir() else 'a folder, found a file'}"
+        raise ParamsError(message) from error
     except UnicodeDecodeError as error:
         message = f"{path}: expected text in UTF-8, {error.reason}"
         raise ParamsError(message) from error

@@ -58,9 +58,10 @@ def sections_in(text: str) -> dict[str, str]:
 def domains_in(text: str) -> tuple[str, ...]:
     """The domains of a ``dvc.yaml``; none if it is not one of outofcore's."""
     try:
-        return tuple(yaml.safe_load(text)["stages"]["sample"]["foreach"])
-    except (yaml.YAMLError, KeyError, TypeError):
+        found = yaml.safe_load(text)["stages"]["sample"]["foreach"]
+    except (yaml.YAMLError, ValueError, KeyError, TypeError):
         return ()
+    return tuple(found) if isinstance(found, dict) and all(isinstance(name, str) for name in found) else ()
 
 
 def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, str]:
