@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
 from outofcore.params import load_params
 from outofcore.project import code
-from outofcore.project.code import check_version, code_of
+from outofcore.project.code import check_version, code_of, digest_of
 
 ROOT = Path(__file__).parents[2]
 MODULE = '''"""Docs."""
@@ -36,19 +37,29 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "__init__.py").write_text(
         "from typing import TYPE_CHECKING\n"
         "from outofcore.domains.domain import Domain\n"
-        "from own_domain.records import Converter\n"
+        "from . import records\n"
         "if TYPE_CHECKING:\n    from own_domain.draw import Drawing\n"
         "class Own(Domain):\n"
         "    name = 'own'\n"
-        "    def converter(self, section):\n        return Converter(section)\n"
+        "    def converter(self, section, rate):\n        return self._make(section)\n"
+        "    def _make(self, section):\n        return records.Converter(section)\n"
         "    def draw(self, rows, attributes=None):\n"
         "        from own_domain.draw import draw\n        return draw(rows)\n"
+        "    def plan(self, section, outlook):\n        return self.draw(())\n"
         "DOMAIN = Own()\n"
     )
-    for name in ("schema", "source", "records", "tensors", "network", "draw", "sample", "params"):
+    for name in ("schema", "source", "records", "tensors", "layers", "draw", "sample"):
         (folder / f"{name}.py").write_text(MODULE.format(name=name))
     (folder / "records.py").write_text("from own_domain import params\nclass Converter:\n    pass\n")
-    (folder / "model.py").write_text("from own_domain import network\n\n\ndef make_task():\n    return network\n")
+    (folder / "model.py").write_text("from .network import network\n\n\ndef make_task():\n    return network\n")
+    (folder / "network.py").write_text(f"from . import layers\n{MODULE.format(name='network')}")
+    (folder / "params.py").write_text(
+        "from own_domain import sample\n"
+        "class Section:\n"
+        "    size: int = 1\n"
+        "    @property\n"
+        "    def window(self):\n        return 2 * self.size\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     yield folder
     for name in [each for each in sys.modules if each.partition(".")[0] == "own_domain"]:
@@ -70,10 +81,12 @@ def modules(text: str) -> set[str]:
 
 def test_each_purpose_has_its_modules(package: Path) -> None:
     found = described(package)
-    assert modules(found["convert"]) == {f"own_domain.{name}" for name in ("schema", "source", "records")}
-    own = {name for name in modules(found["train"]) if name.startswith("own_domain")}
-    assert own == {f"own_domain.{name}" for name in ("tensors", "model", "network")}
-    assert {"outofcore.training.loop", "outofcore.training.optimizers"} < modules(found["train"])
+    own = {"own_domain", "own_domain.params"}
+    assert modules(found["convert"]) == own | {f"own_domain.{name}" for name in ("schema", "source", "records")}
+    trained = {name for name in modules(found["train"]) if name.startswith("own_domain")}
+    assert trained == own | {f"own_domain.{name}" for name in ("tensors", "model", "network", "layers")}
+    shared = {f"outofcore.domains.{name}" for name in ("reading", "streaming", "task")}
+    assert {"outofcore.training.loop", "outofcore.training.optimizers", *shared} < modules(found["train"])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +100,14 @@ def test_each_purpose_has_its_modules(package: Path) -> None:
         ("network.py", "    return value + 1", "    return (\n        value + 1\n    )", set()),
         ("draw.py", "value + 1", "value + 2", set()),
         ("sample.py", "value + 1", "value + 2", set()),
-        ("params.py", "value + 1", "value + 2", set()),
+        ("layers.py", "value + 1", "value + 2", {"train"}),
+        ("params.py", "2 * self.size", "3 * self.size", {"convert", "train"}),
+        ("params.py", "size: int = 1", "size: int = 2", set()),
+        ("params.py", "class Section:", "LARGEST = 9\nclass Section:", set()),
+        ("__init__.py", "records.Converter(section)", "records.Converter(section, 1)", {"convert", "train"}),
+        ("__init__.py", "name = 'own'", "name = 'own'\n    suffixes = ('.own',)", {"convert", "train"}),
+        ("__init__.py", "return draw(rows)", "return draw(rows[:1])", set()),
+        ("__init__.py", "return self.draw(())", "return None", set()),
     ],
 )
 def test_a_change_of_the_code_counts_where_it_is_run(
@@ -101,6 +121,21 @@ def test_a_change_of_the_code_counts_where_it_is_run(
     assert {name for name in before if before[name] != after[name]} == changes
 
 
+@pytest.mark.parametrize(
+    ("source", "digest"),
+    [
+        ("x = f'{value:>{width}}'", "ceb6835ca8f12dd3"),  # 3.12 has an empty string after the width
+        (
+            "x = '\u2ffc \U0001cc00 \U0002ebf0'",
+            "1b49399a1416339e",
+        ),  # 3.13 prints the first and the last, 3.11 escapes them
+        ("def f(a=None, *, b=''):\n    return ['', a, b]", "fffbff98127e1560"),  # functions have more fields since 3.12
+    ],
+)
+def test_versions_of_python_give_the_same_digest(source: str, digest: str) -> None:
+    assert digest_of(ast.parse(source)) == digest
+
+
 def test_code_that_python_cannot_read_is_one_line(package: Path) -> None:
     (package / "network.py").write_text("def f(:\n    pass\n")
     with pytest.raises(ParamsError, match=r"network\.py, line 1: "):
@@ -112,7 +147,7 @@ def test_no_domain_depends_on_the_code_of_another(name: str) -> None:
     found = code_of(get_domain(name), load_params(ROOT / "params.yaml").section(name))
     for text in found.values():
         packages = {module.split(".")[2] for module in modules(text) if module.startswith("outofcore.domains.")}
-        assert packages <= {name, "boards"}
+        assert packages <= {name, "boards", "reading", "streaming", "task"}
         assert name in packages
     assert f"outofcore.domains.{name}.schema" in modules(found["convert"])
     assert f"outofcore.domains.{name}.model" in modules(found["train"])
