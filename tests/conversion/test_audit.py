@@ -50,15 +50,30 @@ def test_agreement_is_silent() -> None:
 
 
 def broken(number: int) -> str | None:
-    if number == 2 * AT_ONCE:
+    if number % (2 * AT_ONCE) == 0:
         message = "the oracle does not know this"
         raise LookupError(message)
     return None
 
 
-def test_what_the_oracle_raises_is_raised() -> None:
-    with Auditors() as auditors, pytest.raises(LookupError, match="the oracle does not know this"):  # noqa: PT012
-        auditors.add(tuple(partial(broken, number) for number in range(3 * AT_ONCE)))
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_the_oracle_raises_is_a_difference(first: int) -> None:
+    said = "nothing was sealed: the oracle raised LookupError: the oracle does not know this"
+    with Auditors() as auditors, pytest.raises(AuditError, match=said):  # noqa: PT012
+        auditors.add(tuple(partial(broken, number) for number in range(first, 3 * AT_ONCE)))
+        auditors.finish()
+
+
+def differs(number: int, record: bytes, answer: str) -> str | None:
+    return answer if record and number == AT_ONCE + 5 else None
+
+
+@pytest.mark.parametrize("length", [20, 10**6])
+def test_a_difference_is_told_while_many_long_records_wait(length: int) -> None:
+    """Both directions of the pipe are full, or the other side has ended already."""
+    record = bytes(200_000)
+    with Auditors() as auditors, pytest.raises(AuditError, match="nothing was sealed: xxxxx"):  # noqa: PT012
+        auditors.add(tuple(partial(differs, number, record, "x" * length) for number in range(AT_ONCE + 100)))
         auditors.finish()
 
 
@@ -90,8 +105,11 @@ print(figures["accepted"], figures["audited"])
 
 
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(SCRIPT)
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "mine.py").write_text(SCRIPT)
+    (tmp_path / "random.py").write_text("raise SystemExit('the wrong random')")  # in the way of the standard library
     run = subprocess.run(
-        [sys.executable, "mine.py", tmp_path], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, scripts / "mine.py", tmp_path], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (run.returncode, run.stdout) == (0, "120 120\n"), run.stderr

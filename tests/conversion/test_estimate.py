@@ -57,3 +57,31 @@ def test_as_many_records_are_audited_however_many_there_are(count: int, tmp_path
     )
     usual = figures["audited"] - min(200, count // 100)  # all of the few that start elsewhere
     assert 140 < usual < 260
+
+
+def test_repeated_games_do_not_raise_the_number_of_audits(tmp_path: Path) -> None:
+    for number in range(10):
+        write_games(tmp_path / f"{number}.pgn", 400, from_position=100)
+    section = DOMAIN.section(raw=str(tmp_path), audit={"records": 200})
+    files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="chess")
+    with open_executor("threads", 1) as executor:
+        forecast = estimate(DOMAIN, section, files, executor)
+    assert (forecast.sequences, forecast.unusual) == (4000, 40)
+    assert forecast.rows < 2 * 16 * 400
+
+
+def test_a_sample_without_unusual_records_leaves_room_for_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_games(tmp_path / "games.pgn", 60_000, from_position=10**9)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_UNITS", 1)
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_BYTES", 2**20)
+    section = DOMAIN.section(raw=str(tmp_path))
+    files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="chess")
+    with open_executor("threads", 1) as executor:
+        forecast = estimate(DOMAIN, section, files, executor)
+    assert forecast.sampled_bytes < 0.6 * forecast.raw_bytes
+    assert forecast.sequences == pytest.approx(60_000, rel=0.05)
+    assert 3 < forecast.unusual < 60
+    monkeypatch.setattr("outofcore.conversion.estimate.SAMPLE_RAW_BYTES", 2**20)  # only the beginning is read
+    with open_executor("threads", 1) as executor:
+        forecast = estimate(DOMAIN, section, files, executor)
+    assert forecast.unusual == forecast.sequences

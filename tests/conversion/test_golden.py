@@ -40,8 +40,8 @@ RAW = {
     "neural": "5604f49e16b95270aa7b52e72291c27aae1aab5e9ca9b7747d242bf54f10ca1e",
 }
 STORES = {
-    ("chess", "zstd"): "47624834a46f352b73ca9ff1d778fdc0fab19d19e4a04ed36cdafd59991b109d",
-    ("chess", "none"): "babd896fa380eb561218e1eaafad1f5b1840ee28fa5b5b82c5c30aa8db4babdb",
+    ("chess", "zstd"): "b501dc711a9a00f08d4904a74cc9c38a13cc76364612030e926dad1d7563a7ca",
+    ("chess", "none"): "8a53a15b75dbcc5703898b45c087fb8989415ac34adec97dc1ec0aacac337bf6",
     ("go", "zstd"): "b139c21b42ff21d6d82b3d5c4aa12b6df9f48774254cc148cc370c4dd90a3a11",
     ("go", "none"): "b874452a6442d76eda05b0aec41edaca2902b4ad6c91136fdf81e8ceaec7b2fe",
     ("text", "zstd"): "a6f68c01f4927266bc3470b103b2017c112053c2e300d0f9e7d158e52e1ea5c2",

@@ -105,22 +105,39 @@ def test_by_date_later_games_are_held_out_and_undated_ones_are_listed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     days = ["2018.12.31", "2019.01.01", "2019.06.30", "2019.07.01", "2020.02.03"]
-    undated = ["2019.??.??", "2019.03.??", "????.??.??"]
-    moves = ["e4", "d4", "c4", "Nf3", "b3", "g3", "f4", "a3"]
+    undated = ["2019.??.??", "2019.03.??", "????.??.??", "????.05.17", "20??.05.17", "2019.1?.15", "2019.13.01", ""]
+    moves = ["e4", "d4", "c4", "Nf3", "b3", "g3", "f4", "a3", "a4", "b4", "c3", "d3", "e3"]
     games = [f'[Date "{day}"]\n\n1. {move} 1-0\n\n' for day, move in zip(days + undated, moves, strict=True)]
     (tmp_path / "games.pgn").write_text("".join(games))
     splits = {"by": "date", "val_from": "2019-01-01", "test_from": "2019-07-01"}
     figures = outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
     assert figures["sequences"] == {"train": 1, "val": 2, "test": 2}
-    assert figures["rejected"] == {"undated": 3}
+    assert figures["rejected"] == {"undated": 8}
     found = {day: next(iter(split)) for day, split in places(tmp_path / "chess.zarr", "date").items()}
     assert found == {"20181231": "train", "20190101": "val", "20190630": "val", "20190701": "test", "20200203": "test"}
     with (tmp_path / "chess.zarr.rejects.csv").open() as lines:
-        assert [line["reason"] for line in csv.DictReader(lines)] == ["undated"] * 3
+        assert [line["reason"] for line in csv.DictReader(lines)] == ["undated"] * 8
     assert "note" not in capfd.readouterr().err
     splits = {"by": "date", "test_from": "2030-01-01"}
     outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
     assert "note: chess.splits: nothing is in test, split by date\n" in capfd.readouterr().err
+
+
+def test_a_dated_game_is_no_duplicate_of_one_that_is_not_stored(tmp_path: Path) -> None:
+    game = "(;GM[1]SZ[19]{};B[aa];W[bb])"
+    (tmp_path / "games.sgf").write_text(game.format("") + game.format("DT[2018-01-01]"))
+    splits = {"by": "date", "test_from": "2019-01-01"}
+    figures = outofcore.convert("go", tmp_path / "games.sgf", tmp_path / "go.zarr", splits=splits)
+    assert figures["rejected"] == {"undated": 1}
+    assert figures["sequences"] == {"train": 1, "val": 0, "test": 0}
+
+
+def test_games_without_a_name_belong_to_no_group(tmp_path: Path) -> None:
+    points = [f"{one}{two}" for one in "abcdefghij" for two in "abcdefghij"]
+    (tmp_path / "games.sgf").write_text("".join(f"(;GM[1]SZ[19];B[{point}];W[ss])" for point in points))
+    splits = {"by": "black", "val": 0.3, "test": 0.2}
+    figures = outofcore.convert("go", tmp_path / "games.sgf", tmp_path / "go.zarr", splits=splits)
+    assert min(figures["sequences"].values()) > 5
 
 
 @pytest.mark.parametrize(
@@ -133,6 +150,12 @@ def test_by_date_later_games_are_held_out_and_undated_ones_are_listed(
             {"splits": {"by": "date", "val_from": "2020-01-01", "test_from": "2019-01-01"}},
             "expected val_from before test_from, got 2020-01-01 and 2019-01-01",
         ),
+        (
+            "chess",
+            {"splits": {"by": "date", "val_from": 20190101}},
+            "expected a day such as 2020-01-31, got the number",
+        ),
+        ("text", {"splits": {"by": "file"}, "filters": {"duplicates": "keep"}}, "equal records in several splits"),
         ("neural", {"splits": {"by": "file"}}, "recordings are split by trial and film"),
         ("text", {"mode": "stream", "splits": {"by": "file"}}, "expected content in mode stream, got file"),
     ],
@@ -147,4 +170,6 @@ def test_an_unknown_column_is_named_before_anything_is_written(tmp_path: Path) -
     said = r"splits.by: expected content, file, or a column of the store \(black_elo, .*got elo"
     with pytest.raises(ParamsError, match=said):
         outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "elo"})
+    with pytest.raises(ParamsError, match="got source"):
+        outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits={"by": "source"})
     assert not (tmp_path / "chess.zarr").exists()

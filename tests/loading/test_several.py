@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import outofcore
-from outofcore.errors import ParamsError, StateError, StoreError
+from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
@@ -245,6 +245,30 @@ def test_says_how_many_stores_and_rows(months: list[Path], caplog: pytest.LogCap
     list(opened(months, label="label"))
     assert f"train: 6 stores, {ROWS:,} rows" in caplog.messages
     assert any(re.search(r"a batch of 48 mixes \d+ blocks .* labels in memory are", line) for line in caplog.messages)
+
+
+def test_windows_that_reach_back_beyond_every_store_count_in_the_budget(make_store: MakeStore) -> None:
+    """All stores are shorter than a window: the first row is repeated, and the batch is as long as any."""
+    stores = [make_store([24], first=1000 * number) for number in range(20)]
+    asked: dict[str, Any] = {"batch_size": 240, "memory": "8MiB"}
+    list(opened(stores, window={"length": 24, "mode": "reach"}, **asked))
+    with pytest.raises(BudgetError):  # a batch of 240 x 4096 numbers of 8 bytes alone takes as much
+        opened(stores, window={"length": 4096, "mode": "reach"}, **asked)
+
+
+def test_stores_split_by_other_settings_are_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(3):
+        moves = ["e4", "d4", "c4", "Nf3", "b3", "g3", "f4", "a3", "a4", "b4", "c3", "d3", "e3", "f3", "g4", "h4"]
+        text = "".join(f'[White "{number}"]\n\n1. {one} {two} 1-0\n\n' for one in moves for two in ("e5", "d5"))
+        (tmp_path / f"{number}.pgn").write_text(text)
+        settings = {"splits": {"val": 0.2, "seed": number // 2}, "store": {"chunk_rows": 16, "shard_rows": 16}}
+        outofcore.convert("chess", tmp_path / f"{number}.pgn", tmp_path / f"{number}.zarr", **settings)
+    caplog.set_level(logging.INFO, "outofcore")
+    first, same, other = (tmp_path / f"{number}.zarr" for number in range(3))
+    list(loader([first, same], "train", 16))
+    assert "split by different settings" not in caplog.text
+    list(loader([first, same, other], "train", 16))
+    assert f"{first} and {other} were split by different settings: train of one may hold" in caplog.text
 
 
 def test_stores_of_games_give_the_samples_of_one_store_of_all(tmp_path: Path) -> None:

@@ -85,20 +85,19 @@ class Assembler:
         if result.continues:
             stored[0] = self._open is not None and self._open["split"] is not None
             self._go_on(result, int(ends[0]), finished=count > 1 or not result.unfinished)
-        new = np.ones(count - first, bool)
-        if self._seen is not None:
-            new = self._seen.add(result.keys[first:])
-            self._unsaved.append(result.keys[first:][new].tobytes())
         split = splits_of(unit, result, self._splits)[first:]
         if result.split is not None:
             split = np.array([SPLITS.index(name) for name in result.split[first:]], np.int8)
+        new = split != UNDATED
+        dated = np.flatnonzero(new)
+        if self._seen is not None:
+            keys = result.keys[first:][dated]
+            new[dated] = self._seen.add(keys)
+            self._unsaved.append(keys[new[dated]].tobytes())
         offsets = result.sequences.get("offset", np.full(count, unit.offset))[first:]
-        rejects += [(int(offset), "duplicate", "") for offset in offsets[~new]]
-        undated = new & (split == UNDATED)
-        rejects += [
-            (int(offset), "undated", "no whole date, by which it would be split") for offset in offsets[undated]
-        ]
-        new &= ~undated
+        rejects += [(int(offset), "duplicate", "") for offset in offsets[dated[~new[dated]]]]
+        undated = offsets[split == UNDATED]
+        rejects += [(int(offset), "undated", "no whole date, by which it would be split") for offset in undated]
         stored[first:] = new
         for name, values in result.stored_counts.items():
             if total := int(np.sum(values[stored], dtype=np.int64)):

@@ -18,6 +18,8 @@ from outofcore.raw.unit import Audit
 AT_ONCE = 48
 # Most queued comparisons, each with the text and the rows of its record.
 WAITING = 256
+# Characters of an answer: while one side writes comparisons, the pipe must hold all answers of the other.
+LONGEST_ANSWER = 4000
 # Not a worker of multiprocessing, which would run the user's script once more where that has no __main__ guard.
 _COMMAND = """
 import sys
@@ -60,14 +62,15 @@ class Auditors:
         for audit in audits:
             if self._done < AT_ONCE:
                 self._done += 1
-                self._judge(audit())
+                self._judge(answer(audit))
                 continue
-            connection = self._connection or self._start()
-            while self._waiting and (self._waiting >= WAITING or connection.poll()):
+            while self._waiting and (self._waiting >= WAITING or self._has_answer()):
                 self._judge_next()
             try:
+                connection = self._connection or self._start()
                 connection.send(audit)
-            except OSError as error:
+            except OSError as error:  # the process has ended: after a difference, which is waiting, or by itself
+                self.finish()
                 self._sound = False
                 raise ClusterError(GONE) from error
             self._waiting += 1
@@ -83,12 +86,17 @@ class Auditors:
             self.finish()
         return self._sound
 
+    def _has_answer(self) -> bool:
+        return self._connection is not None and self._connection.poll()
+
     def _start(self) -> Connection:
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
             # In a process group of its own, Ctrl-C does not reach it: what is queued is still compared.
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter
-                [sys.executable, "-c", _COMMAND, str(theirs.fileno())], pass_fds=[theirs.fileno()], process_group=0
+                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                process_group=0,
             )
         self._connection.send(sys.path)
         return self._connection
@@ -107,24 +115,26 @@ class Auditors:
         self._waiting -= 1
         self._judge(found)
 
-    def _judge(self, found: str | Exception | None) -> None:
-        if isinstance(found, Exception):
-            self._sound = False
-            raise found
+    def _judge(self, found: str | None) -> None:
         if found:
             self._sound = False
             message = f"the engine and its oracle differ, nothing was sealed: {found}"
             raise AuditError(message)
 
 
+def answer(audit: Audit) -> str | None:
+    """The difference that a comparison found, cut to what a pipe holds, or what the reference library raised."""
+    try:
+        found = audit()
+    except Exception as error:  # noqa: BLE001 - a record that breaks the library is as good as a difference
+        found = f"the oracle raised {type(error).__name__}: {error}"
+    return found and found[:LONGEST_ANSWER]
+
+
 def serve(connection: Connection) -> None:
     """Make the comparisons that arrive, up to the first difference, until the other side is gone."""
-    found: str | Exception | None = None
+    found: str | None = None
     with suppress(EOFError, OSError):
         while not found:
-            audit = connection.recv()
-            try:
-                found = audit()
-            except Exception as error:  # noqa: BLE001 - raised on the other side
-                found = error
+            found = answer(connection.recv())
             connection.send(found)

@@ -36,8 +36,8 @@ class Estimate:
     rows: int  # in all splits
     raw_bytes: int  # of the raw input
     sampled_bytes: int  # raw bytes that were converted for it
-    sequences: int = 0  # in all splits
-    unusual: int = 0  # sequences of an unusual kind
+    sequences: int = 0  # before duplicates are removed
+    unusual: int = 0  # of these, the most of an unusual kind that are to be expected
     rejected: Mapping[str, int] = field(default_factory=dict)  # records of the sample by reason
 
     def audit_rate(self, records: int) -> AuditRate:
@@ -60,14 +60,15 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
         assembler = Assembler(store, section.splits, drop_duplicates=drop and whole)
-        pairs, unusual = _Pairs(), 0
+        pairs, found, unusual = _Pairs(), 0, 0
         for unit, result in in_order(executor, convert, units, ahead):
             assembler.add(unit, result)
+            found += len(result.keys) - result.continues
             unusual += result.unusual
             if not whole:
                 pairs.add(result.keys)
         scale = (pairs.kept(share) if drop else 1.0) / share
-        rows, sequences = (scale * sum(counts) for counts in zip(*map(store.count, SPLITS), strict=True))
+        rows = sum(store.count(name)[0] for name in SPLITS) * scale
         root = attributes(domain, section, schemas, counted(assembler, store))
         # Placeholder digests: only their length and incompressibility matter here.
         listed = sources(files, assembler, (hashlib.sha256(file.name.encode()).hexdigest() for file in files))
@@ -75,12 +76,23 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
         return Estimate(
             store_bytes=size,
             rows=int(rows),
-            sequences=int(sequences),
-            unusual=int(unusual * scale),
+            sequences=int(found / share),
+            unusual=_at_most(unusual, found, share, spread=raw_bytes <= SAMPLE_RAW_BYTES),
             raw_bytes=raw_bytes,
             sampled_bytes=sampled,
             rejected=dict(assembler.rejected.most_common()),
         )
+
+
+def _at_most(unusual: int, found: int, share: float, *, spread: bool) -> int:
+    """How many unusual sequences there may be if a sample of this share has so many.
+
+    A sample without one leaves room for three times its inverse, with a confidence of 95 %; one from the beginning of
+    the input says nothing about the rest.
+    """
+    if share == 1:
+        return unusual
+    return int(max(unusual, 3) / share) if spread else int(found / share)
 
 
 class _Pairs:

@@ -14,6 +14,8 @@ from outofcore.errors import ParamsError
 from outofcore.raw.unit import KEY_BYTES, Unit, UnitResult
 
 SPLITS = ("train", "val", "test")
+# Numbers that another set of files changes.
+_PLACES = {"length", "member", "offset", "source"}
 UNDATED = -1
 """In place of a split, where sequences are split by date and one has none."""
 
@@ -24,15 +26,18 @@ def splits_of(unit: Unit, result: UnitResult, section: SplitSection) -> npt.NDAr
         return assign(result.keys, section)
     if section.by == "file":
         return assign(np.repeat(_key(unit.name), len(result.keys), axis=0), section)
-    if section.by not in result.sequences:
-        columns = ", ".join(sorted(name for name in result.sequences if name != "length"))
+    if section.by not in result.sequences or section.by in _PLACES:
+        columns = ", ".join(sorted(result.sequences.keys() - _PLACES))
         message = f"splits.by: expected content, file, or a column of the store ({columns}), got {section.by}"
         raise ParamsError(message)
     values = result.sequences[section.by]
     if section.by == "date":
         return _by_date(values.astype(np.int64), section)
     found, place = np.unique(values.astype(str), return_inverse=True)
-    return assign(np.concatenate([_key(value) for value in found.tolist()])[place], section)
+    split = assign(np.concatenate([_key(value) for value in found.tolist()])[place], section)
+    unknown = found[place] == ""
+    split[unknown] = assign(result.keys[unknown], section)  # what has no value in common belongs to no group
+    return split
 
 
 def _key(value: str) -> npt.NDArray[np.uint8]:
@@ -41,12 +46,13 @@ def _key(value: str) -> npt.NDArray[np.uint8]:
 
 
 def _by_date(days: npt.NDArray[np.int64], section: SplitSection) -> npt.NDArray[np.int8]:
-    """Splits of days yyyymmdd; one whose day or month is unknown could be on either side."""
+    """Splits of days yyyymmdd; one of which a part is unknown could be on either side."""
     split = np.zeros(len(days), np.int8)
     for name, first in (("val", section.val_from), ("test", section.test_from)):
         if first is not None:
             split[days >= _number(first)] = SPLITS.index(name)
-    split[(days % 100 == 0) | (days // 100 % 100 == 0)] = UNDATED
+    year, month, day = days // 10_000, days // 100 % 100, days % 100
+    split[(year < 1) | (month < 1) | (month > 12) | (day < 1) | (day > 31)] = UNDATED
     return split
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from outofcore.domains.domain import Section
 from outofcore.store.schema import CodecName, Layout
@@ -32,7 +32,14 @@ Raw = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT)]
 Match = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=_TEXT), AfterValidator(_inside)]
 
 
-Day = Annotated[date, Field(strict=False)]
+def _no_number(value: object) -> object:
+    if isinstance(value, int | float):
+        message = f"expected a day such as 2020-01-31, got the number {value}"
+        raise ValueError(message)  # noqa: TRY004 - which pydantic reports with the key
+    return value
+
+
+Day = Annotated[date, Field(strict=False), BeforeValidator(_no_number)]
 """As YAML has it, or as text: 2020-01-31."""
 
 
@@ -132,3 +139,13 @@ class DomainSection(Section):
     audit: AuditSection = AuditSection()
     tensors: Section = Section()
     train: TrainSection = TrainSection()
+
+    @model_validator(mode="after")
+    def _equal_records_in_one_split(self) -> DomainSection:
+        if self.splits.by != "content" and self.filters.duplicates == "keep":
+            message = (
+                f"splits.by: {self.splits.by} would leave equal records in several splits with filters.duplicates: "
+                "keep; drop duplicates, or split by content"
+            )
+            raise ValueError(message)
+        return self

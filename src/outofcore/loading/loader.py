@@ -35,7 +35,7 @@ from outofcore.loading.memory import Kind, choose, in_flight, measure
 from outofcore.loading.mixing import mixing_line
 from outofcore.loading.mixture import MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
-from outofcore.loading.several import check_stores
+from outofcore.loading.several import check_stores, splits_lines
 from outofcore.loading.split import Split, open_split
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
@@ -238,7 +238,10 @@ def loader(
         threads=threads,
         depth=depth,
         together=together,
-        notes=_notes(readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} threads"),
+        notes=[
+            *_notes(readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} threads"),
+            *splits_lines(stores),
+        ],
     )
 
 

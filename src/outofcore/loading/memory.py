@@ -129,13 +129,17 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
 def _sample_bytes(split: Split) -> int:
     """Bytes per sample in a batch, rows and tensors, from the first sample of the split."""
     length = split.windows.length
-    fields = next((fields for fields in split.rows if len(next(iter(fields.values()))) >= length), None)
-    if fields is None:
+    if not split.windows.samples:
         return 0
+    # A window that reaches back repeats the first row, so all stores may be shorter.
+    counts = [len(next(iter(fields.values()))) for fields in split.rows]
+    fields = split.rows[next((place for place, count in enumerate(counts) if count >= length), int(np.argmax(counts)))]
     window = (length,) if length > 1 else ()
-    rows: dict[str, Any] = {
-        name: array.read(0, length).reshape(1, *window, *array.shape[1:]) for name, array in fields.items()
-    }
+    rows: dict[str, Any] = {}
+    for name, array in fields.items():
+        values = array.read(0, min(length, len(array)))
+        repeated = np.repeat(values[:1], length - len(values), axis=0)
+        rows[name] = np.concatenate((repeated, values)).reshape(1, *window, *array.shape[1:])
     stored = sum(array.nbytes for array in rows.values())
     tensors = split.reading(rows, np.zeros(1, np.uint64))
     if split.columns:

@@ -45,6 +45,8 @@ class Sequences:
 
     def read(self, name: str) -> npt.NDArray[Any]:
         """The values of a column."""
+        if len(self._tables) == 1:
+            return self._tables[0][name].read()
         return np.concatenate([table[name].read() for table in self._tables])
 
     def extents(self) -> tuple[Ints, Ints]:
@@ -88,6 +90,16 @@ def check_stores(stores: Sequence[Store]) -> None:
         if first.domain != _OWN_ARRAYS:  # a converted store keeps there what its fields mean, such as the tokenizer
             for name in sorted({*first.attributes, *store.attributes} - _COUNTS):
                 _same(first, store, f"attribute {name!r}", first.attributes.get(name), store.attributes.get(name))
+
+
+def splits_lines(stores: Sequence[Store]) -> list[str]:
+    """What to tell the user of stores that were split in different ways."""
+    ways = [store.attributes.get("params", {}).get("splits") for store in stores]
+    for store, way in zip(stores, ways, strict=True):
+        if way != ways[0]:
+            both = f"{stores[0].root} and {store.root}"
+            return [f"{both} were split by different settings: train of one may hold what is in val of the other"]
+    return []
 
 
 def check_fields(stores: Sequence[Store], rows: Sequence[Mapping[str, Array]], path: str) -> None:

@@ -64,7 +64,7 @@ class _Conversion:
         if self.section.filters.duplicates == "same_game":
             keys = _keys_of_games(keys, self.games, self.facts, accepted)
         unusual = _unusual(plies, rows)
-        audits = self._audits(accepted, plies, self.rate.chosen(keys.view("<u8")[:, 0], unusual), rows)
+        audits = self._audits(accepted, plies, self.rate.chosen(keys.view("<u8")[:, 1], unusual), rows)
         accepted, keys, lengths, counts = self._select(accepted, plies, keys, rows)
         return UnitResult(
             found=len(self.games.results),

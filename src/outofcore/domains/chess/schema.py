@@ -72,7 +72,7 @@ SCHEMA = Schema(
     sequences=(
         Field(name="white_elo", dtype="int16", doc="Elo of White; 0: unknown"),
         Field(name="black_elo", dtype="int16", doc="Elo of Black; 0: unknown"),
-        Field(name="date", dtype="int32", doc="yyyymmdd; a digit that is unknown is 0"),
+        Field(name="date", dtype="int32", doc="yyyymmdd; a part that is unknown, wholly or in one digit, is 0"),
         Field(name="time_control", dtype="string", fill="", doc="TimeControl tag"),
         Field(name="termination", dtype="string", fill="", doc="Termination tag"),
         Field(

@@ -187,7 +187,7 @@ class NeuralSection(DomainSection):
     train: NeuralTrainSection = NeuralTrainSection()
 
     @model_validator(mode="after")
-    def _by_content(self) -> NeuralSection:
+    def _equal_records_in_one_split(self) -> NeuralSection:
         if self.splits.by != "content":
             message = f"splits.by: recordings are split by trial and film (content), not by {self.splits.by}"
             raise ValueError(message)

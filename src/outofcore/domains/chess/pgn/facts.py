@@ -75,7 +75,8 @@ def _elo(raw: bytes) -> int:
 def _date(raw: bytes) -> int:
     """``1997.05.??`` as 19970500; 0 if invalid."""
     date = _DATE.fullmatch(raw.strip(_BLANKS))
-    return int(b"".join(part or b"00" for part in date.groups()).replace(b"?", b"0")) if date else 0
+    year, month, day = (0 if b"?" in part else int(part) for part in date.groups(b"?")) if date else (0, 0, 0)
+    return year * 10_000 + month * 100 + day
 
 
 def _result(raw: bytes) -> int:
