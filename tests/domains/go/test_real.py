@@ -143,7 +143,7 @@ def test_a_folder_and_an_archive_of_players(real_data: Path, tmp_path: Path) -> 
 @pytest.mark.timeout(900)
 def test_every_game_of_every_player_is_stored_or_rejected(real_data: Path, tmp_path: Path) -> None:
     raw = real_data / "go" / "players.tar.zst"
-    section = GoSection.model_validate({"raw": str(raw)})
+    section = GoSection.model_validate({"raw": str(raw), "audit": {"records": 600}})
     files = find_files(raw, "**/*", DOMAIN.suffixes, section="go")
     conversion = Conversion(DOMAIN, section, files, tmp_path / "go.zarr", tmp_path / "go.csv")
     forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0, sequences=92_000, unusual=1_000)
