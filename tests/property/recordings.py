@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import h5py
@@ -139,7 +140,9 @@ def _replace(file: Any, name: str, dice: random.Random) -> None:
     made = odd_array(array, dice)
     kept = h5py.string_dtype() if made.dtype.kind == "U" else made.dtype
     file.create_dataset(name, data=made.astype(object) if made.dtype.kind == "U" else made, dtype=kept)
-    file[name].attrs.update(attributes)
+    for key, value in attributes.items():
+        with suppress(UnicodeEncodeError):  # an earlier change has left bytes that are no text
+            file[name].attrs[key] = value
 
 
 def _remove(file: Any, name: str, _dice: random.Random) -> None:
