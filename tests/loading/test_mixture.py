@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from outofcore.loading.loader import loader
 from outofcore.loading.mixture import PLACES, MixtureSampler, weigh
 from outofcore.loading.windows import touched
 from outofcore.sizes import parse_bytes
-from tests.loading.conftest import WINDOWS, MakeStore, flat, identities, rows_of
+from tests.loading.conftest import WINDOWS, MakeStore, flat, identities, rows_of, stopped_anywhere, together
 from tests.property import order_oracle
 
 SIZES = {"lichess": [[300, 1, 64, 2000], [700, 35]], "twic": [[1000, 900]], "club": [[130] * 5]}
@@ -178,36 +178,15 @@ def shuffled(values: list[int], state: int) -> list[int]:
     return values
 
 
-def together(ranks: list[Loader]) -> Iterator[list[int]]:
-    for batches in zip(*ranks, strict=True):
-        yield sorted(flat(batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist() for batch in batches))
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_stopped_anywhere_it_goes_on_on_any_ranks(sources: dict[str, list[Path]], seed: int) -> None:
-    rng, kind = np.random.default_rng(seed), list(WINDOWS)[seed % 4]
+    kind = list(WINDOWS)[seed % 4]
     options: dict[str, Any] = {"window": WINDOWS[kind], "last": "drop", "stop": ("first", "all")[seed % 2]}
     whole = opened(sources, **options)
     expected = [*together([whole]), *together([whole])]
-    got: list[list[int]] = []
-    state: dict[str, Any] | None = None
-    while len(got) < len(expected):
-        world, residency = int(rng.choice([1, 2, 4, 8, 16])), str(rng.choice(["streamed", "ram", "mapped", "hybrid"]))
-        living = [opened(sources, rank=rank, world_size=world, residency=residency, **options) for rank in range(world)]
-        for each in living:
-            if state:
-                each.load_state_dict(json.loads(json.dumps(state)))
-        steps = together(living)
-        for _ in range(int(rng.integers(1, len(whole)))):
-            batch = next(steps, None)
-            if batch is None:
-                break
-            got.append(batch)
-        state = living[int(rng.integers(world))].state_dict()
-        steps.close()
-        for each in living:
-            each.close()
-    assert got == expected
+    kinds = ("streamed", "ram", "mapped", "hybrid")
+    resumed = stopped_anywhere(partial(opened, sources, **options), len(whole), len(expected), kinds, seed)
+    assert resumed == expected
 
 
 def test_the_batch_size_changes_no_order(sources: dict[str, list[Path]]) -> None:

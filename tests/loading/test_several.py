@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import pickle
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,16 @@ from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from tests.loading.conftest import WINDOWS, MakeStore, flat, identities, rows_of, write_store
+from tests.loading.conftest import (
+    WINDOWS,
+    MakeStore,
+    flat,
+    identities,
+    rows_of,
+    stopped_anywhere,
+    together,
+    write_store,
+)
 from tests.loading.test_golden import ORDERS
 
 LENGTHS = [[300, 1, 64], [700, 35, 1000, 900], [5], [0], [64, 64], [130] * 4]
@@ -124,38 +132,14 @@ def test_the_order_depends_on_the_order_of_the_stores_and_not_on_where_they_are(
     assert identities(opened(months, seed=6)) != order
 
 
-def together(ranks: list[Loader]) -> Iterator[list[int]]:
-    """Global batches, rows sorted."""
-    for batches in zip(*ranks, strict=True):
-        yield sorted(flat(batch["id"].reshape(len(batch["id"]), -1)[:, -1].tolist() for batch in batches))
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_stopped_anywhere_it_goes_on_on_any_ranks(months: list[Path], seed: int) -> None:
-    rng, kind = np.random.default_rng(seed), list(WINDOWS)[seed % 4]
+    kind = list(WINDOWS)[seed % 4]
     options: dict[str, Any] = {"window": WINDOWS[kind], "phase": kind == "pack", "last": "drop"}
     whole = opened(months, **options)
     expected = [*together([whole]), *together([whole])]
-    got: list[list[int]] = []
-    state: dict[str, Any] | None = None
-    while len(got) < len(expected):
-        world = int(rng.choice([1, 2, 4, 8, 16]))
-        residency = str(rng.choice(RESIDENCIES))
-        living = [opened(months, rank=rank, world_size=world, residency=residency, **options) for rank in range(world)]
-        for each in living:
-            if state:
-                each.load_state_dict(json.loads(json.dumps(state)))
-        steps = together(living)
-        for _ in range(int(rng.integers(1, len(whole)))):
-            batch = next(steps, None)
-            if batch is None:
-                break
-            got.append(batch)
-        state = living[int(rng.integers(world))].state_dict()
-        steps.close()
-        for each in living:
-            each.close()
-    assert got == expected
+    resumed = stopped_anywhere(partial(opened, months, **options), len(whole), len(expected), RESIDENCIES, seed)
+    assert resumed == expected
 
 
 def test_a_state_of_other_stores_is_refused(months: list[Path]) -> None:

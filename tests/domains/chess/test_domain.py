@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from outofcore.domains.chess import DOMAIN
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import AuditRate
+from outofcore.raw.unit import AuditRate, Unit
 from tests.domains.chess.test_records import convert
 
 
@@ -75,3 +75,15 @@ def test_fields_of_the_schema_are_those_that_a_conversion_gives():
     assert set(result.sequences) == {"length", *(field.name for field in schema.sequences)}
     for field in schema.sequences:
         assert result.sequences[field.name].dtype == (object if field.dtype == "string" else field.dtype)
+
+
+def test_games_from_other_positions_and_with_underpromotions_are_audited_at_their_own_rate():
+    knight = '[SetUp "1"]\n[FEN "8/P6k/8/8/8/8/7K/8 w - - 0 1"]\n\n1. a8=N 1-0\n\n'
+    promoted = '[White "x"]\n\n1. a4 b5 2. axb5 a6 3. bxa6 Nc6 4. a7 Rb8 5. a8={} 1-0\n\n'
+    games = [f'[White "{name}"]\n\n1. e4 e5 1-0\n\n' for name in "abcdef"]
+    text = "".join([*games, knight, promoted.format("Q"), promoted.format("R")])
+    section = DOMAIN.section(raw="-")
+    unit = Unit(source=0, name="a.pgn", offset=0, payload=text.encode())
+    result = DOMAIN.converter(section, AuditRate(2**62, 1))(unit)
+    assert len(result.keys) == 9
+    assert result.unusual == len(result.audits) == 2

@@ -58,18 +58,6 @@ def moves_of(result: UnitResult) -> list[str]:
     ]
 
 
-def test_games_from_other_positions_and_with_underpromotions_are_audited_at_their_own_rate():
-    knight = '[SetUp "1"]\n[FEN "8/P6k/8/8/8/8/7K/8 w - - 0 1"]\n\n1. a8=N 1-0\n\n'
-    promoted = '[White "x"]\n\n1. a4 b5 2. axb5 a6 3. bxa6 Nc6 4. a7 Rb8 5. a8={} 1-0\n\n'
-    games = [f'[White "{name}"]\n\n1. e4 e5 1-0\n\n' for name in "abcdef"]
-    text = "".join([*games, knight, promoted.format("Q"), promoted.format("R")])
-    section = DOMAIN.section(raw="-")
-    unit = Unit(source=0, name="a.pgn", offset=0, payload=text.encode())
-    result = DOMAIN.converter(section, AuditRate(2**62, 1))(unit)
-    assert len(result.keys) == 9
-    assert result.unusual == len(result.audits) == 2
-
-
 def test_a_game_from_end_to_end():
     text = (
         '[Event "Rated game"]\n[Date "2020.02.??"]\n[WhiteElo "2100"]\n[BlackElo "?"]\n[Result "0-1"]\n'
