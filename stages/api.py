@@ -20,6 +20,7 @@ MODULES = (
     "outofcore.loading.windows",
     "outofcore.loading.weighted",
     "outofcore.loading.balanced",
+    "outofcore.domains.text.stream",
     "outofcore.machine",
     "outofcore.params",
     "outofcore.sizes",

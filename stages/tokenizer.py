@@ -7,14 +7,13 @@ from pathlib import Path
 from outofcore.console import one_line_errors
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.documents.hub import open_raw
-from outofcore.domains.text.tokens.learn import make_tokenizer
+from outofcore.domains.text.tokens.learn import write_tokenizer
 from outofcore.params import load_params
-from outofcore.replacing import replace_text
 
 
 def main() -> None:
     section = load_params().section(DOMAIN.name)
-    replace_text(Path(section.tokenizer.path), make_tokenizer(section, open_raw(section)))
+    write_tokenizer(Path(section.tokenizer.path), section, open_raw(section))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.utils.data import DataLoader
 
 import outofcore
 from outofcore import ZarrDataset, loader, open_store, reading, write_store
@@ -15,6 +16,14 @@ for batch in batches:
 sample: dict[str, torch.Tensor] = ZarrDataset(store, "val")[0]
 mine = write_store("mine.zarr", {"x": planes.numpy()}, splits={"val": 0.05}, groups=[1, 2])
 rows: dict[str, int] = mine.attributes["rows"]
+outofcore.train_tokenizer("corpus/", "tokenizer.json", vocab_size=8192)
+with outofcore.stream("text", "corpus/", tokenizer="tokenizer.json", seq_len=256, batch_size=64) as stream:
+    for batch in DataLoader(stream, batch_size=None):
+        inputs: torch.Tensor = batch["inputs"]
+    stream.load_state_dict(stream.state_dict())
+    epoch: int = stream.epoch
+outofcore.stream("text", [{"text": "Call me Ishmael."}], column="text", params="params.yaml")
 version: str = outofcore.__version__
+outofcore.stream("text", 5)  # type: ignore[arg-type]
 loader(store, batch_size="many")  # type: ignore[arg-type]
 outofcore.loade  # type: ignore[attr-defined]  # noqa: B018

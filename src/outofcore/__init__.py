@@ -24,10 +24,22 @@ if TYPE_CHECKING:
     from outofcore.loading.split import reading
     from outofcore.pipeline import convert
     from outofcore.store.reader import open_store
+    from outofcore.streaming import stream
+    from outofcore.tokenizer import train_tokenizer
 
 __version__ = version("outofcore")
 
-__all__ = ["OutOfCoreError", "ZarrDataset", "convert", "loader", "open_store", "reading", "write_store"]
+__all__ = [
+    "OutOfCoreError",
+    "ZarrDataset",
+    "convert",
+    "loader",
+    "open_store",
+    "reading",
+    "stream",
+    "train_tokenizer",
+    "write_store",
+]
 
 # Imported on first use: the command line needs no torch, and most commands no compiler.
 _LAZY = {
@@ -36,6 +48,8 @@ _LAZY = {
     "loader": "outofcore.loading.loader",
     "open_store": "outofcore.store.reader",
     "reading": "outofcore.loading.split",
+    "stream": "outofcore.streaming",
+    "train_tokenizer": "outofcore.tokenizer",
     "write_store": "outofcore.arrays",
 }
 

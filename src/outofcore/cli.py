@@ -1,4 +1,4 @@
-"""``outofcore info | show | verify | plan | convert | init | committed``: stores, disks, projects, and what DVC keeps.
+"""``outofcore info | show | verify | plan | convert | tokenizer | init | committed``: stores, disks, projects, DVC.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -189,15 +189,40 @@ def convert_files(
         from outofcore.pipeline import convert
 
         settings = given_settings(setting or [])
-        if "params" in settings:
-            message = "-S: params is no setting; begin with its section, such as filters.min_elo=2000"
-            raise ParamsError(message)
         if second is None:
             file = params or Path("params.yaml")
             figures = convert(domain, load_params(file).section(domain).raw, first, params=file, **settings)
         else:
             figures = convert(domain, first, second, params=params, **settings)
         _print_json(figures)
+
+
+@app.command("tokenizer", short_help="Train a tokenizer on raw text.")
+def write_tokenizer(
+    raw: Annotated[str, typer.Argument(help="File or folder of text.")],
+    file: Annotated[Path, typer.Argument(help="The tokenizer.json to write.")],
+    *,
+    params: Annotated[Path | None, typer.Option(help="A params file; the defaults without it.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("-S", "--set", help="A setting, such as vocab_size=8192; may be repeated.")
+    ] = None,
+) -> None:
+    """Train a tokenizer on raw text, or take the one that the settings name; prints its size and digest as JSON.
+
+    The file is for 'outofcore convert text ... -S tokenizer=FILE', and for outofcore.stream in a program. In a DVC
+    project, 'dvc repro tokenizer' makes one.
+
+    \b
+    Examples:
+      outofcore tokenizer corpus/ tokenizer.json
+      outofcore tokenizer corpus/ tokenizer.json -S vocab_size=8192 -S source.text_column=body
+      outofcore tokenizer corpus/ tokenizer.json -S kind=gpt2 -S given=gpt2/
+    """  # noqa: D301
+    with one_line_errors():
+        from outofcore.params import given_settings
+        from outofcore.tokenizer import train_tokenizer
+
+        _print_json(train_tokenizer(raw, file, params=params, **given_settings(setting or [])))
 
 
 @app.command(short_help="Write a DVC project.")

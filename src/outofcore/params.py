@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import reprlib
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,19 @@ def section_of(domain: str, caller: str, params: str | Path | None, settings: Ma
     return Params({domain: _merged(given, settings)}, Path(caller)).section(domain)
 
 
+def by_section(domain: str, sections: Sequence[str], *settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a call, later ones over earlier ones.
+
+    A name that is no section is placed in the one of ``sections`` with such a key, else in the first, which refuses it.
+    """
+    kind = get_domain(domain).section
+    placed: dict[str, Any] = {}
+    for name, value in chain.from_iterable(each.items() for each in settings):
+        where = next((each for each in sections if name in _known(kind, [each])), sections[0])
+        placed = _merged(placed, {name: value} if name in kind.model_fields else {where: {name: value}})
+    return placed
+
+
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     both = dict(base)
     for key, value in changes.items():
@@ -94,6 +108,9 @@ def given_settings(words: Sequence[str]) -> dict[str, Any]:
         keys, sign, value = each.partition("=")
         if not sign or not all(keys.split(".")):
             message = f"-S: expected a setting such as filters.min_elo=2000, got {each!r}"
+            raise ParamsError(message)
+        if keys.partition(".")[0] == "params":
+            message = "-S: params is no setting; begin with its section, such as filters.min_elo=2000"
             raise ParamsError(message)
         *path, last = keys.split(".")
         place = settings

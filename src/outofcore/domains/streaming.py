@@ -1,20 +1,14 @@
-"""Optional interface of a domain that can train directly from raw files, without a store."""
+"""Optional interface of a domain that can give batches directly from raw files, without a store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from outofcore.raw.files import RawFile
 
 if TYPE_CHECKING:
     import torch
-
-Choose = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.bool_]]
-"""Selects the records of a split by their keys, shape (n, 16)."""
 
 RAW = "raw text"
 """Name of this way of reading in the plan."""
@@ -28,8 +22,8 @@ class Streaming(Protocol):
         """Whether the section asks for streaming."""
         ...
 
-    def raw_files(self, section: Any) -> Sequence[RawFile]:
-        """The files to stream, in order."""
+    def raw_files(self, section: Any, records: Iterable[Mapping[str, Any]] | None = None) -> Sequence[RawFile]:
+        """The files to stream, in order, or ``records`` in the form of a file."""
         ...
 
     def stream_settings(self, section: Any) -> dict[str, Any]:
@@ -37,25 +31,22 @@ class Streaming(Protocol):
         ...
 
     def stream_bytes(self, section: Any, threads: int) -> int:
-        """Most bytes that one of the loaders of :meth:`stream` holds, with so many threads."""
+        """Most bytes that one stream holds, with so many threads."""
         ...
 
     def stream(
         self,
         files: Sequence[RawFile],
         section: Any,
-        attributes: Mapping[str, Any],
-        split: Literal["train", "val"],
-        choose: Choose,
+        split: str,
         *,
+        shuffle: bool,
         memory: int,
         threads: int,
-        device: torch.device,
+        device: torch.device | None,
     ) -> Any:
-        """A loader for training: shuffled and endless for ``train``, in order for ``val``.
+        """The batches of a split, by the section's settings; its ``tally`` counts the records read.
 
-        Its ``tally`` counts the records read, with ``figures()``. ``attributes`` are those that a store of the input
-        would have; ``choose`` selects records of the split by key; ``memory`` is in bytes; ``threads`` units are
-        converted at a time.
+        ``memory`` is in bytes; ``threads`` units are converted at a time.
         """
         ...

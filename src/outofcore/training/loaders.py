@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import torch
 
-from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
@@ -119,9 +118,8 @@ def open_streams(
         return domain.stream(
             files,
             section,
-            catalogue.attributes,
             split,
-            lambda keys: assign(keys, section.splits) == SPLITS.index(split),
+            shuffle=split == "train",
             memory=machine.memory // LOADERS,
             threads=machine.workers,
             device=device,

@@ -12,24 +12,20 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from outofcore.conversion.splits import assign
+from outofcore.domains.sections import SplitSection
+from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.documents import reading
 from outofcore.domains.text.documents.reading import SUFFIXES
-from outofcore.domains.text.schema import attributes
 from outofcore.domains.text.source import units
-from outofcore.domains.text.stream import TextStream
-from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens.engine import FastEngine
-from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 from outofcore.errors import AuditError, BudgetError, RawInputError, StateError
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate
 from tests.domains.text.conftest import PROSE
 
 MEMORY = 1 << 30
-
-
-def even(keys: np.ndarray) -> np.ndarray:
-    return keys[:, 0] % 4 != 0
+SPLITS = {"val": 0.25, "test": 0.0}
 
 
 @pytest.fixture
@@ -46,13 +42,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return raw
 
 
-def make(section_of, folder: Path, *, keys=None, **options):
-    keys = {"source": {"separator": "|"}, "filters": {"duplicates": "keep"}, "mode": "stream"} | (keys or {})
-    section = section_of(folder, **keys)
+def make(section_of, folder: Path, split="train", *, keys=None, batch_size=5, seed=0, samples=None, **options):
+    """A stream; an epoch of ``samples`` windows, where the text begins anew only in the split train."""
+    source = {"separator": "|"}
+    keys = {"source": source, "filters": {"duplicates": "keep"}, "mode": "stream", "splits": SPLITS} | (keys or {})
+    epoch = {"max_examples": samples, "val_examples": samples}
+    keys["stream"] = keys.get("stream", {}) | epoch
+    section = section_of(folder, train={"batch_size": batch_size, "seed": seed}, **keys)
     files = find_files(folder, "**/*", SUFFIXES, section="text")
-    reading = make_reading(attributes(load_tokenizer(section)), section)
-    options = {"choose": even, "batch_size": 5, "samples": None, "memory": MEMORY} | options
-    return TextStream(files, section, reading, **options)
+    options = {"shuffle": True, "memory": MEMORY, "threads": 1, "device": None} | options
+    return DOMAIN.stream(files, section, split, **options)
 
 
 def windows(batches) -> list[tuple[int, ...]]:
@@ -65,7 +64,8 @@ def windows(batches) -> list[tuple[int, ...]]:
 
 def expected(convert, folder: Path, length: int, step: int, *, across: bool, skip: int = 0) -> list[tuple[int, ...]]:
     found = convert(folder, source={"separator": "|"}, filters={"duplicates": "keep"})
-    chosen = [document for document, key in zip(found.documents, found.keys, strict=True) if key[0] % 4 != 0]
+    split = assign(np.frombuffer(b"".join(found.keys), np.uint8).reshape(-1, 16), SplitSection(**SPLITS))
+    chosen = [document for document, number in zip(found.documents, split, strict=True) if number == 0]
     assert 10 < len(chosen) < len(found.documents)
     stretches = [[token for document in chosen for token in document][skip:]] if across else chosen
     return [
@@ -103,7 +103,7 @@ def test_the_order_depends_on_seed_and_epoch_alone(section_of, folder: Path):
     again.set_epoch(1)
     assert windows(again) == second
     assert windows(make(section_of, folder, keys=keys, seed=2)) != first
-    at_most = make(section_of, folder, keys=keys, shuffle=False, samples=10, repeat=False)
+    at_most = make(section_of, folder, "val", keys=keys, shuffle=False, samples=10)
     assert len(windows(at_most)) == 10
 
 
@@ -173,8 +173,9 @@ def test_more_windows_than_the_text_has_begin_it_again(section_of, folder: Path)
     found = windows(stream)
     assert sorted(found[: len(wanted)]) == sorted(found[len(wanted) :]) == wanted
     assert found[: len(wanted)] != found[len(wanted) :]
-    assert make(section_of, folder, keys=keys, samples=2 * once.samples, repeat=False).samples == once.samples
-    assert make(section_of, folder, keys=keys, samples=3, repeat=False).samples == 3
+    whole = make(section_of, folder, "val", keys=keys)
+    assert make(section_of, folder, "val", keys=keys, samples=2 * whole.samples).samples == whole.samples > 3
+    assert make(section_of, folder, "val", keys=keys, samples=3).samples == 3
 
 
 def test_long_documents_run_on_through_their_pieces(section_of, convert, folder: Path, monkeypatch):
@@ -236,14 +237,14 @@ def test_only_so_much_is_tokenized_ahead(section_of, folder: Path, monkeypatch):
 def test_what_cannot_be_is_said(section_of, folder: Path, monkeypatch):
     with pytest.raises(BudgetError, match=r"streaming needs [\d,]+ bytes, for pools of 8,192 windows and 4 units"):
         make(section_of, folder, memory=10 << 20)
-    with pytest.raises(RawInputError, match="hold no window of 500001 tokens for this split"):
+    with pytest.raises(RawInputError, match=r"window of 500,001 tokens in the split train, found none in 60 documents"):
         windows(
             make(
                 section_of, folder, keys={"tensors": {"seq_len": 500_000}, "stream": {"shuffle_windows": 1}}, samples=10
             )
         )
     stream, other = make(section_of, folder, samples=20), make(section_of, folder, samples=20, seed=1)
-    with pytest.raises(StateError, match="belongs to other raw text, another tokenizer, other params or another seed"):
+    with pytest.raises(StateError, match="belongs to other raw text, another tokenizer, other params, another split"):
         other.load_state_dict(stream.state_dict())
     wrong = make(section_of, folder, samples=20)
     monkeypatch.setattr("outofcore.domains.text.windows.AUDITED", AuditRate())

@@ -12,18 +12,20 @@ from outofcore.domains.text.windows import Windower, count_windows
     length=st.integers(1, 9),
     step=st.integers(1, 14),
     skip=st.integers(0, 13),
+    spare=st.integers(0, 5),
 )
-def test_windows_are_those_of_the_whole_wherever_it_was_cut(parts, length, step, skip):
+def test_windows_are_those_of_the_whole_wherever_it_was_cut(parts, length, step, skip, spare):
     text = np.arange(sum(parts), dtype=np.uint16)
-    expected = [text[start : start + length].tolist() for start in range(skip, len(text) - length + 1, step)]
-    windower = Windower(length, step, skip)
+    last = len(text) - length - spare
+    expected = [text[start : start + length].tolist() for start in range(skip, last + 1, step)]
+    windower = Windower(length, step, skip, spare)
     found = []
     start = 0
     for size in parts:
         found += windower.add(text[start : start + size]).tolist()
         start += size
     assert found == expected
-    assert count_windows(len(text) - skip, length, step) == len(expected)
+    assert count_windows(len(text) - skip, length, step, spare) == len(expected)
 
 
 def test_what_ended_does_not_go_on():

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from outofcore.domains.domain import Domain
 from outofcore.domains.text.params import TextSection
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
-from outofcore.replacing import replace_text
-from outofcore.store.durable import writing
 from outofcore.store.remote import url_of
 from outofcore.store.schema import Columns, Schema
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     import torch
 
     from outofcore.domains.planning import Outlook
-    from outofcore.domains.streaming import Choose
     from outofcore.domains.task import Task
     from outofcore.domains.text.stream import TextStream
     from outofcore.store.reader import Store
@@ -69,24 +66,22 @@ class Text(Domain):
         if "path" in section.tokenizer.model_fields_set:
             return section
         from outofcore.domains.text.documents.hub import open_raw
-        from outofcore.domains.text.tokens.learn import make_tokenizer
+        from outofcore.domains.text.tokens.learn import write_tokenizer
 
         name = store.rstrip("/").rpartition("/")[2]
         path = (Path.cwd() if url_of(store) else Path(store).parent) / f"{name}.tokenizer.json"
-        content = make_tokenizer(section, open_raw(section))
-        with writing(path):
-            replace_text(path, content)
+        write_tokenizer(path, section, open_raw(section))
         return section.model_copy(update={"tokenizer": section.tokenizer.model_copy(update={"path": str(path)})})
 
     def streamed(self, section: TextSection) -> bool:
         """Whether ``mode`` is ``stream``."""
         return section.mode == "stream"
 
-    def raw_files(self, section: TextSection) -> Sequence[RawFile]:
-        """Raw files, or a dataset of the hub in the same form."""
-        from outofcore.domains.text.documents.hub import open_raw
+    def raw_files(self, section: TextSection, records: Iterable[Mapping[str, Any]] | None = None) -> Sequence[RawFile]:
+        """Raw files, or a dataset in the same form: one of the hub, or given ``records``."""
+        from outofcore.domains.text.documents.hub import GivenRecords, open_raw
 
-        return open_raw(section)
+        return open_raw(section) if records is None else [GivenRecords.of(records, section.source.text_column)]
 
     def stream_settings(self, section: TextSection) -> dict[str, Any]:
         """The settings that decide how raw text becomes windows."""
@@ -98,30 +93,29 @@ class Text(Domain):
         self,
         files: Sequence[RawFile],
         section: TextSection,
-        attributes: Mapping[str, Any],
-        split: Literal["train", "val"],
-        choose: Choose,
+        split: str,
         *,
+        shuffle: bool,
         memory: int,
         threads: int,
-        device: torch.device,
+        device: torch.device | None,
     ) -> TextStream:
         """Windows of tokens directly from raw text."""
+        from outofcore.domains.text.schema import attributes
         from outofcore.domains.text.stream import TextStream
+        from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 
         training = split == "train"
         return TextStream(
             files,
             section,
-            self.reading(attributes, section),
-            choose,
-            batch_size=section.train.batch_size,
+            self.reading(attributes(load_tokenizer(section)), section),
+            split,
             samples=section.stream.max_examples if training else section.stream.val_examples,
             repeat=training,
             memory=memory,
             threads=threads,
-            seed=section.train.seed,
-            shuffle=training,
+            shuffle=shuffle,
             device=device,
         )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import os
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -65,6 +67,12 @@ class TokenizerSection(Section):
         exclude=True,
     )
     path: str = Field("data/tokenizers/text.json", description="where the finished tokenizer is", exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_alone(cls, values: Any) -> Any:
+        """A call names a finished tokenizer by its path alone."""
+        return {"path": os.fspath(values)} if isinstance(values, str | Path) else values
 
 
 class FilterSection(Filters):

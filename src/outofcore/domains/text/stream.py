@@ -5,25 +5,27 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Generator, Mapping, Sequence
+import sys
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from typing import Any
+from contextlib import ExitStack, closing
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
 
 from outofcore.domains.reading import Reading
-from outofcore.domains.streaming import Choose
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
-from outofcore.domains.text.windows import RawText, Tally, units_in_memory
-from outofcore.errors import BudgetError, StateError
+from outofcore.domains.text.windows import RawText, Tally, Tokens, units_in_memory
+from outofcore.errors import BudgetError, ParamsError, StateError
 from outofcore.raw.files import RawFile
 
-VERSION = 1
+VERSION = 2
 # Memory of a unit being tokenized: its bytes, twice, and its ids of four and two bytes.
 UNIT_BYTES = 12 << 20
 # Memory of a thread's engine, without its cache.
@@ -39,16 +41,29 @@ def stream_bytes(section: TextSection, threads: int) -> int:
     return pools + batches + units_in_memory(threads) * UNIT_BYTES + threads * ENGINE_BYTES
 
 
-class TextStream:
-    """Iterates over the batches of an epoch, tokenizing in the background; nothing is stored.
+class TextStream(IterableDataset[dict[str, Tensor]]):
+    """Iterates over the batches of an epoch, tokenizing in the background; made by :func:`outofcore.stream`.
 
     The text is read sequentially, file after file; pools of ``stream.shuffle_windows`` windows are shuffled while the
-    next is made. An iteration is an epoch: ``samples`` windows, or the whole text (counted first) if None. With
-    ``repeat`` the text restarts if it is shorter; otherwise the epoch is. The order depends only on text, params, seed
-    and epoch (``identity`` is their digest, ``epoch`` the current or next one). ``choose`` selects documents of the
-    split by keys (n, 16) uint8; ``device`` None keeps batches in host memory.
+    next is made. An iteration is an epoch, the first ``epoch`` and each later one the next if the previous one
+    delivered a batch: ``samples`` windows, or the whole text if None. With ``repeat`` the text restarts if it is
+    shorter; otherwise the epoch is. The order depends only on text, params, split, seed and epoch.
 
-    Raises BudgetError if ``memory`` bytes do not suffice for two pools and the units in flight.
+    Only one iteration is active at a time: a second one ends the first, which raises an error when it is continued.
+    Leaving a ``with`` block closes the stream. ``DataLoader(stream, batch_size=None)`` passes its batches through. It
+    can be pickled and copied unless it is being read.
+
+    Attributes
+    ----------
+    epoch
+        The epoch of the current iteration, or of the next one if none has begun.
+    tally
+        Counts the documents read since the stream was made, each once: ``tally.figures()``.
+
+    Raises
+    ------
+    BudgetError
+        If ``memory`` bytes do not suffice for the pools and the units in flight.
     """
 
     def __init__(
@@ -56,65 +71,91 @@ class TextStream:
         files: Sequence[RawFile],
         section: TextSection,
         reading: Reading,
-        choose: Choose,
+        split: str,
         *,
-        batch_size: int,
         samples: int | None,
-        repeat: bool = True,
+        repeat: bool,
         memory: int,
-        threads: int = 1,
-        seed: int = 0,
-        shuffle: bool = True,
-        device: torch.device | None = None,
+        threads: int,
+        shuffle: bool,
+        device: torch.device | None,
     ) -> None:
-        self.section = section
-        self.batch_size = batch_size
         self.epoch = 0
-        self._text = RawText(tuple(files), section, choose, seed if shuffle else None, threads)
+        seed = section.train.seed
+        self._section = section
+        self._batch_size = section.train.batch_size
+        self._text = RawText(tuple(files), section, split, seed if shuffle else None, threads)
         self._reading = reading
         self._seed = seed
         self._shuffle = shuffle
         self._device = device
-        self._size = section.stream.shuffle_windows
-        tokenizer = load_tokenizer(section)
-        self.identity = _identity(files, section, tokenizer, seed, shuffle=shuffle)
-        self._limit = samples
-        self._samples = samples if repeat else None
+        self._pool = section.stream.shuffle_windows
+        self._limit, self._repeat = samples, repeat and samples is not None
+        self._samples = samples if repeat else None  # of an epoch, once it is known
+        self._identity = _identity(files, section, load_tokenizer(section), split, shuffle=shuffle)
         self._given = 0  # windows of the epoch that the consumer has received
         self._begun = False
-        self._running: Generator[dict[str, Tensor]] | None = None
+        self._running: Generator[dict[str, Tensor]] | None = None  # the iteration that may deliver batches
         needed = stream_bytes(section, threads)
         if needed > memory:
             message = (
-                f"text: streaming needs {needed:,} bytes, for pools of {self._size:,} windows and "
+                f"text: streaming needs {needed:,} bytes, for pools of {self._pool:,} windows and "
                 f"{units_in_memory(threads)} units in {threads} threads, and may take {memory:,}; "
-                "raise the memory, or lower text.stream.shuffle_windows or the number of workers"
+                "raise the memory, or lower stream.shuffle_windows or the number of threads"
             )
             raise BudgetError(message)
 
+    def __repr__(self) -> str:
+        window = self._section.tensors.seq_len
+        return f"TextStream({self._text.split}: batches of {self._batch_size:,} windows of {window:,} tokens)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._running is not None:
+            message = (
+                "a stream that is being read cannot be pickled or copied: do that before, or call stream(...) where "
+                "batches are needed, and continue there with load_state_dict(state)"
+            )
+            raise ParamsError(message)
+        return self.__dict__.copy()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     @property
     def tally(self) -> Tally:
-        """Documents that were read since the stream was opened."""
+        """Documents that were read since the stream was made."""
         return self._text.tally
 
     @property
     def samples(self) -> int:
-        """Windows per epoch; if the text decides, the first call reads it."""
+        """Windows per epoch; if the text decides, and was not read to its end yet, the call reads it."""
         if self._samples is None:
-            self._samples = self._text.count(self._spare, self._limit)
+            self._samples = self._text.count(self._limit)
         return self._samples
 
     def __len__(self) -> int:
         """Batches per epoch, including a partial last one."""
-        return -(-self.samples // self.batch_size)
+        return -(-self.samples // self._batch_size)
 
     def __iter__(self) -> Generator[dict[str, Tensor]]:
-        """The batches from the consumer's place, or of the next epoch."""
+        """The rest of the current epoch's batches, or the next epoch's.
+
+        Raises
+        ------
+        ParamsError
+            In a worker process of a ``DataLoader``; when continued after a later iteration has begun.
+        """
+        if get_worker_info() is not None:
+            message = "a stream tokenizes with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
+            raise ParamsError(message)
         self.close()
         if self._begun:
             self.set_epoch(self.epoch + 1)
         self._running = self._batches()
-        return self._running
+        return self._iterate(self._running)
 
     def set_epoch(self, epoch: int) -> None:
         """Start the next iteration at the beginning of this epoch."""
@@ -124,29 +165,33 @@ class TextStream:
         """The consumer's place; valid after any batch."""
         return {
             "version": VERSION,
-            "identity": self.identity,
+            "identity": self._identity,
             "epoch": self.epoch,
-            "samples": self.samples,
+            "samples": self._samples,
             "given": self._given,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume after the last batch that was received; the text before it is tokenized again.
 
-        Raises StateError if the state belongs to other text, params or another seed.
+        Raises
+        ------
+        StateError
+            If the state belongs to other text, params, another split or seed.
         """
-        if state.get("version") != VERSION or state.get("identity") != self.identity:
+        if missing := sorted(self.state_dict().keys() - state.keys()):
+            message = f"expected a stream's state, got one without {', '.join(missing)}"
+            raise StateError(message)
+        if (state["version"], state["identity"]) != (VERSION, self._identity):
             message = (
-                "the saved state belongs to other raw text, another tokenizer, other params or another seed; begin the "
-                "epoch anew"
+                "the saved state belongs to other raw text, another tokenizer, other params, another split or another "
+                "seed; begin the epoch anew"
             )
             raise StateError(message)
         self._samples = state["samples"]
-        self.set_epoch(state["epoch"])
-        if state["given"] < self.samples:
-            self._given = state["given"]
-        else:
-            self.set_epoch(state["epoch"] + 1)
+        over = self._samples is not None and state["given"] >= self._samples
+        self.set_epoch(state["epoch"] + over)
+        self._given = 0 if over else state["given"]
 
     def close(self) -> None:
         """End the current iteration and its threads."""
@@ -154,40 +199,79 @@ class TextStream:
             self._running.close()
             self._running = None
 
-    @property
-    def _spare(self) -> int:
-        tensors = self.section.tensors
-        return tensors.step - 1 if tensors.phase and tensors.across_documents else 0
+    def _iterate(self, running: Generator[dict[str, Tensor]]) -> Generator[dict[str, Tensor]]:
+        try:
+            while self._running is running:
+                batch = next(running, None)
+                if batch is None:
+                    return
+                yield batch
+                del batch  # a batch that the consumer has released must not stay alive while the next is made
+            if self._running is not None:  # else the stream was closed
+                message = (
+                    "this iteration ended when another one over the same stream began: "
+                    "make a second stream to iterate twice at a time"
+                )
+                raise ParamsError(message)
+        finally:
+            if self._running is running:
+                self.close()
 
     def _batches(self) -> Generator[dict[str, Tensor]]:
-        phase = int(_words(self._seed, self.epoch, -1, 1)[0] % np.uint64(self._spare + 1))
-        waiting: list[npt.NDArray[Any]] = []
-        passed = self._given
+        phase = int(_words(self._seed, self.epoch, -1, 1)[0] % np.uint64(self._text.spare + 1))
+        most = self._samples or self._limit or sys.maxsize
+        stopped = threading.Event()
+        pools = self._text.pools(self.epoch, phase, self._pool, repeat=self._repeat, stopped=stopped.is_set)
+        waiting: list[Tokens] = []
+        # Ends in reverse: the pool that is being made is abandoned, its thread joined, its source closed.
         with (
-            closing(self._text.pools(self.epoch, phase, self._size)) as pools,
+            closing(pools),
             ThreadPoolExecutor(1, thread_name_prefix="text-stream") as maker,
+            ExitStack() as at_end,
         ):
-            ahead = maker.submit(next, pools)
-            for number in itertools.count():
-                pool, ahead = ahead.result(), maker.submit(next, pools)
-                order = np.arange(len(pool))
-                if self._shuffle:
-                    order = np.argsort(_words(self._seed, self.epoch, number, len(pool)), kind="stable")
-                order, passed = order[passed:], max(0, passed - len(pool))
-                while len(order):
-                    missing = min(self.batch_size, self.samples - self._given) - sum(map(len, waiting))
-                    waiting.append(pool[order[:missing]])
-                    missing -= len(waiting[-1])
-                    order = order[len(waiting[-1]) :]
-                    if missing:
-                        break
-                    tokens, waiting = np.concatenate(waiting), []
-                    self._given, self._begun = self._given + len(tokens), True
-                    yield self._tensors(tokens)
-                    if self._given >= self.samples:
-                        return
+            at_end.callback(stopped.set)
+            ordered = self._in_order(pools, maker)
+            pool = next(ordered, None)
+            while pool is not None:
+                missing = min(self._batch_size, most - self._given) - sum(map(len, waiting))
+                windows, order = pool
+                waiting.append(windows[order[:missing]])
+                missing -= len(waiting[-1])
+                pool = windows, order[len(waiting[-1]) :]
+                if not len(pool[1]):
+                    del windows, pool  # before the next is awaited
+                    pool = next(ordered, None)
+                if missing and pool is not None:
+                    continue
+                batch = self._tensors(np.concatenate(waiting))
+                given = self._given + sum(map(len, waiting))
+                waiting = []
+                if pool is None or given >= most:
+                    pool, self._samples = None, given
+                # No calls from here on, so that no Ctrl-C can come between counting a batch and yielding it.
+                self._given, self._begun = given, True
+                yield batch
+                del batch
 
-    def _tensors(self, tokens: npt.NDArray[Any]) -> dict[str, Tensor]:
+    def _in_order(
+        self, pools: Iterator[Tokens], maker: ThreadPoolExecutor
+    ) -> Iterator[tuple[Tokens, npt.NDArray[np.int64]]]:
+        """The pools from the consumer's place, each with the order of its windows; the next is made meanwhile."""
+        passed = self._given
+        ahead = maker.submit(next, pools, None)
+        for number in itertools.count():
+            pool = ahead.result()
+            if pool is None:
+                return
+            ahead = maker.submit(next, pools, None)
+            order = np.arange(len(pool))
+            if self._shuffle:
+                order = np.argsort(_words(self._seed, self.epoch, number, len(pool)), kind="stable")
+            order, passed = order[passed:], max(0, passed - len(pool))
+            if len(order):
+                yield pool, order
+
+    def _tensors(self, tokens: Tokens) -> dict[str, Tensor]:
         # Text readings make no random choices.
         batch = self._reading({"tokens": tokens}, np.zeros(len(tokens), np.uint64))
         if self._device is None:
@@ -203,13 +287,16 @@ def _words(seed: int, epoch: int, number: int, count: int) -> npt.NDArray[np.uin
     return words
 
 
-def _identity(files: Sequence[RawFile], section: TextSection, tokenizer: Tokenizer, seed: int, *, shuffle: bool) -> str:
+def _identity(
+    files: Sequence[RawFile], section: TextSection, tokenizer: Tokenizer, split: str, *, shuffle: bool
+) -> str:
     facts = {
         "files": [(file.name, file.bytes) for file in files],
         "params": section.model_dump(mode="json", include={"source", "filters", "splits", "tensors"}),
         "stream": section.stream.model_dump(mode="json"),
         "tokenizer": tokenizer.json,
-        "seed": seed,
+        "split": split,
+        "seed": section.train.seed,
         "shuffle": shuffle,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

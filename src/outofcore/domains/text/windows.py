@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.executors import in_order
-from outofcore.domains.streaming import Choose
+from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.text.converter import Converter
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.source import units
@@ -62,13 +62,13 @@ class Tally:
 class RawText:
     """The raw text of a split as windows of tokens.
 
-    ``choose`` selects documents of the split by key (n, 16). ``seed`` with the epoch decides the order of the files,
-    None for the given order. ``threads`` units are tokenized at a time.
+    ``seed`` with the epoch decides the order of the files, None for the given order. ``threads`` units are tokenized at
+    a time.
     """
 
     files: tuple[RawFile, ...]
     section: TextSection
-    choose: Choose
+    split: str
     seed: int | None
     threads: int
     tally: Tally = field(default_factory=Tally)
@@ -78,17 +78,27 @@ class RawText:
         """Tokens per window."""
         return self.section.tensors.seq_len + 1
 
-    def pools(self, epoch: int, phase: int, size: int) -> Generator[Tokens]:
+    @property
+    def spare(self) -> int:
+        """Most tokens that the phase of an epoch skips: as a loader does, in the split ``train`` only."""
+        tensors = self.section.tensors
+        return tensors.step - 1 if tensors.phase and tensors.across_documents and self.split == "train" else 0
+
+    def pools(
+        self, epoch: int, phase: int, size: int, *, repeat: bool, stopped: Callable[[], bool]
+    ) -> Generator[Tokens]:
         """Windows that are shuffled together, (windows, length), in text order.
 
-        Endless: after the last file the text restarts in another order. ``phase`` tokens are skipped at the start of
-        each round if windows cross documents. The last pool of a round may hold fewer than ``size`` windows. Raises
-        RawInputError if the whole text has no window.
+        One round through the text; with ``repeat`` endless, each round in another order. ``phase`` tokens, ``spare`` at
+        most, are skipped at the start of each round; a round has equally many windows for any phase. Its last pool may
+        hold fewer than ``size``. Ends soon after ``stopped()``. Raises RawInputError if the whole text has no window.
         """
-        for number in itertools.count():
+        for number in itertools.count() if repeat else range(1):
             waiting: list[Tokens] = []
             held = made = 0
             for windows in self._windows(epoch, number, phase):
+                if stopped():
+                    return
                 taken = 0
                 while taken < len(windows):
                     waiting.append(windows[taken : taken + size - held])
@@ -100,21 +110,21 @@ class RawText:
             if held:
                 yield np.concatenate(waiting)
             elif not made:
-                message = f"text.raw: {len(self.files)} files hold no window of {self.length} tokens for this split"
+                message = (
+                    f"text.raw: expected a window of {self.length:,} tokens in the split {self.split}, found none in "
+                    f"{self.tally.accepted:,} documents of all splits; {self.tally.rejected.total():,} were rejected"
+                )
                 raise RawInputError(message)
 
-    def count(self, spare: int, limit: int | None = None) -> int:
-        """Windows per round; if they cross documents, valid for any phase up to ``spare``.
-
-        Tokenizes everything once, or up to ``limit`` windows.
-        """
+    def count(self, limit: int | None = None) -> int:
+        """Windows per round; tokenizes everything once, or up to ``limit`` windows."""
         tensors = self.section.tensors
         total = windows = carried = 0
         for result in self._results(range(len(self.files))):
-            lengths = result.sequences["length"][self.choose(result.keys)]
+            lengths = result.sequences["length"][self._chosen(result)]
             total += int(lengths.sum())
             if tensors.across_documents:
-                windows = count_windows(total, self.length, tensors.step, spare)
+                windows = count_windows(total, self.length, tensors.step, self.spare)
             elif len(lengths):
                 lengths[0] += carried
                 carried = int(lengths[-1]) if result.unfinished else 0
@@ -127,9 +137,9 @@ class RawText:
     def _windows(self, epoch: int, number: int, phase: int) -> Iterator[Tokens]:
         """The windows of a round."""
         tensors = self.section.tensors
-        windower = Windower(self.length, tensors.step, phase if tensors.across_documents else 0)
+        windower = Windower(self.length, tensors.step, phase, self.spare - phase)
         for result in self._results(self._order(epoch, number)):
-            chosen, lengths = self.choose(result.keys), result.sequences["length"]
+            chosen, lengths = self._chosen(result), result.sequences["length"]
             tokens = result.rows["tokens"][np.repeat(chosen, lengths)]
             if tensors.across_documents:
                 yield windower.add(tokens)
@@ -160,6 +170,11 @@ class RawText:
                 self.tally.add(file, number, result)
                 yield result
 
+    def _chosen(self, result: UnitResult) -> npt.NDArray[np.bool_]:
+        """Which documents of a unit are of the split."""
+        chosen: npt.NDArray[np.bool_] = assign(result.keys, self.section.splits) == SPLITS.index(self.split)
+        return chosen
+
     def _order(self, epoch: int, number: int) -> list[int]:
         """The order of the files in a round."""
         order = list(range(len(self.files)))
@@ -174,23 +189,29 @@ def _unaudited(unit: Unit) -> Unit:
 
 
 class Windower:
-    """Cuts consecutive tokens into windows of ``length``, ``step`` apart, after skipping ``skip``."""
+    """Cuts consecutive tokens into windows of ``length``, ``step`` apart, after skipping ``skip``.
 
-    def __init__(self, length: int, step: int, skip: int = 0) -> None:
+    A window counts only if ``spare`` more tokens follow it.
+    """
+
+    def __init__(self, length: int, step: int, skip: int = 0, spare: int = 0) -> None:
         self._length = length
         self._step = step
         self._skip = skip
-        self._waiting: list[Tokens] = []  # less than a window
+        self._spare = spare
+        self._waiting: list[Tokens] = []  # less than a window and what must follow it
 
     def add(self, tokens: Tokens) -> Tokens:
         """The windows (windows, length) completed by these tokens, which continue the previous ones."""
         text = np.concatenate([*self._waiting, tokens[self._skip :]])
         self._skip = max(0, self._skip - len(tokens))
-        count = max(0, (len(text) - self._length) // self._step + 1)
+        count = max(0, (len(text) - self._spare - self._length) // self._step + 1)
         done = count * self._step
         self._skip += max(0, done - len(text))
         self._waiting = [text[done:].copy()]
-        return np.lib.stride_tricks.sliding_window_view(text, self._length)[:: self._step] if count else text[:0, None]
+        if not count:
+            return text[:0, None]
+        return np.lib.stride_tricks.sliding_window_view(text, self._length)[: done : self._step]
 
     def end(self) -> None:
         """Discard the rest: what follows does not continue it."""

@@ -1,16 +1,19 @@
-"""A dataset of the Hugging Face hub as a raw file, streamed with the optional ``datasets`` library.
+"""A dataset as a raw file: records of the user's, or of the Hugging Face hub.
 
-It is named by a small YAML file that ends in ``.hub``, so that the pipeline has a file to depend on, with ``dataset:
-roneneldan/TinyStories`` and ``revision: main`` (better a commit, for reproducible text).
+The hub is read with the optional ``datasets`` library. The dataset is named by a small YAML file that ends in ``.hub``,
+so that the pipeline has a file to depend on, with ``dataset: roneneldan/TinyStories`` and ``revision: main`` (better a
+commit, for reproducible text).
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from pathlib import Path
+from typing import Any, BinaryIO, Self, cast
 
 import yaml
 from pydantic import Field, ValidationError
@@ -18,7 +21,7 @@ from pydantic import Field, ValidationError
 from outofcore.domains.domain import Section
 from outofcore.domains.text.documents.reading import SUFFIXES
 from outofcore.domains.text.params import HUB, TextSection
-from outofcore.errors import ParamsError
+from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
 from outofcore.raw.files import Member, RawFile, find_files
 
 
@@ -46,24 +49,69 @@ def open_raw(section: TextSection) -> list[RawFile]:
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
         message = f"text.raw: expected {file.path} to say 'dataset: <id>' in YAML; {' '.join(str(error).split())}"
         raise ParamsError(message) from error
-    return [HubFile(file.name, file.path, file.bytes, dataset, section.source.text_column)]
+    return [HubFile(file.name, file.path, file.bytes, section.source.text_column, dataset)]
 
 
 @dataclass(frozen=True)
-class HubFile(RawFile):
+class RecordsFile(RawFile):
     """A dataset, read as lines of JSON."""
 
-    dataset: Dataset
-    column: str
+    column: str  # that holds the text
 
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
-        """One member: a line per record of the dataset's split."""
+        """One member: a line per record."""
         del suffixes
-        lines = _Lines({self.column: record.get(self.column)} for record in self._records())
+        lines = _Lines({self.column: text} for text in self._texts())
         stream = cast("BinaryIO", io.BufferedReader(lines, 1 << 20))
         yield Member(f"{self.name}.jsonl", stream, lambda: lines.given)
 
-    def _records(self) -> Iterable[dict[str, Any]]:
+    def _texts(self) -> Iterator[str | None]:
+        for number, record in enumerate(self._records()):
+            if not isinstance(record, Mapping):
+                message = f"text.raw: expected records with a column {self.column!r}, got {reprlib.repr(record)}"
+                raise ParamsError(message)
+            if not number and self.column not in record:
+                columns = ", ".join(map(str, record))
+                message = f"text.source.text_column: expected a column of the dataset ({columns}), got {self.column!r}"
+                raise ParamsError(message)
+            text = record.get(self.column)
+            yield text if isinstance(text, str) else None
+
+    def _records(self) -> Iterable[Any]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class GivenRecords(RecordsFile):
+    """What iterates over mappings, such as a dataset of the library ``datasets``."""
+
+    records: Iterable[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, records: object, column: str) -> Self:
+        """Check that records can be read, again in each epoch."""
+        if not isinstance(records, Iterable):
+            message = f"raw: expected a file, a folder, or what iterates over records, got {reprlib.repr(records)}"
+            raise ParamsError(message)
+        if isinstance(records, Iterator):
+            message = (
+                f"raw: expected records that can be read again in each epoch, got a {type(records).__name__}, which "
+                "can be read once; give a dataset, a list, or an object whose __iter__ starts over"
+            )
+            raise ParamsError(message)
+        return cls("records", Path(), 0, column, records)
+
+    def _records(self) -> Iterable[Any]:
+        return self.records
+
+
+@dataclass(frozen=True)
+class HubFile(RecordsFile):
+    """A dataset of the hub, streamed."""
+
+    dataset: Dataset
+
+    def _records(self) -> Iterable[Any]:
         try:
             import datasets
         except ImportError as error:
@@ -96,7 +144,13 @@ class _Lines(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while len(self._rest) < len(buffer):
-            record = next(self._records, None)
+            try:
+                record = next(self._records, None)
+            except OutOfCoreError:
+                raise
+            except Exception as error:  # else some errors would pass for a damaged file, which is skipped
+                message = f"text.raw: the dataset cannot be read any further: {type(error).__name__}: {error}"
+                raise RawInputError(message) from error
             if record is None:
                 break
             self._rest += json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"

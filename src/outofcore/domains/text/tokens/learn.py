@@ -9,6 +9,8 @@ from itertools import chain
 from pathlib import Path
 
 import tokenizers
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from outofcore.domains.text.documents.cleaning import InvalidText, blocks, clean
@@ -16,17 +18,27 @@ from outofcore.domains.text.documents.reading import SUFFIXES, OpenMember
 from outofcore.domains.text.documents.records import read_documents
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import Cutter
+from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
 from outofcore.errors import ParamsError
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
 from outofcore.raw.unit import Unit
+from outofcore.replacing import replace_text
+from outofcore.store.durable import writing
 
 # The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
 CHUNK_BYTES = 65_536
 
 GPT2_FILES = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
 """GPT-2's vocabulary and merges, as named by OpenAI and by the hub."""
-TOKENIZER_FILE = "tokenizer.json"
+
+
+def write_tokenizer(path: Path, section: TextSection, files: Sequence[RawFile]) -> str:
+    """Write a tokenizer to a file; returns its content. Parameters and errors as for :func:`make_tokenizer`."""
+    content = make_tokenizer(section, files)
+    with writing(path):
+        replace_text(path, content)
+    return content
 
 
 def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
@@ -54,9 +66,26 @@ def _train(section: TextSection, files: Sequence[RawFile]) -> str:
     if first is None:
         message = f"text.raw: no text to learn a tokenizer from in {len(files)} files"
         raise ParamsError(message)
-    tokenizer.train_from_iterator(chain([first], chunks), trainer)
+    with _progress() as bar:
+        tokenizer.train_from_iterator(_shown(chain([first], chunks), section, files, bar), trainer)
     text: str = tokenizer.to_str()
     return text
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def _shown(chunks: Iterator[str], section: TextSection, files: Sequence[RawFile], bar: Progress) -> Iterator[str]:
+    """The chunks; a bar shows how much of the sample was read, then that the tokens are being learnt."""
+    most = min(section.tokenizer.sample_bytes, sum(file.bytes for file in files) or section.tokenizer.sample_bytes)
+    task = bar.add_task("tokenizer: reading a sample of the text", total=most)
+    for chunk in chunks:
+        bar.advance(task, len(chunk.encode()))
+        yield chunk
+    bar.update(task, description=f"tokenizer: learning {section.tokenizer.vocab_size:,} tokens", total=None)
 
 
 def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
@@ -67,7 +96,8 @@ def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
     cutter = Cutter(lambda _: [], safe=True)
     total = sum(file.bytes for file in files)
     for file in files:
-        left = -(-section.tokenizer.sample_bytes * file.bytes // max(total, 1))
+        # A dataset, which is a file of its own, states no size.
+        left = -(-section.tokenizer.sample_bytes * file.bytes // total) if total else section.tokenizer.sample_bytes
         for document in texts(file, section):
             waiting = bytearray()
             for block in document:

@@ -16,6 +16,9 @@ from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import cuttable
 from outofcore.errors import ParamsError
 
+TOKENIZER_FILE = "tokenizer.json"
+"""Name of the file in a folder that is given for a tokenizer, as the library ``transformers`` saves it."""
+
 
 @dataclass(frozen=True)
 class Tokenizer:
@@ -101,15 +104,22 @@ class Tokenizer:
 
 
 def load_tokenizer(section: TextSection) -> Tokenizer:
-    """The tokenizer at ``tokenizer.path``.
+    """The tokenizer at ``tokenizer.path``, a file or the folder that holds it.
 
     Raises ParamsError if it is missing, not a ``tokenizer.json``, or lacks the end token.
     """
     path = Path(section.tokenizer.path)
+    path = path / TOKENIZER_FILE if path.is_dir() else path
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        message = f"text.tokenizer.path: no tokenizer at {path}; make it with 'dvc repro tokenizer'"
+        message = (
+            f"text.tokenizer.path: no tokenizer at {path}; make it with 'dvc repro tokenizer', or outside of a project "
+            f"with 'outofcore tokenizer RAW {path}'"
+        )
+        raise ParamsError(message) from error
+    except UnicodeDecodeError as error:
+        message = f"{path}: expected a tokenizer.json, {error}"
         raise ParamsError(message) from error
     return _checked(text, section.source.end_of_document, str(path))
 

@@ -1,0 +1,394 @@
+"""Batches from raw text and a tokenizer for it, as a user's program asks for them."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import pickle
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+from torch.utils.data import DataLoader
+from typer.testing import CliRunner
+
+import outofcore
+from outofcore.cli import app
+from outofcore.domains.text import DOMAIN
+from outofcore.errors import BudgetError, ParamsError, RawInputError, StateError
+from outofcore.machine import Machine
+from outofcore.params import load_params
+from outofcore.pipeline import place_of, write_catalogue
+from outofcore.training.loaders import open_streams
+
+ROOT = Path(__file__).parents[1]
+ALL = {"splits": {"val": 0.0, "test": 0.0}}
+WORDS = ["sea", "ship", "sail", "storm", "étoile", "harbour,", "wind", "rope", "17", "knots;", "anchor\n\n", "春眠"]
+
+
+def text_of(number: int) -> str:
+    return f"{number}: " + " ".join(WORDS[(number * each * each) % len(WORDS)] for each in range(20 + number % 50))
+
+
+TEXTS = [text_of(number) for number in range(240)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The texts in their order: plain files, a folder, compressed lines."""
+    folder = tmp_path_factory.mktemp("user") / "corpus"
+    (folder / "b").mkdir(parents=True)
+    for number, text in enumerate(TEXTS[:20]):
+        (folder / f"a{number}.txt").write_text(text, encoding="utf-8", newline="")
+    lines = [json.dumps({"id": number, "text": text}) for number, text in enumerate(TEXTS[20:])]
+    (folder / "b" / "1.jsonl").write_text("\n".join(lines[:100]), encoding="utf-8")
+    (folder / "b" / "2.jsonl.gz").write_bytes(gzip.compress("\n".join(lines[100:]).encode()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus: Path) -> Path:
+    path = corpus.parent / "tokenizer.json"
+    assert outofcore.train_tokenizer(corpus, path, vocab_size=400)["vocabulary"] == 400
+    return path
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory without params.yaml."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Records:
+    """A dataset that gives mappings, anew in each iteration, and counts them."""
+
+    def __init__(self, texts: Any, column: str = "text") -> None:
+        self.texts, self.column, self.given = texts, column, 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for number, text in enumerate(self.texts):
+            self.given += 1
+            yield {"id": number, self.column: text}
+
+
+class Endless:
+    def __iter__(self) -> Iterator[str]:
+        return map(text_of, itertools.count())
+
+
+def same(first: Any, second: Any) -> None:
+    """Assert that batches have the same names, dtypes, shapes and values."""
+    first, second = list(first), list(second)
+    assert len(first) == len(second) > 0
+    for ours, theirs in zip(first, second, strict=True):
+        assert list(ours) == list(theirs)
+        for name, tensor in ours.items():
+            assert (tensor.dtype, tensor.shape) == (theirs[name].dtype, theirs[name].shape)
+            assert torch.equal(tensor, theirs[name])
+
+
+def rows(batches: Any) -> list[tuple[int, ...]]:
+    """The windows of batches, each with its last target."""
+    return [
+        (*row, last)
+        for batch in batches
+        for row, last in zip(batch["inputs"].tolist(), batch["targets"][:, -1].tolist(), strict=True)
+    ]
+
+
+def documents(tokenizer: Path) -> list[list[int]]:
+    """The tokens of each text by the reference library, with the one that ends a document."""
+    reference = tokenizers.Tokenizer.from_file(str(tokenizer))
+    end = reference.token_to_id("<|endoftext|>")
+    return [[*reference.encode(text, add_special_tokens=False).ids, end] for text in TEXTS]
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"seq_len": 24},
+        {"seq_len": 24, "stride": 7, "reset_at_documents": True},
+        {"seq_len": 16, "across_documents": False},
+    ],
+    ids=["packed", "overlapping", "within documents"],
+)
+def test_batches_are_those_of_a_store(
+    corpus: Path, tokenizer: Path, elsewhere: Path, split: str, tensors: dict[str, Any]
+) -> None:
+    splits = {"val": 0.2, "test": 0.2}
+    outofcore.convert("text", corpus, "text.zarr", tokenizer=tokenizer, splits=splits)
+    assert not list(elsewhere.glob("*.tokenizer.json"))
+    tensors = {**tensors, "phase": False}
+    store = outofcore.loader(
+        "text.zarr", split, 8, shuffle=False, tensors=outofcore.reading("text.zarr", **tensors), memory="64MiB"
+    )
+    stream = outofcore.stream("text", corpus, split, 8, tokenizer=tokenizer, shuffle=False, splits=splits, **tensors)
+    same(stream, store)
+    assert len(stream) == len(store)
+    assert stream.samples == store.samples
+
+
+def test_windows_are_those_of_the_reference_library(corpus: Path, tokenizer: Path) -> None:
+    tokens = [token for document in documents(tokenizer) for token in document]
+    packed = [tuple(tokens[start : start + 33]) for start in range(0, len(tokens) - 32, 32)]
+    in_order = outofcore.stream("text", corpus, tokenizer=tokenizer, shuffle=False, seq_len=32, phase=False, **ALL)
+    assert rows(in_order) == packed
+    apart = [
+        tuple(document[start : start + 13])
+        for document in documents(tokenizer)
+        for start in range(0, len(document) - 12, 12)
+    ]
+    settings = {"seq_len": 12, "across_documents": False, "shuffle_windows": 50, **ALL}
+    shuffled = outofcore.stream("text", corpus, tokenizer=tokenizer.parent, **settings)
+    first, second = rows(shuffled), rows(shuffled)
+    other_seed = rows(outofcore.stream("text", corpus, tokenizer=tokenizer, seed=1, **settings))
+    assert sorted(first) == sorted(second) == sorted(other_seed) == sorted(apart)
+    assert len({tuple(each) for each in (first, second, other_seed, apart)}) == 4
+
+
+def test_the_stage_streams_the_same(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:
+    settings = {
+        "raw": str(corpus),
+        "mode": "stream",
+        "tokenizer": {"path": str(tokenizer)},
+        "splits": {"val": 0.3},
+        "tensors": {"seq_len": 16},
+        "stream": {"shuffle_windows": 64, "max_examples": 300, "val_examples": 30},
+        "train": {"batch_size": 8, "seed": 5},
+    }
+    (elsewhere / "params.yaml").write_text(json.dumps({"text": settings}))
+    section = load_params().section("text")
+    write_catalogue(DOMAIN, section, Path("rejects.csv"), threads=1)
+    catalogue = outofcore.open_store(place_of(DOMAIN, section))
+    train, val = open_streams(DOMAIN, section, catalogue, Machine(workers=2), torch.device("cpu"))
+    same(train, outofcore.stream("text", corpus, "train", 8, params="params.yaml", seed=5))
+    assert len(train) == len(outofcore.stream("text", corpus, "train", 8, params="params.yaml", tokenizer=tokenizer))
+    same(val, outofcore.stream("text", corpus, "val", 8, params="params.yaml", seed=5, shuffle=False))
+
+
+def test_a_saved_state_resumes_at_the_next_batch(corpus: Path, tokenizer: Path) -> None:
+    def fresh(batch_size: int = 8) -> Any:
+        return outofcore.stream(
+            "text", corpus, "train", batch_size, tokenizer=tokenizer, seq_len=40, shuffle_windows=33
+        )
+
+    stream = fresh()
+    whole, states = [], []
+    for batch in stream:
+        whole.append(batch)
+        states.append(json.dumps(stream.state_dict()))
+    following = list(stream)
+    assert stream.epoch == 1
+    for number, state in enumerate(states):
+        with fresh() as resumed:
+            resumed.load_state_dict(json.loads(state))
+            assert resumed.epoch == (number == len(whole) - 1)
+            same(resumed, whole[number + 1 :] or following)
+    other = fresh(batch_size=5)
+    other.load_state_dict(json.loads(states[2]))
+    assert rows(other) == rows(whole[3:])
+    with pytest.raises(StateError, match="belongs to other raw text"):
+        outofcore.stream("text", corpus, "val", 8, tokenizer=tokenizer, seq_len=40).load_state_dict(stream.state_dict())
+    with pytest.raises(StateError, match="expected a stream's state, got one without epoch"):
+        fresh().load_state_dict({})
+
+
+def test_it_is_an_object_like_a_loader(corpus: Path, tokenizer: Path) -> None:
+    def fresh() -> Any:
+        return outofcore.stream("text", corpus, tokenizer=tokenizer, seq_len=20, batch_size=4)
+
+    stream = fresh()
+    assert repr(stream) == "TextStream(train: batches of 4 windows of 20 tokens)"
+    copy = pickle.loads(pickle.dumps(stream))
+    first = iter(stream)
+    batch = next(first)
+    with pytest.raises(ParamsError, match="a stream that is being read cannot be pickled"):
+        pickle.dumps(stream)
+    second = iter(stream)
+    with pytest.raises(ParamsError, match="this iteration ended when another one over the same stream began"):
+        next(first)
+    assert stream.epoch == 1
+    next(second)
+    same([next(iter(copy))], [batch])
+    copy.close()
+    with stream:
+        for _ in stream:
+            break
+    assert list(second) == []
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("text-stream")]
+    stream.set_epoch(0)
+    same(DataLoader(stream, batch_size=None), fresh())
+    with pytest.raises(ParamsError, match="num_workers=0"):
+        next(iter(DataLoader(fresh(), batch_size=None, num_workers=1)))
+    assert stream.tally.figures() == {"found": len(TEXTS), "accepted": len(TEXTS), "rejected": {}}
+
+
+@pytest.mark.parametrize("column", ["text", "body"])
+def test_a_dataset_is_streamed_like_files(corpus: Path, tokenizer: Path, column: str) -> None:
+    settings: dict[str, Any] = {"tokenizer": tokenizer, "seq_len": 24, "shuffle": False, "phase": False}
+    records = Records(TEXTS, column)
+    stream = outofcore.stream("text", records, column=column, **settings)
+    same(stream, outofcore.stream("text", corpus, **settings))
+    same(stream, outofcore.stream("text", list(records), column=column, **settings))
+
+
+def test_a_dataset_of_the_library(corpus: Path, tokenizer: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    records = datasets.IterableDataset.from_generator(lambda: iter(Records(TEXTS)))
+    settings: dict[str, Any] = {"tokenizer": tokenizer, "seq_len": 24, "shuffle": False}
+    same(outofcore.stream("text", records, **settings), outofcore.stream("text", corpus, **settings))
+
+
+def test_a_dataset_without_an_end_gives_batches_at_once(tokenizer: Path) -> None:
+    settings: dict[str, Any] = {"tokenizer": tokenizer, "seq_len": 8, "shuffle_windows": 64}
+    with outofcore.stream("text", Records(Endless()), **settings) as stream:
+        assert len(list(itertools.islice(stream, 40))) == 40
+    once = outofcore.stream("text", Records(Endless()), max_examples=100, **settings)
+    assert sum(len(batch["inputs"]) for batch in once) == 100
+    assert len(once) == 2
+
+
+def test_what_a_dataset_holds_is_checked(tokenizer: Path) -> None:
+    def batches(records: Any) -> Any:
+        return list(outofcore.stream("text", records, tokenizer=tokenizer, seq_len=8))
+
+    with pytest.raises(ParamsError, match=r"a column of the dataset \(id, body\), got 'text'"):
+        batches(Records(TEXTS, "body"))
+    with pytest.raises(ParamsError, match="expected records with a column 'text', got '0: sea"):
+        batches(TEXTS)
+    with pytest.raises(ParamsError, match="again in each epoch, got a generator"):
+        batches(record for record in Records(TEXTS))
+    with pytest.raises(ParamsError, match="expected a file, a folder, or what iterates over records, got 5"):
+        batches(5)
+    stream = outofcore.stream("text", Records([None, b"bytes", *TEXTS]), tokenizer=tokenizer, seq_len=8)
+    assert rows(stream)
+    assert stream.tally.figures()["rejected"] == {"no_text": 2}
+
+
+def test_a_dataset_that_fails_is_not_taken_for_its_end(tokenizer: Path) -> None:
+    class Broken(Records):
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            yield from super().__iter__()
+            message = "the connection was lost"
+            raise ValueError(message)
+
+    stream = outofcore.stream("text", Broken(TEXTS), tokenizer=tokenizer, seq_len=8)
+    told = "cannot be read any further: ValueError: the connection was lost"
+    with pytest.raises(RawInputError, match=told):
+        list(stream)
+    with pytest.raises(RawInputError, match=told):
+        outofcore.train_tokenizer(Broken(TEXTS), tokenizer.with_name("never.json"))
+    assert not tokenizer.with_name("never.json").exists()
+
+
+def test_memory_is_checked_before_reading(corpus: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stream(memory: str, **options: Any) -> Any:
+        return outofcore.stream("text", corpus, tokenizer=tokenizer, seq_len=8, memory=memory, **options)
+
+    with pytest.raises(BudgetError, match=r"streaming needs [\d,]+ bytes, .* in 1 threads, and may take 33,554,432"):
+        stream("32MiB")
+    with pytest.raises(BudgetError, match="in 8 threads"):
+        stream("256MiB", threads=8)
+    monkeypatch.setattr("outofcore.streaming.usable_cores", lambda: type("Cores", (), {"value": 8}))
+    same(stream("128MiB"), stream("1GiB", threads=1))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_mistakes_are_one_line(corpus: Path, tokenizer: Path) -> None:
+    mistakes: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+        (("chess", corpus), {}, r"only text can be streamed, got 'chess'; convert it first"),
+        (("checkers", corpus), {}, "no domain 'checkers'"),
+        (("text", corpus, "training"), {}, "split: expected one of train, val, test, got 'training'"),
+        (("text", corpus, "train", 0), {}, "batch_size: expected a whole number"),
+        ((), {"seq_length": 5}, r"unknown key text.tensors.seq_length; did you mean 'seq_len'"),
+        ((), {"seq_len": 0}, r"text.tensors.seq_len: .*greater than or equal to 1, got 0"),
+        ((), {"filters": {"min": 3}}, "unknown key text.filters.min"),
+        ((), {"splits": {"by": "file"}}, r"splits.by: expected content in mode stream, got file"),
+        ((), {"shuffle": "yes"}, "shuffle: expected True or False"),
+        ((), {"column": 5}, "column: expected a name"),
+        ((), {"tokenizer": None}, r"expected tokenizer=, a tokenizer.json .*train_tokenizer"),
+        ((), {"tokenizer": {"vocab_size": 300}}, r"expected tokenizer=, a tokenizer.json .*train_tokenizer"),
+        ((), {"tokenizer": "nothing.json"}, r"no tokenizer at nothing.json; .*'outofcore tokenizer RAW nothing.json'"),
+        ((), {"tokenizer": corpus}, "no tokenizer at .*corpus/tokenizer.json"),
+        ((), {"tokenizer": corpus / "b" / "2.jsonl.gz"}, "expected a tokenizer.json"),
+        ((), {"params": "nothing.yaml"}, "nothing.yaml: no such file"),
+    ]
+    for given, options, told in mistakes:
+        with pytest.raises(ParamsError, match=told) as error:
+            outofcore.stream(*(given or ("text", corpus)), **{"tokenizer": tokenizer, **options})
+        assert "\n" not in str(error.value)
+    with pytest.raises(RawInputError, match="found nothing at nowhere"):
+        outofcore.stream("text", "nowhere", tokenizer=tokenizer)
+
+
+def test_a_tokenizer_is_trained_outside_of_a_project(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:
+    trained = outofcore.train_tokenizer(corpus, "mine/tokenizer.json", vocab_size=400)
+    assert Path("mine/tokenizer.json").read_bytes() == tokenizer.read_bytes()
+    assert outofcore.train_tokenizer(corpus, "mine/tokenizer.json", tokenizer={"vocab_size": 400}) == trained
+    reference = tokenizers.Tokenizer.from_file("mine/tokenizer.json")
+    assert reference.decode(reference.encode(TEXTS[7]).ids) == TEXTS[7]
+    of_records = outofcore.train_tokenizer(Records(TEXTS, "body"), "records.json", column="body", vocab_size=300)
+    assert of_records["vocabulary"] == 300
+    assert outofcore.train_tokenizer(list(Records(TEXTS)), "again.json", vocab_size=300) == of_records
+    assert {path.name for path in elsewhere.iterdir()} == {"mine", "records.json", "again.json"}
+    endless = Records(Endless())
+    outofcore.train_tokenizer(endless, "again.json", vocab_size=300, sample_bytes=20_000)
+    assert 20_000 / 400 < endless.given < 20_000
+
+
+def test_a_tokenizer_that_the_settings_name_is_taken(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:
+    outofcore.train_tokenizer(corpus, "same.json", kind="file", given=str(tokenizer))
+    assert json.loads((elsewhere / "same.json").read_text()) == json.loads(tokenizer.read_text())
+    with pytest.raises(ParamsError, match=r"expected a folder with encoder.json and vocab.bpe"):
+        outofcore.train_tokenizer(corpus, "gpt2.json", kind="gpt2", given=".")
+
+
+def test_only_a_tokenizer_is_replaced(corpus: Path, elsewhere: Path) -> None:
+    shutil.copytree(corpus, "texts")
+    for file in ("texts/a1.txt", "texts", "texts/b/1.jsonl", "texts/b/2.jsonl.gz"):
+        with pytest.raises(ParamsError, match=f"{file}: expected a new file, or a tokenizer.json to replace"):
+            outofcore.train_tokenizer(corpus, file)
+    assert (elsewhere / "texts" / "a1.txt").read_bytes().decode() == TEXTS[1]
+    with pytest.raises(ParamsError, match=r"unknown key text\.tokenizer\.vocab; did you mean"):
+        outofcore.train_tokenizer(corpus, "new.json", vocab=5)
+    with pytest.raises(RawInputError, match="found nothing at nowhere"):
+        outofcore.train_tokenizer("nowhere", "new.json")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_command_line_trains_one_and_converts_with_it(corpus: Path, tokenizer: Path) -> None:
+    def call(*words: object, code: int = 0) -> Any:
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == code, done.output
+        return done
+
+    done = call("tokenizer", corpus, "mine.json", "-S", "vocab_size=400", "-S", "source.newlines=keep")
+    assert Path("mine.json").read_bytes() == tokenizer.read_bytes()
+    assert json.loads(done.stdout)["vocabulary"] == 400
+    assert done.stderr == ""
+    call("convert", "text", corpus, "text.zarr", "-S", "tokenizer=mine.json")
+    assert outofcore.open_store("text.zarr").attributes["tokenizer"] == tokenizer.read_text(encoding="utf-8")
+    assert "unknown key text.tokenizer.size" in call("tokenizer", corpus, "mine.json", "-S", "size=4", code=2).stderr
+    assert "is no setting" in call("tokenizer", corpus, "mine.json", "-S", "params=x", code=2).stderr
+
+
+@pytest.mark.parametrize("page", ["text.md", "loading.md"])
+def test_what_the_page_shows_runs(corpus: Path, elsewhere: Path, page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    section = text.partition("\n## Stream without a store\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert blocks
+    shutil.copytree(corpus, elsewhere / "corpus")
+    shown: dict[str, Any] = {"dataset": Records(TEXTS * 20)}
+    for block in blocks:
+        exec(block, shown)
+    assert shown["batch"]["inputs"].shape[1] == 256
