@@ -10,6 +10,8 @@ PYTHON := $(firstword $(shell command -v python3.11 python3))
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
+# Nothing is compiled when it is installed: without bytecode every process would compile torch and DVC again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run tour report api test lint types unit bench bench-loader clean
 
