@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from outofcore.domains.registry import DOMAINS
 
 ROOT = Path(__file__).parents[2]
@@ -104,28 +102,46 @@ def test_a_package_cannot_pass_for_another_that_determines_bytes(tmp_path: Path)
     assert "+" in run(tmp_path, "-c", code).stdout
 
 
-@pytest.mark.parametrize(
-    ("entries", "domain", "told"),
-    [
-        ("x = my-pkg", "x", "expected domain 'x' as DOMAIN in the module that its entry point names, got 'my-pkg' ("),
-        ("x =", "x", "expected domain 'x' as DOMAIN in the module that its entry point names, got '' ("),
-        ("x = nosuch", "x", "got 'nosuch' (No module named 'nosuch'); reinstall or uninstall the package"),
-        ("x = json", "x", "got 'json' (module 'json' has no attribute 'DOMAIN'); reinstall"),
-        ("x = outofcore.domains.go", "x", "to have the name of its domain 'go', got 'x'; correct or uninstall"),
-        ("go = json", "go", "domain 'go' is in outofcore and in package bad 3.0; names are unique: uninstall"),
-        ("dna = json", "dna", "domain 'dna' is in package "),
-    ],
-)
-def test_an_entry_point_that_is_wrong_is_one_line_where_its_domain_is_used(
-    tmp_path: Path, entries: str, domain: str, told: str
-) -> None:
+WRONG = {
+    "dashed = my-pkg": "expected domain 'dashed' as DOMAIN in the module that its entry point names, got 'my-pkg' (",
+    "empty =": "expected domain 'empty' as DOMAIN in the module that its entry point names, got '' (",
+    "gone = nosuch": "got 'nosuch' (No module named 'nosuch'); reinstall or uninstall the package",
+    "other = json": "got 'json' (module 'json' has no attribute 'DOMAIN'); reinstall",
+    "misnamed = outofcore.domains.go": "to have the name of its domain 'go', got 'misnamed'; correct or uninstall",
+    "go = json": "domain 'go' is in outofcore and in package bad 3.0; names are unique: uninstall",
+    "dna = json": "domain 'dna' is in package ",
+}
+"""Entries of one package, and what is told where its domain is used."""
+COMMANDS = """
+import contextlib, io, json, sys
+from outofcore.cli import main
+from outofcore.domains.registry import get_domain
+
+ended = {}
+for name in sys.argv[1:]:
+    sys.argv = ["outofcore", "convert", name, ".", "a.zarr"]
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        try:
+            main()
+        except SystemExit as ending:
+            ended[name] = (ending.code, errors.getvalue())
+print(json.dumps({"ended": ended, "right": get_domain("chess").name}))
+"""
+
+
+def test_an_entry_point_that_is_wrong_is_one_line_where_its_domain_is_used(tmp_path: Path) -> None:
     install_dna(tmp_path / "site")
-    install(tmp_path / "site", "bad", f"{entries}\n", version="3.0")
-    ran = run(tmp_path, "-c", COMMAND, "convert", domain, ".", "a.zarr")
-    assert ran.returncode == 2
-    assert ran.stderr.startswith("error: ")
-    assert ran.stderr.count("\n") == 1
-    assert told in ran.stderr
-    assert "package bad 3.0" in ran.stderr
-    code = "from outofcore.domains.registry import get_domain; print(get_domain('chess').name)"
-    assert run(tmp_path, "-c", code).stdout == "chess\n"
+    install(tmp_path / "site", "bad", "".join(f"{entry}\n" for entry in WRONG), version="3.0")
+    names = {entry.split(" ")[0]: told for entry, told in WRONG.items()}
+    ran = run(tmp_path, "-c", COMMANDS, *names)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert found["right"] == "chess"
+    assert set(found["ended"]) == set(names)
+    for name, told in names.items():
+        code, errors = found["ended"][name]
+        assert code == 2, name
+        assert errors.startswith("error: ")
+        assert errors.count("\n") == 1
+        assert told in errors
+        assert "package bad 3.0" in errors
