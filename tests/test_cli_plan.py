@@ -100,7 +100,8 @@ def test_plan_counts_the_copy_that_dvc_makes(folder: Path) -> None:
 @pytest.mark.root
 def test_plan_refuses_what_does_not_fit(disk: Disk, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = disk("tmpfs", 1)
-    raw = [" ".join(map(str, row)) for row in np.random.default_rng(0).integers(-(2**31), 2**31, (30000, 11))]
+    (small / "full").write_bytes(bytes(950_000))
+    raw = [" ".join(map(str, row)) for row in np.random.default_rng(0).integers(-(2**31), 2**31, (3000, 11))]
     (folder / "raw" / "c.txt").write_text("\n".join(raw) + "\n")
     (small / "params.yaml").write_text(f"lines:\n  raw: {folder / 'raw'}\n")
     with monkeypatch.context() as inside:
@@ -115,4 +116,4 @@ def test_plan_refuses_what_does_not_fit(disk: Disk, folder: Path, monkeypatch: p
     assert "stricter lines.filters" in ways[0]
     assert not facts["fits"]
     assert len(facts["filesystems"][0]["ways_out"]) == 3
-    assert sorted(path.name for path in small.iterdir()) == ["params.yaml"]
+    assert sorted(path.name for path in small.iterdir()) == ["full", "params.yaml"]
