@@ -18,7 +18,7 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / "build"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes minutes; at the end one worker would wait for another."""
-    items.sort(key=lambda item: not {"docs", "pipeline"} & set(item.path.parts[-2:]))
+    items.sort(key=lambda item: not {"docs", "pipeline", "training"} & set(item.path.parts[-2:]))
 
 
 @pytest.fixture(scope="session")
