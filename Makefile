@@ -4,6 +4,7 @@
 # make report  draw reports/index.html from what has run
 # make api     render the docstrings: build/api/index.html
 # make bench   measure everything on made-up input: bench/results/table.md
+# make bench-quick   measure the ratios that matter most in two minutes, and fail if one is far below the committed one
 # make bench-loader   measure the loader beside other libraries, installed in an environment of their own
 VENV := .venv
 PYTHON := $(firstword $(shell command -v python3.11 python3))
@@ -13,7 +14,7 @@ export DVC_NO_ANALYTICS := 1
 # Nothing is compiled when it is installed: without bytecode every process would compile torch and DVC again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run tour report api test lint types unit bench bench-loader clean
+.PHONY: run tour report api test lint types unit bench bench-quick bench-loader clean
 
 run: $(VENV)/installed
 	dvc repro
@@ -45,8 +46,11 @@ unit: $(VENV)/installed
 bench: $(VENV)/installed
 	python bench/run.py
 
+bench-quick: $(VENV)/installed
+	python bench/quick.py
+
 bench-loader: $(VENV)/installed peers/installed
-	python bench/run.py --only loader loader_text loader_frames --peers peers/bin/python
+	python bench/run.py --only loading_chess loading_text loading_frames --peers peers/bin/python
 
 peers/installed: bench/peers.txt
 	$(PYTHON) -m venv peers

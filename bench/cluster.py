@@ -1,14 +1,14 @@
-"""What a cluster costs: a conversion on workers of Dask beside the same one on threads, and what the driver holds.
+"""What does a cluster cost: a conversion on Dask workers compared with threads, and the memory of the driver?
 
     python bench/cluster.py players.pgn.zst --megabytes 40 --rounds 3
 
-Driver, scheduler and workers are processes of this machine, joined by loopback; with more workers than cores they share
-them. The driver's memory is measured for half of the input and for all of it: it must not grow.
+Driver, scheduler and workers are processes of this machine, connected by loopback; if there are more workers than
+cores, they share them. Nothing is audited. The driver's memory is measured for half of the input and for all of it: it
+must not grow.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -17,34 +17,37 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from harness.results import Row, arguments, save
+from harness.sides import once
+from harness.stores import NEVER, files_of, section_of
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import get_domain
-from outofcore.params import load_params
-from outofcore.raw.files import decompressed, find_files
-from record import Row, save
+from outofcore.raw.files import decompressed
 
 THREADS = 2
 WORKERS = (1, 2, 3)
+ONE_THREAD = {"NUMBA_NUM_THREADS": "1"}
 
 
-def drive(raw: Path, address: str) -> dict[str, Any]:
+def drive(raw: str, address: str) -> dict[str, Any]:
     """Convert, in this process and on the cluster at the address, or in threads."""
-    section, domain = load_params().section("chess"), get_domain("chess")
-    files = find_files(raw, section.match, domain.suffixes, section="chess")
-    with tempfile.TemporaryDirectory(dir=raw.parent) as folder:
+    section, domain = section_of("chess", raw), get_domain("chess")
+    files = files_of("chess", section)
+    with tempfile.TemporaryDirectory(dir=Path(raw).parent) as folder:
         conversion = Conversion(domain, section, files, Path(folder) / "a.zarr", Path(folder) / "a.csv")
         executor = open_executor("dask" if address else "threads", THREADS, address=address, files=files)
+        forecast = Estimate(0, 0, 0, 0, sequences=NEVER, unusual=NEVER)
         started = time.perf_counter()
-        outcome = conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=THREADS, watch=lambda _: None)
+        outcome = conversion.run(forecast, executor=executor, workers=THREADS, watch=lambda _: None)
         seconds = time.perf_counter() - started
     return {
         "digest": outcome.seal.digest,
@@ -52,13 +55,6 @@ def drive(raw: Path, address: str) -> dict[str, Any]:
         "seconds": seconds,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-
-
-def in_its_own_process(raw: Path, address: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, str(raw), "--drive", address or "threads"]
-    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment())
-    result: dict[str, Any] = json.loads(found.stdout)
-    return result
 
 
 @contextmanager
@@ -70,7 +66,7 @@ def cluster(folder: Path, workers: int) -> Iterator[str]:
     started = [
         subprocess.Popen(
             [sys.executable, "-m", f"distributed.cli.dask_{kind}", *common, *options],
-            env=environment(),
+            env=os.environ | ONE_THREAD,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -86,10 +82,6 @@ def cluster(folder: Path, workers: int) -> Iterator[str]:
             process.wait()
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "NUMBA_NUM_THREADS": "1"}
-
-
 def cut_input(source: Path, folder: Path, size: int) -> dict[str, Path]:
     """Folders with the first half of so many bytes of games, and with all of them."""
     with source.open("rb") as stream:
@@ -102,38 +94,28 @@ def cut_input(source: Path, folder: Path, size: int) -> dict[str, Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, rounds=3)
     parser.add_argument("raw", type=Path, help="a PGN file, plain or .zst")
     parser.add_argument("--megabytes", type=float, default=40, help="how much of its text")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--drive", help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, default=Path("bench/results"))
-    arguments = parser.parse_args()
-    if arguments.drive:
-        found = drive(arguments.raw, "" if arguments.drive == "threads" else arguments.drive)
-        sys.stdout.write(json.dumps(found))
-        return
+    given = parser.parse_args()
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        inputs = cut_input(arguments.raw, Path(folder), int(arguments.megabytes * 1e6))
-        for number in range(-1, arguments.rounds):
+        inputs = cut_input(given.raw, Path(folder), int(given.megabytes * 1e6))
+        for number in range(-1, given.rounds):
             for workers in (0, *WORKERS):
                 name = f"a cluster of {workers}" if workers else f"{THREADS} threads"
                 place = Path(folder) / f"{number}.{workers}"
                 place.mkdir()
-                with cluster(place, workers) if workers else nothing() as address:
+                with cluster(place, workers) if workers else nullcontext("") as address:
                     if workers:
-                        in_its_own_process(inputs["half"], address)  # workers compile, and read their libraries
+                        once(
+                            drive, environment=ONE_THREAD, raw=inputs["half"], address=address
+                        )  # workers compile, and read their libraries
                     for size, raw in inputs.items():
-                        result = in_its_own_process(raw, address)
+                        result = once(drive, environment=ONE_THREAD, raw=raw, address=address)
                         if number >= 0:
                             runs.setdefault(name, {}).setdefault(size, []).append(result)
-    report(runs, arguments.out)
-
-
-@contextmanager
-def nothing() -> Iterator[str]:
-    yield ""
+    report(runs, given.out)
 
 
 def report(runs: dict[str, dict[str, list[dict[str, Any]]]], out: Path) -> None:

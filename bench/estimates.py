@@ -1,4 +1,4 @@
-"""What a conversion was expected to write, and what it then wrote, for published games, texts and recordings.
+"""How close is the estimate of a store to what is then written, for published games, texts and recordings?
 
     python bench/estimates.py FOLDER
 
@@ -8,19 +8,16 @@ left out.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from converting import convert_files
+from harness.results import Row, arguments, save
+from harness.stores import convert, files_of, section_of
 from outofcore.conversion.estimate import estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.domains.registry import get_domain
-from outofcore.params import load_params
-from outofcore.raw.files import find_files
-from record import Row, save
 
 PATCH_CLAMP = {
     "stimulus": "stimulus/presentation/CurrentClampStimulusSeries_*",
@@ -36,21 +33,11 @@ GRASSHOPPER = {
 
 @dataclass(frozen=True)
 class Input:
-    """A set, by its place in the folder.
+    """A set, by its place in the folder."""
 
-    Attributes
-    ----------
-    raw
-        A file or a folder; the first of its parts is the domain.
-    match
-        Which files of a folder.
-    source
-        Settings of the source, where they are not those of ``params.yaml``.
-    """
-
-    raw: str
-    match: str = "**/*"
-    source: dict[str, Any] = field(default_factory=dict)
+    raw: str  # a file or a folder; the first of its parts is the domain
+    match: str = "**/*"  # which files of a folder
+    source: dict[str, Any] = field(default_factory=dict)  # settings of the source that are not those of params.yaml
 
     @property
     def name(self) -> str:
@@ -104,19 +91,17 @@ INPUTS = (
 def compare(folder: Path, given: Input, tokenizer: Path) -> dict[str, int]:
     """Estimate, then convert."""
     name = given.raw.split("/")[0]
-    domain, section = get_domain(name), load_params().section(name)
-    content: dict[str, Any] = section.model_dump() | {"raw": str(folder / given.raw), "match": given.match}
+    changes: dict[str, Any] = {"match": given.match}
     if name == "text":
-        content["tokenizer"]["path"] = str(tokenizer)
+        changes["tokenizer"] = {"path": str(tokenizer)}
+    section = section_of(name, folder / given.raw, changes)
     if given.source:
-        plain = type(section).model_validate({"raw": "raw"}).model_dump()["source"]
-        content["source"] = plain | given.source
-    section = type(section).model_validate(content)
-    files = find_files(section.raw, section.match, domain.suffixes, section=name)
+        plain = type(section).model_validate({"raw": "raw"}).source.model_dump()
+        section = type(section).model_validate(section.model_dump() | {"source": plain | given.source})
     with open_executor("threads", 2) as executor:
-        forecast = estimate(domain, section, files, executor)
+        forecast = estimate(get_domain(name), section, files_of(name, section), executor)
     with tempfile.TemporaryDirectory() as out:
-        figures = convert_files(domain, section, files, Path(out) / f"{name}.zarr").figures
+        figures = convert(name, section, Path(out) / f"{name}.zarr")
     return {
         "raw_bytes": forecast.raw_bytes,
         "looked_at_bytes": forecast.sampled_bytes,
@@ -126,10 +111,9 @@ def compare(folder: Path, given: Input, tokenizer: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where the published sets lie: chess/, go/, text/, neural/")
+    parser = arguments(__doc__)
+    parser.add_argument("folder", type=Path, help="where the published sets are: chess/, go/, text/, neural/")
     parser.add_argument("--tokenizer", type=Path, default=Path("data/tokenizers/text.json"))
-    parser.add_argument("--out", type=Path, default=Path("bench/results"))
     options = parser.parse_args()
     found = {
         given.name: compare(options.folder, given, options.tokenizer)

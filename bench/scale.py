@@ -1,18 +1,17 @@
-"""A plan of what no machine here can hold, and a simulation of the loader's order at that size.
+"""What would it take to convert what no machine here can hold?
 
-    python bench/scale.py --chess Kramnik.pgn --text tinyshakespeare.txt --neural data/sample/neural --out bench/results
+    python bench/scale.py --chess Kramnik.pgn --text tinyshakespeare.txt --neural data/sample/neural
 
-Every constant is measured in this run, on this machine, and named. The plan multiplies; the simulation runs the
-loader's own classes over shards that do not exist, and measures memory and time.
+Every constant is measured in this run, on this machine, and named. The plan multiplies.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import pickle
 import tempfile
+import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from harness.results import Row, arguments, save
+from harness.stores import files_of, section_of
 from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.seen import SeenKeys
 from outofcore.conversion.shards import Encoder
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.registry import get_domain
-from outofcore.params import load_params
-from outofcore.raw.files import find_files
 from outofcore.raw.rows import KeptRows
 from outofcore.raw.unit import NO_AUDIT
 from outofcore.sizes import format_bytes
@@ -37,8 +36,6 @@ from outofcore.store.form import TableForm
 from outofcore.store.pieces import write_shard
 from outofcore.store.seal import Seal, read_seal
 from outofcore.store.writer import StoreWriter
-from record import Row, save
-from scale_order import simulate_orders, timed
 
 CONSTANTS = {
     "raw_bytes_a_row": "raw bytes per row",
@@ -85,6 +82,11 @@ DAY = 86400.0
 CALLS_A_UNIT = 3
 
 
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    since = time.perf_counter()
+    return work(), time.perf_counter() - since
+
+
 def median(work: Callable[[], object], times: int = 5) -> float:
     return float(np.median([timed(work)[1] for _ in range(times)]))
 
@@ -96,19 +98,15 @@ class Numbered:
         self.path = path
         self.rows = 0
 
-    def append(self, rows: KeptRows) -> None:  # noqa: D102 - as every table has it
+    def append(self, rows: KeptRows) -> None:
         self.rows += len(rows)
 
 
 def measure_conversion(name: str, raw: Path, tokenizer: Path | None) -> dict[str, float]:
     """What a unit of a domain is, and how fast a worker and the driver are."""
     domain = get_domain(name)
-    section = load_params().section(name).model_copy(update={"raw": str(raw)})
-    if name == "text" and tokenizer:
-        section = section.model_copy(
-            update={"tokenizer": section.tokenizer.model_copy(update={"path": str(tokenizer)})}
-        )
-    files = find_files(section.raw, section.match, domain.suffixes, section=name)
+    section = section_of(name, raw, {"tokenizer": {"path": str(tokenizer)}} if name == "text" and tokenizer else {})
+    files = files_of(name, section)
     units, convert = list(domain.units(files, section)), domain.converter(section, NO_AUDIT)
     convert(units[0])  # compiled before it is timed
     results, parsing = timed(lambda: [convert(unit) for unit in units])
@@ -251,13 +249,12 @@ def plan(known: dict[str, float], machine: dict[str, float], **of: float) -> dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     for name in DOMAINS:
         parser.add_argument(f"--{name}", type=Path, required=True, help=f"raw {name} to measure on")
     parser.add_argument("--tokenizer", type=Path, help="of the text; the one that params.yaml names by default")
-    parser.add_argument("--out", type=Path, default=Path("bench/results"))
-    arguments = parser.parse_args()
-    known = {name: measure_conversion(name, getattr(arguments, name), arguments.tokenizer) for name in DOMAINS}
+    given = parser.parse_args()
+    known = {name: measure_conversion(name, getattr(given, name), given.tokenizer) for name in DOMAINS}
     machine = {**measure_hashing(), **measure_seal(), **measure_keys(), **measure_scheduler()}
     constants = {
         of: {name: float(f"{value:.4g}") for name, value in figures.items()}
@@ -296,13 +293,13 @@ def main() -> None:
             parts=sessions,
         ),
     }
-    found = {"constants": constants, "plans": plans, "order": simulate_orders()}
+    found = {"constants": constants, "plans": plans}
     facts = ("constants of this run, multiplied", "128 workers")
-    save(arguments.out, "scale", "what nobody here can hold", table(found), facts=facts, details=found)
+    save(given.out, "scale", "what nobody here can hold", table(found), facts=facts, details=found)
 
 
 def table(found: dict[str, dict[str, Any]]) -> list[Row]:
-    """Constants, plans, and the order of samples."""
+    """Constants and plans."""
     rows = []
     for domain in DOMAINS:
         for name, label in CONSTANTS.items():
@@ -311,22 +308,12 @@ def table(found: dict[str, dict[str, Any]]) -> list[Row]:
         rows.append(Row(label=label, value=found["constants"]["machine"][name], of="one machine", table="machine"))
     for name, planned in found["plans"].items():
         for key, label in PLANNED.items():
-            rows.append(Row(label=label, value=_told(key, planned[key]), of=name, table="plans"))
-    for name, simulated in found["order"].items():
-        of: dict[str, Any] = {"label": name, "table": "order"}
-        rows += [
-            Row(value=simulated["blocks"], of="blocks", **of),
-            Row(value=format_bytes(simulated["tables_bytes"]), of="tables by chunk", **of),
-            Row(value=simulated["proof_seconds"], of="budget check", unit="s", **of),
-            Row(value=simulated["first_pool_seconds"], of="first pool", unit="s", **of),
-            Row(value=simulated["resume_seconds"], of="resuming", unit="s", **of),
-            Row(value=format_bytes(simulated["peak_bytes"]), of="order in memory", **of),
-        ]
+            rows.append(Row(label=label, value=_shown(key, planned[key]), of=name, table="plans"))
     return rows
 
 
-def _told(key: str, value: float) -> float | str:
-    """Bytes and days as people say them."""
+def _shown(key: str, value: float) -> float | str:
+    """Bytes and days for people."""
     if key.endswith("_days") or "_days_" in key:
         return f"{value:.1f} days" if value >= 0.1 else f"{value * 24:.2g} hours"
     if key.endswith("_seconds"):

@@ -1,0 +1,1 @@
+"""What all questions share: sides in processes of their own, results, input and stores."""

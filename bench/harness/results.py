@@ -1,0 +1,153 @@
+"""One shape for the results of all questions, from which the tables of the documents are made.
+
+``bench/results/<name>.json`` holds ``name``, ``title``, ``command``, ``machine``, ``facts`` (a line each) and ``rows``;
+under ``details`` whatever else was measured. It names no host and no folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from harness.sides import Measured
+from outofcore.hardware import usable_cores
+from outofcore.table import figure
+from table import all_of
+
+LIBRARIES = ("numpy", "torch", "zarr")
+PLACES = frozenset({"--out", "--folder"})  # options that say where files are, and nothing of what is measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A figure, with its place in a table."""
+
+    label: str  # what was measured: the row
+    value: float | str  # the figure, or in words why there is none
+    unit: str = ""
+    of: str = ""  # with the unit: the column
+    ratio: float | None = None  # how many times another figure
+    against: str = ""  # which one
+    table: str = "loading"
+
+
+def memory_row(label: str, held: float, budget: float) -> Row:
+    """Bytes held, compared with the budget."""
+    of = {"unit": "MB held", "against": "the budget", "table": "memory"}
+    return Row(label=f"{label}, in {budget / 1e6:,.0f} MB", value=round(held / 1e6, 1), ratio=held / budget, **of)
+
+
+def speed_rows(
+    measured: Mapping[str, Measured],
+    unit: str,
+    against: Mapping[str, str],
+    *,
+    memory: bool = True,
+    work: str = "",
+    short: str = "",
+    table: str = "loading",
+) -> list[Row]:
+    """Medians of all sides, their ratio to the side that ``against`` names for each, its range, and memory.
+
+    The ratio is the median of the ratios of the rounds; ``short`` is what the other sides are called in the header.
+    ``work`` names a sample where its time of all cores, and mapped pages, are shown too.
+    """
+    rows = []
+    for name, each in measured.items():
+        of: dict[str, Any] = {"label": name, "table": table}
+        if not each.rates:
+            rows.append(Row(value="could not be run", unit=unit, **of))
+            continue
+        other = against.get(name)
+        if other is not None and measured[other].rates:
+            ratios = each.ratios(measured[other])
+            rows.append(Row(value=each.rate, unit=unit, ratio=median(ratios), against=short or other, **of))
+            rows.append(Row(value=f"{figure(min(ratios))} to {figure(max(ratios))}", of="range of rounds", **of))
+        else:
+            rows.append(Row(value=each.rate, unit=unit, **of))
+        if memory:
+            rows.append(Row(value=round(each.held_bytes / 1e6), unit="MB held", **of))
+        if work:
+            rows.append(Row(value=median(each.core_us), unit=f"core us per {work}", **of))
+            rows.append(Row(value=each.mapped_bytes / 1e6, unit="MB of mapped pages", **of))
+    return rows
+
+
+def arguments(
+    description: str | None, *, rounds: int | None = None, seconds: float | None = None
+) -> argparse.ArgumentParser:
+    """What all questions take."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder of the result")
+    if rounds is not None:
+        parser.add_argument("--rounds", type=int, default=rounds)
+    if seconds is not None:
+        parser.add_argument("--seconds", type=float, default=seconds, help="of a turn")
+    return parser
+
+
+def save(
+    out: Path,
+    name: str,
+    title: str,
+    rows: Sequence[Row],
+    *,
+    facts: Sequence[str] = (),
+    details: Mapping[str, Any],
+    versions: Mapping[str, str] | None = None,
+) -> None:
+    """Print the tables of a question, and write its file; ``versions`` are those of the libraries compared with."""
+    result = {
+        "name": name,
+        "title": title,
+        "command": command(sys.argv),
+        "machine": machine(versions or {}),
+        "facts": list(facts),
+        "rows": [asdict(row) for row in rows],
+        "details": details,
+    }
+    print(all_of(result))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(
+        json.dumps(result, indent=1, ensure_ascii=False, default=Measured.as_json) + "\n", encoding="utf-8"
+    )
+
+
+def machine(versions: Mapping[str, str]) -> dict[str, Any]:
+    """What a reader has to know of this machine."""
+    return {
+        "processor": _processor(),
+        "cores": usable_cores().value,
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {"Python": platform.python_version(), **{name: version(name) for name in LIBRARIES}, **versions},
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def command(arguments: Sequence[str]) -> str:
+    """The command line as somebody else would type it: files by name, no folders of this machine."""
+    script, *given = arguments
+    words = ["python", f"bench/{Path(script).name}"]
+    place = False
+    for word in given:
+        if not place and word not in PLACES:
+            words.append(Path(word).name if Path(word).is_absolute() else word)
+        place = word in PLACES
+    return " ".join(f"'{word}'" if " " in word else word for word in words)

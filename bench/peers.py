@@ -1,0 +1,167 @@
+"""Other libraries' way to shuffled batches, in their own formats: sides of ``loading.py``.
+
+Runs in an environment of its own (``bench/peers.txt``) and imports nothing of this project. What each library stores
+and shuffles is a record of bytes, a row, and a batch of records becomes tensors in one step, so that the library's own
+work is measured. Each reads as its documentation recommends, in whole batches where it can, without and with worker
+processes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+
+from harness.sides import Epoch
+
+Batch = dict[str, torch.Tensor]
+HEIGHT, WIDTH, CELLS = 36, 64, 16
+LENGTH = 512
+SLICE = 1 << 20  # rows per table of Arrow, whose offsets have 32 bits
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """Rows of one kind."""
+
+    row: np.dtype[Any]  # each field is a .npy file; libraries that store records get the bytes of all
+    batch: int
+    read: Callable[[Any], Batch]  # tensors of a structured array, or of a dict of columns
+
+    def as_batch(self, records: list[bytes]) -> Batch:
+        """Tensors of records."""
+        return self.read(np.frombuffer(b"".join(records), self.row))
+
+
+def read_positions(rows: Any) -> Batch:
+    boards = np.ascontiguousarray(rows["boards"]).view(np.uint8).reshape(len(rows["move"]), 12, 8)
+    return {
+        "planes": torch.from_numpy(np.unpackbits(boards, axis=2, bitorder="little").reshape(-1, 12, 8, 8)),
+        "move": torch.from_numpy(rows["move"].astype(np.int64)),
+        "result": torch.from_numpy(rows["result"].copy()),
+    }
+
+
+def read_tokens(rows: Any) -> Batch:
+    tokens = torch.from_numpy(rows["tokens"].astype(np.int64))
+    return {"inputs": tokens[:, :-1], "targets": tokens[:, 1:]}
+
+
+def read_frames(rows: Any) -> Batch:
+    return {name: torch.from_numpy(np.require(rows[name], requirements="CW")) for name in ("frame", "response")}
+
+
+SETS = {
+    "chess": RowSet(np.dtype([("boards", "<u8", (12,)), ("move", "<u2"), ("result", "i1")]), 1024, read_positions),
+    "text": RowSet(np.dtype([("tokens", "<u2", (LENGTH + 1,))]), 64, read_tokens),
+    "frames": RowSet(np.dtype([("frame", "u1", (HEIGHT, WIDTH)), ("response", "<f4", (CELLS,))]), 256, read_frames),
+}
+
+
+def sizes(batches: Iterable[Batch]) -> Iterator[int]:
+    """Rows of each batch."""
+    return (len(next(iter(batch.values()))) for batch in batches)
+
+
+def hf_datasets(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) -> Epoch:
+    import datasets
+    import pyarrow as pa
+
+    def table(part: np.ndarray[Any, Any]) -> pa.Table:
+        offsets = np.arange(len(part) + 1, dtype=np.int32) * part.itemsize
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(part.tobytes())]
+        return pa.table({"row": pa.Array.from_buffers(pa.binary(), len(part), buffers)})
+
+    def batch(found: pa.Table) -> Batch:
+        return kind.as_batch(found["row"].to_pylist())
+
+    datasets.disable_progress_bars()
+    parts = [datasets.Dataset(table(rows[start : start + SLICE])) for start in range(0, len(rows), SLICE)]
+    datasets.concatenate_datasets(parts).save_to_disk(str(folder))
+    opened = datasets.load_from_disk(str(folder)).with_format("arrow")
+    order = BatchSampler(RandomSampler(opened), kind.batch, drop_last=False)
+    batches = DataLoader(opened, batch_size=None, sampler=order, collate_fn=batch, num_workers=workers)
+    return lambda: sizes(batches)
+
+
+def litdata_row(row: bytes) -> bytes:
+    return row
+
+
+def lit_data(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) -> Epoch:
+    import litdata
+
+    litdata.optimize(litdata_row, [row.tobytes() for row in rows], str(folder), num_workers=1, chunk_bytes="64MB")
+    data = litdata.StreamingDataset(str(folder), shuffle=True)
+    batches = litdata.StreamingDataLoader(data, batch_size=kind.batch, collate_fn=kind.as_batch, num_workers=workers)
+    return lambda: sizes(batches)
+
+
+def mosaicml_streaming(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) -> Epoch:
+    import streaming
+
+    with streaming.MDSWriter(out=str(folder), columns={"row": "bytes"}) as writer:
+        for row in rows:
+            writer.write({"row": row.tobytes()})
+    data = streaming.StreamingDataset(local=str(folder), shuffle=True, batch_size=kind.batch)
+
+    def batch(found: list[dict[str, bytes]]) -> Batch:
+        return kind.as_batch([each["row"] for each in found])
+
+    batches = DataLoader(data, kind.batch, collate_fn=batch, num_workers=workers)
+    return lambda: sizes(batches)
+
+
+def web_dataset(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) -> Epoch:
+    import webdataset
+
+    folder.mkdir()
+    with webdataset.ShardWriter(f"{folder}/%06d.tar", maxcount=min(20_000, len(rows) // 4 + 1), verbose=0) as writer:
+        for number, row in enumerate(rows):
+            writer.write({"__key__": f"{number:09}", "row": row.tobytes()})
+    shards = sorted(map(str, folder.glob("*.tar")))
+    data = webdataset.WebDataset(shards, shardshuffle=100).shuffle(10_000).to_tuple("row")
+    data = data.batched(kind.batch, collation_fn=lambda found: kind.as_batch([each[0] for each in found]))
+    batches = webdataset.WebLoader(data, batch_size=None, num_workers=workers)
+    return lambda: sizes(batches)
+
+
+def grain(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) -> Epoch:
+    import grain.python as pygrain
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    folder.mkdir()
+    writer = ArrayRecordWriter(str(folder / "rows"), "group_size:1")
+    for row in rows:
+        writer.write(row.tobytes())
+    writer.close()
+    source = pygrain.ArrayRecordDataSource([str(folder / "rows")])
+    whole = pygrain.MapDataset.source(source).seed(0).shuffle()
+    batches = whole.to_iter_dataset().batch(kind.batch, batch_fn=kind.as_batch)
+    if workers:
+        batches = batches.mp_prefetch(pygrain.MultiprocessingOptions(num_workers=workers))
+    return lambda: sizes(batches)
+
+
+PEERS = {
+    "datasets": hf_datasets,
+    "litdata": lit_data,
+    "mosaicml-streaming": mosaicml_streaming,
+    "webdataset": web_dataset,
+    "grain": grain,
+}
+
+
+def peer(name: str, kind: str, arrays: str, work: str, rows: int, workers: int) -> Epoch:
+    """A library on the first rows of the arrays, which it first writes in its own format."""
+    shutil.rmtree(work, ignore_errors=True)
+    records = np.empty(rows, SETS[kind].row)
+    for field in SETS[kind].row.names or ():
+        records[field] = np.load(f"{arrays}/{field}.npy", mmap_mode="r")[:rows]
+    return PEERS[name](SETS[kind], records, Path(work), workers)
