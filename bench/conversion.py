@@ -17,8 +17,8 @@ Text is repeated, its paragraphs permuted, up to ``--megabytes``.
 
 from __future__ import annotations
 
-import io
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import chess
-import chess.pgn
 import gigatoken
 import numpy as np
 import rust_pgn_reader_python_binding as rust
@@ -56,6 +55,9 @@ UNITS = {"chess": "positions/s", "go": "positions/s", "text": "MB of text/s"}
 TITLES = {"chess": "chess, from PGN", "go": "Go, from SGF", "text": "text, to tokens"}
 LIBRARIES = {"chess": ("chess",), "go": ("sgfmill",), "text": ("tokenizers", "gigatoken")}
 CODES = {None: 0, "b": 1, "w": 2}
+FEN = re.compile(r'\[FEN "([^"]*)"')
+# Comments, variations, glyphs, move numbers and results are none of the group.
+MOVE = re.compile(r"\{[^}]*\}|;[^\n]*|\([^()]*\)|\$\d+|\d+\.+|1-0|0-1|1/2-1/2|\*|([^\s{;($]+)")
 PART_BYTES = 500_000  # of text per call of a tokenizer
 REFERENCE_BYTES, ENGINE_BYTES = 16_000_000, 100_000_000
 
@@ -88,33 +90,23 @@ def python_chess(path: str, workers: int) -> Epoch:
     return shared(ProcessPoolExecutor(workers), replay, [texts[start :: 4 * workers] for start in range(4 * workers)])
 
 
-class Bitboards(chess.pgn.BaseVisitor[int]):
-    """Twelve bitboards and the move of each position of the main line, without a tree of the game."""
-
-    def begin_game(self) -> None:
-        self.boards: list[int] = []
-        self.moves: list[int] = []
-
-    def begin_variation(self) -> chess.pgn.SkipType:
-        return chess.pgn.SKIP
-
-    def handle_error(self, error: Exception) -> None:
-        del error
-        self.moves.clear()
-
-    def visit_move(self, board: chess.Board, move: chess.Move) -> None:
-        kinds = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
-        white, black = board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK]
-        self.boards += [kind & white for kind in kinds]
-        self.boards += [kind & black for kind in kinds]
-        self.moves.append(move.from_square | move.to_square << 6 | (move.promotion or 0) << 12)
-
-    def result(self) -> int:
-        return len(np.array(self.boards, np.uint64).reshape(-1, 12)) and len(np.array(self.moves, np.uint16))
-
-
 def replay(texts: list[str]) -> int:
-    return sum(chess.pgn.read_game(io.StringIO(text), Visitor=Bitboards) or 0 for text in texts)
+    """Twelve bitboards and the move of each position of the main line, without a tree of the game."""
+    positions = 0
+    for text in texts:
+        tags, _, moves = text.partition("\n\n")
+        start = FEN.search(tags)
+        board, boards, codes = chess.Board(start[1] if start else chess.STARTING_FEN), [], []
+        for token in MOVE.findall(moves):
+            if token:
+                move = board.parse_san(token)
+                p, n, b, r, q, k = board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings
+                for own in (board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK]):
+                    boards += (p & own, n & own, b & own, r & own, q & own, k & own)
+                codes.append(move.from_square | move.to_square << 6 | (move.promotion or 0) << 12)
+                board.push(move)
+        positions += len(np.array(boards, np.uint64).reshape(-1, 12)) and len(np.array(codes, np.uint16))
+    return positions
 
 
 def rust_reader(path: str, workers: int) -> Epoch:
@@ -203,43 +195,42 @@ def text_files(folder: str, size: int) -> list[Path]:
     return files[: max(1, size // max(1, files[0].stat().st_size))]
 
 
+SIDES = {
+    "chess": (
+        ("python-chess in {} processes: read, replay, twelve bitboards", python_chess),
+        ("the Rust reader alone", rust_reader),
+    ),
+    "go": (
+        ("sgfmill in {} processes: parse, play, board to array", sgfmill_boards),
+        ("our parser and board alone", go_parser),
+    ),
+    "text": (
+        ("tokenizers in {} processes, ids to an array", tokenize),
+        ("gigatoken alone", gigatoken_alone),
+    ),
+}
+
+
 def sides(domain: str, raw: Path, folder: Path, workers: int, tokenizer: Path | None = None) -> list[Side]:
     """All sides of a domain; of chess and Go, the folder has the games to parse."""
     changes = CHANGES[domain] | ({"tokenizer": {"path": str(tokenizer)}} if tokenizer else {})
-    of: dict[str, Any] = {"ahead": 0, "seconds": 0, "rehearsed": False}
-    ours: dict[str, Any] = {"domain": domain, "raw": str(raw), "changes": changes, "workers": workers}
-    text = {"folder": str(raw), "tokenizer": str(tokenizer), "workers": workers}
+    ours = {"domain": domain, "raw": raw, "changes": changes}
+    drawn, text = {"path": folder / "drawn"}, {"folder": raw, "tokenizer": tokenizer}
     reference, engine = {
-        "chess": (
-            Side(
-                f"python-chess in {workers} processes: read, replay, twelve bitboards",
-                python_chess,
-                {"path": folder / "drawn", "workers": workers},
-                **of,
-            ),
-            Side("the Rust reader alone", rust_reader, {"path": folder / "accepted", "workers": workers}, **of),
-        ),
-        "go": (
-            Side(
-                f"sgfmill in {workers} processes: parse, play, board to array",
-                sgfmill_boards,
-                {"path": folder / "drawn", "workers": workers},
-                **of,
-            ),
-            Side(
-                "our parser and board alone", go_parser, {name: ours[name] for name in ours if name != "domain"}, **of
-            ),
-        ),
-        "text": (
-            Side(f"tokenizers in {workers} processes, ids to an array", tokenize, text, **of),
-            Side("gigatoken alone", gigatoken_alone, text, **of),
-        ),
+        "chess": (drawn, {"path": folder / "accepted"}),
+        "go": (drawn, {"raw": raw, "changes": changes}),
+        "text": (text, text),
     }[domain]
+    (reference_name, referred), (engine_name, parsed) = SIDES[domain]
+    found = {
+        OURS: (whole, ours),
+        UNAUDITED: (whole, {**ours, "audits": False}),
+        reference_name.format(workers): (referred, reference),
+        engine_name: (parsed, engine),
+    }
     return [
-        Side(OURS, whole, ours, **of),
-        Side(UNAUDITED, whole, {**ours, "audits": False}, **of),
-        reference,
-        engine,
+        Side(name, function, {**given, "workers": workers}, ahead=0, seconds=0, rehearsed=False)
+        for name, (function, given) in found.items()
     ]
 
 

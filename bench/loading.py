@@ -112,8 +112,7 @@ def prepare_go(raw: Path, folder: Path) -> str:
 
 
 def go_store(raw: str, folder: str) -> dict[str, Any]:
-    splits = {"splits": {"val": 0.1, "test": 0.05}}
-    return convert("go", section_of("go", raw, GO | splits), Path(folder) / "go.zarr")
+    return convert("go", section_of("go", raw, GO), Path(folder) / "go.zarr")
 
 
 def go_sides(folder: Path) -> list[Side]:
@@ -141,7 +140,7 @@ def prepare_text(source: Path, tokenizer: Path, megabytes: int, folder: Path) ->
 
 
 def text_store(folder: str, tokenizer: str, codec: str) -> dict[str, Any]:
-    changes = {"tokenizer": {"path": tokenizer}, "store": {"codec": codec}, "splits": {"val": 0.02, "test": 0.01}}
+    changes = {"tokenizer": {"path": tokenizer}, "store": {"codec": codec}}
     return convert("text", section_of("text", f"{folder}/raw", changes), Path(folder) / f"{codec}.zarr")
 
 

@@ -35,7 +35,6 @@ KEPT, FEW = 50, 0.25
 MEMORY = "512MiB"
 CHANGES = {
     "filters": {"sizes": [19]},
-    "splits": {"val": 0.1, "test": 0.05},
     "train": {"task": "style", "players": "files", "min_games": 20},
 }
 CODES = {None: 0, "b": 1, "w": 2}

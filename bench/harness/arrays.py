@@ -133,14 +133,7 @@ class Items(Dataset[dict[str, Any]]):
 def items(arrays: str, kind: str, workers: int) -> Epoch:
     rows = SETS[kind]
     dataset = Items(columns(arrays, rows.row.names or (), mapped=True))
-    batches = DataLoader(
-        dataset,
-        rows.batch,
-        shuffle=True,
-        num_workers=workers,
-        collate_fn=partial(stacked, rows),
-        persistent_workers=False,
-    )
+    batches = DataLoader(dataset, rows.batch, shuffle=True, num_workers=workers, collate_fn=partial(stacked, rows))
     return lambda: sizes(batches)
 
 
