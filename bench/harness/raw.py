@@ -15,9 +15,8 @@ import numpy as np
 
 from harness.stores import convert, files_of, section_of
 from outofcore.domains.registry import get_domain
-from outofcore.domains.text.documents.hub import open_raw
-from outofcore.domains.text.params import TextSection
-from outofcore.domains.text.tokens.learn import make_tokenizer, texts
+from outofcore.domains.text.tokens.learn import texts
+from outofcore.tokenizer import train_tokenizer
 
 SHORTEST = 30  # moves that a game keeps at least
 _GAME = re.compile(r"(?P<tags>(?:\[[^\n]*\n)+)\n(?P<moves>[^\n]+) (?P<result>\S+)\n")
@@ -111,9 +110,8 @@ def make_text(folder: Path, samples: int) -> Path:
 
 def learn_tokenizer(raw: Path, folder: Path) -> Path:
     """A tokenizer learnt from text, with the vocabulary that is the default."""
-    section = TextSection.model_validate({"raw": str(raw)})
     path = folder / "tokenizer.json"
-    path.write_text(make_tokenizer(section, open_raw(section)), encoding="utf-8", newline="\n")
+    train_tokenizer(raw, path)
     return path
 
 
