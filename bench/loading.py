@@ -9,8 +9,8 @@ Batches of 1,024 positions as planes, of 64 windows of 512 tokens, and of 256 fr
 by the same code from the same rows. Without input, some is made up. Sides:
 
 * ``streamed``, ``mapped``, ``ram``: a store, read by the loader.
-* ``gather``: arrays in memory, rows of a permutation taken in whole batches, by two threads ahead of the consumer and by
-  the consumer itself. Every ratio is to the faster of them.
+* ``gather``: arrays in memory, rows of a permutation taken in whole batches, by two threads ahead of the consumer and
+  by the consumer itself. Every ratio is to the faster of them.
 * ``gather bits``: the least work that gives planes.
 * ``memmap``: as ``gather``, from ``.npy`` files that are memory-mapped; of text, the usual way: a random place of one
   mapped file of tokens for each window, with replacement.
