@@ -278,7 +278,7 @@ def test_a_dataset_that_fails_is_not_taken_for_its_end(tokenizer: Path) -> None:
     class Broken(Records):
         def __iter__(self) -> Iterator[dict[str, Any]]:
             yield from super().__iter__()
-            message = "the connection was lost"
+            message = "the connection\nwas lost"
             raise ValueError(message)
 
     stream = outofcore.stream("text", Broken(TEXTS), tokenizer=tokenizer, seq_len=8)

@@ -149,7 +149,8 @@ class _Lines(io.RawIOBase):
             except OutOfCoreError:
                 raise
             except Exception as error:  # else some errors would pass for a damaged file, which is skipped
-                message = f"text.raw: the dataset cannot be read any further: {type(error).__name__}: {error}"
+                why = " ".join(f"{type(error).__name__}: {error}".split())
+                message = f"text.raw: the dataset cannot be read any further: {why}"
                 raise RawInputError(message) from error
             if record is None:
                 break
