@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import outofcore
 from outofcore.cli import app
 from outofcore.domains.text import DOMAIN
-from outofcore.errors import BudgetError, ParamsError, RawInputError, StateError
+from outofcore.errors import BudgetError, OutOfCoreError, ParamsError, RawInputError, StateError
 from outofcore.machine import Machine
 from outofcore.params import load_params
 from outofcore.pipeline import place_of, write_catalogue
@@ -202,6 +202,27 @@ def test_a_saved_state_resumes_at_the_next_batch(corpus: Path, tokenizer: Path) 
         fresh().load_state_dict({})
 
 
+def test_a_tokenizer_replaced_later_changes_nothing(corpus: Path, tokenizer: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "tokenizer.json"
+    shutil.copy(tokenizer, mine)
+    stream = outofcore.stream("text", corpus, tokenizer=mine, seq_len=8)
+    outofcore.train_tokenizer(corpus, mine, vocab_size=300)
+    same(stream, outofcore.stream("text", corpus, tokenizer=tokenizer, seq_len=8))
+
+
+def test_a_state_of_another_dataset_of_the_hub_is_refused(tokenizer: Path, tmp_path: Path) -> None:
+    states = []
+    for revision in ("0" * 40, "1" * 40):
+        (tmp_path / "a.hub").write_text(f"dataset: someone/texts\nrevision: '{revision}'\n")
+        states.append(outofcore.stream("text", tmp_path / "a.hub", tokenizer=tokenizer, seq_len=8).state_dict())
+    stream = outofcore.stream("text", tmp_path / "a.hub", tokenizer=tokenizer, seq_len=8)
+    stream.load_state_dict(states[1])
+    with pytest.raises(StateError, match="belongs to other raw text"):
+        stream.load_state_dict(states[0])
+    with pytest.raises(StateError, match="expected a stream's state, got None"):
+        stream.load_state_dict(None)  # type: ignore[arg-type]
+
+
 def test_it_is_an_object_like_a_loader(corpus: Path, tokenizer: Path) -> None:
     def fresh() -> Any:
         return outofcore.stream("text", corpus, tokenizer=tokenizer, seq_len=20, batch_size=4)
@@ -298,6 +319,12 @@ def test_memory_is_checked_before_reading(corpus: Path, tokenizer: Path, monkeyp
         stream("32MiB")
     with pytest.raises(BudgetError, match="in 8 threads"):
         stream("256MiB", threads=8)
+    needed = []
+    for reset in (False, True):  # a batch of four tensors instead of two, and the one before it
+        with pytest.raises(BudgetError) as error:
+            stream("1MiB", batch_size=1000, reset_at_documents=reset)
+        needed.append(int(re.findall(r"needs ([\d,]+) bytes", str(error.value))[0].replace(",", "")))
+    assert needed[1] - needed[0] == 2 * 2 * 1000 * 9 * 8
     monkeypatch.setattr("outofcore.streaming.usable_cores", lambda: type("Cores", (), {"value": 8}))
     same(stream("128MiB"), stream("1GiB", threads=1))
 
@@ -310,6 +337,8 @@ def test_mistakes_are_one_line(corpus: Path, tokenizer: Path) -> None:
         (("text", corpus, "training"), {}, "split: expected one of train, val, test, got 'training'"),
         (("text", corpus, "train", 0), {}, "batch_size: expected a whole number"),
         ((), {"seq_length": 5}, r"unknown key text.tensors.seq_length; did you mean 'seq_len'"),
+        ((), {"train": {"seed": 3}}, "expected no setting 'train': it is given as batch_size and seed"),
+        ((), {"mode": "store"}, "expected no setting 'mode': it is no setting of a stream"),
         ((), {"seq_len": 0}, r"text.tensors.seq_len: .*greater than or equal to 1, got 0"),
         ((), {"filters": {"min": 3}}, "unknown key text.filters.min"),
         ((), {"splits": {"by": "file"}}, r"splits.by: expected content in mode stream, got file"),
@@ -350,6 +379,8 @@ def test_a_tokenizer_that_the_settings_name_is_taken(corpus: Path, tokenizer: Pa
     assert json.loads((elsewhere / "same.json").read_text()) == json.loads(tokenizer.read_text())
     with pytest.raises(ParamsError, match=r"expected a folder with encoder.json and vocab.bpe"):
         outofcore.train_tokenizer(corpus, "gpt2.json", kind="gpt2", given=".")
+    outofcore.train_tokenizer(corpus, "again.json", kind="file", given=tokenizer)
+    assert (elsewhere / "again.json").read_bytes() == (elsewhere / "same.json").read_bytes()
 
 
 def test_only_a_tokenizer_is_replaced(corpus: Path, elsewhere: Path) -> None:
@@ -358,6 +389,18 @@ def test_only_a_tokenizer_is_replaced(corpus: Path, elsewhere: Path) -> None:
         with pytest.raises(ParamsError, match=f"{file}: expected a new file, or a tokenizer.json to replace"):
             outofcore.train_tokenizer(corpus, file)
     assert (elsewhere / "texts" / "a1.txt").read_bytes().decode() == TEXTS[1]
+    (elsewhere / "settings.json").write_text('{"model": "gpt", "messages": []}')
+    with (elsewhere / "corpus.txt").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("settings.json", "corpus.txt"):
+        with pytest.raises(ParamsError, match=f"{name}: expected a new file, or a tokenizer.json to replace"):
+            outofcore.train_tokenizer(corpus, name)
+    records = Records(TEXTS)
+    with pytest.raises(OutOfCoreError, match=r"settings\.json"):
+        outofcore.train_tokenizer(records, "settings.json/new.json")
+    assert records.given == 0
+    with pytest.raises(ParamsError, match="expected no setting 'path': it is the second argument"):
+        outofcore.train_tokenizer(corpus, "new.json", path="other.json")
     with pytest.raises(ParamsError, match=r"unknown key text\.tokenizer\.vocab; did you mean"):
         outofcore.train_tokenizer(corpus, "new.json", vocab=5)
     with pytest.raises(RawInputError, match="found nothing at nowhere"):

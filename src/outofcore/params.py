@@ -87,6 +87,13 @@ def by_section(domain: str, sections: Sequence[str], *settings: Mapping[str, Any
     return placed
 
 
+def refuse(where: str, settings: Mapping[str, Any], **instead: str) -> None:
+    """Raise ParamsError for a setting that the call ``where`` takes in another way, or not at all."""
+    for name in settings.keys() & instead.keys():
+        message = f"{where}: expected no setting {name!r}: it is {instead[name]}"
+        raise ParamsError(message)
+
+
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     both = dict(base)
     for key, value in changes.items():

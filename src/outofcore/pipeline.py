@@ -152,7 +152,7 @@ def _run(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Search, estimate, check the disk, convert; ``needs`` follow from the estimate and the work folder."""
     found = search(section.raw, section.match, domain.suffixes, section=domain.name)
-    left_out = report_left_out(section.raw, found.left_out)
+    left_out = report_left_out(section.raw, found.left_out, "; the figures of the conversion list them all")
     started = time.monotonic()
     executor_of = partial(
         open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files, domain=domain.name
@@ -215,11 +215,11 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
     return {"files": len(files), "bytes_raw": int(sources["bytes"].sum()), "digest": seal.digest}
 
 
-def report_left_out(raw: str, left_out: Mapping[str, str]) -> dict[str, Any]:
-    """The files that cannot be read, for the figures; one line names the first."""
+def report_left_out(raw: str, left_out: Mapping[str, str], hint: str = "") -> dict[str, Any]:
+    """The files that cannot be read, for the figures; one line names the first, followed by the hint."""
     if not left_out:
         return {}
     first, why = next(iter(left_out.items()))
     line = f"left out of {raw}: {len(left_out):,}, the first {first} ({why})"
-    sys.stderr.write(f"{visible(line)}; the figures of the conversion list them all\n")
+    sys.stderr.write(f"{visible(line)}{hint}\n")
     return {"left_out": dict(left_out)}

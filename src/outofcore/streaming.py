@@ -16,7 +16,7 @@ from outofcore.domains.text.stream import TextStream
 from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores
 from outofcore.loading.arguments import MOST, budget_bytes, flag, named_device, one_of, whole, whole_or_none, word
-from outofcore.params import by_section, section_of
+from outofcore.params import by_section, refuse, section_of
 from outofcore.pipeline import report_left_out
 from outofcore.raw.files import search
 
@@ -112,6 +112,13 @@ def stream(
     if together and (world := torch.distributed.get_world_size()) > 1:
         message = f"stream(): expected one rank, got {world}; convert the text, and give each rank a loader"
         raise ParamsError(message)
+    refuse(
+        "stream()",
+        settings,
+        raw="the second argument",
+        mode="no setting of a stream",
+        train="given as batch_size and seed",
+    )
     one_of("split", split, SPLITS)
     shuffle, budget, place = flag("shuffle", shuffle), budget_bytes(memory), named_device(device)
     train = {"batch_size": whole("batch_size", batch_size, 1), "seed": whole("seed", seed, 0, MOST)}

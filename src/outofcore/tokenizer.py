@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.params import HUB
-from outofcore.domains.text.tokens.learn import write_tokenizer
+from outofcore.domains.text.tokens.learn import is_tokenizer, write_tokenizer
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import ParamsError
-from outofcore.params import by_section, section_of
+from outofcore.params import by_section, refuse, section_of
+from outofcore.store.durable import writing
 
 
 def train_tokenizer(
@@ -63,6 +63,7 @@ def train_tokenizer(
     RawInputError
         If there is nothing to read.
     """
+    refuse("train_tokenizer()", settings, path="the second argument", raw="the first argument")
     path, records = Path(file), None if isinstance(raw, str | Path) else raw
     given = by_section(
         DOMAIN.name,
@@ -70,18 +71,13 @@ def train_tokenizer(
         settings,
         {} if column is None else {"source": {"text_column": column}},
         {"raw": str(raw) if records is None else "records"},
-        {"mode": "stream"} if str(raw).endswith(HUB) else {},
+        {"mode": "stream"} if records is None and str(raw).endswith(HUB) else {},
     )
     section = section_of(DOMAIN.name, "train_tokenizer()", params, given)
-    if path.exists() and not _is_tokenizer(path):
+    if path.exists() and not is_tokenizer(path):
         message = f"{path}: expected a new file, or a tokenizer.json to replace"
         raise ParamsError(message)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)  # noticed before minutes of training
     content = write_tokenizer(path, section, DOMAIN.raw_files(section, records))
     return {"vocabulary": Tokenizer(content, None).size, "digest": hashlib.sha256(content.encode()).hexdigest()}
-
-
-def _is_tokenizer(path: Path) -> bool:
-    try:
-        return "model" in json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, TypeError, ValueError):
-        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,8 +72,12 @@ class TokenizerSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _path_alone(cls, values: Any) -> Any:
-        """A call names a finished tokenizer by its path alone."""
-        return {"path": os.fspath(values)} if isinstance(values, str | Path) else values
+        """A call names a finished tokenizer by its path alone, and files by paths of any kind."""
+        if isinstance(values, str | Path):
+            return {"path": os.fspath(values)}
+        if not isinstance(values, Mapping):
+            return values
+        return {key: os.fspath(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
 class FilterSection(Filters):

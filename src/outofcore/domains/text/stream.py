@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import reprlib
 import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from outofcore.domains.reading import Reading
+from outofcore.domains.text.documents.hub import HubFile
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
 from outofcore.domains.text.windows import RawText, Tally, Tokens, units_in_memory
@@ -37,7 +39,9 @@ def stream_bytes(section: TextSection, threads: int) -> int:
     length, item = section.tensors.seq_len + 1, np.dtype(load_tokenizer(section).dtype).itemsize
     # One pool is being consumed; the next is gathered, then joined, and so held twice.
     pools = 3 * section.stream.shuffle_windows * length * item
-    batches = 2 * section.train.batch_size * length * 8
+    # The batch being made and the one before it, of eight bytes an id, with positions and segments if they are reset.
+    tensors = 4 if section.tensors.reset_at_documents else 2
+    batches = 2 * tensors * section.train.batch_size * length * 8
     return pools + batches + units_in_memory(threads) * UNIT_BYTES + threads * ENGINE_BYTES
 
 
@@ -81,10 +85,10 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         device: torch.device | None,
     ) -> None:
         self.epoch = 0
-        seed = section.train.seed
+        seed, tokenizer = section.train.seed, load_tokenizer(section)
         self._section = section
         self._batch_size = section.train.batch_size
-        self._text = RawText(tuple(files), section, split, seed if shuffle else None, threads)
+        self._text = RawText(tuple(files), section, tokenizer, split, seed if shuffle else None, threads)
         self._reading = reading
         self._seed = seed
         self._shuffle = shuffle
@@ -92,7 +96,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         self._pool = section.stream.shuffle_windows
         self._limit, self._repeat = samples, repeat and samples is not None
         self._samples = samples if repeat else None  # of an epoch, once it is known
-        self._identity = _identity(files, section, load_tokenizer(section), split, shuffle=shuffle)
+        self._identity = _identity(files, section, tokenizer, split, shuffle=shuffle)
         self._given = 0  # windows of the epoch that the consumer has received
         self._begun = False
         self._running: Generator[dict[str, Tensor]] | None = None  # the iteration that may deliver batches
@@ -179,8 +183,9 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         StateError
             If the state belongs to other text, params, another split or seed.
         """
-        if missing := sorted(self.state_dict().keys() - state.keys()):
-            message = f"expected a stream's state, got one without {', '.join(missing)}"
+        if not isinstance(state, Mapping) or (missing := sorted(self.state_dict().keys() - state.keys())):
+            lacks = f"one without {', '.join(missing)}" if isinstance(state, Mapping) else reprlib.repr(state)
+            message = f"expected a stream's state, got {lacks}"
             raise StateError(message)
         if (state["version"], state["identity"]) != (VERSION, self._identity):
             message = (
@@ -292,6 +297,7 @@ def _identity(
 ) -> str:
     facts = {
         "files": [(file.name, file.bytes) for file in files],
+        "datasets": [file.dataset.model_dump(mode="json") for file in files if isinstance(file, HubFile)],
         "params": section.model_dump(mode="json", include={"source", "filters", "splits", "tensors"}),
         "stream": section.stream.model_dump(mode="json"),
         "tokenizer": tokenizer.json,

@@ -19,7 +19,7 @@ from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.text.converter import Converter
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.source import units
-from outofcore.domains.text.tokens.tokenizer import load_tokenizer
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import AuditError, RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
@@ -68,6 +68,7 @@ class RawText:
 
     files: tuple[RawFile, ...]
     section: TextSection
+    tokenizer: Tokenizer
     split: str
     seed: int | None
     threads: int
@@ -152,7 +153,7 @@ class RawText:
 
     def _results(self, order: Iterable[int]) -> Iterator[UnitResult]:
         """The units of the files in this order, tokenized; raises AuditError."""
-        converter = Converter(self.section, AUDITED, load_tokenizer(self.section))
+        converter = Converter(self.section, AUDITED, self.tokenizer)
         wanted = (
             (file, number, _unaudited(unit))
             for file in order

@@ -137,7 +137,7 @@ class _Lines(io.RawIOBase):
     def __init__(self, records: Iterable[dict[str, Any]]) -> None:
         self.given = 0
         self._records = iter(records)
-        self._rest = b""
+        self._rest = bytearray()
 
     def readable(self) -> bool:
         return True
@@ -157,6 +157,6 @@ class _Lines(io.RawIOBase):
             self._rest += json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
+        del self._rest[:size]
         self.given += size
         return size

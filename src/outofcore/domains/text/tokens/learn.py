@@ -28,6 +28,7 @@ from outofcore.store.durable import writing
 
 # The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
 CHUNK_BYTES = 65_536
+MOST_TOKENIZER_BYTES = 1 << 30
 
 GPT2_FILES = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
 """GPT-2's vocabulary and merges, as named by OpenAI and by the hub."""
@@ -39,6 +40,17 @@ def write_tokenizer(path: Path, section: TextSection, files: Sequence[RawFile]) 
     with writing(path):
         replace_text(path, content)
     return content
+
+
+def is_tokenizer(path: Path) -> bool:
+    """Whether a file is a ``tokenizer.json``; one of over a gigabyte is something else."""
+    try:
+        if not path.is_file() or path.stat().st_size > MOST_TOKENIZER_BYTES:
+            return False
+        tokenizers.Tokenizer.from_file(str(path))
+    except Exception:  # noqa: BLE001 - the library raises nothing narrower
+        return False
+    return True
 
 
 def make_tokenizer(section: TextSection, files: Sequence[RawFile]) -> str:
