@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
 from outofcore.store.verify import verify
-from tests.pipeline.conftest import ROOT, Project, copy_project
+from tests.pipeline.conftest import ROOT, Project
 
 pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
 
 
 def stage_outputs(lock: str, stage: str) -> dict[str, str]:
     return {out["path"]: out["md5"] for out in yaml.safe_load(lock)["stages"][stage]["outs"]}
+
+
+@pytest.fixture(scope="module")
+def clone(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A clone with the sample input and nothing made of it."""
+    other = Project(tmp_path_factory.mktemp("elsewhere") / "clone")
+    project.run("git", "clone", "-q", str(project.folder), str(other.folder))
+    shutil.copytree(project.folder / "data/sample/chess", other.folder / "data/sample/chess")
+    return other
 
 
 def test_a_fresh_clone_gives_the_store_that_the_lock_file_states(project: Project) -> None:
@@ -78,11 +88,19 @@ def test_an_experiment_reruns_what_depends_on_its_param(project: Project) -> Non
     project.git("checkout", "-q", "--", ".")
 
 
-def test_the_number_of_workers_changes_no_byte(project: Project, tmp_path: Path) -> None:
-    expected = stage_outputs(project.read("dvc.lock"), "convert@chess")  # of two threads
-    other = copy_project(tmp_path / "other")
-    other.dvc("repro", "convert@chess", OUTOFCORE_WORKERS="3", OUTOFCORE_ENGINE="processes")
-    assert stage_outputs(other.read("dvc.lock"), "convert@chess") == expected
+def content(project: Project) -> dict[str, bytes]:
+    """All that a conversion leaves and a machine does not decide."""
+    made = [path for path in (project.folder / "data/stores/chess.zarr").rglob("*") if path.is_file()]
+    made += [project.folder / "data/rejects/chess.csv", project.folder / "metrics/chess/convert.json"]
+    return {path.relative_to(project.folder).as_posix(): path.read_bytes() for path in made}
+
+
+def test_the_number_of_workers_changes_no_byte(project: Project, clone: Project) -> None:
+    clone.git("checkout", "-q", "--", ".")
+    expected = content(project)  # of two threads
+    clone.run("python", "stages/convert.py", "chess", OUTOFCORE_WORKERS="3", OUTOFCORE_ENGINE="processes")
+    assert content(clone) == expected
+    assert clone.git("status", "--porcelain") == ""
 
 
 @pytest.mark.parametrize(
@@ -93,18 +111,15 @@ def test_the_number_of_workers_changes_no_byte(project: Project, tmp_path: Path)
         ("chess.match", "'*.xyz'", "no file under data/sample/chess matches"),
     ],
 )
-def test_a_users_mistake_is_one_line(project: Project, tmp_path: Path, key: str, value: str, expected: str) -> None:
-    other = Project(tmp_path / "clone")
-    project.run("git", "clone", "-q", str(project.folder), str(other.folder))
-    params = yaml.safe_load(other.read("params.yaml"))
+def test_a_users_mistake_is_one_line(project: Project, clone: Project, key: str, value: str, expected: str) -> None:
+    params = yaml.safe_load(project.read("params.yaml"))
     place = params
     *steps, last = key.split(".")
     for step in steps:
         place = place[step]
     place[last] = yaml.safe_load(value)
-    (other.folder / "params.yaml").write_text(yaml.safe_dump(params))
-    other.run("python", "stages/sample.py", "chess")
-    told = other.run("python", "stages/convert.py", "chess", code=2)
+    (clone.folder / "params.yaml").write_text(yaml.safe_dump(params))
+    told = clone.run("python", "stages/convert.py", "chess", code=2)
     assert expected in told
     assert "Traceback" not in told
     assert len(told.strip().splitlines()) == 1
