@@ -35,12 +35,14 @@ def chapters() -> list[tuple[str, str]]:
     return [*found, *((section.split(":")[0].split("\n")[0], section) for section in own[1:]), ("Chess", own[0] + then)]
 
 
-def prepare(folder: Path) -> Project:
-    """A copy of the project that trains for a few steps, and a home folder."""
+def prepare(folder: Path, text: str) -> Project:
+    """A copy of the project that trains for a few steps, and a home folder with the raw files that the text names."""
+    (folder / "home").mkdir()
     for name, domain in OWN.items():
-        home = folder / "home" / name
-        home.mkdir(parents=True)
-        get_domain(domain).sample(home, np.random.default_rng(7))
+        if f"~/{name}" in text:
+            home = folder / "home" / name
+            home.mkdir()
+            get_domain(domain).sample(home, np.random.default_rng(7))
     project = copy_project(folder / "project")
     (project.folder / "docs").symlink_to(ROOT / "docs")
     params = project.folder / "params.yaml"
@@ -56,7 +58,7 @@ def prepare(folder: Path) -> Project:
 )
 def test_commands_do_what_the_page_says(name: str, text: str, tmp_path: Path) -> None:
     del name
-    project = prepare(tmp_path)
+    project = prepare(tmp_path, text)
     blocks = BLOCK.findall(text)
     assert blocks
     for kind, block in blocks:
