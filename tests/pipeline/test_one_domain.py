@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
-from outofcore.domains.registry import get_domain
 from outofcore.replacing import replace_text
 from outofcore.store.verify import verify
 from tests.pipeline.conftest import Project, copy_project
@@ -21,22 +20,23 @@ STAGES = ("sample", "check", "convert", "train", "report")
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The project after ``dvc repro`` on its own games, committed; tests leave it as it is."""
-    project = copy_project(tmp_path_factory.mktemp("own") / "project")
-    project.run("outofcore", "init", ".", "--domains", "chess")
-    raw = project.folder / "data/raw/chess"
+def own(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project after ``dvc repro`` on its own games, committed; tests leave it as it is."""
+    own = copy_project(tmp_path_factory.mktemp("own") / "project")
+    own.run("outofcore", "init", ".", "--domains", "chess")
+    raw = own.folder / "data/raw/chess"
     raw.mkdir(parents=True)
-    get_domain("chess").sample(raw, np.random.default_rng(3))
-    params = project.folder / "params.yaml"
+    games = project.read("data/sample/chess/games.pgn")
+    (raw / "games.pgn").write_text(games[: games.index("[Event ", len(games) // 2)])
+    params = own.folder / "params.yaml"
     text = params.read_text().replace("raw: data/sample/chess", "raw: data/raw/chess")
     params.write_text(text.replace("max_steps: -1", "max_steps: 3"))
-    project.dvc("add", "-q", "data/raw/chess")
-    told = project.dvc("repro")
+    own.dvc("add", "-q", "data/raw/chess")
+    told = own.dvc("repro")
     assert told.count("Running stage") == len(STAGES)
-    project.git("add", "-A")
-    project.git("commit", "-q", "-m", "own games")
-    return project
+    own.git("add", "-A")
+    own.git("commit", "-q", "-m", "own games")
+    return own
 
 
 def test_the_other_domains_neither_run_nor_fail(own: Project) -> None:
@@ -78,8 +78,7 @@ def test_a_colleague_gets_all_and_runs_nothing(own: Project, tmp_path: Path) -> 
 
 def test_input_outside_of_the_project_is_known_by_its_digest(own: Project, tmp_path: Path) -> None:
     games = tmp_path / "games"
-    games.mkdir()
-    get_domain("chess").sample(games, np.random.default_rng(3))
+    shutil.copytree(own.folder / "data/raw/chess", games)
     author = Project(tmp_path / "author")
     own.run("git", "clone", "-q", str(own.folder), str(author.folder))
     params = author.folder / "params.yaml"
@@ -125,19 +124,24 @@ CONVERT, TRAIN = CHECK | {"convert@chess"}, CHECK | {"train@chess"}
     ("change", "expected"),
     [
         pytest.param(edit(f"{CHESS}network.py", "\nimport torch", "\n# Why.\nimport torch"), CHECK, id="comment"),
-        pytest.param(edit(f"{CHESS}network.py", '"""', '"""Also: '), CHECK, id="docstring"),
+        pytest.param(edit(f"{CHESS}network.py", '"""', '"""Also: '), CHECK, id="docstring", marks=pytest.mark.long),
         pytest.param(more_games, {"convert@chess", "chess.dvc"}, id="raw file added"),
         pytest.param(edit("params.yaml", "min_plies: 1", "min_plies: 2"), CONVERT, id="filter"),
         pytest.param(edit("params.yaml", "codec: zstd", "codec: lz4"), CONVERT, id="codec"),
         pytest.param(edit("params.yaml", "planes: 18", "planes: 12"), TRAIN, id="tensors"),
-        pytest.param(edit("params.yaml", "epochs: 2", "epochs: 3"), TRAIN, id="training"),
+        pytest.param(edit("params.yaml", "epochs: 2", "epochs: 3"), TRAIN, id="training", marks=pytest.mark.long),
         pytest.param(code(f"{CHESS}records.py"), CONVERT, id="converter"),
         pytest.param(code(f"{CHESS}network.py"), TRAIN, id="model code"),
-        pytest.param(code(f"{CHESS}tensors.py"), TRAIN, id="tensor code"),
+        pytest.param(code(f"{CHESS}tensors.py"), TRAIN, id="tensor code", marks=pytest.mark.long),
         pytest.param(code(f"{CODE}training/loop.py"), TRAIN, id="loop code"),
         pytest.param(code(f"{CODE}domains/task.py"), TRAIN, id="task code"),
         pytest.param(code(f"{CHESS}__init__.py"), CONVERT | TRAIN, id="domain code"),
-        pytest.param(edit(f"{CHESS}params.py", "lowest Elo", "least Elo"), CHECK, id="description of a setting"),
+        pytest.param(
+            edit(f"{CHESS}params.py", "lowest Elo", "least Elo"),
+            CHECK,
+            id="description of a setting",
+            marks=pytest.mark.long,
+        ),
         pytest.param(code(f"{CODE}loading/loader.py"), NOTHING, id="loader code"),
         pytest.param(code(f"{GO}model.py"), NOTHING, id="code of another domain"),
         pytest.param(machine, NOTHING, id="machine"),

@@ -140,6 +140,7 @@ def test_a_folder_and_an_archive_of_players(real_data: Path, tmp_path: Path) -> 
     assert convert(tmp_path / "folder", block=300_000, one_in=256).same(converted)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_every_game_of_every_player_is_stored_or_rejected(real_data: Path, tmp_path: Path) -> None:
     raw = real_data / "go" / "players.tar.zst"
