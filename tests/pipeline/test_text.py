@@ -22,7 +22,8 @@ from tests.pipeline.conftest import Project, copy_project
 pytestmark = [pytest.mark.xdist_group("pipeline of text"), pytest.mark.timeout(900)]
 
 GIVEN = "data/tokenizers/given"
-SMALL = {"max_steps": 6, "preset": "test"}
+SMALL = {"max_steps": 6, "preset": "test", "sample_tokens": 4}
+STEPS = 24  # fewer than the text has, and enough to be stopped midway
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +43,25 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture
 def project(trained: Project, tmp_path: Path) -> Project:
     """A copy of it, with its cache."""
-    shutil.copytree(trained.folder, tmp_path / "text", symlinks=True)
-    return Project(tmp_path / "text")
+    return copy(trained, tmp_path / "text")
+
+
+@pytest.fixture(scope="module")
+def streamed(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
+    """A copy after an experiment in mode stream, where no store stands, and what it printed; tests copy it."""
+    project = copy(trained, tmp_path_factory.mktemp("streamed") / "text")
+    shutil.rmtree(project.folder / "data" / "stores")
+    return project, train_in(project, "stream")
+
+
+def copy(project: Project, folder: Path) -> Project:
+    shutil.copytree(project.folder, folder, symlinks=True)
+    return Project(folder)
+
+
+def train_in(project: Project, mode: str) -> str:
+    """Train in a mode; what that printed."""
+    return project.dvc("exp", "run", "-S", f"text.mode={mode}", "-S", f"text.train.max_steps={STEPS}", "train@text")
 
 
 def ran(told: str) -> set[str]:
@@ -71,9 +89,9 @@ def test_the_settings_of_a_domain_are_checked_again_when_one_of_them_changes(pro
     assert ran(project.dvc("repro", "check", "train@text")) == set()
 
 
-def test_a_model_is_trained_straight_from_raw_text(project: Project) -> None:
-    shutil.rmtree(project.folder / "data" / "stores")
-    told = project.dvc("exp", "run", "-n", "streamed", "-S", "text.mode=stream", "train@text")
+def test_a_model_is_trained_straight_from_raw_text(streamed: tuple[Project, str], tmp_path: Path) -> None:
+    trained, told = streamed
+    project = copy(trained, tmp_path / "text")
     assert ran(told) == {"check@text", "convert@text", "train@text"}
     assert not (project.folder / "data" / "stores" / "text.zarr").exists()
     catalogue = open_store(project.folder / "data" / "streams" / "text.zarr")
@@ -84,7 +102,7 @@ def test_a_model_is_trained_straight_from_raw_text(project: Project) -> None:
     read = json.loads(project.read("metrics/text/stream_run.json"))
     assert read["found"] == read["accepted"] + sum(read["rejected"].values()) > 300
     figures = json.loads(project.read("metrics/text/train.json"))
-    assert figures["steps"] == SMALL["max_steps"]
+    assert figures["steps"] == STEPS
     assert figures["loss"] < 7
 
     assert ran(project.dvc("repro", "train@text")) == set()
@@ -124,8 +142,12 @@ def test_another_tokenizer_reruns_what_depends_on_it(project: Project) -> None:
 
 
 @pytest.mark.parametrize("mode", [pytest.param("store", marks=pytest.mark.long), "stream"])
-def test_a_training_that_is_stopped_goes_on_with_the_next_batch(project: Project, mode: str) -> None:
-    project.dvc("exp", "run", "-S", f"text.mode={mode}", "-S", "text.train.max_steps=40", "train@text")
+def test_a_training_that_is_stopped_goes_on_with_the_next_batch(
+    trained: Project, streamed: tuple[Project, str], tmp_path: Path, mode: str
+) -> None:
+    project = copy(streamed[0] if mode == "stream" else trained, tmp_path / "text")
+    if mode == "store":
+        train_in(project, mode)
     whole = weights(project)
     shutil.rmtree(project.folder / "models")
     shutil.rmtree(project.folder / "plots" / "text")
