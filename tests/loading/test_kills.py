@@ -17,7 +17,7 @@ from tests.loading.conftest import MakeStore
 from tests.loading.rank_process import Note, merged, open_rank, run
 
 WORLDS = (1, 2, 4, 8, 16)
-LENGTHS = [300, 1, 64, 700, 35, 1000, 900] * 8
+LENGTHS = [300, 1, 64, 700, 35, 1000, 900]
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.loading.rank_process"])
 
@@ -63,7 +63,7 @@ def digest_of(batches: list[list[int]]) -> str:
 def test_killed_ranks_go_on_as_any_number(
     make_store: MakeStore, tmp_path: Path, residency: Kind, kills: int, stores: int
 ) -> None:
-    lengths = [LENGTHS[number::stores] for number in range(stores)]
+    lengths = [(LENGTHS * (2 + kills // 3))[number::stores] for number in range(stores)]
     several = [make_store(each, first=30_000 * number) for number, each in enumerate(lengths)]
     store = several if stores > 1 else several[0]
     expected = [sorted(batch["id"].tolist()) for batch in open_rank(store, residency, 0, 1)]
