@@ -53,7 +53,11 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 UNITS = {"chess": "positions/s", "go": "positions/s", "text": "MB of text/s"}
 TITLES = {"chess": "chess, from PGN", "go": "Go, from SGF", "text": "text, to tokens"}
-LIBRARIES = {"chess": ("chess",), "go": ("sgfmill",), "text": ("tokenizers", "gigatoken")}
+LIBRARIES = {
+    "chess": {"python-chess": "chess"},
+    "go": {"sgfmill": "sgfmill"},
+    "text": {"tokenizers": "tokenizers", "gigatoken": "gigatoken"},
+}
 CODES = {None: 0, "b": 1, "w": 2}
 FEN = re.compile(r'\[FEN "([^"]*)"')
 # Comments, variations, glyphs, move numbers and results are none of the group.
@@ -96,15 +100,16 @@ def replay(texts: list[str]) -> int:
     for text in texts:
         tags, _, moves = text.partition("\n\n")
         start = FEN.search(tags)
-        board, boards, codes = chess.Board(start[1] if start else chess.STARTING_FEN), [], []
-        for token in MOVE.findall(moves):
-            if token:
-                move = board.parse_san(token)
-                p, n, b, r, q, k = board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings
-                for own in (board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK]):
-                    boards += (p & own, n & own, b & own, r & own, q & own, k & own)
-                codes.append(move.from_square | move.to_square << 6 | (move.promotion or 0) << 12)
-                board.push(move)
+        board = chess.Board(start[1] if start else chess.STARTING_FEN, chess960="960" in tags)
+        boards: list[int] = []
+        codes: list[int] = []
+        for token in filter(None, MOVE.findall(moves)):
+            move = board.parse_san(token)
+            p, n, b, r, q, k = board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings
+            for own in (board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK]):
+                boards += (p & own, n & own, b & own, r & own, q & own, k & own)
+            codes.append(move.from_square | move.to_square << 6 | (move.promotion or 0) << 12)
+            board.push(move)
         positions += len(np.array(boards, np.uint64).reshape(-1, 12)) and len(np.array(codes, np.uint16))
     return positions
 
@@ -300,7 +305,7 @@ def main() -> None:
         rows,
         facts=facts(domain, figures, workers, options.rounds),
         details={"outofcore": figures, "sides": measured},
-        versions={library: version(library) for library in LIBRARIES[domain]},
+        versions={name: version(library) for name, library in LIBRARIES[domain].items()},
     )
 
 

@@ -1,11 +1,11 @@
 """Has anything become slower? The ratios that matter most, in about two minutes, compared with committed ones.
 
     make bench-quick
-    python bench/quick.py --write     commit the ratios of this run: bench/quick.json
+    python bench/quick.py --write NOTE     commit the ratios of this run: bench/quick.json
 
 Everything runs on made-up input, on two cores, in this process. Both sides of a ratio are measured in turn, so it
-depends little on the machine and its load; each is the median of ``ROUNDS`` rounds. Exits with 1 where a ratio is below
-``LEAST`` of the committed one.
+depends little on the machine and its load; each is the median of ``CONVERSIONS`` conversions, or of ``TURNS`` short
+turns. Exits with 1 where a ratio is below ``LEAST`` of the committed one.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from peers import LENGTH
 
 COMMITTED = Path(__file__).with_name("quick.json")
 LEAST = 0.7
-ROUNDS, SECONDS, WORKERS = 3, 0.7, 2
-TEXT_BYTES, SESSIONS_BYTES = 60_000_000, 150_000_000
+CONVERSIONS, TURNS, SECONDS, WORKERS = 5, 9, 0.3, 2
+TEXT_BYTES, SESSIONS_BYTES = 40_000_000, 150_000_000
 Ratios = dict[str, float]
 
 
@@ -48,7 +48,7 @@ def conversions(domain: str, raw: Path, engine: Epoch, name: str, changes: dict[
     whole = conversion.whole(domain, str(raw), changes, WORKERS)
     unaudited = conversion.whole(domain, str(raw), changes, WORKERS, audits=False)
     sides = {"whole": whole, "unaudited": unaudited, "engine": engine}
-    measured = compare_here(sides, ROUNDS, seconds=0, ahead=0)
+    measured = compare_here(sides, CONVERSIONS, seconds=0, ahead=0)
     return {
         f"{domain}: files to a store without audits, to {name} alone": ratio(measured, "unaudited", "engine"),
         f"{domain}: with audits as shipped, to without": ratio(measured, "whole", "unaudited"),
@@ -61,7 +61,7 @@ def ratio(measured: Mapping[str, Measured], one: str, other: str) -> float:
 
 def chess(folder: Path) -> Ratios:
     """PGN to a store, and shuffled batches of planes."""
-    raw = make_chess(folder, 1, 50)
+    raw = make_chess(folder, 1, 40)
     engine = conversion.rust_reader(str(raw), WORKERS)
     found = conversions("chess", raw, engine, "the Rust reader", {})
     convert("chess", section_of("chess", raw), folder / "chess.zarr", WORKERS)
@@ -75,14 +75,14 @@ def chess(folder: Path) -> Ratios:
         "mapped": loading.stored(str(folder / "plain.zarr"), "chess", "mapped", "128MiB"),
         "gather": gathered(str(folder / "arrays"), "chess"),
     }
-    measured = compare_here(sides, ROUNDS, SECONDS)
+    measured = compare_here(sides, TURNS, SECONDS)
     names = ("streamed", "ram", "mapped")
     return found | {f"chess: batches {name}, to gather from memory": ratio(measured, name, "gather") for name in names}
 
 
 def go(folder: Path) -> Ratios:
     """SGF to a store."""
-    raw = make_go(folder, 1, 12)
+    raw = make_go(folder, 1, 9)
     engine = conversion.go_parser(str(raw), {}, WORKERS)
     return conversions("go", raw, engine, "our parser and board", {})
 
@@ -105,7 +105,7 @@ def text(folder: Path) -> Ratios:
         "ram": loading.stored(str(folder / "text.zarr"), "text", "ram", "8GiB"),
         "gather": gathered(str(folder / "windows"), "text"),
     }
-    measured = compare_here(sides, ROUNDS, SECONDS)
+    measured = compare_here(sides, TURNS, SECONDS)
     names = ("streamed", "ram")
     return found | {f"text: windows {name}, to gather from memory": ratio(measured, name, "gather") for name in names}
 
@@ -120,7 +120,7 @@ def neural(folder: Path) -> Ratios:
         "streamed": lag_windows.stored(str(store)),
         "select": lag_windows.selected(str(store), again=False),
     }
-    measured = compare_here(sides, ROUNDS, SECONDS)
+    measured = compare_here(sides, TURNS, SECONDS)
     return {"neural: lag windows streamed, to index_select": ratio(measured, "streamed", "select")}
 
 
@@ -151,7 +151,7 @@ def main() -> None:
     print(f"{time.perf_counter() - started:.0f} s")
     if given.write:
         ratios = {name: round(value, 3) for name, value in now.items()}
-        content = {"note": given.write, "rounds": ROUNDS, "machine": machine({}), "ratios": ratios}
+        content = {"note": given.write, "machine": machine({}), "ratios": ratios}
         COMMITTED.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     elif fell:
         sys.exit("\n".join(fell))
