@@ -73,7 +73,7 @@ def chess(folder: Path) -> Ratios:
         "streamed": loading.stored(str(folder / "chess.zarr"), "chess", "streamed", "128MiB"),
         "ram": loading.stored(str(folder / "chess.zarr"), "chess", "ram", "8GiB"),
         "mapped": loading.stored(str(folder / "plain.zarr"), "chess", "mapped", "128MiB"),
-        "gather": gathered(str(folder / "arrays"), "chess"),
+        "gather": gathered(str(folder / "arrays"), "chess", threads=1),
     }
     measured = compare_here(sides, TURNS, SECONDS)
     names = ("streamed", "ram", "mapped")
@@ -103,7 +103,7 @@ def text(folder: Path) -> Ratios:
     sides = {
         "streamed": loading.stored(str(folder / "text.zarr"), "text", "streamed", "128MiB"),
         "ram": loading.stored(str(folder / "text.zarr"), "text", "ram", "8GiB"),
-        "gather": gathered(str(folder / "windows"), "text"),
+        "gather": gathered(str(folder / "windows"), "text", threads=1),
     }
     measured = compare_here(sides, TURNS, SECONDS)
     names = ("streamed", "ram")
