@@ -60,8 +60,8 @@ def drive(raw: str, address: str) -> dict[str, Any]:
 @contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[str]:
     """A scheduler and workers as processes; gives the scheduler's address."""
-    told = folder / f"scheduler{workers}.json"
-    common = ["--scheduler-file", str(told), "--host", "127.0.0.1", "--no-dashboard"]
+    address_file = folder / f"scheduler{workers}.json"
+    common = ["--scheduler-file", str(address_file), "--host", "127.0.0.1", "--no-dashboard"]
     commands = [["scheduler", "--port", "0"]] + [["worker", "--nthreads", "1", "--no-nanny"]] * workers
     started = [
         subprocess.Popen(
@@ -73,9 +73,9 @@ def cluster(folder: Path, workers: int) -> Iterator[str]:
         for kind, *options in commands
     ]
     try:
-        while not told.exists() or not told.read_text().endswith("}"):
+        while not address_file.exists() or not address_file.read_text().endswith("}"):
             time.sleep(0.05)
-        yield json.loads(told.read_text())["address"]
+        yield json.loads(address_file.read_text())["address"]
     finally:
         for process in started:
             process.kill()

@@ -78,7 +78,7 @@ PLANNED = {
 }
 DOMAINS = ("chess", "text", "neural")
 DAY = 86400.0
-# To parse a unit, to tell of it, and to put its rows into pieces; shards are few beside units.
+# To parse a unit, to report it, and to put its rows into pieces; shards are few compared with units.
 CALLS_A_UNIT = 3
 
 
@@ -143,11 +143,11 @@ def measure_conversion(name: str, raw: Path, tokenizer: Path | None) -> dict[str
             for number, paths in pieces.items():
                 write_shard(Path(folder) / f"{part or 'all'}.{number}", encoder.forms["t"], number, paths)
 
-    told = [replace(result, rows={}, kept=0) for result in results]
-    facts = [pickle.dumps(pair) for pair in zip(units, told, strict=True)]
+    reports = [replace(result, rows={}, kept=0) for result in results]
+    facts = [pickle.dumps(pair) for pair in zip(units, reports, strict=True)]
 
     def drive(folder: str) -> None:
-        """What the driver of a cluster does: it takes in what a worker tells of a unit, and numbers rows."""
+        """What the driver of a cluster does: it takes in a worker's report on a unit, and numbers rows."""
         with ThreadPoolExecutor(1) as encoders:
             schemas = domain.schemas(section, files)
             layout = section.store.layout()

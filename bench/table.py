@@ -3,8 +3,8 @@
     python bench/table.py                   write the tables of README.md and docs/ anew from bench/figures/*.json
     python bench/table.py bench/results     print the tables of the files in a folder
 
-In a document a table stands between ``<!-- figures: TABLE of NAME, NAME -->`` and ``<!-- end of figures -->``: the rows
-that the benches of these names have for that table.
+In a document a table is between ``<!-- figures: TABLE of NAME, NAME -->`` and ``<!-- end of figures -->``: the rows
+that the results of these names have for that table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLACE = re.compile(r"(<!-- figures: (.+?) of (.+?) -->\n).*?(<!-- end of figures
 
 
 def documents() -> list[Path]:
-    """Where tables may stand."""
+    """The documents with tables."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -33,23 +33,23 @@ def read_results(folder: Path) -> dict[str, Result]:
 
 
 def filled(text: str, results: Mapping[str, Result]) -> str:
-    """A document with its tables made anew; how a bench was measured stands below its first table."""
-    told: set[str] = set()
+    """A document with its tables made anew; how it was measured is below the first table of each question."""
+    described: set[str] = set()
 
     def place(found: re.Match[str]) -> str:
         begin, name, benches, end = found.groups()
         chosen = [results[bench] for bench in re.split(r",\s*", benches) if bench in results]
         if not chosen:
             return f"{begin}\nNot measured yet.\n\n{end}"
-        new = [result for result in chosen if result["name"] not in told]
-        told.update(result["name"] for result in new)
+        new = [result for result in chosen if result["name"] not in described]
+        described.update(result["name"] for result in new)
         return "\n".join([begin, one_table(chosen, name).markdown, *([notes(new)] if new else []), end])
 
     return PLACE.sub(place, text)
 
 
 def all_of(result: Result) -> str:
-    """All tables of a bench."""
+    """All tables of a question."""
     return "\n".join([*(one_table([result], name).markdown for name in tables_in(result)), notes([result])])
 
 
