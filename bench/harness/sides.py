@@ -8,6 +8,7 @@ libraries run in an environment of their own.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -29,6 +30,7 @@ BENCH = Path(__file__).resolve().parents[1]
 Epoch = Callable[[], Iterator[int]]
 _SIZE = re.compile(r"^(Pss_\w+):\s+(\d+) kB", re.MULTILINE)
 _TICK = os.sysconf("SC_CLK_TCK")
+_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 @dataclass
@@ -272,6 +274,7 @@ def _serve(function: Callable[..., Epoch], arguments: Mapping[str, Any], ahead: 
     """Open, warm up, and take a turn for each line that comes in."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, a side ends and nothing else
+    ctypes.CDLL(None).prctl(_WITH_PARENT, signal.SIGKILL)  # a stopped side would outlive a killed comparison
     if rehearse:
         next(function(**arguments)())
         gc.collect()
