@@ -95,13 +95,19 @@ class Measured:
 
 
 def compare(sides: Sequence[Side], rounds: int, seconds: float) -> dict[str, Measured]:
-    """Measure all sides in turn, ``rounds`` times, and then their memory in turns whose speed does not count."""
+    """Measure all sides in turn, ``rounds`` times, and then their memory in turns whose speed does not count.
+
+    Only sides in an environment of their own may fail.
+    """
     measured = {side.name: Measured([], []) for side in sides}
     processes: dict[str, _Process] = {}
     try:
         for side in sides:
             tell(f"opening {side.name}")
-            processes[side.name] = _Process(side)
+            processes[side.name] = process = _Process(side)
+            if not process.opened and side.python == sys.executable:
+                message = f"{side.name} could not be run"
+                raise RuntimeError(message)
         for number in range(rounds + 1):
             tell(f"round {number + 1} of {rounds}" if number < rounds else "memory")
             for side in sides:
@@ -163,7 +169,7 @@ class _Process:
             start_new_session=True,
             env=_environment({}),
         )
-        self._answer()
+        self.opened = self._answer() is not None
         self._signal(signal.SIGSTOP)
 
     def turn(self, seconds: float, *, watch: bool) -> dict[str, Any] | None:

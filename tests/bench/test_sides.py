@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +36,11 @@ def _where_tests_are_found() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, Any]:
-    sides = [Side("one", counted, {"size": 1}), Side("broken", broken), Side("ten", counted, {"size": 10})]
+    sides = [
+        Side("one", counted, {"size": 1}),
+        Side("broken", broken, python=Path(sys.executable)),
+        Side("ten", counted, {"size": 10}),
+    ]
     return compare(sides, rounds=2, seconds=0.01)
 
 
@@ -49,6 +55,11 @@ def test_rows_have_ratios_and_name_what_could_not_be_run(measured: dict[str, Any
     assert speeds["one"].ratio == 1
     assert speeds["ten"].against == "one"
     assert speeds["broken"].value == "could not be run"
+
+
+def test_a_side_of_our_own_that_fails_ends_the_comparison() -> None:
+    with pytest.raises(RuntimeError, match="broken could not be run"):
+        compare([Side("broken", broken)], rounds=1, seconds=0.01)
 
 
 def test_a_function_runs_once_in_another_process() -> None:
