@@ -61,9 +61,9 @@ class Domain:
     first needed; a subclass overrides the methods for which that does not suffice.
 
     ==============  =======================================================================================
-    ``schema.py``   ``SCHEMA``
+    ``schema.py``   ``SCHEMA``, or ``schemas(section, files)`` where it depends on them
     ``source.py``   ``units(files, section)``
-    ``convert.py``  ``convert(unit, section)``
+    ``convert.py``  ``convert(unit, section)``, or ``make_converter(section, rate)`` to audit records
     ``tensors.py``  ``make_reading(store_attributes, section)``
     ``model.py``    ``make_task(store, section)``; optionally ``planned_task(section, schemas)``
     ``sample.py``   ``write_sample(folder, generator)``
@@ -94,8 +94,9 @@ class Domain:
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:
         """Parts of the store and their tables; ``{"": schema}`` for a single part."""
-        del section, files
-        return {"": self._module("schema").SCHEMA}
+        module = self._module("schema")
+        made: dict[str, Schema] = module.schemas(section, files) if hasattr(module, "schemas") else {"": module.SCHEMA}
+        return made
 
     def units(self, files: Sequence[RawFile], section: Any) -> Iterator[Unit]:
         """Cut the raw files, in order, into units at record boundaries; must stream, never hold a whole file."""
@@ -105,10 +106,15 @@ class Domain:
     def converter(self, section: Any, rate: AuditRate) -> Callable[[Unit], UnitResult]:
         """A pure, picklable function: the same unit gives the same result anywhere.
 
-        A domain with a reference library overrides this and audits records at the given ``rate``.
+        A domain with a reference library audits records at the given ``rate``.
         """
-        del rate
-        return partial(self._module("convert").convert, section=section)
+        module = self._module("convert")
+        made: Callable[[Unit], UnitResult] = (
+            module.make_converter(section, rate)
+            if hasattr(module, "make_converter")
+            else partial(module.convert, section=section)
+        )
+        return made
 
     def reading(self, store_attributes: Mapping[str, Any], section: Any) -> Reading:
         """How rows become tensors, by the section's ``tensors`` settings."""

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from outofcore.domains.chess import DOMAIN
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate, Unit
-from tests.domains.chess.test_records import convert
+from tests.domains.chess.test_convert import convert
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from outofcore.domains.chess.pgn.classes import (
     time_class,
     variant_code,
 )
-from tests.domains.chess.test_records import convert, moves_of, reasons
+from tests.domains.chess.test_convert import convert, moves_of, reasons
 
 MOVES = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 1-0"
 

@@ -12,12 +12,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.games import game_starts
 from outofcore.domains.chess.source import TOO_LONG, last_start, pieces, units
 from outofcore.raw.files import find_files
 from tests.domains.chess.pgn import fragments
 
 LONGEST = 1 << 22
+SECTION = ChessSection(raw="raw", source={"longest_game": LONGEST})
 
 
 def games_of(found) -> list[tuple[int, bytes]]:
@@ -83,7 +85,7 @@ def test_a_damaged_file_gives_what_can_be_read(tmp_path, compress, suffix):
     text = b"".join(b'[Event "%d"]\n\n1. e4 e5 1-0\n\n' % number for number in range(100_000))
     whole = compress(text)
     (tmp_path / f"a.pgn{suffix}").write_bytes(whole[: len(whole) * 3 // 4])
-    *before, last = units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), LONGEST)
+    *before, last = units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), SECTION)
     read = b"".join(unit.payload for unit in before)
     assert len(read) > len(text) / 10
     assert text.startswith(read)
@@ -99,7 +101,7 @@ def test_units_name_the_member_of_an_archive_that_they_come_from(tmp_path):
         for name in ("one.pgn", "notes.txt", "two.pgn"):
             archive.writestr(name, GAME)
     (tmp_path / "b.pgn").write_bytes(GAME)
-    found = [unit for unit in units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), LONGEST) if unit.payload]
+    found = [unit for unit in units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), SECTION) if unit.payload]
     places = [(unit.source, unit.detail["member"], unit.offset, unit.name) for unit in found]
     assert places == [(0, 0, 0, "a.zip/one.pgn"), (0, 1, 0, "a.zip/two.pgn"), (1, 0, 0, "b.pgn")]
 
@@ -113,7 +115,7 @@ def test_what_cannot_be_read_has_the_reason_that_every_domain_gives(tmp_path):
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    found = list(units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), LONGEST))
+    found = list(units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), SECTION))
     reasons = {unit.name: unit.detail["reason"] for unit in found if "reason" in unit.detail}
     assert reasons == {
         "a.tar/link.pgn": "not_a_file",
@@ -125,5 +127,5 @@ def test_what_cannot_be_read_has_the_reason_that_every_domain_gives(tmp_path):
 
 def test_a_file_that_becomes_absurdly_large_says_so(tmp_path):
     (tmp_path / "a.pgn.gz").write_bytes(gzip.compress(GAME + bytes(300 << 20)))
-    found = list(units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), LONGEST))
+    found = list(units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), SECTION))
     assert "decompression_bomb" in [unit.detail.get("reason") for unit in found]

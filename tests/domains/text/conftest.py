@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.domains.text.converter import Converter
+from outofcore.domains.text.convert import make_converter
 from outofcore.domains.text.documents.reading import SUFFIXES
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.source import units
 from outofcore.domains.text.tokens.learn import make_tokenizer
-from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate, Reject
 
@@ -101,7 +101,7 @@ def convert(section_of: Callable[..., TextSection]) -> Convert:
     def run(raw: Path, one_in: int = 1, **keys: Any) -> Converted:
         section = section_of(raw, **keys)
         files = find_files(raw, section.match, SUFFIXES, section="text")
-        converter = Converter(section, AuditRate(one_in), load_tokenizer(section))
+        converter = make_converter(section, AuditRate(one_in))
         whole = Converted()
         is_open = False
         for unit in units(files, section):

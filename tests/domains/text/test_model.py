@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from outofcore.domains.text import DOMAIN
-from outofcore.domains.text.model import TextTask, make_task
+from outofcore.domains.text.model import TextTask
 from outofcore.domains.text.schema import attributes
 from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
@@ -21,7 +21,7 @@ from tests.domains.text.conftest import PROSE
 def task(section_of, tokenizer: Tokenizer) -> TextTask:
     torch.manual_seed(0)
     section = section_of(Path("raw"), tensors={"seq_len": 32}, train={"parameters": 40_000})
-    return make_task(attributes(tokenizer), section)
+    return TextTask(tokenizer, section)
 
 
 def windows(tokenizer: Tokenizer, count: int = 8) -> np.ndarray:
@@ -90,7 +90,7 @@ def test_documents_told_apart_need_an_end(section_of, tokenizer: Tokenizer):
     assert reading.end == tokenizer.end_id
     batch = reading({"tokens": windows(tokenizer)[:, :9]}, np.zeros(1, np.uint64))
     assert set(batch) == {"inputs", "targets", "positions", "segments"}
-    assert make_task(attributes(tokenizer), section).loss(batch)[1] == 64
+    assert TextTask(tokenizer, section).loss(batch)[1] == 64
     with pytest.raises(ParamsError, match=r"text.source.end_of_document is null"):
         make_reading(attributes(Tokenizer(tokenizer.json, None)), section)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import chess
 
 from outofcore.domains.chess.moves import uci
@@ -11,8 +14,9 @@ from outofcore.store.schema import Columns
 RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
 
 
-def draw(rows: Columns) -> str:
+def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     """Draw the first row: the board, the side to move, the move played and the result."""
+    del attributes
     board = board_of(rows)
     lines = [
         f"{rank + 1}  " + " ".join(_symbol(board, chess.square(file, rank)) for file in range(8))

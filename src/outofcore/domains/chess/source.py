@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.games import LOOKAHEAD, game_starts
 from outofcore.raw.blocks import read_block
 from outofcore.raw.damage import DamagedInput
@@ -35,11 +36,12 @@ class Piece:
     detail: str = ""
 
 
-def units(files: Sequence[RawFile], longest_game: int) -> Iterator[Unit]:
+def units(files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
     """Cut the files, in order, into units, holding only a few units' text.
 
-    A game of more than ``longest_game`` bytes is skipped up to the next line that begins with ``[Event "``.
+    A game of more than ``source.longest_game`` bytes is skipped up to the next line that begins with ``[Event "``.
     """
+    longest_game = section.source.longest_game
     for source, file in enumerate(files):
         counted = 0
         name = file.name

@@ -14,7 +14,7 @@ from torch import Tensor
 from outofcore.domains.chess import accelerator
 from outofcore.domains.chess.legal import mark_legal
 from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
-from outofcore.domains.chess.params import TensorSection
+from outofcore.domains.chess.params import ChessSection, TensorSection
 from outofcore.domains.chess.widening import AS_BYTES, AS_WORDS, classify, show
 from outofcore.domains.reading import Draws
 
@@ -110,6 +110,12 @@ class ChessReading:
         if not self.section.mirror:
             return np.zeros(len(without_rights), np.uint8)
         return (draws >> np.uint64(63)).astype(np.uint8) * without_rights
+
+
+def make_reading(store_attributes: Mapping[str, Any], section: ChessSection) -> ChessReading:
+    """The reading of a store by the ``tensors`` settings."""
+    del store_attributes
+    return ChessReading(section.tensors)
 
 
 def _legal(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
-from outofcore.domains.go.diagram import LETTERS, frame_of, points_of
+from outofcore.domains.go.draw import LETTERS, frame_of, points_of
 from outofcore.domains.go.play.replay import MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind

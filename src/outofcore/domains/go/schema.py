@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -10,11 +11,18 @@ from outofcore.domains.go.play.replay import STATE_COLUMNS, plane_bytes
 from outofcore.domains.go.sgf.handicap import HandicapRule
 from outofcore.domains.go.sgf.meaning import KomiRule, ResultKind, Ruleset
 from outofcore.domains.go.sgf.names import NameRule
+from outofcore.raw.files import RawFile
 from outofcore.store.schema import Field, Schema
 
 
 def _codes(codes: type[IntEnum]) -> dict[str, Any]:
     return {"codes": {code.name.lower(): int(code) for code in codes}}
+
+
+def schemas(section: GoSection, files: Sequence[RawFile]) -> dict[str, Schema]:
+    """One part, with the fields that the settings ask for."""
+    del files
+    return {"": schema(section)}
 
 
 def schema(section: GoSection) -> Schema:

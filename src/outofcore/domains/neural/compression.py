@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.converter import Converter
+from outofcore.domains.neural.convert import make_converter
 from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encode, stored_as
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.source import units_of
@@ -44,7 +44,7 @@ def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.
     found = look_at(files, section)
     sessions = [each for each in found.sessions if each[0].kind != "none"]
     step = -(-len(sessions) // SESSIONS) if sessions else 1
-    converter = Converter(section, NO_AUDIT)
+    converter = make_converter(section, NO_AUDIT)
     frames = []
     for session, survey in sessions[::step]:
         passed = islice(units_of(session, survey, section, found.moved), UNITS_PASSED)

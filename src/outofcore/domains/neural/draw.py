@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from outofcore.store.schema import Columns
@@ -11,8 +14,9 @@ WIDEST = 64
 MOST_NEURONS = 12
 
 
-def draw(rows: Columns) -> str:
+def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     """Draw the first of the given bins."""
+    del attributes
     frame = rows["stim"][0].astype(np.float64)
     frame = frame.reshape(-1, *frame.shape[-2:]).mean(0)
     step = -(-frame.shape[1] // WIDEST)

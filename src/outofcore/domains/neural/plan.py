@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from outofcore.domains.neural import schema
 from outofcore.domains.neural.compression import Compressed, holding, measure, sample_frames
 from outofcore.domains.neural.dtypes import StimulusType, stored_as
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.schema import row_bytes
-from outofcore.domains.neural.source import session_schemas
 from outofcore.domains.planning import LoaderBytes, Outlook
 from outofcore.sizes import format_bytes
 from outofcore.store.schema import Schema
@@ -63,7 +63,7 @@ class Room:
 def ways_table(section: NeuralSection, outlook: Outlook) -> Table:
     """The five ways, their requirements, and which of them fit this machine."""
     stored = section.source.stimulus_dtype
-    schemas = session_schemas(outlook.files, section)
+    schemas = schema.schemas(section, outlook.files)
     frames = sample_frames(outlook.files, section)
     dtypes = holding(frames, stored)
     sizes = {dtype: size_of(section, schemas, dtype, outlook) for dtype in dtypes}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from outofcore.domains.neural.dtypes import stored_as
-from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.params import NeuralSection, SourceSection
 from outofcore.domains.neural.sessions import Session
-from outofcore.domains.neural.survey import Survey
+from outofcore.domains.neural.survey import Survey, look_at
+from outofcore.errors import RawInputError
+from outofcore.raw.files import RawFile
+from outofcore.raw.unit import Reject
 from outofcore.store.schema import Field, Schema
 
 SEQUENCES = (
@@ -16,6 +20,22 @@ SEQUENCES = (
     Field(name="source", dtype="int32", doc="number of the raw file in sources/"),
     Field(name="offset", dtype="int64", doc="bin of the session with which it begins"),
 )
+
+
+def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schema]:
+    """One part per convertible session; raises RawInputError with the first reason if there is none."""
+    found: dict[str, Schema] = {}
+    wrong: list[str] = []
+    for session, survey in look_at(files, section).sessions:
+        if isinstance(survey, Reject):
+            wrong.append(f"{session.file}: {survey.detail}")
+        else:
+            found[session.name] = session_schema(session, survey, section.source)
+    if not found:
+        more = f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""
+        message = f"neural.raw: no session can be converted: {wrong[0] if wrong else 'no files'}{more}"
+        raise RawInputError(message)
+    return found
 
 
 def session_schema(session: Session, survey: Survey, source: SourceSection) -> Schema:

@@ -1,7 +1,7 @@
 """Sessions to units: ranges of bins.
 
 The way of a recording: ``sessions`` groups files and opens them with a reader of ``recordings``, ``streams`` finds its
-arrays by role, ``survey`` its bins and trials, and this module cuts it into units. ``converter`` turns a unit into rows
+arrays by role, ``survey`` its bins and trials, and this module cuts it into units. ``convert`` turns a unit into rows
 with ``bins``, which reads and aligns, and has ``oracle`` check some of them.
 
 A unit is a range of bins; each worker reads its range from the file, so no session is ever in memory as a whole. A
@@ -26,10 +26,8 @@ from outofcore.domains.neural.streams import Streams, open_streams
 from outofcore.domains.neural.survey import Survey, look_at
 from outofcore.domains.neural.transforms import history
 from outofcore.domains.neural.trials import Trials
-from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject, Unit
-from outofcore.store.schema import Schema
 
 UNIT_BYTES = 8 << 20
 # Data read by the cutting thread stays in memory until it is converted.
@@ -47,23 +45,7 @@ class Piece:
     trials: Trials
 
 
-def session_schemas(files: Sequence[RawFile], section: NeuralSection) -> dict[str, Schema]:
-    """One part per convertible session; raises RawInputError with the first reason if there is none."""
-    schemas: dict[str, Schema] = {}
-    wrong: list[str] = []
-    for session, found in look_at(files, section).sessions:
-        if isinstance(found, Reject):
-            wrong.append(f"{session.file}: {found.detail}")
-        else:
-            schemas[session.name] = session_schema(session, found, section.source)
-    if not schemas:
-        more = f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""
-        message = f"neural.raw: no session can be converted: {wrong[0] if wrong else 'no files'}{more}"
-        raise RawInputError(message)
-    return schemas
-
-
-def session_units(files: Sequence[RawFile], section: NeuralSection) -> Iterator[Unit]:
+def units(files: Sequence[RawFile], section: NeuralSection) -> Iterator[Unit]:
     """Cut all sessions into units, in order."""
     found = look_at(files, section)
     for session, survey in found.sessions:

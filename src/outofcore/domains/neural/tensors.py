@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from outofcore.domains.neural.params import TensorSection
+from outofcore.domains.neural.params import NeuralSection, TensorSection
 from outofcore.domains.neural.transforms import apply
 from outofcore.domains.reading import Draws
 
@@ -52,13 +52,13 @@ class NeuralReading:
         return {"stim": stim, **{name: each[:, -1] for name, each in others.items()}}
 
 
-def make_reading(store_attributes: Mapping[str, Any], section: TensorSection) -> NeuralReading:
+def make_reading(store_attributes: Mapping[str, Any], section: NeuralSection) -> NeuralReading:
     """The reading of a store, from its attributes."""
     source = store_attributes["params"]["source"]
     fields = ["stim", "robs", "dfs", "condition"]
     if source["names"]["behavior"] is not None:
         fields.append("behavior")
-    return NeuralReading(section, tuple(fields), bfloat16=source["stimulus_dtype"] == "bfloat16")
+    return NeuralReading(section.tensors, tuple(fields), bfloat16=source["stimulus_dtype"] == "bfloat16")
 
 
 def prepare(stim: Tensor, section: TensorSection) -> Tensor:

@@ -2,64 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outofcore.domains.domain import Domain
 from outofcore.domains.text.params import TextSection
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.remote import url_of
-from outofcore.store.schema import Columns, Schema
 
 if TYPE_CHECKING:
     import torch
 
     from outofcore.domains.planning import Outlook
-    from outofcore.domains.task import Task
     from outofcore.domains.text.stream import TextStream
-    from outofcore.store.reader import Store
     from outofcore.table import Table
 
 
 class Text(Domain):
-    """The text domain; imports are deferred to the calls that need them."""
+    """Documents, as tokens; imports are deferred to the calls that need them."""
 
     name = "text"
     row = "token"
     sequence = "document"
     suffixes = (".txt", ".jsonl", ".ndjson", ".parquet")
     section = TextSection
-
-    def schemas(self, section: TextSection, files: Sequence[RawFile]) -> dict[str, Schema]:
-        """One part, with ids as wide as the tokenizer requires."""
-        from outofcore.domains.text.schema import text_schema
-        from outofcore.domains.text.tokens.tokenizer import load_tokenizer
-
-        del files
-        return {"": text_schema(load_tokenizer(section))}
-
-    def converter(self, section: TextSection, rate: AuditRate) -> Callable[[Unit], UnitResult]:
-        """Documents of a unit to tokens."""
-        from outofcore.domains.text.converter import Converter
-        from outofcore.domains.text.tokens.tokenizer import load_tokenizer
-
-        return Converter(section, rate, load_tokenizer(section))
-
-    def task(self, store: Store, section: TextSection) -> Task:
-        """Predict the next token."""
-        from outofcore.domains.text.model import make_task
-
-        return make_task(store.attributes, section)
-
-    def draw(self, rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
-        """The text of the tokens, by the tokenizer in the store's attributes; without one, the ids."""
-        if attributes is None:
-            return " ".join(map(str, rows["tokens"].tolist()))
-        from outofcore.domains.text.schema import tokenizer_of
-
-        return tokenizer_of(attributes).decode(rows["tokens"])
 
     def prepared(self, section: TextSection, store: str) -> TextSection:
         """The section with a tokenizer: the given one, else one that is learnt from the text, next to the store."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,20 +15,21 @@ from outofcore.domains.text.network import Network, model_size
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.store.reader import Store
 from outofcore.store.schema import Schema
 
 BINS = 64
 """Most places of the window in the plot of losses by place."""
 
 
-def make_task(attributes: Mapping[str, Any], section: TextSection) -> TextTask:
-    """The task of a store or stream with these attributes, from the ``tensors`` and ``train`` settings."""
-    return TextTask(tokenizer_of(attributes), section)
+def make_task(store: Store, section: TextSection) -> TextTask:
+    """The task of a store or stream, from the ``tensors`` and ``train`` settings."""
+    return TextTask(tokenizer_of(store.attributes), section)
 
 
 def planned_task(section: TextSection, schemas: Mapping[str, Schema]) -> TextTask:
     """The task before there is a store."""
-    return make_task(schemas[""].attributes, section)
+    return TextTask(tokenizer_of(schemas[""].attributes), section)
 
 
 class TextTask(Task):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
+from outofcore.raw.files import RawFile
 from outofcore.store.schema import Field, Schema
 
 SEQUENCES = (
@@ -16,11 +19,13 @@ SEQUENCES = (
 )
 
 
-def text_schema(tokenizer: Tokenizer) -> Schema:
-    """The tables of a text store, with the tokenizer among its attributes."""
+def schemas(section: TextSection, files: Sequence[RawFile]) -> dict[str, Schema]:
+    """One part, with ids as wide as the tokenizer requires, and the tokenizer among the attributes."""
+    del files
+    tokenizer = load_tokenizer(section)
     ends = "none ends a document" if tokenizer.end_id is None else f"{tokenizer.end_id} ends a document"
     tokens = Field(name="tokens", dtype=tokenizer.dtype, doc=f"token ids, 0 to {tokenizer.size - 1}; {ends}")
-    return Schema(rows=(tokens,), sequences=SEQUENCES, attributes=attributes(tokenizer))
+    return {"": Schema(rows=(tokens,), sequences=SEQUENCES, attributes=attributes(tokenizer))}
 
 
 def attributes(tokenizer: Tokenizer) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from outofcore.conversion.executors import in_order
 from outofcore.conversion.splits import SPLITS, assign
-from outofcore.domains.text.converter import Converter
+from outofcore.domains.text.convert import Converter
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.source import units
 from outofcore.domains.text.tokens.tokenizer import Tokenizer

@@ -8,7 +8,7 @@ import logging
 import chess.pgn
 import pytest
 
-from tests.domains.chess.test_records import convert, moves_of, reasons
+from tests.domains.chess.test_convert import convert, moves_of, reasons
 
 # The last move of a game and what leads to it.
 MOVES = {

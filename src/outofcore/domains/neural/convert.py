@@ -41,6 +41,11 @@ OUTSIDE = len(REASONS) + 1
 """State of a bin between trials."""
 
 
+def make_converter(section: NeuralSection, rate: AuditRate) -> Converter:
+    """The function from ranges of bins to rows."""
+    return Converter(section, rate)
+
+
 @dataclass(frozen=True)
 class Converter:
     """Turns a unit into rows; picklable."""

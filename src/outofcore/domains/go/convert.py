@@ -49,6 +49,11 @@ class _Text:
         return _Text(b"".join(games), np.concatenate(([0], ends[:-1])), ends, codecs)
 
 
+def make_converter(section: GoSection, rate: AuditRate) -> Converter:
+    """The function from units of SGF to positions."""
+    return Converter(section, rate)
+
+
 @dataclass(frozen=True)
 class Converter:
     """Converts units; picklable and deterministic on every machine."""

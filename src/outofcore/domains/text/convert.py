@@ -18,8 +18,13 @@ from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, open_engine
 from outofcore.domains.text.tokens.oracle import Oracle
-from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
 from outofcore.raw.unit import KEY_BYTES, AuditRate, Reject, Unit, UnitResult
+
+
+def make_converter(section: TextSection, rate: AuditRate) -> Converter:
+    """The function from documents to tokens of the section's tokenizer."""
+    return Converter(section, rate, load_tokenizer(section))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from outofcore.domains.neural.bins import REASONS, Slice
-from outofcore.domains.neural.converter import NO_PREDECESSOR, OUTSIDE, find_runs
+from outofcore.domains.neural.convert import NO_PREDECESSOR, OUTSIDE, find_runs
 from outofcore.domains.neural.source import Piece
 from outofcore.domains.neural.trials import Trials
 

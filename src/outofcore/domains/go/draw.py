@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -27,8 +30,9 @@ def points_of(rows: Columns) -> npt.NDArray[np.uint8]:
     return both
 
 
-def draw(rows: Columns) -> str:
+def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     """Draw the first row: X Black, O White, with the move played in parentheses."""
+    del attributes
     stones, state, move = rows["stones"][0], rows["state"][0], int(rows["move"][0])
     frame, points = frame_of(stones.shape[-1]), points_of(rows)
     size = len(points)

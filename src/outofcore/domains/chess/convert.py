@@ -25,9 +25,14 @@ Ints = npt.NDArray[np.int64]
 Rows = dict[str, npt.NDArray[Any]]
 
 
+def make_converter(section: ChessSection, rate: AuditRate) -> Converter:
+    """The function from units of PGN to positions."""
+    return Converter(section, rate)
+
+
 @dataclass(frozen=True)
 class Converter:
-    """Converts units of PGN; see :meth:`outofcore.domains.domain.Domain.converter`."""
+    """Converts units of PGN; picklable."""
 
     section: ChessSection
     rate: AuditRate
