@@ -170,6 +170,11 @@ def test_another_version_than_the_project_states_is_refused(tmp_path: Path) -> N
     check_version(file)
     file.write_text(f"outofcore=={__version__}  # pinned\n")
     check_version(file)
-    file.write_text("numpy==1\noutofcore==0.0.1\n")
-    with pytest.raises(ParamsError, match=r"expected outofcore .*, the installed version, got 0\.0\.1; install that"):
-        check_version(file)
+    file.write_text(f"outofcore[chess,go] == {__version__}\n")
+    check_version(file)
+    for line in ("outofcore==0.0.1", "outofcore[text]==0.0.1"):
+        file.write_text(f"numpy==1\n{line}\n")
+        with pytest.raises(
+            ParamsError, match=r"expected outofcore .*, the installed version, got 0\.0\.1; install that"
+        ):
+            check_version(file)

@@ -72,7 +72,7 @@ def test_a_project_in_a_new_folder_is_one_for_dvc_without_git(tmp_path: Path) ->
     cache = find_cache(tmp_path / "p")
     assert cache is not None
     assert cache.types[0] == "hardlink"
-    assert (tmp_path / "p/requirements.txt").read_text() == f"outofcore=={__version__}\n"
+    assert (tmp_path / "p/requirements.txt").read_text() == f"outofcore[chess]=={__version__}\n"
     ended = dvc(tmp_path / "p", "stage", "list", "--name-only")
     assert ended.stdout.split() == [f"{name}@chess" for name in ("sample", "check", "convert", "train", "report")]
 
@@ -111,7 +111,7 @@ def test_no_file_is_overwritten_and_each_is_named(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_text() for name in mine} == mine
     for name in mine:
         assert len([line for line in told.splitlines() if line.startswith(f"kept     {name}")]) == 1
-    assert f"kept     requirements.txt: lacks outofcore=={__version__}" in told
+    assert f"kept     requirements.txt: lacks outofcore[chess]=={__version__}" in told
 
 
 def test_ignore_files_get_what_they_lack(tmp_path: Path) -> None:

@@ -98,5 +98,5 @@ def test_the_package_reports_no_kernel_that_is_not_used(monkeypatch, tmp_path):
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
-    with pytest.raises(ParamsError, match='pip install "bitsandbytes'):
+    with pytest.raises(ParamsError, match=r"pip install 'outofcore\[adamw8bit\]'"):
         make_optimizer(nn.Linear(2, 2), "adamw8bit", learning_rate=1e-3, weight_decay=0.0)

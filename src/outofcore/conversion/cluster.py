@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from outofcore.conversion.versions import versions
-from outofcore.errors import ClusterError, ParamsError
+from outofcore.errors import ClusterError
+from outofcore.extras import load
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import UnitResult
 from outofcore.sizes import format_bytes
@@ -158,7 +159,7 @@ def open_cluster(address: str, workers: int, files: Sequence[RawFile], domain: s
     is not installed; ClusterError if no scheduler or worker answers, a worker has other versions or does not see the
     input, or, inside the block, if the scheduler dies or one unit has killed several workers.
     """
-    distributed = _imported()
+    distributed = load("distributed", "cluster", "OUTOFCORE_ENGINE=dask")
     where = f"the cluster at {address}" if address else "the cluster on this machine"
     with _one_line(distributed, where), _client(distributed, address, workers) as client:
         try:
@@ -179,14 +180,6 @@ def open_cluster(address: str, workers: int, files: Sequence[RawFile], domain: s
 def width(executor: concurrent.futures.Executor, workers: int) -> int:
     """Units converted at a time: for a cluster, the number of its workers' threads."""
     return executor.width if isinstance(executor, ClusterExecutor) else workers
-
-
-def _imported() -> Any:
-    try:
-        return import_module("distributed")
-    except ImportError as error:
-        message = "OUTOFCORE_ENGINE=dask needs Dask: pip install 'outofcore[cluster]', or use threads"
-        raise ParamsError(message) from error
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from outofcore.domains.reading import Reading as Reading  # also known by this path
+from outofcore.errors import ParamsError
+from outofcore.extras import missing
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
@@ -84,6 +86,9 @@ class Domain:
         File name endings that count in a folder, before a compression suffix ((".pgn",)).
     section
         The typed section of params.yaml, a subclass of :class:`outofcore.domains.sections.DomainSection`.
+    packages
+        What its conversion imports and other domains do not: their versions count among those that determine bytes.
+        In outofcore they are those of the extra of its name.
     """
 
     name: str
@@ -91,6 +96,7 @@ class Domain:
     sequence: str
     suffixes: tuple[str, ...]
     section: type[Section]
+    packages: tuple[str, ...] = ()
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:
         """Parts of the store and their tables; ``{"": schema}`` for a single part."""
@@ -109,6 +115,9 @@ class Domain:
         A domain with a reference library audits records at the given ``rate``.
         """
         module = self._module("convert")
+        for package in self.packages:  # some are imported as late as the first audit
+            if find_spec(package) is None:
+                raise self._without(package)
         made: Callable[[Unit], UnitResult] = (
             module.make_converter(section, rate)
             if hasattr(module, "make_converter")
@@ -164,7 +173,16 @@ class Domain:
         return False
 
     def _module(self, name: str) -> Any:
-        return import_module(f"{type(self).__module__}.{name}")
+        try:
+            return import_module(f"{type(self).__module__}.{name}")
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package in self.packages:
+                raise self._without(package) from error
+            raise
+
+    def _without(self, package: str) -> ParamsError:
+        return ParamsError(missing(f"domain {self.name}", package, self.name))
 
     def _has(self, name: str) -> bool:
         try:

@@ -55,7 +55,7 @@ def code_of(domain: Domain, section: Any) -> dict[str, str]:
 def check_version(requirements: Path) -> None:
     """Raise ParamsError if a project's requirements state another version of outofcore than the one that runs."""
     text = requirements.read_text("utf-8") if requirements.is_file() else ""
-    stated = re.search(r"^outofcore\s*==\s*([^\s;#]+)", text, re.MULTILINE)
+    stated = re.search(r"^outofcore\s*(?:\[[^\]]*\])?\s*==\s*([^\s;#]+)", text, re.MULTILINE)
     if stated and stated[1] != __version__:
         message = (
             f"{requirements}: expected outofcore {__version__}, the installed version, got {stated[1]}; install that "

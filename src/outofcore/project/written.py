@@ -72,7 +72,8 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
         found["stages/tokenizer.py"] = _script("tokenizer")
         found["data/tokenizers/given/README.md"] = _file("given.md")
     if not sources:
-        found[REQUIREMENTS] = f"outofcore=={__version__}\n"
+        extras = ",".join(name for name in names if get_domain(name).packages)
+        found[REQUIREMENTS] = f"outofcore{extras and f'[{extras}]'}=={__version__}\n"
     return found | {
         "machine.yaml": _file("machine.yaml"),
         "README.md": _rendered("README.md", title=title, first=names[0]),

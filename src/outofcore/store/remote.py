@@ -22,13 +22,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
+from outofcore.extras import load
 from outofcore.store.files import IN_MEMORY, REPLACED, Descriptor, Item, Ranges, Reached
 from outofcore.store.seal import SEAL
 
@@ -275,11 +275,7 @@ def what_failed(root: str, name: str, error: Exception, verb: str = "read") -> s
 
 def imported(root: str) -> Any:
     """The client; raises StoreError if it is not installed."""
-    try:
-        return import_module("obstore")
-    except ImportError as error:
-        message = f"{root}: stores in an object storage need obstore: pip install 'outofcore[s3]'"
-        raise StoreError(message) from error
+    return load("obstore", "s3", f"{root}: a store in an object storage", StoreError)
 
 
 def connect(root: str) -> Any:
@@ -289,7 +285,7 @@ def connect(root: str) -> Any:
         raise StoreError(message)
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     try:
-        return import_module("obstore.store").from_url(
+        return imported(root).store.from_url(
             root,
             client_options={
                 "timeout": timedelta(seconds=REQUEST_SECONDS),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import nn
 
-from outofcore.errors import ParamsError
+from outofcore.extras import load
 
 # Of 8-bit states: values of a tensor that share a scale, and values of the smallest tensor that has them.
 BLOCK, SMALLEST = 256, 4096
@@ -35,11 +34,8 @@ def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_
 def _adamw8bit() -> Callable[..., torch.optim.Optimizer]:
     # On some processors every import warns that a kernel for 4-bit products is missing, which AdamW does not use.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
-    try:
-        adamw: Callable[..., torch.optim.Optimizer] = import_module("bitsandbytes.optim").AdamW8bit
-    except ImportError as error:
-        message = 'optimizer adamw8bit needs bitsandbytes: pip install "bitsandbytes>=0.50", or use adamw'
-        raise ParamsError(message) from error
+    optimizers = load("bitsandbytes.optim", "adamw8bit", "optimizer adamw8bit")
+    adamw: Callable[..., torch.optim.Optimizer] = optimizers.AdamW8bit
     return adamw
 
 

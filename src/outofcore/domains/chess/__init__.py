@@ -14,6 +14,7 @@ class Chess(Domain):
     sequence = "game"
     suffixes = (".pgn",)
     section = ChessSection
+    packages = ("chess", "pyarrow", "rust_pgn_reader_python_binding")
 
 
 DOMAIN = Chess()

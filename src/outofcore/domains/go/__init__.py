@@ -14,6 +14,7 @@ class Go(Domain):
     sequence = "game"
     suffixes = (".sgf",)
     section = GoSection
+    packages = ("sgfmill",)
 
 
 DOMAIN = Go()

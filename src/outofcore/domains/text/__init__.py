@@ -27,6 +27,7 @@ class Text(Domain):
     sequence = "document"
     suffixes = (".txt", ".jsonl", ".ndjson", ".parquet")
     section = TextSection
+    packages = ("gigatoken", "pyarrow", "tokenizers")
 
     def prepared(self, section: TextSection, store: str) -> TextSection:
         """The section with a tokenizer: the given one, else one that is learnt from the text, next to the store."""

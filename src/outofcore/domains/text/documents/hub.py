@@ -22,6 +22,7 @@ from outofcore.domains.domain import Section
 from outofcore.domains.text.documents.reading import SUFFIXES
 from outofcore.domains.text.params import HUB, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
+from outofcore.extras import load
 from outofcore.raw.files import Member, RawFile, find_files
 
 
@@ -112,11 +113,7 @@ class HubFile(RecordsFile):
     dataset: Dataset
 
     def _records(self) -> Iterable[Any]:
-        try:
-            import datasets
-        except ImportError as error:
-            message = f"text.raw: {self.path} needs the library datasets; install outofcore[hub]"
-            raise ParamsError(message) from error
+        datasets = load("datasets", "hub", f"text.raw: {self.path}")
         try:
             records: Iterable[dict[str, Any]] = datasets.load_dataset(
                 self.dataset.dataset,

@@ -1,0 +1,74 @@
+"""What only one domain needs is an extra of its name: without it, one line says what to install."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from outofcore.domains.registry import get_domain
+from tests.samples import convert_sample
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+DOMAINS = ("chess", "go", "neural", "text")
+PACKAGES = sorted({package for domain in DOMAINS for package in get_domain(domain).packages})
+
+
+def without(packages: list[str] | tuple[str, ...], code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that cannot import these packages."""
+    code = f"import sys; sys.modules.update(dict.fromkeys({packages!r}))\n{code}"
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def command(*words: str) -> str:
+    return f"sys.argv[1:] = {words!r}\nfrom outofcore.cli import main\nmain()"
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A raw folder for each domain."""
+    folder = tmp_path_factory.mktemp("raw")
+    for name in DOMAINS:
+        convert_sample(folder, name)
+    return folder
+
+
+def test_each_domain_has_the_extra_that_it_names() -> None:
+    for domain in DOMAINS:
+        names = {re.split(r"[<>=]", each)[0].replace("-", "_") for each in EXTRAS[domain]}
+        assert names == set(get_domain(domain).packages)
+    assert EXTRAS["all"] == ["outofcore[chess,go,text,neural]"]
+
+
+@pytest.mark.parametrize(
+    ("domain", "package"), [(domain, package) for domain in DOMAINS for package in get_domain(domain).packages]
+)
+def test_a_conversion_without_one_package_names_its_extra(raw: Path, domain: str, package: str) -> None:
+    words = ("convert", domain, str(raw / "data/sample" / domain), f"without-{package}.zarr")
+    ended = without((package,), command(*words), raw)
+    assert ended.returncode == 2
+    assert ended.stderr == f"error: domain {domain} needs {package}: pip install 'outofcore[{domain}]'\n"
+    assert not (raw / words[-1]).exists()
+
+
+@pytest.mark.parametrize("domain", ["chess", "go", "neural"])
+def test_a_store_is_read_without_the_packages_that_make_one(raw: Path, domain: str) -> None:
+    code = f"from outofcore import loader; print(next(iter(loader({path(domain)!r}, 'train', 4))).keys())"
+    ended = without(PACKAGES, code, raw)
+    assert ended.stderr == ""
+    assert ended.stdout.startswith("dict_keys(['")
+
+
+def test_the_core_describes_stores_of_all_domains(raw: Path) -> None:
+    for domain in DOMAINS:
+        ended = without(PACKAGES, command("info", path(domain)), raw)
+        assert ended.returncode == 0, ended.stderr
+
+
+def path(domain: str) -> str:
+    return f"data/stores/{domain}.zarr"
