@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from outofcore.errors import StateError
+from outofcore.training.ranks import this_rank
 
 VERSION = 1
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -76,3 +82,40 @@ class Checkpoint:
             "the start"
         )
         raise StateError(message) from refused
+
+
+class Saver:
+    """Saves a run of this identity, on the first rank, when ``seconds`` have passed."""
+
+    def __init__(self, path: Path, identity: str, seconds: float) -> None:
+        self.identity = identity
+        self._path = path
+        self._seconds = seconds
+        self._saved_at = time.monotonic()
+
+    def resume(self, task: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+        """Load the checkpoint into the task and the optimizer; without one of this run, it begins."""
+        checkpoint = Checkpoint.load(self._path)
+        if checkpoint is None:
+            return Progress()
+        if checkpoint.identity != self.identity:
+            where = self._path.parent
+            _log.warning("the checkpoint in %s is of other params or another store; training begins anew", where)
+            return Progress()
+        task.load_state_dict(checkpoint.model)
+        optimizer.load_state_dict(checkpoint.optimizer)
+        return checkpoint.progress
+
+    def due(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() - self._saved_at >= self._seconds
+
+    def save(self, task: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+        """Write the checkpoint, unless the loss is not finite: every run that resumed from it would fail again."""
+        if this_rank().rank == 0 and math.isfinite(progress.loss_sum):
+            Checkpoint(self.identity, task.state_dict(), optimizer.state_dict(), progress).save(self._path)
+        self._saved_at = time.monotonic()
+
+    def remove(self) -> None:
+        """Remove the checkpoint of a finished run."""
+        shutil.rmtree(self._path.parent, ignore_errors=True)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
-import shutil
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -16,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import Progress as Bar
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
-from outofcore.training.checkpoint import Checkpoint, Progress
+from outofcore.training.checkpoint import Saver
 from outofcore.training.curves import Curves
 from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
@@ -37,7 +32,6 @@ ROWS = 200
 """Approximate number of rows of the training curve."""
 
 _DIGITS = 6
-_log = logging.getLogger(__name__)
 
 
 def fit(
@@ -77,9 +71,58 @@ def fit(
     started = time.monotonic()
     where = choose_device(device)
     ranks = meet(where)
-    first = ranks.rank == 0
     if threads:
         torch.set_num_threads(max(1, threads // ranks.local_world))
+    steps, val_batches = _lengths(train, val, section, name)
+    saver = Saver(
+        out / "models" / f"{name}.partial" / "checkpoint.pt", json.dumps(identity, sort_keys=True), checkpoint_seconds
+    )
+    curves = Curves(out / "plots" / name / "train", steps)
+    run = _Run(task.to(where), section, where, micro_batch, saver, curves)
+    progress = run.progress
+    resumed_from = progress.step
+    with MemoryWatch() as memory, curves, run.stop:
+        for step, row in progress.history:
+            curves.draw(step, row)
+        while progress.step < steps:
+            if progress.batches >= len(train):
+                run.validate(val, val_batches)
+                progress.epoch, progress.batches, progress.loader = progress.epoch + 1, 0, None
+            run.train_epoch(train, steps)
+        if progress.validated != progress.step:
+            run.mean_loss()
+            run.save()
+            run.validate(val, val_batches)
+            run.save()  # should a result fail to be written, nothing is trained or validated again
+
+    figures = {
+        "steps": progress.step,
+        "parameters": sum(parameter.numel() for parameter in task.parameters()),
+        **{key: round(value, _DIGITS) for key, value in task.summarize(progress.sums).items()},
+    }
+    machine = {
+        "seconds": round(time.monotonic() - started, 2),
+        "training_seconds": round(run.seconds, 2),
+        "samples_per_second": round(ranks.world * run.samples / run.seconds, 1) if run.seconds else 0.0,
+        "data_wait_share": round(run.waited / run.seconds, 4) if run.seconds else 0.0,
+        "peak_memory_bytes": memory.peak_bytes,
+        "peak_device_bytes": torch.cuda.max_memory_allocated(where) if where.type == "cuda" else 0,
+        "device": str(where),
+        "ranks": ranks.world,
+        "micro_batch": micro_batch,
+        "resumed_from_step": resumed_from,
+    }
+    if ranks.rank == 0:
+        task.to("cpu")  # what it generates does not depend on the device
+        write_plots(out / "plots" / name, task, progress.sums)
+        write_model(out / "models" / name, task, saver.identity, progress.step)
+        write_metrics(out / "metrics" / name, train=figures, train_run=machine)
+        saver.remove()
+    return figures
+
+
+def _lengths(train: Batches, val: Batches, section: TrainSection, name: str) -> tuple[int, int]:
+    """Steps of the run, and batches of a validation."""
     for split, loader in (("train", train), ("val", val)):
         if len(loader) == 0:
             message = (
@@ -92,160 +135,123 @@ def fit(
         steps = min(steps, section.max_steps)
     if section.val_examples is not None:
         val_batches = min(val_batches, -(-section.val_examples // section.batch_size))
-    steps_per_row = max(steps // ROWS, 1)
+    return steps, val_batches
 
-    task.to(where)
-    optimizer = make_optimizer(
-        task, section.optimizer, learning_rate=section.learning_rate, weight_decay=section.weight_decay
-    )
-    known_as, saved = json.dumps(identity, sort_keys=True), out / "models" / f"{name}.partial" / "checkpoint.pt"
-    progress = _resume(saved, known_as, task, optimizer)
-    resumed_from, saved_at = progress.step, time.monotonic()
-    # A batch of one recording does not use the readouts of the others.
-    model = DistributedDataParallel(task, find_unused_parameters=True) if ranks.world > 1 else task
-    # Casts are not cached, so that the gradients of a weight that is used twice add up in 32 bits.
-    precision = partial(
-        torch.autocast, where.type, torch.bfloat16, enabled=section.precision == "bf16-mixed", cache_enabled=False
-    )
-    losses: list[Tensor] = []  # of the last steps, each with its count, on the device
-    samples, seconds, waited = 0, 0.0, 0.0  # of the steps in this process
-    live = Curves(str(out / "plots" / name / "train")) if first else None
-    bar = Bar(console=Console(stderr=True), disable=not (first and sys.stderr.isatty()))
-    line = bar.add_task("training", total=steps, completed=progress.step)
-    memory, stop = MemoryWatch(), StopBetweenSteps()
 
-    def validate() -> None:
+class _Run:
+    """A model in training, and how far it is; saved and shown between steps."""
+
+    def __init__(
+        self, task: Task, section: TrainSection, where: torch.device, micro_batch: int, saver: Saver, curves: Curves
+    ) -> None:
+        self.stop = StopBetweenSteps()
+        self.samples, self.seconds, self.waited = 0, 0.0, 0.0  # of the steps in this process
+        self._task, self._section, self._where, self._micro_batch = task, section, where, micro_batch
+        self._saver, self._curves, self._ranks = saver, curves, meet(where)
+        self._optimizer = make_optimizer(
+            task, section.optimizer, learning_rate=section.learning_rate, weight_decay=section.weight_decay
+        )
+        self.progress = saver.resume(task, self._optimizer)
+        # A batch of one recording does not use the readouts of the others.
+        together = self._ranks.world > 1
+        self._model = DistributedDataParallel(task, find_unused_parameters=True) if together else task
+        # Casts are not cached, so that the gradients of a weight that is used twice add up in 32 bits.
+        self._precision = partial(
+            torch.autocast, where.type, torch.bfloat16, enabled=section.precision == "bf16-mixed", cache_enabled=False
+        )
+        self._losses: list[Tensor] = []  # of the last steps, each with its count, on the device
+
+    def train_epoch(self, train: Batches, steps: int) -> None:
+        """Train to the end of the epoch, or of the run."""
+        progress, epoch = self.progress, f"epoch {self.progress.epoch + 1}"
+        train.set_epoch(progress.epoch)
+        if progress.loader is not None:
+            train.load_state_dict(progress.loader)
+        self._curves.say(epoch)
+        batches, begun = iter(train), time.perf_counter()
+        while progress.batches < len(train) and progress.step < steps:
+            asked = time.perf_counter()
+            batch = next(batches)
+            self.waited += time.perf_counter() - asked
+            self._step(batch)
+            progress.loader = train.state_dict()
+            if progress.step % max(steps // ROWS, 1) == 0:
+                mean = self.mean_loss()
+                progress.loss_sum = progress.loss_count = 0.0
+                self._record({"train/loss": mean})
+                self._curves.say(f"{epoch}, loss {mean:.4g}")
+            self._curves.move(progress.step)
+            self._pause()
+        if self._where.type == "cuda":
+            torch.cuda.synchronize(self._where)
+        self.seconds += time.perf_counter() - begun
+
+    def _step(self, batch: Batch) -> None:
+        progress = self.progress
+        # Keyed by the step, so that random layers behave the same in a resumed run.
+        torch.manual_seed((self._ranks.rank << 56 | self._section.seed << 32 | progress.step) % 2**63)
+        with self._precision():
+            pieces = list(self._task.micro_batches(batch, self._micro_batch))
+            self._losses.append(train_step(self._model, self._optimizer, pieces, self._ranks.world))
+        progress.step, progress.batches = progress.step + 1, progress.batches + 1
+        self.samples += len(next(iter(batch.values())))
+
+    def validate(self, val: Batches, count: int) -> None:
+        """Validate on so many batches, unless the weights of this step were validated before."""
+        if self.progress.validated == self.progress.step:
+            return
         sums: dict[str, Tensor] = {}
-        modes = {module: module.training for module in task.modules()}
-        task.eval()
+        modes = {module: module.training for module in self._task.modules()}
+        self._task.eval()
         val.set_epoch(0)
-        with torch.no_grad(), precision():
-            for number, batch in enumerate(islice(val, val_batches), 1):
-                for piece in task.micro_batches(batch, micro_batch):
-                    for key, value in task.evaluate(piece).items():
+        with torch.no_grad(), self._precision():
+            for number, batch in enumerate(islice(val, count), 1):
+                for piece in self._task.micro_batches(batch, self._micro_batch):
+                    for key, value in self._task.evaluate(piece).items():
                         exact = value.cpu().double()
                         sums[key] = sums[key] + exact if key in sums else exact
-                bar.update(line, description=f"validation {number} of {val_batches}")
-                pause()
+                self._curves.say(f"validation {number} of {count}")
+                self._pause()
         for module, mode in modes.items():
             module.training = mode
-        progress.sums, progress.validated = add_up_each(sums, where), progress.step
-        write({f"val/{key}": value for key, value in task.summarize(progress.sums).items()})
+        self.progress.sums, self.progress.validated = add_up_each(sums, self._where), self.progress.step
+        self._record({f"val/{key}": value for key, value in self._task.summarize(self.progress.sums).items()})
 
-    def write(figures: dict[str, float]) -> None:
-        progress.history.append((progress.step, figures))
-        draw(progress.step, figures)
+    def _record(self, figures: dict[str, float]) -> None:
+        self.progress.history.append((self.progress.step, figures))
+        self._curves.draw(self.progress.step, figures)
 
-    def draw(step: int, figures: dict[str, float]) -> None:
-        if live:
-            live.step = step
-            for key, value in figures.items():
-                live.log_metric(key, value)
-            live.sync()  # type: ignore[no-untyped-call]  # dvclive has no types here
-
-    def read_losses() -> None:
-        for loss, count in torch.stack(losses).tolist() if losses else ():
-            progress.loss_sum += loss
-            progress.loss_count += count
-        losses.clear()
-
-    def mean_loss() -> float:
+    def mean_loss(self) -> float:
         """Since the last row of the curves; raises ParamsError, on all ranks alike, if it is not finite."""
-        read_losses()
-        mean = progress.loss_sum / max(progress.loss_count, 1)
+        self._read_losses()
+        mean = self.progress.loss_sum / max(self.progress.loss_count, 1)
         if not math.isfinite(mean):
             message = (
-                f"the loss is {mean} around step {progress.step}; lower train.learning_rate "
-                f"(now {section.learning_rate:g}), or train with precision 32-true"
+                f"the loss is {mean} around step {self.progress.step}; lower train.learning_rate "
+                f"(now {self._section.learning_rate:g}), or train with precision 32-true"
             )
             raise ParamsError(message)
         return mean
 
-    def save() -> None:
-        nonlocal saved_at
-        read_losses()
-        if first and math.isfinite(progress.loss_sum):  # otherwise every run that resumes would fail again
-            Checkpoint(known_as, task.state_dict(), optimizer.state_dict(), progress).save(saved)
-        saved_at = time.monotonic()
+    def _read_losses(self) -> None:
+        for loss, count in torch.stack(self._losses).tolist() if self._losses else ():
+            self.progress.loss_sum += loss
+            self.progress.loss_count += count
+        self._losses.clear()
 
-    def pause() -> None:
+    def save(self) -> None:
+        """Make a checkpoint."""
+        self._read_losses()
+        self._saver.save(self._task, self._optimizer, self.progress)
+
+    def _pause(self) -> None:
         """Save if it is time or the user asks to stop, and then stop."""
-        stopped = stop.requested()
-        if stopped or time.monotonic() - saved_at >= checkpoint_seconds:
-            save()
+        stopped = self.stop.requested()
+        if stopped or self._saver.due():
+            self.save()
         if stopped:
             wait_for_all()  # until the first has saved: torchrun ends all ranks when one leaves
             raise KeyboardInterrupt
-
-    with memory, live or nullcontext(), bar, stop:
-        for step, row in progress.history:
-            draw(step, row)
-        while True:
-            epoch_over = progress.batches >= len(train)
-            ended = progress.step >= steps
-            if (epoch_over or ended) and progress.validated != progress.step:
-                if ended:
-                    mean_loss()
-                    save()
-                validate()
-                if ended:
-                    save()  # should a result fail to be written, nothing is trained or validated again
-            if ended:
-                break
-            if epoch_over:
-                progress.epoch, progress.batches, progress.loader = progress.epoch + 1, 0, None
-            train.set_epoch(progress.epoch)
-            if progress.loader is not None:
-                train.load_state_dict(progress.loader)
-            bar.update(line, description=f"epoch {progress.epoch + 1}")
-            batches, epoch_begun = iter(train), time.perf_counter()
-            while progress.batches < len(train) and progress.step < steps:
-                asked = time.perf_counter()
-                batch = next(batches)
-                waited += time.perf_counter() - asked
-                # Keyed by the step, so that random layers behave the same in a resumed run.
-                torch.manual_seed((ranks.rank << 56 | section.seed << 32 | progress.step) % 2**63)
-                with precision():
-                    pieces = list(task.micro_batches(batch, micro_batch))
-                    losses.append(train_step(model, optimizer, pieces, ranks.world))
-                progress.step, progress.batches = progress.step + 1, progress.batches + 1
-                progress.loader = train.state_dict()
-                samples += len(next(iter(batch.values())))
-                if progress.step % steps_per_row == 0:
-                    mean = mean_loss()
-                    progress.loss_sum = progress.loss_count = 0.0
-                    write({"train/loss": mean})
-                    bar.update(line, description=f"epoch {progress.epoch + 1}, loss {mean:.4g}")
-                bar.update(line, completed=progress.step)
-                pause()
-            if where.type == "cuda":
-                torch.cuda.synchronize(where)
-            seconds += time.perf_counter() - epoch_begun
-
-    figures = {
-        "steps": progress.step,
-        "parameters": sum(parameter.numel() for parameter in task.parameters()),
-        **{key: round(value, _DIGITS) for key, value in task.summarize(progress.sums).items()},
-    }
-    machine = {
-        "seconds": round(time.monotonic() - started, 2),
-        "training_seconds": round(seconds, 2),
-        "samples_per_second": round(ranks.world * samples / seconds, 1) if seconds else 0.0,
-        "data_wait_share": round(waited / seconds, 4) if seconds else 0.0,
-        "peak_memory_bytes": memory.peak_bytes,
-        "peak_device_bytes": torch.cuda.max_memory_allocated(where) if where.type == "cuda" else 0,
-        "device": str(where),
-        "ranks": ranks.world,
-        "micro_batch": micro_batch,
-        "resumed_from_step": resumed_from,
-    }
-    if first:
-        task.to("cpu")  # what it generates does not depend on the device
-        write_plots(out / "plots" / name, task, progress.sums)
-        write_model(out / "models" / name, task, known_as, progress.step)
-        write_metrics(out / "metrics" / name, train=figures, train_run=machine)
-        shutil.rmtree(saved.parent, ignore_errors=True)
-    return figures
 
 
 def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, pieces: list[Batch], world: int) -> Tensor:
@@ -268,16 +274,3 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, pieces: list[
             parameter.grad /= totals[1].clamp(min=1) / world
     optimizer.step()
     return totals
-
-
-def _resume(path: Path, identity: str, task: Task, optimizer: torch.optim.Optimizer) -> Progress:
-    """Load a checkpoint of the same run into the task and the optimizer; without one, the run begins."""
-    checkpoint = Checkpoint.load(path)
-    if checkpoint is None:
-        return Progress()
-    if checkpoint.identity != identity:
-        _log.warning("the checkpoint in %s is of other params or another store; training begins anew", path.parent)
-        return Progress()
-    task.load_state_dict(checkpoint.model)
-    optimizer.load_state_dict(checkpoint.optimizer)
-    return checkpoint.progress
