@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.conversion.cluster import SHARED, ask_room, compare, open_cluster
+from outofcore.conversion.cluster import SHARED, _call, ask_room, compare, open_cluster
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
@@ -21,6 +21,7 @@ from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import ClusterError, ParamsError
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
+from outofcore.raw.unit import UnitResult
 from tests.conversion.clusters import CHECKOUT, Cluster, open_processes
 from tests.conversion.lines import Lines, LinesSection, write_lines
 
@@ -175,6 +176,17 @@ def test_a_domains_package_that_only_one_side_has_is_named() -> None:
     fewer = {name: version for name, version in here.items() if name != "numpy"}
     with pytest.raises(ClusterError, match=r"worker tcp://a:1 has numpy [\d.]+, the driver none: install"):
         compare("tcp://a:1", "lines", fewer, [])
+
+
+def test_what_the_oracle_raises_on_a_worker_is_a_difference() -> None:
+    def broken() -> str:
+        raise LookupError("not known")
+
+    keys = np.zeros((2, 16), np.uint8)
+    audited = UnitResult(found=2, rows={}, sequences={}, keys=keys, audits=(broken, lambda: None))
+    result = _call(lambda: audited)
+    assert (result.audits, result.audited) == ((), 2)
+    assert result.differences == ("the oracle raised LookupError: not known",)
 
 
 def test_a_worker_is_asked_for_memory_disk_and_the_shared_folder(tmp_path: Path) -> None:

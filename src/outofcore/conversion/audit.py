@@ -12,14 +12,12 @@ from typing import Self
 
 from outofcore.conversion.executors import GONE
 from outofcore.errors import AuditError, ClusterError
-from outofcore.raw.unit import Audit
+from outofcore.raw.unit import Audit, difference
 
 # Fewer than these run directly: starting a process takes as long.
 AT_ONCE = 48
-# Most queued comparisons, each with the text and the rows of its record.
+# Most queued comparisons, each with the text and the rows of its record; the pipe must hold all their answers.
 WAITING = 256
-# Characters of an answer: while one side writes comparisons, the pipe must hold all answers of the other.
-LONGEST_ANSWER = 4000
 # Not a worker of multiprocessing, which would run the user's script once more where that has no __main__ guard.
 _COMMAND = """
 import sys
@@ -62,9 +60,9 @@ class Auditors:
         for audit in audits:
             if self._done < AT_ONCE:
                 self._done += 1
-                self._judge(answer(audit))
+                self._judge(difference(audit))
                 continue
-            while self._waiting and (self._waiting >= WAITING or self._has_answer()):
+            while self._waiting and (self._waiting >= WAITING or self._has_difference()):
                 self._judge_next()
             try:
                 connection = self._connection or self._start()
@@ -86,7 +84,7 @@ class Auditors:
             self.finish()
         return self._sound
 
-    def _has_answer(self) -> bool:
+    def _has_difference(self) -> bool:
         return self._connection is not None and self._connection.poll()
 
     def _start(self) -> Connection:
@@ -122,19 +120,10 @@ class Auditors:
             raise AuditError(message)
 
 
-def answer(audit: Audit) -> str | None:
-    """The difference that a comparison found, cut to what a pipe holds, or what the reference library raised."""
-    try:
-        found = audit()
-    except Exception as error:  # noqa: BLE001 - a record that breaks the library is as good as a difference
-        found = f"the oracle raised {type(error).__name__}: {error}"
-    return found and found[:LONGEST_ANSWER]
-
-
 def serve(connection: Connection) -> None:
     """Make the comparisons that arrive, up to the first difference, until the other side is gone."""
     found: str | None = None
     with suppress(EOFError, OSError):
         while not found:
-            found = answer(connection.recv())
+            found = difference(connection.recv())
             connection.send(found)

@@ -25,7 +25,7 @@ from outofcore.conversion.versions import versions
 from outofcore.errors import ClusterError
 from outofcore.extras import load
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import UnitResult
+from outofcore.raw.unit import UnitResult, difference
 from outofcore.sizes import format_bytes
 from outofcore.store.durable import write_file
 
@@ -287,7 +287,7 @@ def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     result = function(*args, **kwargs)
     if not isinstance(result, UnitResult) or not result.audits:
         return result
-    found = tuple(difference for audit in result.audits if (difference := audit()))
+    found = tuple(each for audit in result.audits if (each := difference(audit)))
     return replace(
         result,
         audits=(),

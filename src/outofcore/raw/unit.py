@@ -14,6 +14,8 @@ from outofcore.store.schema import Columns
 KEY_BYTES = 16
 
 Audit = Callable[[], str | None]
+# Characters of what an audit reports: a pipe to a process that audits must hold many.
+LONGEST_DIFFERENCE = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,3 +156,12 @@ class UnitResult:
     audited: int = 0
     differences: tuple[str, ...] = ()
     kept: Any = None
+
+
+def difference(audit: Audit) -> str | None:
+    """What a comparison with the reference library found, or what the library raised; None where both agree."""
+    try:
+        found = audit()
+    except Exception as error:  # noqa: BLE001 - a record that breaks the library is as good as a difference
+        found = f"the oracle raised {type(error).__name__}: {error}"
+    return found and found[:LONGEST_DIFFERENCE]
