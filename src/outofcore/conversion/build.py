@@ -3,54 +3,42 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
-from outofcore.conversion.cluster import ClusterExecutor
 from outofcore.conversion.described import counted
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, Saved
 from outofcore.conversion.shards import WorkerShards
-from outofcore.conversion.splits import SPLITS
 from outofcore.errors import DamagedStore
 from outofcore.raw.unit import Unit, UnitResult
-from outofcore.store.schema import Columns, Schema
+from outofcore.store.schema import Columns
 from outofcore.store.seal import Seal
-from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
 
 # How long a stopped conversion waits for the workers of a cluster, to save what was done since the last checkpoint.
 SAVE_SECONDS = 5.0
+Growing = tuple[StoreWriter, WorkerShards | None]
 
 
 class Build:
-    """The store of a conversion as far as it is built; the workers of a cluster, if ``pool`` is one, write shards."""
+    """The store of a conversion as far as it is built.
 
-    def __init__(
-        self,
-        section: Any,
-        schemas: Mapping[str, Schema],
-        inputs: Inputs,
-        journal: Journal,
-        encoders: Executor,
-        pool: Executor,
-        upload: Upload | None,
-    ) -> None:
+    ``empty`` makes what it grows in: a writer, with the shards of the workers that write them on a cluster.
+    """
+
+    def __init__(self, section: Any, inputs: Inputs, journal: Journal, empty: Callable[[], Growing]) -> None:
         self.folder = journal.folder
         self.units = 0  # whose results the store holds
         self.savable = False  # whether the store holds whole units, all of them audited
         self._read: set[int] = set()  # raw files of the units that are not in a checkpoint yet
         self._section = section
-        self._schemas = schemas
         self._inputs = inputs
         self._journal = journal
-        self._encoders = encoders
-        self._pool = pool
-        self._upload = upload
+        self._empty = empty
 
     def resume(self, name: str) -> int:
         """Continue at the last checkpoint, or begin; returns the number of units that are done."""
@@ -72,18 +60,7 @@ class Build:
 
     def _open(self) -> None:
         """Begin with an empty store."""
-        self._shards: WorkerShards | None = None
-        if isinstance(self._pool, ClusterExecutor):
-            self._shards = WorkerShards(self._pool, self._journal.folder / "pieces", self._upload)
-        self.writer = StoreWriter(
-            self._journal.store,
-            self._schemas,
-            self._section.store.layout(),
-            SPLITS,
-            self._encoders,
-            table=self._shards.table if self._shards else None,
-            upload=self._upload,
-        )
+        self.writer, self._shards = self._empty()
         drop = getattr(self._section.filters, "duplicates", "keep") != "keep"
         self.assembler = Assembler(self.writer, self._section.splits, drop_duplicates=drop)
 

@@ -8,17 +8,18 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.audit import Auditors
-from outofcore.conversion.build import Build
+from outofcore.conversion.build import Build, Growing
 from outofcore.conversion.cluster import ClusterExecutor, width
 from outofcore.conversion.described import attributes, sources
 from outofcore.conversion.estimate import Estimate
@@ -26,15 +27,17 @@ from outofcore.conversion.executors import in_order
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, identity
 from outofcore.conversion.progress import ConversionProgress, size
-from outofcore.conversion.shards import KeepingExecutor
+from outofcore.conversion.shards import KeepingExecutor, WorkerShards
+from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate
 from outofcore.store.durable import sync_folder, writing
+from outofcore.store.schema import Schema
 from outofcore.store.seal import Seal
 from outofcore.store.upload import Upload
-from outofcore.store.writer import put_back
+from outofcore.store.writer import StoreWriter, put_back
 
 # A kill costs at most this much work; a checkpoint takes some tenths of a second.
 CHECKPOINT_SECONDS = 10.0
@@ -145,7 +148,8 @@ class Conversion:
                 put_back(journal.store, self.store)
             if self.upload:
                 self.upload.unseal()
-            build = Build(self.section, schemas, inputs, journal, encoders, pool, self.upload)
+            empty = partial(self._empty, schemas, journal, encoders, pool)
+            build = Build(self.section, inputs, journal, empty)
             resumed = build.resume(self.domain.name)
             try:
                 rate = forecast.audit_rate(self.section.audit.records)
@@ -167,6 +171,14 @@ class Conversion:
             raise RawInputError(self._nothing_accepted(build.assembler))
         self._note_empty_splits(build)
         return Outcome(seal, self._figures(forecast, build, seal), resumed)
+
+    def _empty(self, schemas: Mapping[str, Schema], journal: Journal, encoders: Executor, pool: Executor) -> Growing:
+        """An empty store in the work folder; the workers of a cluster write its shards."""
+        shards = None
+        if isinstance(pool, ClusterExecutor):
+            shards = WorkerShards(pool, journal.folder / "pieces", self.upload)
+        table, layout = shards.table if shards else None, self.section.store.layout()
+        return StoreWriter(journal.store, schemas, layout, SPLITS, encoders, table=table, upload=self.upload), shards
 
     def _convert_units(
         self,
