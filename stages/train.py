@@ -13,7 +13,6 @@ from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.pipeline import place_of
-from outofcore.plan import STATES, weights_of
 from outofcore.report.words import told
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.forecast import training_needs
@@ -23,6 +22,7 @@ from outofcore.store.reader import open_store
 from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
 from outofcore.training.ranks import choose_device, meet
+from outofcore.training.results import saved_bytes
 
 
 def main(name: str) -> None:
@@ -30,11 +30,10 @@ def main(name: str) -> None:
     store, device = open_store(place_of(domain, section)), choose_device(machine.device)
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
-    model, cache, weights = Path("models") / name, find_cache(), weights_of(task)
+    model, cache = Path("models") / name, find_cache()
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_CHECKPOINT)
     commit = commit_of(model, cache) if cache else None
-    states = int(weights * STATES[section.train.optimizer])
-    guard.require(training_needs(model, Path("plots") / name, weights, states, commit))
+    guard.require(training_needs(model, Path("plots") / name, *saved_bytes(task, section.train.optimizer), commit))
     streamed = domain.streamed(section)
     if streamed:
         train, val = open_streams(domain, section, store, machine, device)

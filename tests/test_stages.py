@@ -42,13 +42,22 @@ def test_the_first_rank_alone_writes_what_a_stream_read(
     train = runpy.run_path(str(ROOT / "stages" / "train.py"))["main"]
     anything, nothing = MagicMock(), MagicMock(return_value=None)
     anything.tally.figures.return_value = {"found": 5}
-    known = dict.fromkeys(("told", "find_cache", "training_needs", "weights_of"), nothing)
-    for name in ("load_params", "load_machine", "get_domain", "open_store", "Guard", "fit", "STATES", "choose_device"):
+    known = dict.fromkeys(("told", "find_cache", "training_needs"), nothing)
+    for name in (
+        "load_params",
+        "load_machine",
+        "get_domain",
+        "open_store",
+        "Guard",
+        "fit",
+        "saved_bytes",
+        "choose_device",
+    ):
         known[name] = MagicMock()
     known |= {
         "place_of": MagicMock(),
         "told": MagicMock(return_value=[]),
-        "weights_of": MagicMock(return_value=1),
+        "saved_bytes": MagicMock(return_value=(1, 1)),
         "open_streams": MagicMock(return_value=(anything, anything)),
         "meet": MagicMock(return_value=Ranks(rank, 2)),
     }
@@ -57,7 +66,6 @@ def test_the_first_rank_alone_writes_what_a_stream_read(
     known["open_store"].return_value.digest = "x"
     known["load_params"].return_value.section.return_value.model_dump.return_value = {}
     known["load_params"].return_value.section.return_value.train.seed = 0
-    known["STATES"].__getitem__.return_value = 1
     monkeypatch.chdir(tmp_path)
     (tmp_path / "metrics/text").mkdir(parents=True)
     train("text")

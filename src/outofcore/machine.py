@@ -83,7 +83,8 @@ class Machine:
     disk_reserve: Annotated[_Size, _expects(EXPECTED_SIZE)] = GIB
     # folder for work in progress; None: next to the store, so that finishing is one rename
     scratch: Annotated[Path | None, BeforeValidator(_folder), _expects("the path of a folder")] = None
-    origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # where each setting came from
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # where each setting came from, in words
+    stated: frozenset[str] = field(default=frozenset(), compare=False)  # the settings that are not measured or default
 
     def described(self) -> list[tuple[str, str, str]]:
         """Name, value and origin of every setting, for display."""
@@ -101,7 +102,7 @@ _ADAPTER: Final = TypeAdapter(Machine)
 _EXPECTED: Final = {
     name: next(each.description for each in hint.__metadata__ if isinstance(each, FieldInfo))
     for name, hint in get_type_hints(Machine, include_extras=True).items()
-    if name != "origins"
+    if name not in ("origins", "stated")
 }
 SETTINGS: Final = tuple(_EXPECTED)
 
@@ -146,7 +147,7 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
         # Free space cannot be divided in advance: each job requires what all of them may write.
         measured["disk_margin"] = (1 + given.disk_margin) * jobs - 1
         origins["disk_margin"] = f"room for {jobs} jobs, and {given.disk_margin:.0%} more"
-    return replace(given, **measured, origins=origins)
+    return replace(given, **measured, origins=origins, stated=frozenset(values))
 
 
 def machine_file(folder: Path) -> Path | None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
@@ -15,7 +15,6 @@ from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook, Planning
 from outofcore.domains.streaming import Streaming
-from outofcore.domains.task import Task
 from outofcore.errors import StoreError
 from outofcore.hardware import usable_memory
 from outofcore.machine import Machine
@@ -29,12 +28,14 @@ from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import open_store
 from outofcore.table import Table, columns
 from outofcore.training.baseline import baseline_bytes
+from outofcore.training.results import Saved, saved_bytes
+
+if TYPE_CHECKING:
+    from outofcore.training.memory_tables import Fit
 
 MODELS = Path("models")
 METRICS = Path("metrics")
 PLOTS = Path("plots")
-# AdamW's moments, relative to the weights: two of 4 bytes, or of 1 byte.
-STATES = {"adamw": 2.0, "adamw8bit": 0.5}
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ class DomainPlan:
     row: str  # name of a row
     files: int  # raw files
     estimate: Estimate
-    weights: int | None  # bytes of its model's weights; None until a store determines the model's size
+    saved: Saved | None  # what training saves; None until a store determines the model's size
     commit: Commit | None  # DVC's handling of the store; None without DVC
     needs: tuple[Need, ...]
+    training: Fit | None = None  # whether training fits; None where that cannot be predicted
     tables: tuple[Table, ...] = ()  # about training, and the domain's own
     # files in the raw folder that will not be read: reason by name
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -93,13 +95,13 @@ def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache 
         # DVC removes a stage's outputs before running it, so only its own copy takes space.
         replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" else 0
         needs = store_needs(store, expected.store_bytes, commit, work, replaced)
-    tables, weights = _training(domain, section, machine, files, expected, commit, store)
-    if weights is None:
-        weights = _weights(domain, section, store)
-    if weights is not None:
-        states = int(weights * STATES[section.train.optimizer])
-        needs += training_needs(MODELS / domain.name, PLOTS / domain.name, weights, states, commit)
-    return DomainPlan(domain.name, domain.row, len(files), expected, weights, commit, needs, tables, found.left_out)
+    training, tables, saved = _training(domain, section, machine, files, expected, commit, store)
+    saved = saved or _saved(domain, section, store)
+    if saved:
+        needs += training_needs(MODELS / domain.name, PLOTS / domain.name, *saved, commit)
+    return DomainPlan(
+        domain.name, domain.row, len(files), expected, saved, commit, needs, training, tables, found.left_out
+    )
 
 
 def _training(
@@ -110,32 +112,29 @@ def _training(
     expected: Estimate,
     commit: Commit | None,
     store: Path,
-) -> tuple[tuple[Table, ...], int | None]:
-    """Tables about training, and the bytes of the model's weights; none where the domain needs a store for its task."""
+) -> tuple[Fit | None, tuple[Table, ...], Saved | None]:
+    """Whether training fits, tables about it, and what it saves; nothing where the task needs a store."""
     if domain.planned_task() is None:
-        return (), None
-    from outofcore.training.memory_tables import Forecast, parts_table, sizes_table
+        return None, (), None
+    from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
     from outofcore.training.prediction import UNPREDICTABLE
 
     process = baseline_bytes(section.train.optimizer)
     forecast = Forecast(domain, section, domain.schemas(section, files), expected.rows, machine, process)
     usable, last = usable_memory().value, _last_run(domain.name)
     try:
-        tables = [
-            parts_table(forecast, usable, last, accelerator=_own_memory(machine.device)),
-            sizes_table(forecast),
-        ]
+        fit = fit_of(forecast, usable, accelerator=_own_memory(machine.device))
+        tables = [parts_table(forecast, fit, last), sizes_table(forecast)]
     except UNPREDICTABLE as error:
         why = f"the task of {domain.name} depends on values: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        return (Table(columns("text", "part"), (), "training_memory", f"training is not predicted: {why}"),), None
-    # All of the memory unless a limit is set.
-    limited = not machine.origins.get("memory", "").startswith("measured")
+        said = Table(columns("text", "part"), (), "training_memory", f"training is not predicted: {why}")
+        return None, (said,), None
     if isinstance(domain, Planning):
         disk = filesystem_of(store)
         outlook = Outlook(
             files=files,
             machine=machine,
-            memory=machine.memory if limited else usable,
+            memory=machine.memory if "memory" in machine.stated else usable,  # all of it unless a limit is set
             free_bytes=max(0, disk.free() - kept_free(disk, machine.disk_reserve)),
             store_copies=_copies(store, commit),
             last_run=last,
@@ -143,7 +142,7 @@ def _training(
             takes=forecast.takes,
         )
         tables += domain.plan(section, outlook)
-    return tuple(tables), forecast.model.model
+    return fit, tuple(tables), Saved(forecast.model.model, forecast.model.optimizer)
 
 
 def _own_memory(device: str) -> bool:
@@ -180,18 +179,13 @@ def _is_metric(name: str, value: Any) -> bool:
     return isinstance(value, str) if name == "device" else isinstance(value, int | float) and math.isfinite(value)
 
 
-def _weights(domain: Domain, section: Any, store: Path) -> int | None:
-    """Bytes of the weights of a domain's model, determined by the current store and the params."""
+def _saved(domain: Domain, section: Any, store: Path) -> Saved | None:
+    """What training saves, determined by the current store and the params."""
     try:
         opened = open_store(store)
     except StoreError:
         return None
-    return weights_of(domain.task(opened, section))
-
-
-def weights_of(task: Task) -> int:
-    """Bytes of a model's weights."""
-    return sum(int(tensor.nbytes) for tensor in task.state_dict().values())
+    return saved_bytes(domain.task(opened, section), section.train.optimizer)
 
 
 def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int = 0) -> Plan:
@@ -203,7 +197,7 @@ def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int =
     commits = [each.commit for each in domains if each.commit]
     if experiments and commits:
         cache = commits[0].cache
-        size = sum(each.estimate.store_bytes + (each.weights or 0) for each in domains)
+        size = sum(each.estimate.store_bytes + (each.saved.weights if each.saved else 0) for each in domains)
         inside = commit_of(cache.experiments / "workspace" / STORES, cache)
         needs = list(experiment_needs(size, inside, stated_bytes(cache.project), experiments))
     return Plan(tuple(domains), demands(needs, margin=machine.disk_margin, reserve=machine.disk_reserve))

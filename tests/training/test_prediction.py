@@ -19,7 +19,7 @@ from outofcore.machine import Machine
 from outofcore.pipeline import convert
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
-from outofcore.training.memory_tables import Forecast, parts_table, sizes_table
+from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
 from outofcore.training.optimizers import make_optimizer, state_bytes
 from outofcore.training.prediction import loader_needs, model_memory, seconds_per_sample
 from tests.domains.neural.test_sample import NAMES
@@ -131,7 +131,7 @@ def style(**machine) -> Forecast:
 
 def test_a_plan_of_balanced_batches_tells_their_size_and_no_time_of_an_epoch():
     found = style(micro_batch=16)
-    table = parts_table(found, 10**11, {})
+    table = parts_table(found, fit_of(found, 10**11), {})
     assert "1,620 samples at a time" in table.title
     assert "an epoch" not in table.title
 

@@ -138,7 +138,7 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
             f"about {format_bytes(each.estimate.store_bytes)}",
             f"{each.estimate.rows:,} {each.row}s",
             each.estimate.sampled_bytes,
-            "not yet known" if each.weights is None else each.weights,
+            each.saved.weights if each.saved else "not yet known",
         )
         for each in plan.domains
     ]
@@ -192,11 +192,12 @@ def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
                 "files": each.files,
                 "left_out": dict(each.left_out),
                 "estimate": asdict(each.estimate),
-                "weights": each.weights,
+                "weights": each.saved and each.saved.weights,
                 "in_workspace": each.commit.in_workspace if each.commit else None,
                 "copies_made": each.commit.copies_made if each.commit else 0,
                 "copies_kept": each.commit.copies_kept if each.commit else 1,
                 "needs": [asdict(need) for need in each.needs],
+                "training": each.training and asdict(each.training),
                 **{table.name: table.records for table in each.tables},
             }
             for each in plan.domains

@@ -170,17 +170,35 @@ class Forecast:
         return self.domain.reading({"params": section.model_dump(mode="json"), **attributes}, section)
 
 
-def parts_table(found: Forecast, usable: int, last: Mapping[str, Any], *, accelerator: bool = False) -> Table:
-    """What training holds, part by part, for each way of reading, with the peak of the last run.
+@dataclass(frozen=True)
+class Fit:
+    """Whether training fits: a loader in its share of the memory that may be set, the process in the machine's."""
 
-    ``usable`` is the memory of this machine for the process, without the model if that is on an ``accelerator``.
-    """
-    model, ways, facts = found.model, found.data, _facts(found, usable, accelerator=accelerator)
+    fits: bool
+    least_bytes: int  # of the process
+    usable_bytes: int  # for it
+    loader_bytes: int
+    loader_share_bytes: int  # for it
+    samples_at_a_time: int
+    epoch_seconds: float | None
+
+
+def fit_of(found: Forecast, usable: int, *, accelerator: bool = False) -> Fit:
+    """Whether training fits ``usable`` bytes of this machine, the model aside if that is on an ``accelerator``."""
+    data, share = found.least_of_a_loader, found.given_to_a_loader
+    least = found.least(found.model) - (found.model.total if accelerator else 0)
+    fits = data <= share and least <= usable
+    return Fit(fits, least, usable, data, share, found.model.samples, found.epoch_seconds(usable))
+
+
+def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:
+    """What training holds, part by part, for each way of reading, with the peak of the last run."""
+    model, ways = found.model, found.data
     rows = [
         {"part": "data", **ways},
         *({"part": part, **dict.fromkeys(ways, getattr(model, part))} for part in PARTS),
         {"part": "interpreter and libraries", **dict.fromkeys(ways, found.process)},
-        {"part": "in all", **found.total(model), LAST: last.get("peak_memory_bytes"), "training": facts},
+        {"part": "in all", **found.total(model), LAST: last.get("peak_memory_bytes")},
         {
             "part": "of it on an accelerator",
             **dict.fromkeys(ways, model.total),
@@ -190,40 +208,25 @@ def parts_table(found: Forecast, usable: int, last: Mapping[str, Any], *, accele
     train, splits = found.section.train, found.section.splits
     to_train = round(found.rows * (1 - splits.val - splits.test))
     title = (
-        f"{_outlook(facts)}\n"
+        f"{_outlook(fit)}\n"
         f"{train.preset} model, {model.parameters:,} parameters, {model.samples:,} samples at a time"
         f"{f', {to_train:,} {found.domain.row}s' if to_train else ''}"
     )
-    if (seconds := facts["epoch_seconds"]) is not None:
-        title += f"\nan epoch is about {_duration(seconds)} of arithmetic on this processor"
+    if fit.epoch_seconds is not None:
+        title += f"\nan epoch is about {_duration(fit.epoch_seconds)} of arithmetic on this processor"
     names: list[tuple[str, Kind]] = [("part", "text"), *columns("bytes", *ways, LAST)]
     return Table(names, rows, "training_memory", title, _notes(found, last))
 
 
-def _facts(found: Forecast, usable: int, *, accelerator: bool) -> dict[str, Any]:
-    """Whether training fits: a loader in its share of the memory that may be set, the process in the machine's."""
-    model, data = found.model, found.least_of_a_loader
-    least = found.least(model) - (model.total if accelerator else 0)
-    return {
-        "fits": data <= found.given_to_a_loader and least <= usable,
-        "least_bytes": least,
-        "usable_bytes": usable,
-        "loader_bytes": data,
-        "loader_share_bytes": found.given_to_a_loader,
-        "samples_at_a_time": model.samples,
-        "epoch_seconds": found.epoch_seconds(usable),
-    }
-
-
-def _outlook(facts: Mapping[str, Any]) -> str:
-    process = f"at least {format_bytes(facts['least_bytes'])} of {format_bytes(facts['usable_bytes'])} of memory"
-    if facts["loader_bytes"] > facts["loader_share_bytes"]:
-        share = format_bytes(facts["loader_share_bytes"])
+def _outlook(fit: Fit) -> str:
+    if fit.loader_bytes > fit.loader_share_bytes:
+        share = format_bytes(fit.loader_share_bytes)
         return (
-            f"training does NOT fit: a loader takes at least {format_bytes(facts['loader_bytes'])}, and gets {share}, "
+            f"training does NOT fit: a loader takes at least {format_bytes(fit.loader_bytes)}, and gets {share}, "
             "half of 'memory' in machine.yaml"
         )
-    return f"training {'fits' if facts['fits'] else 'does NOT fit'}: {process}"
+    process = f"at least {format_bytes(fit.least_bytes)} of {format_bytes(fit.usable_bytes)} of memory"
+    return f"training {'fits' if fit.fits else 'does NOT fit'}: {process}"
 
 
 def _duration(seconds: float) -> str:

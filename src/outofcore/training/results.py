@@ -6,13 +6,28 @@ import csv
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from outofcore.domains.task import Task
 from outofcore.replacing import replace_file, replace_text
+from outofcore.training.optimizers import state_bytes
+
+
+class Saved(NamedTuple):
+    """Bytes of what a run saves."""
+
+    weights: int
+    states: int  # of the optimizer
+
+
+def saved_bytes(task: Task, optimizer: str) -> Saved:
+    """What a run of the task with this optimizer saves."""
+    weights = sum(int(tensor.nbytes) for tensor in task.state_dict().values())
+    trained = (parameter.numel() for parameter in task.parameters() if parameter.requires_grad)
+    return Saved(weights, state_bytes(trained, optimizer))
 
 
 def write_metrics(folder: Path, **files: Mapping[str, Any]) -> None:
