@@ -68,6 +68,8 @@ def test_the_core_describes_stores_of_all_domains(raw: Path) -> None:
     for domain in DOMAINS:
         ended = without(PACKAGES, command("info", path(domain)), raw)
         assert ended.returncode == 0, ended.stderr
+        last = ended.stdout.rstrip().splitlines()[-1]
+        assert last.endswith(f"pip install 'outofcore[{domain}]'") is (domain in {"chess", "text"})
 
 
 def path(domain: str) -> str:

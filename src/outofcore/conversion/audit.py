@@ -62,7 +62,7 @@ class Auditors:
                 self._done += 1
                 self._judge(difference(audit))
                 continue
-            while self._waiting and (self._waiting >= WAITING or self._has_difference()):
+            while self._waiting and (self._waiting >= WAITING or self._has_answer()):
                 self._judge_next()
             try:
                 connection = self._connection or self._start()
@@ -84,7 +84,7 @@ class Auditors:
             self.finish()
         return self._sound
 
-    def _has_difference(self) -> bool:
+    def _has_answer(self) -> bool:
         return self._connection is not None and self._connection.poll()
 
     def _start(self) -> Connection:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from outofcore.domains.registry import DOMAINS, get_domain
-from outofcore.errors import StoreError
+from outofcore.errors import ParamsError, StoreError
 from outofcore.store.reader import Array, Store
 from outofcore.table import Table, columns
 
@@ -222,7 +222,10 @@ def _sample(store: Store) -> str:
     for part in store.parts:
         for split in store.splits:
             if rows := len(store.rows(split, part)):
-                return _drawing(store, split, part, 0, rows)
+                try:
+                    return _drawing(store, split, part, 0, rows)
+                except ParamsError as error:  # without the packages of its domain, the rest of the card is as useful
+                    return str(error)
     return ""
 
 
