@@ -17,9 +17,10 @@ from outofcore.replacing import replace_text
 
 def main(name: str) -> None:
     check_version(Path("requirements.txt"))
-    section = load_params().section(name)
+    section, domain = load_params().section(name), get_domain(name)
+    domain.require_packages()
     # The same for all settings: what depends on it runs again when its own settings change, not when any does.
-    for what, digests in code_of(get_domain(name), section).items():
+    for what, digests in code_of(domain, section).items():
         replace_text(Path("data/checked") / f"{name}.{what}", digests)
 
 

@@ -13,9 +13,9 @@ def load(module: str, extra: str, need: str, kind: type[OutOfCoreError] = Params
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise kind(missing(need, module.partition(".")[0], extra)) from error
+        raise kind(missing(need, module.partition(".")[0], f"outofcore[{extra}]")) from error
 
 
-def missing(need: str, package: str, extra: str) -> str:
-    """The message for a package that is not installed."""
-    return f"{need} needs {package}: pip install 'outofcore[{extra}]'"
+def missing(need: str, package: str, cure: str) -> str:
+    """The message for a package that is not installed, with what to install."""
+    return f"{need} needs {package}: pip install '{cure}'"

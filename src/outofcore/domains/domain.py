@@ -100,12 +100,14 @@ class Domain:
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:
         """Parts of the store and their tables; ``{"": schema}`` for a single part."""
+        self.require_packages()
         module = self._module("schema")
         made: dict[str, Schema] = module.schemas(section, files) if hasattr(module, "schemas") else {"": module.SCHEMA}
         return made
 
     def units(self, files: Sequence[RawFile], section: Any) -> Iterator[Unit]:
         """Cut the raw files, in order, into units at record boundaries; must stream, never hold a whole file."""
+        self.require_packages()
         found: Iterator[Unit] = self._module("source").units(files, section)
         return found
 
@@ -114,10 +116,8 @@ class Domain:
 
         A domain with a reference library audits records at the given ``rate``.
         """
+        self.require_packages()
         module = self._module("convert")
-        for package in self.packages:  # some are imported as late as the first audit
-            if find_spec(package) is None:
-                raise self._without(package)
         made: Callable[[Unit], UnitResult] = (
             module.make_converter(section, rate)
             if hasattr(module, "make_converter")
@@ -172,6 +172,12 @@ class Domain:
         del section
         return False
 
+    def require_packages(self) -> None:
+        """Raise ParamsError if a package that a conversion needs is not installed; one may be needed late, to audit."""
+        for package in self.packages:
+            if find_spec(package) is None:
+                raise self._without(package)
+
     def _module(self, name: str) -> Any:
         try:
             return import_module(f"{type(self).__module__}.{name}")
@@ -182,7 +188,8 @@ class Domain:
             raise
 
     def _without(self, package: str) -> ParamsError:
-        return ParamsError(missing(f"domain {self.name}", package, self.name))
+        ours = type(self).__module__.startswith("outofcore.")
+        return ParamsError(missing(f"domain {self.name}", package, f"outofcore[{self.name}]" if ours else package))
 
     def _has(self, name: str) -> bool:
         try:

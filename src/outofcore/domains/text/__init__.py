@@ -33,6 +33,7 @@ class Text(Domain):
         """The section with a tokenizer: the given one, else one that is learnt from the text, next to the store."""
         if "path" in section.tokenizer.model_fields_set:
             return section
+        self.require_packages()
         from outofcore.domains.text.documents.hub import open_raw
         from outofcore.domains.text.tokens.learn import write_tokenizer
 
@@ -47,6 +48,7 @@ class Text(Domain):
 
     def raw_files(self, section: TextSection, records: Iterable[Mapping[str, Any]] | None = None) -> Sequence[RawFile]:
         """Raw files, or a dataset in the same form: one of the hub, or given ``records``."""
+        self.require_packages()
         from outofcore.domains.text.documents.hub import GivenRecords, open_raw
 
         return open_raw(section) if records is None else [GivenRecords.of(records, section.source.text_column)]
