@@ -30,11 +30,7 @@ def visible(text: str) -> str:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Run a command's body; SIGTERM stops it like Ctrl-C.
-
-    Raises SystemExit for :class:`OutOfCoreError`, ``OSError`` and ``KeyboardInterrupt``; any other error is a defect
-    and propagates.
-    """
+    """Run a command's body: an expected error becomes one line and an exit code, SIGTERM stops it like Ctrl-C."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield

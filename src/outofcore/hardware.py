@@ -22,10 +22,7 @@ class Measured:
 
 
 def usable_cores(root: Path = Path("/")) -> Measured:
-    """Cores available to this process: the smaller of affinity and cgroup quota, at least one.
-
-    ``root`` contains ``proc`` and ``sys``.
-    """
+    """Cores available to this process: the smaller of affinity and cgroup quota, at least one."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [quota for folder in _groups("cpu", root) if (quota := _quota(folder)) is not None]
     if not quotas or min(quotas) >= allowed:

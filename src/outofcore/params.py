@@ -66,10 +66,7 @@ def load_params(path: str | Path = "params.yaml") -> Params:
 
 
 def section_of(domain: str, caller: str, params: str | Path | None, settings: Mapping[str, Any]) -> Any:
-    """The typed section for a function call: its arguments, over a params file or the defaults of the domain.
-
-    Raises ParamsError naming the file, or the caller if an argument is wrong.
-    """
+    """The typed section for a call: its arguments, over a params file or the domain's defaults; errors name either."""
     given = load_params(params).content(domain) if params is not None else {}
     return Params({domain: _merged(given, settings)}, Path(caller)).section(domain)
 
@@ -103,13 +100,7 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def given_settings(words: Sequence[str]) -> dict[str, Any]:
-    """Settings of the command line, ``filters.min_elo=2000``, as nested mappings; values are YAML.
-
-    Raises
-    ------
-    ParamsError
-        If one of them is no assignment.
-    """
+    """Settings of the command line, ``filters.min_elo=2000``, as nested mappings; values are YAML."""
     settings: dict[str, Any] = {}
     for each in words:
         keys, sign, value = each.partition("=")

@@ -74,10 +74,7 @@ class Plan:
 
 
 def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache | None) -> DomainPlan:
-    """Estimate a domain's store from a sample of its input, and DVC's commit of it.
-
-    Raises RawInputError without input, SpaceError if DVC could not commit the store at all.
-    """
+    """Estimate a domain's store from a sample of its input, and DVC's commit of it."""
     store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
@@ -189,10 +186,7 @@ def _saved(domain: Domain, section: Any, store: Path) -> Saved | None:
 
 
 def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int = 0) -> Plan:
-    """Sum what the domains need by filesystem.
-
-    ``experiments`` run at a time in workspaces of their own; 0 for one run in this workspace.
-    """
+    """Sum what the domains need by filesystem, for this many experiments at a time; 0 for one run here."""
     needs = [need for each in domains for need in each.needs]
     commits = [each.commit for each in domains if each.commit]
     if experiments and commits:

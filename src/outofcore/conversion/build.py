@@ -25,10 +25,7 @@ Growing = tuple[StoreWriter, WorkerShards | None]
 
 
 class Build:
-    """The store of a conversion as far as it is built.
-
-    ``empty`` makes what it grows in: a writer, with the shards of the workers that write them on a cluster.
-    """
+    """The store of a conversion as far as it is built; ``empty`` makes the writer that it grows in."""
 
     def __init__(self, section: Any, inputs: Inputs, journal: Journal, empty: Callable[[], Growing]) -> None:
         self.folder = journal.folder

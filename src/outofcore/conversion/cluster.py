@@ -69,17 +69,11 @@ class ClusterExecutor(concurrent.futures.Executor):
         return self._client.submit(_call, self._known(fn), *args, **kwargs, pure=False)
 
     def soon(self, fn: Callable[..., Any], /, *args: Any, then: Callable[[Any], Any] | None = None) -> _Awaited:
-        """Run a call before all that were only submitted, so that few results are kept at a time.
-
-        Kept results may be among ``args``; ``then`` makes the future's result from the call's.
-        """
+        """Run a call before all that were only submitted, so that few results wait; ``then`` converts the result."""
         return _Awaited(self, self._executor.submit(_call, self._known(fn), *args, priority=1), then)
 
     def share(self, folder: Path) -> None:
-        """Check that every worker, including later ones, can work in a folder of the driver.
-
-        Raises ClusterError if one cannot, or has too little memory or local disk.
-        """
+        """Check that every worker, including later ones, can work in a folder of the driver and has room for it."""
         token = uuid.uuid4().hex
         write_file(folder / SHARED, token.encode())
 
@@ -244,11 +238,7 @@ def compare(worker: str, domain: str, expected: dict[str, str], seen: Sequence[t
 
 
 def ask_room(worker: str, memory: int | None, threads: int, spill: str, folder: Path, token: str) -> None:
-    """Check that this worker shares a folder with the driver, can write there, and has room for its units.
-
-    ``memory`` in bytes, None for no limit; ``threads`` concurrent calls; ``spill`` is its local folder; ``token`` is in
-    a file that the driver wrote to ``folder``. Raises ClusterError.
-    """
+    """Check that this worker shares a folder with the driver, can write there, and has room for its units."""
     try:
         shared = (folder / SHARED).read_text() == token
         with tempfile.TemporaryFile(dir=folder) as probe:

@@ -85,11 +85,7 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
 
 
 def _at_most(unusual: int, found: int, share: float, *, spread: bool) -> int:
-    """How many unusual sequences there may be if a sample of this share has so many.
-
-    A sample without one leaves room for three times its inverse, with a confidence of 95 %; one from the beginning of
-    the input says nothing about the rest.
-    """
+    """How many unusual sequences there may be; none seen leaves room for 3 / share, with a confidence of 95 %."""
     if share == 1:
         return unusual
     return int(max(unusual, 3) / share) if spread else int(found / share)

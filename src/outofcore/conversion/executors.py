@@ -50,10 +50,7 @@ def open_executor(
 def in_order(
     executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
 ) -> Generator[tuple[Item, Result]]:
-    """Apply a function to items in parallel and yield the results in order; raises ClusterError.
-
-    At most ``ahead`` items are taken before the first unfinished one, which bounds memory.
-    """
+    """Apply a function in parallel, results in order; at most ``ahead`` items are taken before the first unfinished."""
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     try:
         for item in items:

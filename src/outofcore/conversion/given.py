@@ -49,22 +49,7 @@ def iterated(data: object) -> Iterator[Any]:
 
 
 def opened(piece: object, known: Form | None, text: str | None) -> tuple[dict[str, Any], int]:
-    """The arrays of a piece and their number of rows.
-
-    Parameters
-    ----------
-    piece
-        A mapping of arrays.
-    known
-        The form of the pieces before; None for the first.
-    text
-        The field that may hold text.
-
-    Raises
-    ------
-    ParamsError
-        If a field is not what can be stored, or not as in the pieces before.
-    """
+    """The arrays of a piece and their number of rows; ``known`` is the form of the pieces before."""
     if not isinstance(piece, Mapping):
         refuse("data", "a mapping of arrays by field, or an iterator of such mappings", type(piece).__name__)
     arrays = {segment("data", name, ("sequences",)): _array(name, value) for name, value in piece.items()}

@@ -17,10 +17,7 @@ TICK_NS = 2 * 10**9
 
 
 class Inputs:
-    """The raw files of a conversion, digested before anything is read from them.
-
-    Raises RawInputError if one is gone or changed since it was listed.
-    """
+    """The raw files of a conversion, digested before anything is read from them."""
 
     def __init__(self, files: Sequence[RawFile], *, threads: int) -> None:
         self.files = files

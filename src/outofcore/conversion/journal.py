@@ -102,10 +102,7 @@ class Journal:
         return None
 
     def resume(self) -> Saved | None:
-        """The last checkpoint of this conversion, or None after emptying the folder.
-
-        Raises DamagedStore if a byte has changed or a file is missing; :meth:`begin` then starts afresh.
-        """
+        """The last checkpoint of this conversion, or None after emptying the folder; raises DamagedStore."""
         state = self._read()
         if state is None or not self.store.is_dir():
             self.begin()
@@ -190,11 +187,7 @@ class Journal:
 
 
 def identity(domain: str, section: Section, inputs: Inputs, schemas: Mapping[str, Schema]) -> str:
-    """Digest of everything that determines the result of a conversion.
-
-    That is the domain, the params, the names and bytes of the files, the versions of the package and its engines, and
-    the schemas, whose attributes include external inputs such as a tokenizer.
-    """
+    """Digest of everything that determines the result: params, input, versions, and schemas with their attributes."""
     facts = {
         "format": [FORMAT, JOURNAL],
         "versions": versions(domain),

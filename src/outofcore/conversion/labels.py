@@ -17,17 +17,7 @@ Source = str | Values | None
 
 
 class Labels:
-    """Reads groups and sequences in the order of the rows.
-
-    Parameters
-    ----------
-    groups, sequences
-        An array of one value per row, or the name of the field that has it.
-    lengths
-        The number of rows of each sequence.
-    form
-        The fields.
-    """
+    """Reads the groups and sequences of rows, each an array or the name of a field, in the order of the rows."""
 
     def __init__(self, groups: Any, sequences: Any, lengths: Any, form: Form) -> None:
         if sequences is not None and lengths is not None:
@@ -64,13 +54,7 @@ class Labels:
     def of(
         self, arrays: Mapping[str, Any], start: int, stop: int
     ) -> tuple[npt.NDArray[np.bool_] | None, Values | None]:
-        """Whether the next rows begin a sequence, and their groups; None where they have none.
-
-        Raises
-        ------
-        ParamsError
-            If they contradict each other, or the rows.
-        """
+        """Whether the next rows begin a sequence, and their groups; None where they have none."""
         count = stop - start
         groups = self._values("groups", self._groups, arrays, start, stop)
         numbers = self._values("sequences", self._numbers, arrays, start, stop)

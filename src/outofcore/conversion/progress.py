@@ -16,10 +16,7 @@ LINE_SECONDS = 15.0
 
 
 class ConversionProgress:
-    """Bytes done, records per second, rejects, output size, time left and free disk.
-
-    ``total`` are bytes of raw input; the free space shown is that of the filesystem of ``folder``.
-    """
+    """Bytes done of ``total``, records per second, rejects, output size, time left, and free disk of ``folder``."""
 
     def __init__(self, name: str, total: int, folder: Path) -> None:
         self._name = name

@@ -47,47 +47,23 @@ NOTICE_BYTES = 10**9
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a conversion left.
+    """What a conversion left."""
 
-    Attributes
-    ----------
-    seal
-        The store's seal.
-    figures
-        Content of ``metrics/<domain>/convert.json``: the same on every machine.
-    resumed_units
-        Units that an earlier, stopped run had done.
-    """
-
-    seal: Seal
-    figures: dict[str, Any]
-    resumed_units: int
+    seal: Seal  # of the store
+    figures: dict[str, Any]  # content of ``metrics/<domain>/convert.json``: the same on every machine
+    resumed_units: int  # that an earlier, stopped run had done
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """The conversion of raw files into a sealed store.
-
-    Attributes
-    ----------
-    domain, section
-        The kind of data and its typed section of params.yaml.
-    files
-        The raw input, sorted.
-    store
-        Final place of the store.
-    rejects
-        Final place of the table of rejects (CSV).
-    upload
-        Where the store goes instead; ``store`` then only says where work in progress is.
-    """
+    """The conversion of raw files into a sealed store."""
 
     domain: Domain
-    section: Any
-    files: Sequence[RawFile]
-    store: Path
-    rejects: Path
-    upload: Upload | None = None
+    section: Any  # of params.yaml
+    files: Sequence[RawFile]  # sorted
+    store: Path  # its final place
+    rejects: Path  # final place of their table (CSV)
+    upload: Upload | None = None  # where the store goes instead; ``store`` then only says where work in progress is
 
     def work(self, scratch: Path | None) -> Path:
         """The work folder: in ``scratch``, where each workspace has its own, or next to the store."""
@@ -108,32 +84,12 @@ class Conversion:
     ) -> Outcome:
         """Convert; a stopped run resumes at its last checkpoint and ends with the same bytes.
 
-        Work of an earlier run with other input or params is deleted first.
+        Work of an earlier run with other input or params is deleted first. ``executor`` and ``workers`` change no byte.
+        ``watch`` gets the bytes of the store so far, between units, and raises SpaceError when a disk runs full. Work
+        in progress is in ``scratch``, or next to the store, where finishing is one rename.
 
-        Parameters
-        ----------
-        forecast
-            What was expected: for the metrics, and for the share of records to audit.
-        executor, workers
-            Where units are converted, and how many at once; they change no byte.
-        watch
-            Called between units with the bytes of the store so far; raises :class:`outofcore.errors.SpaceError` when a
-            disk runs full.
-        scratch
-            Folder for the work in progress; None for a folder next to the store, where finishing is one rename.
-        checkpoint_seconds
-            How much work a kill may cost.
-
-        Raises
-        ------
-        AuditError
-            If engine and oracle disagree about a record.
-        ClusterError
-            If a process that converts or audits is gone.
-        RawInputError
-            If no record is accepted, or a raw file changes meanwhile.
-        StoreError
-            If a file cannot be written, or another process works in the same work folder.
+        Raises AuditError if engine and oracle disagree, ClusterError if a process is gone, RawInputError if nothing is
+        accepted or a raw file changes meanwhile, StoreError if a file cannot be written or the work folder is in use.
         """
         if self._raw_bytes >= NOTICE_BYTES:
             sys.stderr.write(f"convert {self.domain.name}: digesting {size(self._raw_bytes)} of raw input first\n")

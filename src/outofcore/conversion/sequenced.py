@@ -52,17 +52,7 @@ class _Runs:
 
 
 class Sequencer:
-    """Appends rows to the splits of a store and records their sequences.
-
-    Parameters
-    ----------
-    writer
-        The store.
-    splits
-        Its splits.
-    block
-        Rows of a sequence where rows belong to none.
-    """
+    """Appends rows to the splits of a store with their sequences: of ``block`` rows where rows belong to none."""
 
     def __init__(self, writer: StoreWriter, splits: Shares, block: int) -> None:
         self._writer = writer
@@ -73,17 +63,7 @@ class Sequencer:
         self._open: tuple[int, int, int, Values | None] | None = None  # split, start, length and group of the last one
 
     def add(self, columns: Columns, starts: npt.NDArray[np.bool_] | None, groups: Values | None) -> None:
-        """Add rows.
-
-        Parameters
-        ----------
-        columns
-            Their fields, which nobody changes afterwards.
-        starts
-            Whether a row begins a sequence; None where rows belong to none.
-        groups
-            The group of each row, equal within a sequence; None where the split follows from the content.
-        """
+        """Add rows; ``starts`` tells which begin a sequence, ``groups`` decide the split, and None is for neither."""
         if starts is None:
             self._blocks(columns)
         elif self._single or groups is not None:

@@ -62,10 +62,7 @@ def _without_rows(result: UnitResult) -> UnitResult:
 
 
 class WorkerShards:
-    """The row tables of a store whose shards are written by workers.
-
-    ``folder`` is for pieces and unfinished shards, on a filesystem shared by all workers and the driver.
-    """
+    """The row tables of a store whose shards are written by workers; pieces are in ``folder``, which all share."""
 
     def __init__(self, cluster: ClusterExecutor, folder: Path, upload: Upload | None = None) -> None:
         self.folder = folder

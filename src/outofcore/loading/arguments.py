@@ -145,10 +145,7 @@ def budget_bytes(memory: str | int) -> int:
 
 
 def named_device(device: object) -> torch.device | None:
-    """A device with its index, as in tensors: ``cuda`` becomes ``cuda:0``, which does not compare equal.
-
-    Raises ParamsError if torch has no such device here.
-    """
+    """A device with its index: ``cuda`` becomes ``cuda:0``, as in tensors; raises ParamsError if it is not here."""
     if device is None:
         return None
     expected = "a device of this machine, such as cpu, cuda:0 or mps"

@@ -67,11 +67,7 @@ class Batching:
 
 
 def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints:
-    """The part of each batch of an epoch, in which every part gives all of its batches.
-
-    ``batches`` per part; ``by`` is ``"size"`` (at random, each part throughout in proportion to its size) or ``"turn"``
-    (one of each that has any left, in an order that changes from round to round).
-    """
+    """The part of each batch: in proportion to size, or one of each in turn, in an order that changes by round."""
     parts = np.repeat(np.arange(len(batches), dtype=np.int64), batches)
     if by == "size":
         return parts[permutation(len(parts), key(seed, epoch, _TURN))]
@@ -83,10 +79,7 @@ def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints
 def turns_left(
     positions: Sequence[int], batching: Batching, by: Turns, seed: int, epoch: int, received: int
 ) -> tuple[list[int], Ints]:
-    """Position in each part after ``received`` samples of all of them, and the parts of the batches that follow.
-
-    ``positions`` per part. Raises StateError if there is no end of a batch after so many samples.
-    """
+    """Position in each part after ``received`` samples of all of them, and the parts of the batches that follow."""
     sizes = [
         [min(stop, each) - start for start, stop in batching.spans(0, each)]  # without repeated samples
         for each in positions

@@ -25,11 +25,7 @@ _WIDER = {"uint16": np.int32, "uint32": np.int64}
 
 
 class SequenceColumns:
-    """Values of a split's sequences, held in memory once they are read.
-
-    A sample belongs to the sequence of its first row; with windows that reach back, of its last row. ``sources`` are
-    the first rows of the sources of a mixture; each sample then comes with the number of its ``source``.
-    """
+    """Values of a split's sequences, held once read; a sample belongs to the sequence of its first row, or its last."""
 
     def __init__(
         self, sequences: Sequences, windows: Windows, names: tuple[str, ...], sources: Ints | None = None

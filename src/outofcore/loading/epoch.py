@@ -37,10 +37,7 @@ _AUGMENT = 32  # purpose of a key; those of the order and the samplers are lower
 
 
 class SplitReader:
-    """Draws the samples of a split, and holds their rows in this process.
-
-    ``part`` is the place of its part in the store if batches of several parts are mixed.
-    """
+    """Draws the samples of a split, and holds their rows in this process."""
 
     def __init__(
         self,
@@ -69,10 +66,7 @@ class SplitReader:
     def steps(
         self, number: int, start: int, batching: Batching, together: int, transfer: Transfer
     ) -> Iterator[Step[Group]]:
-        """The tasks of an epoch, after ``start`` samples that the consumer has received over all ranks.
-
-        Each delivers up to ``together`` batches.
-        """
+        """The tasks of an epoch after ``start`` samples over all ranks; each delivers up to ``together`` batches."""
         split, positions = self.split, self.sampler.positions
         ahead = batching.spans(start, positions)
         span = next(ahead, None)
@@ -322,10 +316,7 @@ class BatchMaker:
         return self._residency.allocate(count)
 
     def make(self, room: Room, first_rows: Ints, counts: Sequence[int], position: int, step: int) -> list[Batch]:
-        """Turn rows into tensors, and the tensors into batches of ``counts`` samples each.
-
-        The samples are at positions ``position``, ``position + step``, ...
-        """
+        """Batches of ``counts`` samples each, which are at positions ``position``, ``position + step``, ..."""
         total = sum(counts)
         draws = random_words(position, step, total, self._key)
         if self._residency.name != "device":
@@ -353,10 +344,7 @@ class BatchMaker:
 
 
 class Transfer:
-    """Moves batches to a device, in the thread that made them, without blocking the consumer.
-
-    ``device`` None or the CPU leaves them where they are.
-    """
+    """Moves batches to a device, if one is named, in the thread that made them, without blocking the consumer."""
 
     def __init__(self, device: torch.device | None) -> None:
         self.device = device

@@ -172,10 +172,7 @@ class Choice:
 
 
 def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:
-    """Choose residencies for splits that are read together, or check the user's choice.
-
-    Raises BudgetError if they cannot stay within the budget, StoreError for mapping compressed or remote shards.
-    """
+    """Choose residencies for splits that are read together, or check the user's choice."""
     if len(needs) == 1:
         return [_choose(kind, needs[0], budget, device)]
     prove(budget, needs)
@@ -190,11 +187,7 @@ def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) ->
 
 
 def divide(budget: int, needs: Sequence[Needs]) -> list[int]:
-    """Divide a budget among splits that are read together.
-
-    Each gets what streaming needs; the rest goes to the smallest first, so that it can be held whole, then to the
-    others in the same order.
-    """
+    """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole."""
     shares = [each.streamed for each in needs]
     left = max(0, budget - sum(shares))
     for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
@@ -205,10 +198,7 @@ def divide(budget: int, needs: Sequence[Needs]) -> list[int]:
 
 
 def prove(budget: int, needs: Sequence[Needs]) -> None:
-    """Raise BudgetError if a budget is too small to stream all splits that are read together.
-
-    The error names the smallest budget that works and the smaller pool that would fit.
-    """
+    """Raise BudgetError, with the smallest budget and pool that work, if this one cannot stream all splits."""
     least = sum(each.streamed for each in needs)
     if least <= budget:
         return

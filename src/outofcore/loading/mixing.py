@@ -16,10 +16,7 @@ SKEWED = 0.1
 
 
 def mixing_line(split: Split, sampler: Sampler, batch: int, label: str | None) -> str:
-    """One line on the expected content of batches of ``batch`` samples over all ranks.
-
-    ``label`` is a column of the sequences whose values should mix, or None.
-    """
+    """One line on what to expect of batches; ``label`` is a column of the sequences whose values should mix."""
     if label is not None:
         split.sequences[label]  # an unknown one is an error, even if the order ignores it
     if isinstance(sampler, BalancedSampler):

@@ -51,10 +51,7 @@ class Source:
 
 
 def weigh(weights: object, stores: Mapping[str, int]) -> list[Source]:
-    """Sources with weights that sum to 65,536, at least 1 each, rounded by the largest remainder.
-
-    ``stores`` is the number of stores by source. Raises ParamsError if a weight is missing, unknown or not positive.
-    """
+    """Sources with weights that sum to 65,536, at least 1 each, rounded by the largest remainder."""
     names = list(stores)
     if len(names) > MOST_SOURCES:
         refuse("store", f"at most {MOST_SOURCES} sources", len(names))

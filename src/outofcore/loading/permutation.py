@@ -143,10 +143,7 @@ def permutation(size: int, *words: int) -> Ints:
 
 
 def local_permutation(size: int, block: int, pool: int, *words: int) -> Ints:
-    """A permutation that keeps neighbours close: permute blocks, then shuffle runs of ``pool`` places.
-
-    Permutes ``0..size - 1``; the short block at the end is treated like any other.
-    """
+    """A permutation that keeps neighbours close: permute blocks, then shuffle runs of ``pool`` places."""
     blocks = permutation(-(-size // block), *words)
     values = (blocks[:, None] * block + np.arange(block)).reshape(-1)
     values = values[values < size]

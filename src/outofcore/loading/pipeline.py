@@ -182,11 +182,7 @@ class _Line(Generic[Result]):
 
 
 class Pipeline(Generic[Result]):
-    """Iterates over the results of a stream of tasks.
-
-    ``stream`` is advanced by one thread at a time; at most ``depth`` results are made, being made, or with the
-    consumer. ``seconds_waited`` is that of the consumer.
-    """
+    """Iterates over the results of a stream of tasks; at most ``depth`` are made, in the making or in use."""
 
     def __init__(self, stream: Iterator[Step[Result]], threads: int, depth: int) -> None:
         self.seconds_waited = 0.0

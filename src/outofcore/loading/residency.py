@@ -31,10 +31,7 @@ _TOGETHER = 1 << 20
 
 
 class Residency(ABC):
-    """Makes chunks available and gathers rows from them.
-
-    ``stores`` are the fields of a split in each of its stores; the chunks of each follow those of the one before.
-    """
+    """Makes chunks available and gathers rows; the chunks of each store follow those of the one before."""
 
     name: str
 

@@ -64,11 +64,7 @@ def origins_of(rows: Sequence[Mapping[str, Array]]) -> Ints:
 
 
 def runs_of(lengths: Ints, origins: Ints, chunk_rows: int, *, whole_chunks: bool) -> tuple[Ints, Ints]:
-    """First rows and lengths of runs of rows in the order of their samples.
-
-    With ``whole_chunks`` the rows in chunks that are not full come last, so that blocks of samples remain whole chunks
-    although stores end in the middle of one.
-    """
+    """Runs of rows in the order of their samples; with ``whole_chunks``, chunks that are not full come last."""
     if not whole_chunks:
         return origins, lengths
     full = lengths // chunk_rows * chunk_rows

@@ -94,10 +94,7 @@ class Windows:
         return self._starts.nbytes + self._ends.nbytes + self._room.nbytes
 
     def first_rows(self, samples: Ints, phase: int = 0) -> Ints:
-        """First row of each sample; less than that of its store if a window reaches back before it.
-
-        ``samples`` in any order; ``phase`` is the shift of this epoch's starts in rows, ``0 <= phase < stride``.
-        """
+        """First row of each sample, before that of its store if a window reaches back; ``phase`` shifts the starts."""
         stride = self.window.stride if self.window else 1
         if len(self._ends):
             first = np.empty(len(samples), np.int64)
@@ -173,10 +170,7 @@ def _place(samples: Ints, starts: Ints, ends: Ints, stride: int, room: Ints, pha
 
 
 def touched(first: Ints, length: int, chunk_rows: int, origins: Ints) -> Ints:
-    """The chunks that hold windows of ``length`` rows, ascending.
-
-    ``origins`` (chunks,) is the first row of each chunk's store; a window that reaches back before it repeats that row.
-    """
+    """The chunks that hold these windows, ascending; one that reaches back before its store repeats the first row."""
     marks = np.zeros(len(origins), np.bool_)
     _mark(first, length, chunk_rows, origins, marks)
     return np.flatnonzero(marks)

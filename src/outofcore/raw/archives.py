@@ -64,10 +64,7 @@ class _Tar(tarfile.TarFile):
 
 
 def tar_entries(source: BinaryIO, counts: Callable[[str], bool]) -> Iterator[Entry]:
-    """The files of a tar archive whose names count, in archive order.
-
-    ``source`` is the decompressed archive, read sequentially; ``counts`` selects names.
-    """
+    """The files of a decompressed tar archive whose names count, in archive order."""
     try:
         archive = _Tar.open(fileobj=source, mode="r|", errors="surrogateescape")
     except ERRORS as error:

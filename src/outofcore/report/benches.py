@@ -17,10 +17,7 @@ def tables_in(result: Result) -> list[str]:
 
 
 def one_table(results: Sequence[Result], name: str) -> Table:
-    """A table from the rows of one benchmark, or of several, then named in the first column.
-
-    Raises KeyError if no result has a row for it.
-    """
+    """A table from the rows of one benchmark, or of several, then named in the first column."""
     rows = [(result["title"], row) for result in results for row in result["rows"] if row["table"] == name]
     if not rows:
         message = f"no row for the table {name!r} in {', '.join(result['name'] for result in results)}"

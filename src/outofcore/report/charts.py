@@ -98,10 +98,7 @@ def level_bars(name: str, axis: str, rows: Sequence[tuple[str, float, str]]) -> 
 def lines(
     name: str, x_axis: str, y_axis: str, series: Sequence[Line], *, diagonal: bool = False, points: bool = False
 ) -> str:
-    """Lines over a common axis; ``name`` is a unique prefix for the chart's element ids.
-
-    ``diagonal`` also draws y = x; ``points`` draws markers without lines.
-    """
+    """Lines, or points, over a common axis; ``name`` is a unique prefix for the ids, ``diagonal`` draws y = x."""
     with _chart(name) as (axes, out):
         drawn = 0
         for line in series:

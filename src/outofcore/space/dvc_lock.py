@@ -45,10 +45,7 @@ def lock_files(project: Path) -> Iterator[Path]:
 
 
 def stated_outputs(file: Path) -> list[Stated]:
-    """The cached outputs of a lock file, except those at a URL.
-
-    Raises one of :data:`UNREADABLE` for an invalid file, ParamsError if the ``dvc.yaml`` next to it cannot be read.
-    """
+    """The cached outputs of a lock file, except those at a URL; raises one of :data:`UNREADABLE`."""
     text = file.read_text(encoding="utf-8")
     if not text.endswith("\n"):
         message = "its last line has no end"

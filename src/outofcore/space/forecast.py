@@ -82,10 +82,7 @@ class Demand:
 
 
 def demands(needs: Iterable[Need], *, margin: float, reserve: int) -> tuple[Demand, ...]:
-    """Sum simultaneous needs by filesystem, in order of first mention.
-
-    ``margin`` is a share of the needs, ``reserve`` bytes per filesystem; see :func:`kept_free`.
-    """
+    """Sum simultaneous needs by filesystem, with a margin, a share, and a reserve in bytes of each."""
     grouped: dict[Filesystem, list[Need]] = {}
     for need in needs:
         grouped.setdefault(filesystem_of(need.path), []).append(need)

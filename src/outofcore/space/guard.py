@@ -32,10 +32,7 @@ class Guard:
     _demands: tuple[Demand, ...] = field(default=(), init=False)
 
     def require(self, needs: Sequence[Need]) -> tuple[Demand, ...]:
-        """Check, before the first byte, that all needs fit, and start watching their filesystems.
-
-        Raises SpaceError, listing for each filesystem what is needed, what is free, and remedies.
-        """
+        """Check, before the first byte, that all needs fit, and start watching; SpaceError lists needs and remedies."""
         self._demands = demands(needs, margin=self.margin, reserve=self.reserve)
         if short := [demand for demand in self._demands if not demand.fits]:
             message = "; ".join(
@@ -46,10 +43,7 @@ class Guard:
         return self._demands
 
     def watch(self, written: int = 0) -> None:
-        """Check again between two shards; ``written`` are the store's bytes so far.
-
-        Raises SpaceError if less is free than the reserve and the final copy of the store, if any.
-        """
+        """Check between shards that reserve and final copy still fit; ``written`` are the store's bytes so far."""
         later = {Purpose.DVC_COPY}
         if any(need.purpose is Purpose.WORK for demand in self._demands for need in demand.needs):
             later.add(Purpose.STORE)  # grows elsewhere and is copied to its place when it is whole
@@ -67,10 +61,7 @@ class Guard:
 
     @contextmanager
     def writing(self, folder: str | Path) -> Iterator[None]:
-        """Turn "no space left" into a one-line SpaceError with the filesystem; name the file in other errors.
-
-        Covers full disks and quotas; an OSError without a file name gets ``folder``.
-        """
+        """Turn a full disk or quota into a one-line SpaceError; an OSError without a file name gets ``folder``."""
         try:
             yield
         except OSError as error:

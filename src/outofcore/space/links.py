@@ -48,10 +48,7 @@ class Commit:
 
 
 def commit_of(output: str | Path, cache: DvcCache) -> Commit:
-    """Predict DVC's commit of an output by trying the links between its folder and the cache.
-
-    Raises SpaceError if no link type in ``cache.type`` works there: DVC would fail after the work is done.
-    """
+    """Predict DVC's commit of an output by trying links; raises SpaceError if no type in ``cache.type`` works."""
     workspace, objects = existing(Path(output).parent), existing(cache.objects)
     working = working_links(objects, workspace)
     commit = plan_commit(cache, working)

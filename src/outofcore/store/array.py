@@ -52,10 +52,7 @@ class Array:
         return f"{self.path}/{shard_name(number, len(self.shape))}"
 
     def index(self, shard: int) -> npt.NDArray[np.uint64] | None:
-        """Offset and length of each chunk of a shard, (chunks, 2), cached; None for a shard without a file.
-
-        Raises DamagedStore if the index has changed.
-        """
+        """Offset and length of each chunk of a shard, (chunks, 2), cached; None for a shard without a file."""
         if shard not in self._indexes:
             name, chunks = self.shard_file(shard), self.shard_rows // self.chunk_rows
             plain = self.codec.name == "none" and self.dtype != "O"
@@ -78,10 +75,7 @@ class Array:
         return shard, int(index[place, 0]), int(index[place, 1])
 
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
-        """Decode a chunk into ``out`` (chunk_rows, ...), C-contiguous; returns the bytes read from the store.
-
-        Raises DamagedStore, naming store, field and shard, if a bit has changed.
-        """
+        """Decode a chunk into ``out``; returns the bytes read. Raises DamagedStore if a bit has changed."""
         place = self.locate(number)
         if place is None:
             out[...] = self.fill

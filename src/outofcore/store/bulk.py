@@ -163,11 +163,7 @@ class BulkReader:
         self._kinds = np.array([[_KINDS[array.codec.name]] for array in self._arrays])
 
     def read(self, chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
-        """Decode chunks into slots of one buffer per field; returns the bytes read from the store.
-
-        Each buffer is C-contiguous, (slots, chunk_rows, ...). Raises DamagedStore, naming store, field and shard, if a
-        bit has changed.
-        """
+        """Decode chunks into slots of one buffer (slots, chunk_rows, ...) per field; returns the bytes read."""
         functions = _functions()
         if functions is None:
             return sum(

@@ -71,10 +71,7 @@ class ChunkCodec:
             raise DamagedStore(message)
 
     def decode(self, encoded: bytes, out: npt.NDArray[Any]) -> None:
-        """Check and decode a chunk into ``out`` (the whole chunk, C-contiguous).
-
-        Raises DamagedStore if checksum or length do not match.
-        """
+        """Check and decode a chunk into ``out``; raises DamagedStore."""
         self.check(encoded)
         body = memoryview(encoded)[:-CRC_BYTES]
         if self.dtype == "string":

@@ -72,10 +72,7 @@ class LocalFiles:
             raise self._unreadable(error, SEAL) from error
 
     def compare(self, files: Listed) -> None:
-        """Compare existing files with those in the seal, and record their identity.
-
-        Raises DamagedStore if one is missing or of another size.
-        """
+        """Compare existing files with those in the seal, and record their identity; raises DamagedStore."""
         for name, (size, _) in files.items():
             try:
                 found = os.stat(name, dir_fd=self._folder.number)
@@ -110,10 +107,7 @@ class LocalFiles:
         return self._listed[name][0]
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        """Bytes of a file from an offset.
-
-        Raises DamagedStore if the file is too short, gone or replaced, StoreError if the filesystem cannot read it.
-        """
+        """Bytes of a file from an offset; raises DamagedStore, StoreError if the filesystem cannot read it."""
         size = self.size(name)
         if not 0 <= offset <= size or not 0 <= length <= size - offset:
             message = f"{self.root}: {name} has {size} bytes, expected {offset + length} or more; {ADVICE}"

@@ -57,10 +57,7 @@ class MeasuredStore(StoreWriter):
         super().__init__(Path(), schemas, layout, splits, encoders, shard=CountedShard)
 
     def size(self, attributes: Mapping[str, Any], sources: Columns, scale: float) -> int:
-        """Bytes of all files that the seal would list.
-
-        ``scale`` is the number of rows of the store per appended row, in every table but ``sources``.
-        """
+        """Bytes that the seal would list, for ``scale`` rows per appended row in every table but ``sources``."""
         tables = [table for table in self.tables() if isinstance(table, TableWriter)]  # none is written elsewhere
         listed = self.sources_table(sources)
         for table in [*tables, listed]:

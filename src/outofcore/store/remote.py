@@ -66,10 +66,7 @@ ADVICE = "convert again, or put a whole copy of the store there"
 
 
 def url_of(path: str | Path) -> str | None:
-    """The address of a store in object storage, or None for a path; restores a slash lost in a ``Path``.
-
-    Raises StoreError if it is a malformed address or contains keys, without repeating them.
-    """
+    """The address of a store in object storage, or None for a path; restores a slash lost in a ``Path``."""
     if not str(path).startswith("s3:/"):
         return None
     found = re.fullmatch(r"s3:/{1,2}([^/:@]+)/+(.*[^/])/*", str(path))
@@ -171,11 +168,7 @@ class RemoteFiles:
         """Do nothing: an object never changes in place."""
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        """Bytes of an object from an offset.
-
-        Raises DamagedStore if the object is too short or gone, StoreError if the storage still fails after
-        :data:`RETRIES` retries.
-        """
+        """Bytes of an object from an offset; raises DamagedStore, StoreError after :data:`RETRIES` retries."""
         return bytes(self._fetch((name, offset, offset + length)))
 
     def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:

@@ -147,10 +147,7 @@ def _partial(path: Path) -> Path:
 
 
 class ShardFile:
-    """One shard being written, under a temporary name until it is complete.
-
-    ``lengths`` are those of the chunks already in an unfinished file.
-    """
+    """One shard being written, under a temporary name; ``lengths`` are of chunks in an unfinished file."""
 
     def __init__(self, path: Path, chunks: int, lengths: list[int] | None = None) -> None:
         self.path = path
@@ -191,10 +188,7 @@ class ShardFile:
             self._file.close()
 
     def finish(self) -> tuple[int, str] | None:
-        """Write the index and rename the shard; returns size and SHA-256, or None.
-
-        None if all chunks are empty: such a shard has no file, as in any Zarr store.
-        """
+        """Write the index and rename the shard; None for a shard of empty chunks, which has no file."""
         if not any(self.lengths):
             with writing(self.path):
                 self._file.close()

@@ -231,10 +231,7 @@ def size_of(files: Files) -> int:
 
 
 def cut_chunks(parts: list[npt.NDArray[Any]], size: int, chunks: int) -> list[npt.NDArray[Any]]:
-    """Cut whole chunks off consecutive arrays, copying only chunks that span several of them.
-
-    What is left in ``parts`` is copied, so that no large array is kept alive for a few rows.
-    """
+    """Cut whole chunks off arrays; what is left is copied, so that a few rows keep no large array alive."""
     cut = []
     for _ in range(chunks):
         pieces: list[npt.NDArray[Any]] = []

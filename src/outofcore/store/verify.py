@@ -33,10 +33,7 @@ class Verdict:
 
 
 def verify(path: str | Path, progress: Callable[[int], object] | None = None) -> Verdict:
-    """Check every file of a store against the seal and its inner checksums, then the counts.
-
-    ``progress`` receives the number of bytes after each file, from several threads if the store is remote.
-    """
+    """Check every file against seal, checksums and counts; ``progress`` receives bytes, from several threads."""
     name, digest = shown(path), ""
     try:
         name = url_of(path) or name

@@ -40,10 +40,7 @@ SEQUENCE_CHUNK_ROWS = 4096
 
 
 class StoreWriter:
-    """Builds a store in a work folder, on the filesystem of its final place.
-
-    ``schemas`` are by part ("" for a single part); ``table`` makes the tables of rows (None for those written here).
-    """
+    """Builds a store in a work folder on the filesystem of its final place; ``table`` makes the tables of rows."""
 
     def __init__(
         self,

@@ -16,11 +16,7 @@ from outofcore.errors import OutOfCoreError, ParamsError
 
 @lru_cache
 def baseline_bytes(optimizer: str) -> int:
-    """Resident bytes of a fresh process after minimal training, measured now; takes some seconds.
-
-    ``adamw8bit`` includes its library. Raises ParamsError if that is not installed, OutOfCoreError if the process
-    fails.
-    """
+    """Resident bytes of a fresh process after minimal training, measured now; takes some seconds."""
     command = [sys.executable, "-m", "outofcore.training.nothing", optimizer]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this interpreter itself
     if done.returncode < 0:

@@ -63,10 +63,7 @@ class Forecast:
         return model_memory(make, sample, section.train, self.machine.micro_batch)
 
     def epoch_seconds(self, memory: int) -> float | None:
-        """Of arithmetic on this processor, measured now with steps that fit this memory.
-
-        None for a large model, a step that does not fit, or an unknown number of samples.
-        """
+        """Of arithmetic on this processor, measured now; None if the model is large or a step does not fit."""
         if self.model.model > MEASURED_MODEL or self.model.balanced or not self.rows:
             return None
         most = self._most_samples(memory)

@@ -107,10 +107,7 @@ def _length(batch: Batch) -> int:
 
 
 def seconds_per_sample(make: Callable[[], Task], sample: Batch, section: TrainSection, most: int) -> float:
-    """Seconds that training takes per sample on this processor, measured on steps of more and more samples.
-
-    No step has more than ``most``: that is what memory allows.
-    """
+    """Of training on this processor, measured on steps of more and more samples, at most ``most``."""
     task, count, least = make(), 1, math.inf
     optimizer = make_optimizer(task, section.optimizer, learning_rate=0.0, weight_decay=0.0)
     while True:
@@ -173,10 +170,7 @@ def loader_needs(
     threads: int,
     balanced: tuple[int, int, int] | None = None,
 ) -> Needs:
-    """What the loader of a split with these rows needs, shuffled in blocks and of one sequence.
-
-    With ``balanced`` batches of groups, entries and rows, an entry is taken to lie in two chunks at most.
-    """
+    """What the shuffled loader of one long sequence needs; a balanced entry lies in at most two chunks."""
     fields, chunk_rows = _fields(schema, reading), layout.chunk_rows
     windows = _windows(reading, rows)
     cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=section.pool_blocks, block_rows=None)

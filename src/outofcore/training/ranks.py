@@ -36,10 +36,7 @@ def this_rank() -> Ranks:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a machine setting: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
-
-    With several ranks on a machine, each takes the GPU of its number. Raises ParamsError if torch has no such device.
-    """
+    """The device of a machine setting; with several ranks on a machine, each takes the GPU of its number."""
     ranks = this_rank()
     there_is = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":

@@ -19,11 +19,7 @@ _TOP = 5
 
 
 class MovePrediction(Task):
-    """A task with a distribution over moves.
-
-    The baseline is ``frequencies`` (classes,) int64, how often each move was played in the train split. A bin has
-    ``moves_per_bin`` moves.
-    """
+    """A task with a distribution over moves; its baseline is how often each move was played in the train split."""
 
     def __init__(self, frequencies: npt.NDArray[np.int64], moves_per_bin: int) -> None:
         super().__init__()

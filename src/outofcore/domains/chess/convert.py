@@ -208,11 +208,7 @@ def _keys(rows: Rows, plies: Ints) -> Bytes:
 
 
 def _keys_of_games(keys: Bytes, games: Games, facts: Facts, accepted: Ints) -> Bytes:
-    """Keys whose second half also depends on result, players, date and time.
-
-    The first half, which decides the split, still depends on the moves only: games with equal moves are never in
-    different splits.
-    """
+    """Keys whose second half also depends on the game's facts; the first, of the moves alone, decides the split."""
     columns = [text_column(games, name)[accepted].tolist() for name in ("White", "Black", "UTCTime")]
     numbers = (facts.result[accepted].tolist(), facts.date[accepted].tolist())
     halves = bytearray()

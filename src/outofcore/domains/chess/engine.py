@@ -61,10 +61,7 @@ def parse(games: Games, chosen: Ints, facts: Facts) -> Parsed:
 def fill_rows(
     parsed: Parsed, games: Games, chosen: Ints, facts: Facts, first_rows: Ints, rows: dict[str, npt.NDArray[Any]]
 ) -> None:
-    """Write ``boards``, ``state`` and ``move`` of the readable games into ``rows``.
-
-    ``first_rows`` (n,) is the row of each chosen game's first position; unreadable games are skipped.
-    """
+    """Write the readable games into ``rows``, from row ``first_rows`` of each on."""
     rooks = np.array([_castling_rooks(games, facts, int(game)) for game in chosen], np.uint64)
     ranks, is_chess960 = parsed.boards.view(np.uint64), facts.variant[chosen] == CHESS960
     _fill(parsed, ranks, is_chess960, rooks, first_rows, rows["boards"], rows["state"], rows["move"])
@@ -87,10 +84,7 @@ def _foreign(games: Games) -> npt.NDArray[np.bool_]:
 
 
 def _texts(games: Games, chosen: Ints, facts: Facts, foreign: npt.NDArray[np.bool_]) -> pa.Array:
-    """The games' tokens as Arrow strings, preceded by tags if the start position is not the usual one.
-
-    A foreign game is replaced by another, since its bytes may not be UTF-8 and the engine drops empty strings.
-    """
+    """The games as Arrow strings; another game in place of a foreign one, which may not be UTF-8."""
     special = (games.tags[chosen, _FEN, 0] >= 0) | (facts.variant[chosen] == CHESS960)
     if np.any(special) or np.any(foreign):
         texts = [
@@ -112,10 +106,7 @@ def start_tags(games: Games, facts: Facts, game: int) -> str:
 
 
 def _castling_rooks(games: Games, facts: Facts, game: int) -> int:
-    """Rooks that may castle at the start of a Chess960 game, as a bitboard; 0 for any other game.
-
-    The engine reports castling rights by the corners of the board, which is wrong in Chess960.
-    """
+    """Rooks that may castle in a Chess960 game: the engine reports rights by the corners. 0 for any other game."""
     if facts.variant[game] != CHESS960:
         return 0
     try:

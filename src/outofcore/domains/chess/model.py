@@ -43,10 +43,7 @@ class Baseline:
 
 
 def measure_baseline(store: Store, section: TensorSection) -> Baseline:
-    """Count the moves and average the results of the train split, as the tensors give them.
-
-    Reads 7 bytes per position, and the boards if there are Chess960 games, whose castling moves need them.
-    """
+    """Count the moves and average the results of the train split, as the tensors give them."""
     moves = vocabulary(section.targets)
     table = store.rows("train")
     counts = np.zeros(moves.size, np.int64)

@@ -65,11 +65,7 @@ class Vocabulary:
     codes: npt.NDArray[np.int32]
 
     def code(self, index: int, *, pawn: bool) -> int:
-        """The stored move of a class; raises ValueError if that is not a move on the board.
-
-        ``pawn``: a pawn is on the square of departure, which distinguishes a promotion to a queen from a queen's move
-        if both share a class.
-        """
+        """The stored move of a class, raises ValueError if it is none; with ``pawn``, a queen's move may promote."""
         code = int(self.codes[index])
         if code < 0:
             message = f"class {index} of the {self.name} vocabulary leads off the board"

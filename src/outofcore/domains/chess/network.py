@@ -11,10 +11,7 @@ from outofcore.domains.chess.moves import Vocabulary
 
 
 class PolicyHead(nn.Module):
-    """Logits of moves: match of departure and arrival squares, plus a term per promotion.
-
-    Classes that lead off the board get the lowest finite logit.
-    """
+    """Logits of moves: match of departure and arrival squares, a term per promotion, the lowest off the board."""
 
     def __init__(self, channels: int, vocabulary: Vocabulary) -> None:
         super().__init__()

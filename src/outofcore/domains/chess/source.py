@@ -37,10 +37,7 @@ class Piece:
 
 
 def units(files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
-    """Cut the files, in order, into units, holding only a few units' text.
-
-    A game of more than ``source.longest_game`` bytes is skipped up to the next line that begins with ``[Event "``.
-    """
+    """Cut the files, in order, into units; a game of more than ``source.longest_game`` bytes is skipped."""
     longest_game = section.source.longest_game
     for source, file in enumerate(files):
         counted = 0
@@ -92,11 +89,7 @@ def pieces(stream: BinaryIO, longest_game: int, size: int = UNIT_BYTES) -> Itera
 
 
 def last_start(text: bytes) -> int:
-    """The last certain game start in ``text``, 0 if only the first byte is one.
-
-    A line ``[Event "`` begins a game unless the previous line has a tag; if there is no such line, the text is scanned
-    from its beginning.
-    """
+    """The last certain game start, 0 if only the first byte is one; without a plain one the text is scanned."""
     found = text.rfind(_EVENT)
     while found > 0:
         before = text[max(found - _LONGEST_LINE, 0) : found].rstrip(_BLANKS)

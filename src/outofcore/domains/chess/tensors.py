@@ -74,10 +74,7 @@ class ChessReading:
         return batch
 
     def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        """The same from rows on an accelerator; unsigned words are signed ones of the same bits.
-
-        Legal moves are still computed on the CPU.
-        """
+        """The same from rows on an accelerator, words as signed ones; legal moves are still computed on the CPU."""
         boards, states = rows["boards"], rows["state"]
         device, mover = boards.device, self.section.view == "mover"
         black = states[:, 0].long()

@@ -37,10 +37,7 @@ def planned_task(section: GoSection, schemas: Mapping[str, Schema]) -> Task:
 
 
 def make_task(store: Store, section: GoSection) -> Task:
-    """The task named by ``train.task``, with its baseline measured on the store.
-
-    Raises ParamsError if the store has too few players or held-out games for ``style``.
-    """
+    """The task of ``train.task``, with its baseline measured on the store."""
     reading = make_reading(store.attributes, section)
     if section.train.task == "policy":
         return PolicyTask(reading, section.train.preset, count_moves(store, reading.frame))

@@ -243,10 +243,7 @@ def _mark(reason: npt.NDArray[np.uint8], fine: Mask | np.bool_, name: str) -> No
 
 
 def hold(times: Times, centres: Times, longest: int) -> tuple[Ints, Mask]:
-    """Index of the last sample at or before each bin centre (0 if none), and whether there is one.
-
-    A sample older than ``longest`` nanoseconds does not count.
-    """
+    """Index of the last sample at or before each bin centre, and whether it is at most ``longest`` ns older."""
     index = np.searchsorted(times, centres, side="right") - 1
     there = index >= 0
     index = np.where(there, index, 0)
@@ -256,10 +253,7 @@ def hold(times: Times, centres: Times, longest: int) -> tuple[Ints, Mask]:
 
 
 def mean(times: Times, values: npt.NDArray[Any], edges: Times) -> tuple[npt.NDArray[np.float64], Mask]:
-    """Average of the samples in each bin [start, end), shape (bins, ...), and which bins hold a sample.
-
-    NaN if any of a bin's samples is.
-    """
+    """Average of the samples in each bin [start, end), NaN if any is, and which bins hold a sample."""
     places = np.searchsorted(times, edges, side="left")
     counts = np.diff(places)
     filled = counts > 0
@@ -276,10 +270,7 @@ def mean(times: Times, values: npt.NDArray[Any], edges: Times) -> tuple[npt.NDAr
 def linear(
     times: Times, values: npt.NDArray[Any], centres: Times, longest: int
 ) -> tuple[npt.NDArray[np.float64], Mask]:
-    """Values interpolated at bin centres, shape (bins, ...), and which bins have one.
-
-    No interpolation across more than ``longest`` nanoseconds between two samples.
-    """
+    """Values interpolated at bin centres between samples at most ``longest`` ns apart, and which bins have one."""
     left = np.searchsorted(times, centres, side="right") - 1
     there = left >= 0
     left = np.where(there, left, 0)

@@ -172,10 +172,7 @@ def _counts(runs: Runs, listed: Runs, rows: Rows) -> dict[str, int]:
 
 
 def choose_bins(keys: npt.NDArray[np.uint8], first: Ints, lengths: Ints, one_in: int) -> tuple[int, list[int]]:
-    """Choose sequences to audit, one in ``one_in`` by key, and a few ascending bins of each.
-
-    Returns the number of chosen sequences and the bins.
-    """
+    """How many sequences are audited, one in ``one_in`` by key, and a few ascending bins of each."""
     chosen: set[int] = set()
     audited = 0
     for key, start, length in zip(keys, first.tolist(), lengths.tolist(), strict=True):
@@ -215,10 +212,7 @@ class Runs:
 
 
 def find_runs(piece: Piece, held: Slice, before: int) -> tuple[Runs, Runs]:
-    """Runs to store or reject; and runs to report, which also end at a bin without a response.
-
-    ``held`` includes the bins on both sides of the piece; ``before`` is how many bins the transforms look back.
-    """
+    """Runs to store or reject; and runs to report, which also end at a bin without a response."""
     bins = np.arange(held.first, held.first + len(held.reason))
     trial = np.searchsorted(piece.trials.start, bins, side="right") - 1
     trial[bins >= piece.trials.stop[trial]] = -1

@@ -44,10 +44,7 @@ STRIDE = 10.0
 
 
 class Core(nn.Module):
-    """Convolutions shared by all sessions.
-
-    The input channels are lags times planes; ``layers`` lists channels and kernel size.
-    """
+    """Convolutions shared by all sessions, over lags times planes; ``layers`` are channels and kernel sizes."""
 
     def __init__(self, channels: int, layers: tuple[tuple[int, int], ...]) -> None:
         super().__init__()
@@ -118,10 +115,7 @@ class Encoder(nn.Module):
             self.register_buffer(f"spread_{number}", torch.tensor(session.spread), persistent=False)
 
     def forward(self, stim: Tensor, session: int, behavior: Tensor | None = None) -> Tensor:
-        """Expected responses (batch, neurons) float32, in spikes per bin or the unit of the trace.
-
-        ``stim`` (batch, lags, ..., height, width), cast.
-        """
+        """Expected responses (batch, neurons) float32 to ``stim`` (batch, lags, ..., height, width), cast."""
         frames = stim.flatten(1, -3)
         if not torch.is_autocast_enabled(frames.device.type):
             frames = frames.to(self.biases[0].dtype)
@@ -136,11 +130,7 @@ class Encoder(nn.Module):
         return response
 
     def filters(self) -> dict[str, Tensor]:
-        """Filters for display, lags in order of time.
-
-        Without a core (neurons, lags, planes, height, width) per session; with one the kernels of its first layer,
-        under ``core``: (channels, lags, planes, kernel, kernel).
-        """
+        """Filters for display, lags in order of time: of each session, or of the core's first layer."""
         first = next((step for step in self.core.steps if isinstance(step, nn.Conv2d)), None)
         if first is not None:
             kernels = first.weight.detach()

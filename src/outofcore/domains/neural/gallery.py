@@ -140,10 +140,7 @@ def _frames(stimulus: npt.NDArray[Any], stored_as: str) -> npt.NDArray[np.uint8]
 
 
 def filter_pictures(filters: Mapping[str, Tensor]) -> dict[str, bytes]:
-    """PNG files by name, from filters (filters, lags, planes, height, width) by name.
-
-    Planes are averaged; the first 32 filters are drawn.
-    """
+    """PNG files by name of the first 32 filters (filters, lags, planes, height, width), planes averaged."""
     return {name: png(_sheet(each.float().mean(2).cpu().numpy()[:MOST_FILTERS])) for name, each in filters.items()}
 
 

@@ -87,10 +87,7 @@ class Explainable:
 
 
 def explainable(sums: RepeatSums) -> Explainable:
-    """Explainable variance of each neuron and the fraction explained.
-
-    Conditions with a single repeat are left out; NaN for neurons without two unmasked repeats of any condition.
-    """
+    """Explainable variance of each neuron and the fraction explained; NaN without two unmasked repeats."""
     used = sums.repeats >= 2
     count = np.where(used, sums.repeats, 0)
     responses, squares = np.where(used, sums.responses, 0), np.where(used, sums.squares, 0)

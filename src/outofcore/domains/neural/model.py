@@ -108,10 +108,7 @@ class NeuralTask(Task):
         return {"part": tuple(session.name for session in self.sessions), "turns": self.section.train.turns}
 
     def predict(self, batch: Batch) -> tuple[Tensor, int]:
-        """Expected responses (batch, neurons) float32, and the session index.
-
-        ``part`` (batch,) of the batch gives the session; a batch holds one session.
-        """
+        """Expected responses (batch, neurons) float32, and the session of the batch."""
         session = int(batch["part"][0]) if "part" in batch else 0
         stim = prepare(batch["stim"], self.section.tensors)
         return self.encoder(stim, session, batch.get("behavior")), session
@@ -225,10 +222,7 @@ class NeuralTask(Task):
         }
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
-        """Recorded against predicted responses by class of prediction, and the correlation of each neuron.
-
-        Responses are in standard deviations from each neuron's mean in the train split.
-        """
+        """Recorded against predicted responses, in standard deviations from the mean; correlation of each neuron."""
         plain = {name: value.cpu().double().numpy() for name, value in sums.items()}
         related = correlation(NeuronSums(**{name: plain[name] for name in NeuronSums.__dataclass_fields__}))
         responses: list[dict[str, float | str]] = []
@@ -271,10 +265,7 @@ def _mean(values: npt.NDArray[np.float64]) -> float:
 
 
 def moments(store: Store, part: str, section: NeuralSection) -> tuple[tuple[float, ...], tuple[float, ...], int]:
-    """Mean and standard deviation of each neuron's unmasked train responses, and their number.
-
-    Raises ParamsError for negative responses with a loss for counts.
-    """
+    """Mean and standard deviation of each neuron's unmasked train responses, and their number."""
     table = store.rows("train", part)
     sums = np.zeros((3, table["robs"].shape[1]))
     lowest = 0.0

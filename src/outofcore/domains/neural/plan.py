@@ -100,11 +100,7 @@ def _typed(field: Any, dtype: StimulusType) -> Any:
 
 
 def ways(sizes: Mapping[StimulusType, Size], room: Room, compressed: Sequence[Compressed] = ()) -> list[dict[str, Any]]:
-    """The five ways, in order of preference among those that fit.
-
-    Codecs without a measurement are not offered. ``sizes`` are by type of a pixel, narrowest first; all ways use the
-    narrowest, the wider ones are listed for comparison.
-    """
+    """The five ways, in order of preference; all use the narrowest pixels, wider ones are listed to compare."""
     return list(_ways(sizes, room, compressed))
 
 

@@ -43,10 +43,7 @@ class Session:
 
 
 def find_sessions(files: Sequence[RawFile], names: NameSection) -> list[Session]:
-    """Group raw files into sessions, in the order of their first file.
-
-    A folder is a session if it holds files that ``names`` refers to; archives and other files get kind ``none``.
-    """
+    """Group raw files into sessions by their first file; a folder is one if it holds a file that ``names`` has."""
     patterns = [named_files(name).parts for name in names.model_dump().values() if name is not None]
     grouped: dict[tuple[Kind, Path, str], list[int]] = {}
     for number, file in enumerate(files):

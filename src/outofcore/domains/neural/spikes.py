@@ -87,10 +87,7 @@ class Spikes:
 
 
 def find_spikes(recording: Recording, source: SourceSection, labels: Labels | None = None) -> Spikes:
-    """The spikes that ``names.spike_times`` refers to; pass ``labels`` if already known.
-
-    Raises SessionError if they are missing or inconsistent.
-    """
+    """The spikes that ``names.spike_times`` refers to; raises SessionError."""
     name = source.names.spike_times
     assert name is not None
     unit = recording.unit or source.spike_unit or source.time_unit

@@ -29,11 +29,7 @@ ENOUGH = 4096
 
 
 def trial_keys(fingerprint: bytes, start: Ints, repeat: Ints) -> npt.NDArray[np.uint8]:
-    """Key of each sequence, (sequences, 16) uint8: of what its trial repeats, or of the trial.
-
-    All runs of a trial and all repeats of a stimulus, in any session, share a key and so a split. A trial is identified
-    by its session's content and its first bin.
-    """
+    """Keys (sequences, 16): runs of a trial, and repeats of a stimulus in any session, share one and so a split."""
     keys = np.empty((len(start), KEY_BYTES), np.uint8)
     for number, (first, shown) in enumerate(zip(start.tolist(), repeat.tolist(), strict=True)):
         content = b"repeat" + shown.to_bytes(8, "little") if shown >= 0 else fingerprint + first.to_bytes(8, "little")
@@ -50,10 +46,7 @@ class _Part:
 
 
 def settle(surveys: Mapping[str, Survey], shares: SplitSection) -> tuple[dict[bytes, str], list[str]]:
-    """The split of each key reassigned from its hash, and one line per session with an empty split.
-
-    ``surveys`` are all sessions by file name.
-    """
+    """The split of each key reassigned from its hash, and one line per session with an empty split."""
     shared = (1 - shares.val - shares.test, shares.val, shares.test)
     wanted = [name for name, share in zip(SPLITS, shared, strict=True) if share > 0]
     parts = {name: _part(survey, shares, len(wanted)) for name, survey in surveys.items()}

@@ -71,10 +71,7 @@ class Streams:
 
 @contextmanager
 def open_streams(session: Session, source: SourceSection, labels: Labels | None = None) -> Iterator[Streams]:
-    """Open a session and look up everything that ``source`` names; pass ``labels`` if already known.
-
-    Raises SessionError if the file cannot be read, or something is missing or inconsistent.
-    """
+    """Open a session and look up everything that ``source`` names; raises SessionError."""
     with opened(session) as recording:
         yield _find_streams(recording, source, labels)
 

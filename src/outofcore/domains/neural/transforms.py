@@ -90,10 +90,7 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[Transform]) -
 
 
 def apply(frames: Frames, transforms: Sequence[Transform], *, time: int = 0) -> Frames:
-    """Transform frames (..., bins, ...), height and width last; numpy array or torch tensor.
-
-    ``time`` is the axis of the bins; each ``difference`` drops one at its start.
-    """
+    """Transform frames, height and width last; each ``difference`` drops one bin of axis ``time`` at its start."""
     for each in transforms:
         if isinstance(each, Crop):
             frames = frames[..., each.top : each.top + each.height, each.left : each.left + each.width]

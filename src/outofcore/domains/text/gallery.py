@@ -51,10 +51,7 @@ def plain_layout(store: Store) -> PlainLayout:
 
 
 def pieces(tokenizer: Tokenizer, ids: npt.NDArray[np.integer]) -> tuple[str, ...]:
-    """The text of ids, one piece per id.
-
-    A character whose bytes span several tokens is in the piece of the last of them.
-    """
+    """The text of ids, one piece per id; a character of several tokens is in the piece of the last."""
     found, shown = [], ""
     for stop in range(1, len(ids) + 1):
         text = tokenizer.decode(ids[:stop]).rstrip("\N{REPLACEMENT CHARACTER}")

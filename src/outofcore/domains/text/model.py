@@ -94,11 +94,7 @@ class TextTask(Task):
 
     @torch.no_grad()
     def write(self, beginning: str, tokens: int, *, temperature: float = 0.8, seed: int = 0) -> str:
-        """Generate text.
-
-        Continues ``beginning`` ("" for the start of a document) by at most ``tokens`` tokens; at ``temperature`` 0
-        takes the most likely. Returns the text including its beginning.
-        """
+        """Continue ``beginning`` by at most ``tokens`` tokens; at ``temperature`` 0 takes the most likely."""
         end = self.tokenizer.end_id
         ids = self.tokenizer.encode(beginning)
         # A document begins after the end token of another; without such a token, anywhere.

@@ -18,10 +18,7 @@ from outofcore.errors import ParamsError
 
 
 def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextReading:
-    """The reading of a store or stream with these attributes.
-
-    Raises ParamsError if documents are to be separated but have no end token.
-    """
+    """The reading of a store or stream; raises ParamsError to separate documents that have no end token."""
     tokenizer = tokenizer_of(attributes)
     mask = int(np.iinfo(tokenizer.dtype).max)
     tensors = section.tensors

@@ -220,8 +220,5 @@ class Windower:
 
 
 def count_windows(tokens: npt.NDArray[np.int64] | int, length: int, step: int, spare: int = 0) -> int:
-    """Windows in stretches of these lengths, each cut separately.
-
-    ``spare`` tokens at the start of a stretch may be skipped.
-    """
+    """Windows in stretches of these lengths, of which ``spare`` tokens may be skipped, each cut separately."""
     return int(np.maximum((np.asarray(tokens) - spare - length) // step + 1, 0).sum())

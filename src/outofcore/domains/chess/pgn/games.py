@@ -165,10 +165,7 @@ def _same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
 
 @njit(nogil=True, cache=True)
 def _is_word(data: Bytes, i: int, j: int) -> bool:
-    """Whether a token can be a move, number or word: has a letter, a digit, or characters of null moves.
-
-    Excludes what would be a tag or an escape at the beginning of a line.
-    """
+    """Whether a token can be a move, number or word, and no tag or escape."""
     if data[i] == ord("[") or data[i] == ord("%"):
         return False
     for k in range(i, j):
@@ -214,10 +211,7 @@ def _is_quoted_event(data: Bytes, i: int) -> bool:
 
 @njit(nogil=True, cache=True)
 def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
-    """The move in a token without number (``12.Nf3``), leading dots and remarks (``Nf3!?``); may be empty.
-
-    Four zeros are a null move, also inside a number, as in python-chess.
-    """
+    """The move in a token without number and remarks; four zeros are a null move, as in python-chess."""
     k, zeros = i, 0
     while k < j and is_digit(data[k]):
         zeros = zeros + 1 if data[k] == ord("0") else 0

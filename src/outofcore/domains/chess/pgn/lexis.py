@@ -136,11 +136,7 @@ def tag_name_end(data: Bytes, i: int) -> int:
 
 @njit(nogil=True, cache=True)
 def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int]:
-    """Span of a tag's value and end of the tag: (begin, end, index after the tag).
-
-    The value ends at the first quote before a closing bracket, so quotes inside it are harmless. A tag without quotes
-    has no value: begin is -1, and it extends to the end of its line.
-    """
+    """Span of a tag's value, to the first quote before a closing bracket, or -1; and the index after the tag."""
     i = name_end
     while i < data.size and KIND[data[i]] == BLANK:
         i += 1

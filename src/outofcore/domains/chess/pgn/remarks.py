@@ -38,10 +38,7 @@ WORD_TABLE = _word_table()
 
 @njit(nogil=True, cache=True)
 def _sign(data: Bytes, i: int, j: int) -> int:
-    """Bytes of the sign that ends before ``j``, or 0; the word begins at ``i``.
-
-    Signs are punctuation in ASCII, U+0080 to U+00BF, also as Latin-1, and U+2000 to U+2FFF without the chess pieces.
-    """
+    """Bytes of the sign (punctuation, no chess piece) that ends before ``j``, or 0; the word begins at ``i``."""
     c = data[j - 1]
     if c < 0x80:
         return int(IS_SIGN[c])

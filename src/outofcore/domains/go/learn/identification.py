@@ -45,10 +45,7 @@ class Panel:
 
 
 def choose_panel(games: Games, most: int = 2 * GAMES_ASKED[-1]) -> Panel:
-    """Up to ``most`` games per player in key order, alternating between reference and query.
-
-    Players with a single game, and sides without a known player, are left out.
-    """
+    """Up to ``most`` games per player with two or more, in key order, alternating between reference and query."""
     order = np.argsort(games.key, kind="stable")
     key, sides = games.key[order], games.sides[order]
     slot = np.full(sides.shape, -1, np.int64)
@@ -67,11 +64,7 @@ def choose_panel(games: Games, most: int = 2 * GAMES_ASKED[-1]) -> Panel:
 
 
 def identify(vectors: Tensor, panel: Panel) -> list[Answer]:
-    """Identify each player from queries of 1, 5, 10 and more games, each game used once, by cosine similarity.
-
-    ``vectors`` (slots, dimensions) of one player are summed; all-zero slots were never seen and are ignored. One answer
-    per number of games that some player has.
-    """
+    """Identify each player from 1, 5, 10 and more games by cosine similarity; all-zero slots were never seen."""
     player, asked = torch.from_numpy(panel.player), torch.from_numpy(panel.asked)
     seen = vectors.abs().sum(1) > 0
     known = seen & ~asked

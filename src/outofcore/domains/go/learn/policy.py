@@ -70,10 +70,7 @@ class PolicyNetwork(nn.Module):
 
 
 class PolicyTask(MovePrediction):
-    """Predict the next move: cross-entropy over all points and the pass.
-
-    ``frequencies`` of the moves in the train split are the baseline.
-    """
+    """Predict the next move: cross-entropy over all points and the pass."""
 
     def __init__(self, reading: GoReading, preset: str, frequencies: npt.NDArray[np.int64]) -> None:
         super().__init__(frequencies, MOVES_PER_BIN)

@@ -81,10 +81,7 @@ class StyleNetwork(nn.Module):
 
 
 class StyleTask(Task):
-    """Embeddings that tell players apart; a game's is the mean of its positions'.
-
-    ``games`` come from the train split, ``panel`` are held-out games, ``baseline`` the answers of opening heat maps.
-    """
+    """Embeddings that tell players apart; a game's is the mean of its positions'."""
 
     def __init__(
         self, reading: GoReading, section: GoTrainSection, games: Games, panel: Panel, baseline: list[Answer]
@@ -111,11 +108,7 @@ class StyleTask(Task):
         self.panel_slot: Tensor
 
     def loader_options(self) -> dict[str, Any]:
-        """Windows that cover the history, and batches of players x games x positions.
-
-        ``balanced`` holds :func:`outofcore.domains.go.learn.players.entries` and the ``groups`` (players), ``entries``
-        (games per player) and ``rows`` (positions per game) of a training batch.
-        """
+        """Windows that cover the history, and batches of players x games x positions."""
         section = self.section
         balanced = {
             **entries(self._games, section.positions_per_game, section.first_moves),
@@ -131,10 +124,7 @@ class StyleTask(Task):
         yield batch
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Summed contrastive loss over games with another of the same player in the batch, and their number.
-
-        Rows are grouped by game and side to play, in any order; players that do not count are skipped.
-        """
+        """Contrastive loss over games with another of the same player in the batch, and their number."""
         player, game = _look_up(self.train_key, self.train_player, batch)
         counted = player >= 0
         _, group = torch.unique(2 * game[counted] + batch["to_play"][counted], return_inverse=True)

@@ -100,10 +100,7 @@ def chain(cells: Cells, marks: Ints, stones: Ints, cell: int, enough: int) -> tu
 def play(
     cells: Cells, bits: Bits, digest: Words, marks: Ints, stones: Ints, frame: int, cell: int, colour: int
 ) -> tuple[int, int, int]:
-    """Play a stone on an empty cell; capture the opponent's chains without liberties, else its own.
-
-    Returns stones captured, own stones lost (suicide), and the cell forbidden by simple ko or ``NO_KO``.
-    """
+    """Play a stone, capture; returns stones captured, own stones lost, and the cell that ko forbids."""
     put(cells, bits, digest, frame, cell, colour)
     captured = 0
     taken = cell

@@ -30,10 +30,7 @@ def goes_on(game: bytes) -> bool:
 
 
 def main_line(game: bytes) -> list[Node] | None:
-    """Properties of each main-line node as read by sgfmill, or None.
-
-    Text after the tree is ignored.
-    """
+    """Properties of each main-line node as read by sgfmill, or None; text after the tree is ignored."""
     if not _BEGIN.match(game):  # sgfmill would take the first variation for the game
         return None
     try:

@@ -9,10 +9,7 @@ from outofcore.domains.go.play.board import STRIDE
 
 
 def star_points(size: int, stones: int) -> list[tuple[int, int]]:
-    """Customary handicap points, (row, column) from the top left; empty if the board has none for so many stones.
-
-    Placement of the Go Text Protocol (fixed_handicap): corners, then sides; the centre for odd numbers.
-    """
+    """Handicap points (row, column) of the Go Text Protocol; empty if the board has none for so many stones."""
     if not 2 <= stones <= 9 or size < 7 or (stones > 4 and (size % 2 == 0 or size == 7)):
         return []
     near = 3 if size >= 13 else 2

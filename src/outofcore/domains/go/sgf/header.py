@@ -47,11 +47,7 @@ class Header(NamedTuple):
 
 
 def read_header(values: Sequence[bytes], facts: list[int], *, utf16: bool, codec: str | None = None) -> Header:
-    """Parse the properties of a game.
-
-    ``values`` of :data:`PROPERTIES` are empty if missing; ``facts`` is a row of
-    :func:`outofcore.domains.go.sgf.handicap.openings`; ``codec`` is the original encoding if the game was transcoded.
-    """
+    """Parse the properties of a game; ``facts`` is its row of the openings, ``codec`` its original encoding."""
     (black, white, black_rank, white_rank), name_rule = decode(
         (values[_PB], values[_PW], values[_BR], values[_WR]), b"UTF-8" if codec else values[_CA], utf16=utf16
     )

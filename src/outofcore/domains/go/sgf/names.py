@@ -83,10 +83,7 @@ def unescaped(raw: bytes) -> bytes:
 
 
 def decode(values: tuple[bytes, ...], charset: bytes, *, utf16: bool = False) -> tuple[tuple[str, ...], NameRule]:
-    """Decode the values of one game, all by one rule; never fails.
-
-    ``charset`` is the CA property or empty; ``utf16`` if the bytes were UTF-16 and are now UTF-8.
-    """
+    """Decode the values of one game, all by one rule; never fails. ``charset`` is the CA property."""
     joined = b"\0".join(values)
     if _PLAIN.fullmatch(joined) and joined.count(b"\0") == len(values) - 1:
         return tuple(joined.decode("ascii").split("\0")), NameRule.ASCII

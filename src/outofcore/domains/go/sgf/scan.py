@@ -116,10 +116,7 @@ def _is_root(code: int) -> bool:
 
 @njit(nogil=True, cache=True)
 def _begins(data: Bytes, at: int, final: bool) -> int:  # noqa: FBT001
-    """Whether a top-level game begins here: 1 yes, 0 no, -1 more bytes are needed.
-
-    Any tree of nodes is a game, and so is what looks like the rest of a root.
-    """
+    """Whether a top-level game begins here: 1 yes, 0 no, -1 more bytes are needed."""
     stop = min(len(data), at + LOOK)
     rest = _past_space(data, at + 1, stop) if data[at] == OPEN else at
     node = rest < stop and data[rest] == NODE

@@ -62,10 +62,7 @@ def sliced(
     turned: bool = False,
     damage: tuple[type[Exception], ...] = SLICE_DAMAGE,
 ) -> Array:
-    """An array of a library that reads slices (h5py, zarr, a memory map), with axis ``axis`` moved to the front.
-
-    ``turned`` arrays have all axes reversed in the file. ``damage`` is what reading raises where the file is damaged.
-    """
+    """An array of a library that reads slices, time first; ``turned`` has all axes reversed in the file."""
     shape = time_first(values.shape[::-1] if turned else values.shape, axis, name)
     place = len(shape) - 1 - axis if turned else axis
 

@@ -74,10 +74,7 @@ class Hdf5Recording(Recording):
         self.file.close()
 
     def resolve(self, name: str) -> Any:
-        """The group or dataset at a path, following links by hand so that none leaves this file.
-
-        Raises KeyError if it does not exist, SessionError for a link into another file or damage.
-        """
+        """The group or dataset at a path, following links by hand so that none leaves this file."""
         steps, group, links = name.strip("/").split("/"), self.file["/"], 0
         while steps:
             step = steps.pop(0)

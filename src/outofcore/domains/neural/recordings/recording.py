@@ -21,10 +21,7 @@ class Recording:
         raise NotImplementedError
 
     def array(self, name: str, axis: int = 0) -> Array:
-        """An array by name, with axis ``axis`` moved to the front.
-
-        Raises KeyError if it does not exist, SessionError unless it holds numbers or words within this file.
-        """
+        """An array by name, axis ``axis`` first; raises KeyError, or SessionError for neither numbers nor words."""
         raise NotImplementedError
 
     def trains(self, name: str) -> list[Array]:
@@ -41,10 +38,7 @@ class Recording:
 
 
 def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Array:
-    """The array that ``names.<field>`` refers to.
-
-    Raises SessionError if it is missing (reason ``missing_field``), not an array, or of mismatched parts.
-    """
+    """The array that ``names.<field>`` refers to; raises SessionError."""
     try:
         if "*" not in name:
             return _checked(recording.array(name, axis), field, name)

@@ -33,10 +33,7 @@ class Cleaned:
 
 
 def clean(raw: bytes, source: SourceSection) -> Cleaned:
-    """Apply the policies for invalid UTF-8 and newlines to a text, or to a block from :func:`blocks`.
-
-    Raises InvalidText if it is not UTF-8 and ``source.invalid_utf8`` is ``reject``.
-    """
+    """Apply the policies for invalid UTF-8 and newlines to a text or block; raises InvalidText."""
     replaced = False
     if not is_utf8(raw):
         if source.invalid_utf8 == "reject":
@@ -73,10 +70,7 @@ def _first_wrong_byte(raw: bytes) -> int:
 
 
 def blocks(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Move the cuts of a raw text so that its parts can be cleaned separately.
-
-    No block ends inside a character or between CR and LF, so the concatenated cleaned blocks equal the cleaned whole.
-    """
+    """Move cuts of a raw text out of characters and CR LF, so that its parts can be cleaned separately."""
     rest = b""
     for part in parts:
         block = rest + part
@@ -89,10 +83,7 @@ def blocks(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _whole(block: bytes) -> int:
-    """Length of the block without a possibly unfinished last character and without a last CR.
-
-    Before a byte that begins a character, a decoder is in its initial state whatever preceded, valid or not.
-    """
+    """Length of the block without a possibly unfinished last character and without a last CR."""
     for back in range(1, min(4, len(block)) + 1):
         byte = block[-back]
         if byte == 0x0D and back == 1:

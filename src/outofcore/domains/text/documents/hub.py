@@ -36,11 +36,7 @@ class Dataset(Section):
 
 
 def open_raw(section: TextSection) -> list[RawFile]:
-    """The raw files of a section, or its dataset in the same form.
-
-    Raises RawInputError without raw files, and ParamsError for an invalid ``.hub`` file or, on reading, if ``datasets``
-    is not installed or does not find the dataset.
-    """
+    """The raw files of a section, or its dataset in the same form."""
     files = find_files(section.raw, section.match, SUFFIXES, section="text")
     if not section.raw.endswith(HUB):
         return files

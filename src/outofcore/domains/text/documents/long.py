@@ -44,10 +44,7 @@ def too_long_or_short(size: int, filters: FilterSection, offset: int) -> Reject 
 def survey(
     parts: Iterable[bytes], source: SourceSection, filters: FilterSection, cutter: Cutter, longest: int, offset: int
 ) -> Survey | Reject:
-    """First pass over the raw ``parts`` of a document, in bounded memory.
-
-    ``cutter`` finds safe cuts, at most ``longest`` bytes apart; ``offset`` is reported in a reject.
-    """
+    """First pass over the parts of a document, in bounded memory; cuts are at most ``longest`` bytes apart."""
     digest = hashlib.sha256()
     cuts: list[int] = []
     waiting = bytearray()

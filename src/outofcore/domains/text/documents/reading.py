@@ -39,10 +39,7 @@ class Division:
         return len(self.separator) + self.separator.count(b"\n") * self.any_newline
 
     def next(self, buffer: bytes, start: int, *, last: bool) -> tuple[int, int] | None:
-        """Start and end of the first separator from ``start``.
-
-        Unless the stream ends with the buffer (``last``), a match that more bytes could change does not count.
-        """
+        """The first separator from ``start``; unless ``last``, none that more bytes could change."""
         match = self._pattern.search(buffer, start)
         open_ended = self.any_newline and not last and buffer.endswith(b"\r")
         return None if match is None or (open_ended and match.end() == len(buffer)) else match.span()
@@ -119,10 +116,7 @@ class Reader:
         self.position -= len(block)
 
     def document(self, division: Division | None) -> Iterator[bytes]:
-        """The raw bytes of the document that begins here, in parts; its separator is consumed.
-
-        Afterwards the reader is at the start of the next document, or at the end.
-        """
+        """The raw bytes of the document that begins here, in parts; its separator is consumed."""
         buffer = b""
         while True:
             fresh = self.read(BLOCK_BYTES)
@@ -213,11 +207,7 @@ class OpenMember:
                 self.reader.give_back(mark)
 
     def stretches(self) -> Iterator[Stretch]:
-        """Its documents in order.
-
-        A stretch without payload is a document above ``WHOLE_BYTES`` (``RECORD_BYTES`` for lines), which the caller
-        must read from the reader before requesting the next.
-        """
+        """Its documents; one without payload is too long, and the caller reads it before requesting the next."""
         if self.kind == "values":
             for row, payload, lengths in values(self._member, self._source.text_column):
                 yield Stretch(row, payload, lengths)

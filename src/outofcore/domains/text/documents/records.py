@@ -87,10 +87,7 @@ def _values(unit: Unit) -> Iterator[tuple[int, _Raw]]:
 
 
 def texts_of_lines(unit: Unit, source: SourceSection) -> Iterator[tuple[int, tuple[bytes, bool] | Reject]]:
-    """Offset and text, or reject, of each non-blank line of a unit.
-
-    The text is UTF-8, with whether it contains U+FFFD in place of an invalid character.
-    """
+    """Offset of each line that is not blank, with its text and whether U+FFFD is in it, or its reject."""
     payload = unit.payload
     starts, stops = _line_bounds(payload)
     texts = _as_table(payload, source.text_column, starts, stops) if len(payload) > _TABLE_BYTES else None

@@ -103,11 +103,7 @@ class Cutter:
         self._safe = safe
 
     def last(self, text: bytes | bytearray, low: int, high: int) -> int | None:
-        """The last safe cut of a text in ``low < cut <= high`` (byte offsets), or None.
-
-        ``text`` is valid UTF-8, cut between characters, with ``WINDOW_BYTES`` beyond ``high`` if the document
-        continues.
-        """
+        """The last safe cut ``low < cut <= high`` of valid UTF-8 with ``WINDOW_BYTES`` beyond ``high``, or None."""
         stop = high if self._safe else low
         while stop > low:
             # One more character is visible on the right; a step begins between characters.
