@@ -128,6 +128,7 @@ def plan(
         int,
         typer.Option(min=0, help="Experiments side by side, each in a workspace of its own (--temp, --queue)."),
     ] = 0,
+    ranks: Annotated[int, typer.Option(min=1, help="Processes that train together here (torchrun).")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Forecast what 'dvc repro' would write, where, and whether it fits; exit code 1 if not.
@@ -156,7 +157,7 @@ def plan(
             planned = []
             for name, section in sections.items():
                 tell(f"{name}: converting a sample of the input")
-                planned.append(plan_domain(get_domain(name), section, machine, cache))
+                planned.append(plan_domain(get_domain(name), section, machine, cache, ranks))
         found = plan_run(planned, machine, experiments)
         _print_json(terminal.plan_facts(found, machine)) if as_json else terminal.print_plan(_console(), found, machine)
         if not found.fits or found.empty:

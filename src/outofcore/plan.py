@@ -73,8 +73,8 @@ class Plan:
         return all(demand.fits for demand in self.demands)
 
 
-def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache | None) -> DomainPlan:
-    """Estimate a domain's store from a sample of its input, and DVC's commit of it."""
+def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache | None, ranks: int = 1) -> DomainPlan:
+    """Estimate a domain's store from a sample of its input, DVC's commit of it, and a training with these ranks."""
     store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
@@ -92,7 +92,7 @@ def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache 
         # DVC removes a stage's outputs before running it, so only its own copy takes space.
         replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" else 0
         needs = store_needs(store, expected.store_bytes, commit, work, replaced)
-    training, tables, saved = _training(domain, section, machine, files, expected, commit, store)
+    training, tables, saved = _training(domain, section, machine, files, expected, commit, store, ranks)
     saved = saved or _saved(domain, section, store)
     if saved:
         needs += training_needs(MODELS / domain.name, PLOTS / domain.name, *saved, commit)
@@ -109,6 +109,7 @@ def _training(
     expected: Estimate,
     commit: Commit | None,
     store: Path,
+    ranks: int,
 ) -> tuple[Fit | None, tuple[Table, ...], Saved | None]:
     """Whether training fits, tables about it, and what it saves; nothing where the task needs a store."""
     if domain.planned_task() is None:
@@ -117,7 +118,7 @@ def _training(
     from outofcore.training.prediction import UNPREDICTABLE
 
     process = baseline_bytes(section.train.optimizer)
-    forecast = Forecast(domain, section, domain.schemas(section, files), expected.rows, machine, process)
+    forecast = Forecast(domain, section, domain.schemas(section, files), expected.rows, machine, process, ranks)
     usable, last = usable_memory().value, _last_run(domain.name)
     try:
         fit = fit_of(forecast, usable, accelerator=_own_memory(machine.device))

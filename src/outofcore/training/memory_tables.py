@@ -51,6 +51,7 @@ class Forecast:
     rows: int
     machine: Machine
     process: int  # bytes of the interpreter and its libraries
+    ranks: int = 1  # processes that train together on this machine: they share its memory and each batch
 
     @cached_property
     def model(self) -> ModelMemory:
@@ -60,7 +61,8 @@ class Forecast:
     def model_of(self, section: Any) -> ModelMemory:
         """The same with other settings of training."""
         make, sample = self._step(section)
-        return model_memory(make, sample, section.train, self.machine.micro_batch)
+        own = section.train.model_copy(update={"batch_size": -(-section.train.batch_size // self.ranks)})
+        return model_memory(make, sample, own, self.machine.micro_batch)
 
     def epoch_seconds(self, memory: int) -> float | None:
         """Of arithmetic on this processor, measured now; None if the model is large or a step does not fit."""
@@ -92,7 +94,7 @@ class Forecast:
 
     @cached_property
     def data(self) -> dict[str, int]:
-        """Of the loaders or streams of both splits, by the way of reading."""
+        """Of the loaders or streams of both splits in all ranks, by the way of reading."""
         ways = {}
         if isinstance(self.domain, Streaming):
             ways[RAW] = LOADERS * self.domain.stream_bytes(self.section, self.machine.workers)
@@ -112,8 +114,8 @@ class Forecast:
 
     @property
     def given_to_a_loader(self) -> int:
-        """What training gives one of two."""
-        return self.machine.memory // LOADERS
+        """What training gives one of two in each rank."""
+        return self.machine.memory // self.ranks // LOADERS
 
     @property
     def way(self) -> str:
@@ -132,9 +134,9 @@ class Forecast:
     def loaders_of(
         self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]
     ) -> LoaderBytes:
-        """Of the loaders of splits with these rows by part, for other settings and schemas."""
+        """Of the loaders of splits with these rows by part in all ranks, for other settings and schemas."""
         needs = [each for split in self._needs(section, schemas, splits) for each in split]
-        return LoaderBytes(*(sum(getattr(each, name) for each in needs) for name in SIZES))
+        return LoaderBytes(*(self.ranks * sum(getattr(each, name) for each in needs) for name in SIZES))
 
     def _needs(
         self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]
@@ -143,7 +145,7 @@ class Forecast:
         reading, layout, train = self._reading(section), section.store.layout(), section.train
         return [
             [
-                loader_needs(schemas[part], rows, reading, train, layout, self.machine.workers, balanced)
+                loader_needs(schemas[part], rows, reading, train, layout, self.machine.workers, balanced, self.ranks)
                 for part, rows in split.items()
             ]
             for split, balanced in zip(splits, (self.model.balanced, *[None] * len(splits)), strict=False)
@@ -155,8 +157,8 @@ class Forecast:
         return other.total(other.model)
 
     def total(self, model: ModelMemory) -> dict[str, int]:
-        """Of the whole process with a model, by the way of reading."""
-        return {way: self.process + model.total + size for way, size in self.data.items()}
+        """Of all ranks with a model, by the way of reading."""
+        return {way: self.ranks * (self.process + model.total) + size for way, size in self.data.items()}
 
     def least(self, model: ModelMemory) -> int:
         """Of the whole process in the chosen way of reading."""
@@ -183,7 +185,7 @@ class Fit:
 def fit_of(found: Forecast, usable: int, *, accelerator: bool = False) -> Fit:
     """Whether training fits ``usable`` bytes of this machine, the model aside if that is on an ``accelerator``."""
     data, share = found.least_of_a_loader, found.given_to_a_loader
-    least = found.least(found.model) - (found.model.total if accelerator else 0)
+    least = found.least(found.model) - (found.ranks * found.model.total if accelerator else 0)
     fits = data <= share and least <= usable
     return Fit(fits, least, usable, data, share, found.model.samples, found.epoch_seconds(usable))
 
@@ -193,20 +195,21 @@ def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:
     model, ways = found.model, found.data
     rows = [
         {"part": "data", **ways},
-        *({"part": part, **dict.fromkeys(ways, getattr(model, part))} for part in PARTS),
-        {"part": "interpreter and libraries", **dict.fromkeys(ways, found.process)},
+        *({"part": part, **dict.fromkeys(ways, found.ranks * getattr(model, part))} for part in PARTS),
+        {"part": "interpreter and libraries", **dict.fromkeys(ways, found.ranks * found.process)},
         {"part": "in all", **found.total(model), LAST: last.get("peak_memory_bytes")},
         {
             "part": "of it on an accelerator",
-            **dict.fromkeys(ways, model.total),
+            **dict.fromkeys(ways, found.ranks * model.total),
             LAST: last.get("peak_device_bytes") or None,
         },
     ]
     train, splits = found.section.train, found.section.splits
     to_train = round(found.rows * (1 - splits.val - splits.test))
     title = (
-        f"{_outlook(fit)}\n"
+        f"{_outlook(fit, found.ranks)}\n"
         f"{train.preset} model, {model.parameters:,} parameters, {model.samples:,} samples at a time"
+        f"{f' in each of {found.ranks} ranks' if found.ranks > 1 else ''}"
         f"{f', {to_train:,} {found.domain.row}s' if to_train else ''}"
     )
     if fit.epoch_seconds is not None:
@@ -215,12 +218,12 @@ def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:
     return Table(names, rows, "training_memory", title, _notes(found, last))
 
 
-def _outlook(fit: Fit) -> str:
+def _outlook(fit: Fit, ranks: int) -> str:
     if fit.loader_bytes > fit.loader_share_bytes:
         share = format_bytes(fit.loader_share_bytes)
         return (
             f"training does NOT fit: a loader takes at least {format_bytes(fit.loader_bytes)}, and gets {share}, "
-            "half of 'memory' in machine.yaml"
+            f"half of {'what a rank gets of ' if ranks > 1 else ''}'memory' in machine.yaml"
         )
     process = f"at least {format_bytes(fit.least_bytes)} of {format_bytes(fit.usable_bytes)} of memory"
     return f"training {'fits' if fit.fits else 'does NOT fit'}: {process}"
@@ -274,5 +277,5 @@ def _verdict(found: Forecast, model: ModelMemory) -> str:
     lacking = found.least(model) - int(SHARE * SMALL)
     if lacking <= 0:
         return "fits"
-    fewer = 0 if model.whole else int(model.samples * (1 - lacking / model.activations))
+    fewer = 0 if model.whole else int(model.samples * (1 - lacking / (found.ranks * model.activations)))
     return f"micro {1 << fewer.bit_length() - 1}" if fewer > 0 else "no"

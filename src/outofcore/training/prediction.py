@@ -169,6 +169,7 @@ def loader_needs(
     layout: Layout,
     threads: int,
     balanced: tuple[int, int, int] | None = None,
+    world: int = 1,
 ) -> Needs:
     """What the shuffled loader of one long sequence needs; a balanced entry lies in at most two chunks."""
     fields, chunk_rows = _fields(schema, reading), layout.chunk_rows
@@ -176,7 +177,8 @@ def loader_needs(
     cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=section.pool_blocks, block_rows=None)
     sampler = PlainSampler(windows, cut, 0, chunk_rows)
     chunks = -(-rows // chunk_rows)
-    pool_chunks, pool_samples, batch = sampler.pool_chunks(1), sampler.pool_samples(1), section.batch_size
+    pool_chunks, pool_samples = sampler.pool_chunks(world), sampler.pool_samples(world)
+    batch = -(-section.batch_size // world)
     if balanced:  # a pool is a batch
         pool_chunks, pool_samples = min(2 * balanced[0] * balanced[1], chunks), math.prod(balanced)
         batch = pool_samples

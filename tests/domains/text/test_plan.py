@@ -92,6 +92,21 @@ def test_the_memory_setting_limits_the_loaders_and_not_the_process(section_of, t
     )
 
 
+def test_ranks_share_the_memory_and_the_batch(section_of, tmp_path: Path):
+    alone = forecast(section_of(tmp_path, train={"parameters": 1_000_000}), process=5 * 10**8)
+    alone = replace(alone, machine=replace(alone.machine, micro_batch=0))  # the whole batch at a time
+    four = replace(alone, ranks=4)
+    assert 4 * four.model.samples == alone.model.samples
+    assert four.model.states == alone.model.states
+    assert 4 * four.given_to_a_loader == alone.given_to_a_loader
+    assert four.least_of_a_loader < alone.least_of_a_loader
+    table = parts_table(four, fit_of(four, 10**10), {})
+    rows = {row["part"]: row["streamed"] for row in table.rows}
+    assert rows["in all"] == four.data["streamed"] + 4 * (four.model.total + 5 * 10**8)
+    assert rows["in all"] == sum(rows[part] for part in rows if part not in ("in all", "of it on an accelerator"))
+    assert " samples at a time in each of 4 ranks" in table.title
+
+
 def test_the_model_on_an_accelerator_takes_no_memory_of_the_machine(section_of, tmp_path: Path):
     found = forecast(section_of(tmp_path), process=5 * 10**8)
     usable = found.process + found.data["streamed"]
