@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -157,3 +158,8 @@ class Table:
     def read(self, start: int = 0, stop: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """All fields of a range of rows."""
         return {name: array.read(start, stop) for name, array in self.fields.items()}
+
+    def blocks(self, rows: int, *names: str) -> Iterator[dict[str, npt.NDArray[Any]]]:
+        """Some fields of all rows, so many rows at a time."""
+        for start in range(0, len(self), rows):
+            yield {name: self[name].read(start, min(start + rows, len(self))) for name in names}

@@ -49,14 +49,13 @@ def measure_baseline(store: Store, section: TensorSection) -> Baseline:
     counts = np.zeros(moves.size, np.int64)
     total = 0
     chess960 = _has_chess960(store)
-    for start in range(0, len(table), _ROWS_AT_ONCE):
-        stop = min(start + _ROWS_AT_ONCE, len(table))
-        move, state, result = (table.fields[name].read(start, stop) for name in ("move", "state", "result"))
-        black = state[:, 0] if section.view == "mover" else np.zeros(stop - start, np.uint8)
+    for rows in table.blocks(_ROWS_AT_ONCE, "move", "state", "result", *(("boards",) if chess960 else ())):
+        move, state, result = rows["move"], rows["state"], rows["result"]
+        black = state[:, 0] if section.view == "mover" else np.zeros(len(move), np.uint8)
         flips = black * np.uint16(flip_code(0))
         if chess960:
-            targets = np.empty(stop - start, np.int64)
-            classify(table.fields["boards"].read(start, stop), state, move, flips, moves.index, targets)
+            targets = np.empty(len(move), np.int64)
+            classify(rows["boards"], state, move, flips, moves.index, targets)
         else:
             targets = moves.index[move ^ flips]
         counts += np.bincount(targets, minlength=moves.size)
@@ -67,11 +66,9 @@ def measure_baseline(store: Store, section: TensorSection) -> Baseline:
 def _has_chess960(store: Store) -> bool:
     """Whether the train split has a Chess960 game."""
     games = store.sequences("train")
-    if "variant" not in games.fields:
-        return False
-    starts = range(0, len(games), _ROWS_AT_ONCE)
-    variants = (games.fields["variant"].read(start, min(start + _ROWS_AT_ONCE, len(games))) for start in starts)
-    return any(CHESS960 in variant for variant in variants)
+    return "variant" in games.fields and any(
+        CHESS960 in block["variant"] for block in games.blocks(_ROWS_AT_ONCE, "variant")
+    )
 
 
 def make_task(store: Store, section: Any) -> ChessTask:

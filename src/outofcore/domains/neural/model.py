@@ -269,9 +269,8 @@ def moments(store: Store, part: str, section: NeuralSection) -> tuple[tuple[floa
     table = store.rows("train", part)
     sums = np.zeros((3, table["robs"].shape[1]))
     lowest = 0.0
-    for start in range(0, len(table), ROWS_AT_ONCE):
-        stop = min(start + ROWS_AT_ONCE, len(table))
-        robs, counts = table["robs"].read(start, stop).astype(np.float64), table["dfs"].read(start, stop) != 0
+    for rows in table.blocks(ROWS_AT_ONCE, "robs", "dfs"):
+        robs, counts = rows["robs"].astype(np.float64), rows["dfs"] != 0
         sums += np.stack([counts.sum(0), (robs * counts).sum(0), (robs**2 * counts).sum(0)])
         lowest = min(lowest, float(robs.min(initial=0, where=counts)))
     if lowest < 0 and section.train.loss == "poisson":
@@ -288,9 +287,7 @@ def moments(store: Store, part: str, section: NeuralSection) -> tuple[tuple[floa
 
 def repeated_conditions(store: Store, part: str) -> npt.NDArray[np.int64]:
     """Conditions with at least two repeats in the validation split, ascending."""
-    table = store.rows("val", part)
     counts = np.zeros(int(store.part_attributes(part)["conditions"]), np.int64)
-    for start in range(0, len(table) if len(counts) else 0, ROWS_AT_ONCE * 16):
-        condition = table["condition"].read(start, min(start + ROWS_AT_ONCE * 16, len(table)))
-        counts += np.bincount(condition[condition >= 0], minlength=len(counts))
+    for rows in store.rows("val", part).blocks(ROWS_AT_ONCE * 16, "condition") if len(counts) else ():
+        counts += np.bincount(rows["condition"][rows["condition"] >= 0], minlength=len(counts))
     return np.flatnonzero(counts > 1)

@@ -101,10 +101,8 @@ def opening_maps(store: Store, split: str, panel: Panel, frame: int) -> Tensor:
     maps = torch.zeros(len(panel.player), 2 * frame * frame)
     if not len(panel.player):
         return maps
-    rows = store.rows(split)
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        stop = min(start + _ROWS_AT_ONCE, len(rows))
-        state, move, game = (rows[name].read(start, stop) for name in ("state", "move", "game"))
+    for rows in store.rows(split).blocks(_ROWS_AT_ONCE, "state", "move", "game"):
+        state, move, game = rows["state"], rows["move"], rows["game"]
         chosen = (state[:, MOVE_NUMBER] < OPENING_MOVES) & (move < frame * frame)
         colour = state[chosen, TO_PLAY].astype(np.int64)
         slot = slots_of(panel, game[chosen], colour)

@@ -27,10 +27,9 @@ _ROWS_AT_ONCE = 1 << 20
 
 def count_moves(store: Store, frame: int) -> npt.NDArray[np.int64]:
     """Frequency of each point and the pass in the train split; (frame * frame + 1,) int64."""
-    moves = store.rows("train")["move"]
     counts = np.zeros(frame * frame + 1, np.int64)
-    for start in range(0, len(moves), _ROWS_AT_ONCE):
-        counts += np.bincount(moves.read(start, min(start + _ROWS_AT_ONCE, len(moves))), minlength=len(counts))
+    for rows in store.rows("train").blocks(_ROWS_AT_ONCE, "move"):
+        counts += np.bincount(rows["move"], minlength=len(counts))
     return counts
 
 
