@@ -76,11 +76,9 @@ class PackageCacheLocator(caching._CacheLocator):  # noqa: SLF001 - Numba has no
         self._digest = digest
 
     def get_cache_path(self) -> str:
-        """The folder."""
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        """The digest."""
         return self._digest
 
     def get_disambiguator(self) -> str:

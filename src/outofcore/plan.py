@@ -69,7 +69,6 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether everything fits."""
         return all(demand.fits for demand in self.demands)
 
 

@@ -73,7 +73,6 @@ class AppendedFile:
             return stream.read(self._bytes)
 
     def close(self) -> None:
-        """Close the file as it is."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None

@@ -39,7 +39,6 @@ def segment(argument: str, name: object, reserved: Iterable[str] = ()) -> str:
 
 
 def iterated(data: object) -> Iterator[Any]:
-    """The pieces of the data."""
     if isinstance(data, Mapping):
         return iter([data])
     try:

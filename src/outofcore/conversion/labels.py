@@ -38,7 +38,6 @@ class Labels:
         self._last_number: Values | None = None
 
     def columns(self, form: Form) -> tuple[Field, ...]:
-        """The columns of sequences."""
         if self._groups is None:
             return ()
         named = isinstance(self._groups, str)

@@ -42,7 +42,6 @@ def whole(name: str, value: object, least: int, most: int = MOST) -> int:
 
 
 def whole_or_none(name: str, value: object, least: int, most: int = MOST) -> int | None:
-    """A whole number, or None."""
     return None if value is None else whole(name, value, least, most)
 
 
@@ -60,7 +59,6 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
 
 
 def word(name: str, value: object) -> str:
-    """A name."""
     if not isinstance(value, str):
         refuse(name, "a name", value)
     return value
@@ -119,7 +117,6 @@ def opened_all(value: object) -> tuple[Store, ...]:
 
 
 def opened_sources(value: Mapping[str, Any]) -> dict[str, tuple[Store, ...]]:
-    """The stores of each source of a mixture."""
     if not value:
         refuse("store", "at least one source", dict(value))
     return {word("store, the name of a source", name): opened_all(each) for name, each in value.items()}

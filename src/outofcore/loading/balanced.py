@@ -123,7 +123,6 @@ class BalancedSampler:
         return -(-_NEAR // self.balanced.entries) * self.balanced.entries
 
     def epoch(self, number: int) -> BalancedEpoch:
-        """The batches of one epoch."""
         return BalancedEpoch(self, number)
 
     def pool_chunks(self, world: int) -> int:
@@ -170,7 +169,6 @@ class BalancedEpoch:
 
     @property
     def pools(self) -> int:
-        """Batches of the epoch."""
         return self._sampler.batches
 
     def pool_start(self, pool: int) -> int:

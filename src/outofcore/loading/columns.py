@@ -60,7 +60,6 @@ class SequenceColumns:
         }
 
     def read(self) -> None:
-        """Read all values."""
         if not self._arrays:
             return
         self._starts = self._sequences.extents()[0]

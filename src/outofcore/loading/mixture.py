@@ -132,7 +132,6 @@ class MixtureSampler:
         return self.schedule.nbytes + self._before.nbytes + tables
 
     def epoch(self, number: int) -> MixtureEpoch:
-        """The draws of one epoch."""
         return MixtureEpoch(self, number)
 
     def pool_chunks(self, world: int) -> int:
@@ -227,7 +226,6 @@ class MixtureEpoch:
 
     @property
     def pools(self) -> int:
-        """Number of pools."""
         return -(-self._sampler.places // self._sampler.pool_places)
 
     def pool_start(self, pool: int) -> int:
@@ -235,11 +233,9 @@ class MixtureEpoch:
         return LANES * min(pool * self._sampler.pool_places, self._sampler.places)
 
     def pool_of(self, position: int) -> int:
-        """The pool that holds a position."""
         return min(position // (LANES * self._sampler.pool_places), self.pools - 1)
 
     def samples(self, pool: int, rank: int, world: int) -> Ints:
-        """Sample numbers of a rank in a pool."""
         sampler, before, self._held = self._sampler, self._held, {}
         begin, end = self.pool_start(pool) // LANES, self.pool_start(pool + 1) // LANES
         lanes = range(rank, LANES, world)

@@ -134,7 +134,6 @@ class Cut:
         return range(0, self.block if moves else 1, self.step)
 
     def epoch(self, seed: int, number: int) -> EpochOrder:
-        """The order of one epoch."""
         shift = self.step * draw(len(self.shifts), seed, number, _SHIFT) if len(self.shifts) > 1 else 0
         return EpochOrder(self, seed, number, shift)
 
@@ -183,7 +182,6 @@ class EpochOrder:
         return self.cut.samples if pool >= self.pools else self._first_block(pool) * self.cut.block
 
     def pool_of(self, position: int) -> int:
-        """The pool that holds a position of the epoch."""
         units, larger = divmod(self.full_blocks // self._unit, self.pools)
         block = position // (self._unit * self.cut.block)
         pool = block // (units + 1)
@@ -274,7 +272,6 @@ class PlainSampler:
         return "anywhere" if self.cut.shuffle == "full" else "pools"
 
     def epoch(self, number: int) -> EpochOrder:
-        """The order of one epoch."""
         return self.cut.epoch(self._seed, number)
 
     def pool_samples(self, world: int) -> int:

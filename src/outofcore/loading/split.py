@@ -98,7 +98,6 @@ class Split:
 
     @property
     def chunk_rows(self) -> int:
-        """Rows per chunk."""
         return next(iter(self.fields.values())).chunk_rows
 
     @property
@@ -125,7 +124,6 @@ class Split:
 
     @cached_property
     def sequences(self) -> Sequences:
-        """The sequences of all stores."""
         return Sequences(self.stores, self.name, self.part, self.origins)
 
 
@@ -192,7 +190,6 @@ class StoredReading:
         self._unsigned = {name: dtype.name for name, dtype in dtypes.items() if dtype.name in ("uint16", "uint32")}
 
     def __call__(self, rows: Mapping[str, Any], draws: Draws) -> dict[str, torch.Tensor]:
-        """Rows as tensors."""
         del draws
         return {name: torch.from_numpy(indexable(array)) for name, array in rows.items()}
 

@@ -78,7 +78,6 @@ class WeightedSampler:
         return self.plain.table_bytes + self._sums.nbytes
 
     def epoch(self, number: int) -> WeightedEpoch:
-        """The draws of one epoch."""
         return WeightedEpoch(self, self.plain.epoch(number), self.positions)
 
     def pool_chunks(self, world: int) -> int:
@@ -129,7 +128,6 @@ class WeightedEpoch:
 
     @property
     def pools(self) -> int:
-        """Number of pools."""
         return self.order.pools
 
     @cached_property
@@ -147,11 +145,9 @@ class WeightedEpoch:
         return self._starts[pool]
 
     def pool_of(self, position: int) -> int:
-        """The pool that holds a position."""
         return int(np.searchsorted(self._starts[:-1], position, "right")) - 1
 
     def samples(self, pool: int, rank: int, world: int) -> Ints:
-        """The samples that a rank draws in a pool."""
         seed, epoch = self.order.seed, self.order.number
         starts, sizes = self.order.pool_blocks(pool)
         ranges = [np.arange(start, start + size, dtype=np.int64) for start, size in zip(starts, sizes, strict=True)]

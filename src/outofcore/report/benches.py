@@ -68,7 +68,6 @@ def machine(result: Result) -> str:
 
 
 def versions(results: Sequence[Result]) -> str:
-    """Versions of the libraries."""
     return ", ".join(
         _distinct(f"{name} {version}" for result in results for name, version in result["machine"]["versions"].items())
     )

@@ -34,8 +34,6 @@ class StoreView:
 
 @dataclass(frozen=True)
 class DomainRun:
-    """Results of one domain."""
-
     name: str
     store: StoreView | None  # None if the model was trained directly from raw files
     convert: Mapping[str, Any]  # metrics that are the same on every machine

@@ -20,8 +20,6 @@ MOST_TABLE_ROWS = 40
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart and its table."""
-
     title: str
     alt: str  # text alternative, including what stands out
     svg: str  # an element of the page
@@ -180,7 +178,6 @@ def _steps(series: Sequence[Line]) -> Iterator[tuple[float, float]]:
 
 
 def _columns(rows: Rows) -> dict[str, list[float]]:
-    """The numeric columns."""
     found = {}
     for name in rows[0] if rows else ():
         try:

@@ -45,7 +45,6 @@ class Array:
 
     @property
     def chunks(self) -> int:
-        """Number of chunks."""
         return -(-len(self) // self.chunk_rows)
 
     def shard_file(self, number: int) -> str:

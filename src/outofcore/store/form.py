@@ -24,7 +24,6 @@ class TableForm:
     layout: Layout
 
     def codecs(self) -> list[ChunkCodec]:
-        """The codec of each field."""
         return [ChunkCodec(self.layout.codec, self.layout.level, field.dtype) for field in self.fields]
 
     def write_metadata(self, store: Store, path: str, rows: int) -> None:

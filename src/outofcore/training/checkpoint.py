@@ -24,8 +24,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Progress:
-    """Progress of a run."""
-
     step: int = 0  # optimizer steps made
     epoch: int = 0
     batches: int = 0  # of the current epoch, trained on
@@ -107,7 +105,6 @@ class Saver:
         return checkpoint.progress
 
     def due(self) -> bool:
-        """Whether it is time."""
         return time.monotonic() - self._saved_at >= self._seconds
 
     def save(self, task: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:

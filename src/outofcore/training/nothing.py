@@ -57,7 +57,6 @@ class NothingReading:
     fields: ClassVar[tuple[str, ...]] = ("x",)
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
-        """Rows unchanged."""
         del draws
         return {"x": torch.from_numpy(rows["x"])}
 

@@ -62,7 +62,6 @@ class ModelMemory:
 
     @property
     def total(self) -> int:
-        """All bytes."""
         return self.states + self.activations
 
 

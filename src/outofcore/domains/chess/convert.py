@@ -38,7 +38,6 @@ class Converter:
     rate: AuditRate
 
     def __call__(self, unit: Unit) -> UnitResult:
-        """Convert one unit."""
         games = read_games(np.frombuffer(unit.payload, np.uint8))
         result = _Conversion(unit, self.section, self.rate, games, read_facts(games)).run()
         if "reason" not in unit.detail:

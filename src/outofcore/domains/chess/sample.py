@@ -21,8 +21,6 @@ _TERMINATIONS = ("Normal", "Time forfeit", "Abandoned")
 
 @dataclass(frozen=True)
 class Game:
-    """A game to be written."""
-
     tags: dict[str, str]
     moves: tuple[str, ...]
     notes: tuple[str, ...]

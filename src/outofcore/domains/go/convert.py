@@ -68,7 +68,6 @@ class Converter:
         return {field.name: object if field.dtype == "string" else field.dtype for field in fields}
 
     def __call__(self, unit: Unit) -> UnitResult:
-        """Convert one unit."""
         detail, counts = unit.detail, Counter[str]()
         offsets = detail["offsets"]
         text, games = _read(_Text(unit.payload, detail["starts"], detail["ends"]), counts)

@@ -19,8 +19,6 @@ _DECISION = 2.5  # inverse temperature of their choices
 
 @dataclass(frozen=True)
 class Player:
-    """A simulated player."""
-
     name: str
     corners: tuple[float, float, float, float]  # preference for top left, top right, bottom left, bottom right
     line: float  # favourite line, counted from the edge

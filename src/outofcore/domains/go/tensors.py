@@ -40,7 +40,6 @@ class GoReading:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Row fields that are read."""
         liberties = ("liberties",) if self.section.liberties else ()
         return ("stones", "state", "move", *liberties, *(("game",) if self.games else ()))
 

@@ -216,7 +216,6 @@ class _Files:
         self._held: dict[str, Any] = {}
 
     def array(self, name: str) -> Any:
-        """An array by name."""
         if name in self._held:
             return self._held[name]
         if self._archive is not None:

@@ -39,7 +39,6 @@ def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schem
 
 
 def session_schema(session: Session, survey: Survey, source: SourceSection) -> Schema:
-    """Tables of a session."""
     rows = [
         Field(
             name="stim",

@@ -45,15 +45,12 @@ class Labels:
 
 @dataclass(frozen=True)
 class Spikes:
-    """Spikes of a session."""
-
     clocks: tuple[Array, ...]  # ascending times of each neuron, or of all neurons together
     labels: Labels | None = None  # set only if one vector of the file holds all neurons
     owners: Array | None = None  # label of each spike if ``clocks`` is one vector for all neurons
 
     @property
     def neurons(self) -> int:
-        """Number of neurons."""
         return len(self.clocks) if self.labels is None else len(self.labels.known)
 
     @cached_property

@@ -51,7 +51,6 @@ class Streams:
 
     @property
     def neurons(self) -> int:
-        """Number of neurons."""
         if self.spikes is not None:
             return self.spikes.neurons
         assert self.samples is not None

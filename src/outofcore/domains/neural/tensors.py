@@ -53,7 +53,6 @@ class NeuralReading:
 
 
 def make_reading(store_attributes: Mapping[str, Any], section: NeuralSection) -> NeuralReading:
-    """The reading of a store, from its attributes."""
     source = store_attributes["params"]["source"]
     fields = ["stim", "robs", "dfs", "condition"]
     if source["names"]["behavior"] is not None:

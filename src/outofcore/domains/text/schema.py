@@ -38,5 +38,4 @@ def attributes(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def tokenizer_of(store_attributes: Any) -> Tokenizer:
-    """The tokenizer of a store, from its attributes."""
     return Tokenizer(store_attributes["tokenizer"], store_attributes["end_of_document"])

@@ -136,7 +136,6 @@ class RawText:
         return windows
 
     def _windows(self, epoch: int, number: int, phase: int) -> Iterator[Tokens]:
-        """The windows of a round."""
         tensors = self.section.tensors
         windower = Windower(self.length, tensors.step, phase, self.spare - phase)
         for result in self._results(self._order(epoch, number)):

@@ -32,7 +32,6 @@ class Facts:
 
 
 def read_facts(games: Games) -> Facts:
-    """Read the tags of all games."""
     data = games.data.tobytes()
     elo = [_column(data, games, name, _elo, np.int16) for name in ("WhiteElo", "BlackElo")]
     date, utc_date = (_column(data, games, name, _date, np.int32) for name in ("Date", "UTCDate"))

@@ -41,8 +41,6 @@ class SessionError(RawInputError):
 
 @dataclass(frozen=True)
 class Array:
-    """An array in a file."""
-
     shape: tuple[int, ...]  # time first
     dtype: np.dtype[Any]  # in the byte order of the machine
     read: Callable[[int, int], npt.NDArray[Any]]  # entries from, to (exclusive); raises OSError if damaged there

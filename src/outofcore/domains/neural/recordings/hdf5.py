@@ -27,8 +27,6 @@ MOST_LINKS = 16
 
 
 class Hdf5Recording(Recording):
-    """An HDF5 file."""
-
     def __init__(self, path: Path) -> None:
         try:
             # Read-only, so a lock would only block others; some filesystems have none.
@@ -70,7 +68,6 @@ class Hdf5Recording(Recording):
         return [as_array(found)]
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
 
     def resolve(self, name: str) -> Any:

@@ -77,15 +77,12 @@ def read_header(stream: IO[bytes], name: str, size: int) -> tuple[tuple[int, ...
 
 
 def npy_array(path: Path, name: str, axis: int) -> Array:
-    """The array of a .npy file."""
     with path.open("rb") as stream:
         shape, fortran, dtype = read_header(stream, name, path.stat().st_size)
         return sliced(Mapped(path, stream.tell(), shape, dtype, fortran), axis, name)
 
 
 class NpzRecording(Recording):
-    """An .npz archive."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
@@ -98,11 +95,9 @@ class NpzRecording(Recording):
         self.streamed = any(entry.compress_type != zipfile.ZIP_STORED for entry in self._entries.values())
 
     def names(self) -> list[str]:
-        """Names of all members."""
         return list(self._entries)
 
     def array(self, name: str, axis: int = 0) -> Array:
-        """A member by name."""
         entry = self._entries[name.removesuffix(".npy")]
         try:
             with self._archive.open(entry) as stream:
@@ -134,7 +129,6 @@ class NpzRecording(Recording):
         return streamed(shape, native_dtype(dtype), blocks)
 
     def close(self) -> None:
-        """Close the archive."""
         self._archive.close()
 
     def _place(self, entry: zipfile.ZipInfo) -> int:

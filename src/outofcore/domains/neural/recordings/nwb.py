@@ -23,8 +23,6 @@ MOST_NEURONS = 1 << 20
 
 
 class NwbRecording(Hdf5Recording):
-    """An NWB file."""
-
     unit: TimeUnit | None = "s"
 
     def listed(self, name: str, item: Any) -> bool:

@@ -28,7 +28,6 @@ class ZarrRecording(Recording):
         return sorted((name for name, member in members if isinstance(member, zarr.Array)), key=natural_order)
 
     def array(self, name: str, axis: int = 0) -> Array:
-        """An array by path."""
         found: Any = self._group[name.strip("/")]
         if not isinstance(found, zarr.Array):
             message = f"{name!r} is a group; name one of its arrays"

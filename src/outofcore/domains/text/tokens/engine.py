@@ -72,7 +72,6 @@ class FastEngine:
         return np.asarray(layout.content.data, np.uint32)[offsets[0] : offsets[-1]], np.diff(offsets)
 
     def ids(self, text: bytes) -> list[int]:
-        """Ids of one short text."""
         ids: list[int] = self._instance(len(text)).encode(text).tolist()
         return ids
 
@@ -106,7 +105,6 @@ class ReferenceEngine:
         return np.fromiter((number for ids in encoded for number in ids), np.uint32, int(lengths.sum())), lengths
 
     def ids(self, text: bytes) -> list[int]:
-        """Ids of one text."""
         ids: list[int] = self._tokenizer.encode(text.decode(), add_special_tokens=False).ids
         return ids
 
