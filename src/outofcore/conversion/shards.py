@@ -177,11 +177,9 @@ class WorkerTable:
         self._take(wait=True)
 
     def write_metadata(self, store: Store) -> None:
-        """Write each array's ``zarr.json``, now that the number of rows is known."""
         self.form.write_metadata(store, self.path, self.rows)
 
     def snapshot(self) -> dict[str, Any]:
-        """State from which a later process can resume."""
         self._shards.drain()
         self._take(wait=False)
         pieces = [*(piece for group, _ in self._writing for piece in group), *self._pieces]

@@ -109,7 +109,6 @@ class BalancedSampler:
 
     @property
     def positions(self) -> int:
-        """Samples per epoch."""
         return self.batches * self.balanced.size
 
     @property
@@ -145,7 +144,6 @@ class BalancedSampler:
         return self.balanced.size // world
 
     def describe(self) -> dict[str, Any]:
-        """What determines the order apart from the store and the seed."""
         table = [int(array.sum() % 2**53) for array in (self.group_starts, self.first, self.count, self.step)]
         shape = [self.balanced.groups, self.balanced.entries, self.balanced.rows, self.batches]
         window = self.windows.window

@@ -122,7 +122,6 @@ class MixtureSampler:
 
     @property
     def positions(self) -> int:
-        """Samples per epoch."""
         return LANES * self.places
 
     @property
@@ -145,7 +144,6 @@ class MixtureSampler:
         return LANES * self.pool_places // world + sum(pools * plain.pool_samples(world) for pools, plain in held)
 
     def describe(self) -> dict[str, Any]:
-        """What determines the order apart from the stores and the seed."""
         return {
             "order": VERSION,
             "sources": [[source.name, source.stores, source.weight] for source in self.sources],
@@ -229,7 +227,6 @@ class MixtureEpoch:
         return -(-self._sampler.places // self._sampler.pool_places)
 
     def pool_start(self, pool: int) -> int:
-        """Position at which a pool begins."""
         return LANES * min(pool * self._sampler.pool_places, self._sampler.places)
 
     def pool_of(self, position: int) -> int:

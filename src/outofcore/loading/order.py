@@ -258,7 +258,6 @@ class PlainSampler:
 
     @property
     def positions(self) -> int:
-        """Samples per epoch."""
         return self.cut.samples
 
     @property
@@ -275,7 +274,6 @@ class PlainSampler:
         return self.cut.epoch(self._seed, number)
 
     def pool_samples(self, world: int) -> int:
-        """Most samples that one of ``world`` ranks has in a pool."""
         return -(-min(self.cut.samples, (self.cut.pool_blocks + 2) * self.cut.block) // world) + LANES
 
     def pool_chunks(self, world: int) -> int:
@@ -290,7 +288,6 @@ class PlainSampler:
         return min(pool, everything)
 
     def describe(self) -> dict[str, Any]:
-        """What determines the order apart from the store and the seed."""
         window = self.windows.window
         return {
             "order": VERSION,

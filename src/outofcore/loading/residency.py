@@ -325,7 +325,6 @@ class OnDevice(Residency):
         """Do nothing."""
 
     def allocate(self, count: int) -> Room:
-        """Uninitialised tensors on the device."""
         window = (self.length,) if self.length > 1 else ()
         return Room(
             {
@@ -335,7 +334,6 @@ class OnDevice(Residency):
         )
 
     def gather(self, first: Ints, room: Room, at: int) -> None:
-        """Select the rows on the device."""
         places = torch.from_numpy(first).to(self.device)
         if self.length > 1:
             steps = torch.arange(self.length, device=self.device)

@@ -91,7 +91,6 @@ class WeightedSampler:
         return (self.positions * heaviest // int(self._sums.sum()) + 2 * LANES) // world + LANES
 
     def describe(self) -> dict[str, Any]:
-        """What determines the order apart from the store and the seed."""
         return {**self.plain.describe(), "weighted": [self.weighted.column, self.positions]}
 
     def weights(self, samples: Ints) -> Ints:
@@ -141,7 +140,6 @@ class WeightedEpoch:
         return [*starts, self.positions]
 
     def pool_start(self, pool: int) -> int:
-        """Position at which a pool begins."""
         return self._starts[pool]
 
     def pool_of(self, position: int) -> int:

@@ -54,11 +54,9 @@ class Checked(io.RawIOBase):
         self._expansion = expansion
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def readinto(self, target: Any) -> int:
-        """Fill a buffer with what is available; 0 at the end."""
         if self.problem is not None:
             raise self.problem
         try:

@@ -136,11 +136,9 @@ class _Member(io.RawIOBase):
         self._found = 0
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def readinto(self, target: Any) -> int:
-        """Fill a buffer with what is available; 0 at the end."""
         while self._folder.position < self._start:
             self._folder.read(self._start - self._folder.position)
         if not self._left:

@@ -28,11 +28,9 @@ class XzStream(io.RawIOBase):
         self._ahead = b""
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def readinto(self, target: Any) -> int:
-        """Fill a buffer with what is available; 0 at the end."""
         while True:
             if self._stream is None and not self._begin():
                 return 0

@@ -33,11 +33,9 @@ class ZstdStream(io.RawIOBase):
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def readinto(self, target: Any) -> int:
-        """Fill a buffer with what is available; 0 at the end."""
         while not self._ready:
             self._ahead = self._ahead or self._source.read(READ_BYTES)
             if not self._ahead:

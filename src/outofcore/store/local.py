@@ -61,7 +61,6 @@ class LocalFiles:
         self.compare(seal.files)
 
     def seal(self) -> bytes:
-        """Content of the seal; raises StoreError if it is missing."""
         try:
             file = Descriptor(SEAL, folder=self._folder)
             return _read(file, 0, os.fstat(file.number).st_size)
@@ -86,7 +85,6 @@ class LocalFiles:
         self._listed = files
 
     def found(self) -> dict[str, int]:
-        """Sizes of all existing files by name, listed or not."""
         sizes: dict[str, int] = {}
 
         def refuse(error: OSError) -> None:
@@ -99,11 +97,9 @@ class LocalFiles:
         return sizes
 
     def exists(self, name: str) -> bool:
-        """Whether the seal lists the file."""
         return name in self._listed
 
     def size(self, name: str) -> int:
-        """Bytes of the file, according to the seal."""
         return self._listed[name][0]
 
     def read(self, name: str, offset: int, length: int) -> bytes:
@@ -128,7 +124,6 @@ class LocalFiles:
         return [Reached(file.number, ranges.offsets, file) for file, ranges in zip(files, wanted, strict=True)]
 
     def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
-        """Call the function for each item in turn."""
         for item in items:
             work(item)
 
@@ -148,7 +143,6 @@ class LocalFiles:
         return found
 
     def check_size(self, name: str) -> None:
-        """Raise DamagedStore unless a file still has the size listed in the seal."""
         self._check_size(name, os.fstat(self.open(name).number), self.size(name))
 
     def forget(self) -> None:

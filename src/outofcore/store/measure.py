@@ -30,11 +30,9 @@ class CountedShard:
 
     @property
     def full(self) -> bool:
-        """Whether no further chunk fits."""
         return len(self.lengths) == self.chunks
 
     def append(self, encoded: bytes) -> None:
-        """Count the next chunk."""
         self.lengths.append(len(encoded))
 
     def sync(self) -> None:

@@ -145,18 +145,15 @@ class RemoteFiles:
                 raise DamagedStore(message)
 
     def found(self) -> dict[str, int]:
-        """Sizes of all existing objects by name, listed or not."""
         with self._one_line("the list of objects"):
             found = listed(self._obstore, self._store)
         self._count(1 + len(found) // 1000, 0)
         return found
 
     def exists(self, name: str) -> bool:
-        """Whether the seal lists the file."""
         return name in self._listed
 
     def size(self, name: str) -> int:
-        """Bytes of the object, according to the seal."""
         return self._listed[name][0]
 
     def open(self, name: str) -> Descriptor:

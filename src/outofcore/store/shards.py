@@ -166,18 +166,15 @@ class ShardFile:
 
     @property
     def full(self) -> bool:
-        """Whether no further chunk fits."""
         return len(self.lengths) == self.chunks
 
     def append(self, encoded: bytes) -> None:
-        """Add the next chunk; empty bytes for one with only the fill value."""
         with writing(self.path):
             self._file.write(encoded)
         self.lengths.append(len(encoded))
         self._end += len(encoded)
 
     def sync(self) -> None:
-        """Flush appended chunks to the disk."""
         with writing(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())

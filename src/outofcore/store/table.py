@@ -123,7 +123,6 @@ class TableWriter:
             raise
 
     def write_metadata(self, store: Store) -> None:
-        """Write each array's ``zarr.json``, now that the number of rows is known."""
         self._form.write_metadata(store, self.path, self.rows)
 
     def snapshot(self) -> dict[str, Any]:

@@ -240,7 +240,6 @@ class _Run:
         self._losses.clear()
 
     def save(self) -> None:
-        """Make a checkpoint."""
         self._read_losses()
         self._saver.save(self._task, self._optimizer, self.progress)
 

@@ -43,11 +43,9 @@ class NothingTask(Task):
         return ((self.weight - batch["x"]) ** 2).sum(), torch.tensor(len(batch["x"]))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Number of rows."""
         return {"rows": torch.tensor(len(batch["x"]))}
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """The number of rows as a metric."""
         return {name: float(value) for name, value in sums.items()}
 
 

@@ -77,7 +77,6 @@ class PolicyTask(MovePrediction):
         self.network = PolicyNetwork(planes(reading.section), reading.frame, preset)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Sum of the cross-entropy, and the number of positions."""
         loss = functional.cross_entropy(self._logits(batch), batch["move"], reduction="sum")
         return loss, torch.tensor(len(batch["move"]))
 

@@ -54,7 +54,6 @@ class Hdf5Recording(Recording):
         return isinstance(item, h5py.Dataset) and not name.startswith("#")
 
     def array(self, name: str, axis: int = 0) -> Array:
-        """A dataset by path."""
         return as_array(self.resolve(name), axis)
 
     def trains(self, name: str) -> list[Array]:

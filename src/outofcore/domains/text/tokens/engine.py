@@ -60,7 +60,6 @@ class FastEngine:
         self._local = threading.local()
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
-        """Concatenated ids of texts, and their number per text."""
         size = sum(map(len, texts))
         instance = self._instance(size)
         if size <= _SINGLE_BYTES:
@@ -99,7 +98,6 @@ class ReferenceEngine:
         self._tokenizer = tokenizers.Tokenizer.from_str(plain)
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
-        """Concatenated ids of texts, and their number per text."""
         encoded = [self.ids(text) for text in texts]
         lengths = np.array([len(ids) for ids in encoded], np.int64)
         return np.fromiter((number for ids in encoded for number in ids), np.uint32, int(lengths.sum())), lengths
