@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class LoaderBytes(NamedTuple):
     """Bytes that the loaders of a training run hold, by residency."""
 
-    ram: int
+    loaded: int
     streamed: int  # at least
     mapped: int  # in addition to the page cache
 

@@ -11,7 +11,7 @@ from outofcore.domains.domain import Section
 from outofcore.store.schema import CodecName, Layout
 
 MOST = 2**31 - 1
-"""Largest count of anything in training; the same as in :mod:`outofcore.loading.arguments`, which needs torch."""
+"""Largest count of anything in training: products of two larger counts could exceed 64 bits."""
 
 
 def _inside(pattern: str) -> str:

@@ -13,14 +13,12 @@ import numpy.typing as npt
 import torch
 
 from outofcore.domains.reading import Reading
+from outofcore.domains.sections import MOST
 from outofcore.errors import ParamsError
 from outofcore.sizes import parse_bytes
 from outofcore.store.reader import Store, open_store
 
 Instance = TypeVar("Instance")
-
-MOST = 2**31 - 1
-"""Largest count of anything: products of two larger counts could exceed 64 bits."""
 
 
 def refuse(name: str, expected: str, value: object, cause: BaseException | None = None) -> NoReturn:

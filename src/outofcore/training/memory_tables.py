@@ -29,9 +29,8 @@ from outofcore.training.prediction import (
 
 PARTS = ("model", "gradients", "optimizer", "activations")
 LAST = "last run"
-WAYS = ("loaded", "streamed", "mapped")
-SIZES = ("whole", "streamed", "fixed")
-"""What :class:`Needs` calls each of these ways."""
+HELD = {"loaded": "whole", "streamed": "streamed", "mapped": "fixed"}
+"""What :class:`Needs` calls the bytes of each way of reading."""
 
 MEASURED_MODEL = 100 * 10**6
 """Bytes of weights up to which steps are timed."""
@@ -101,16 +100,15 @@ class Forecast:
             if self.domain.streamed(self.section):
                 return ways
         held = self.loaders_of(self.section, self.schemas, self._splits)
-        return {**dict(zip(WAYS, held, strict=True)), **ways}
+        return {**held._asdict(), **ways}
 
     @property
     def least_of_a_loader(self) -> int:
         """Data of the larger of both loaders or streams in the chosen way of reading."""
         if self.way == RAW:
             return self.data[RAW] // LOADERS
-        size = SIZES[WAYS.index(self.way)]
         needs = self._needs(self.section, self.schemas, self._splits)
-        return int(max(sum(getattr(each, size) for each in split) for split in needs))
+        return int(max(sum(getattr(each, HELD[self.way]) for each in split) for split in needs))
 
     @property
     def given_to_a_loader(self) -> int:
@@ -136,7 +134,7 @@ class Forecast:
     ) -> LoaderBytes:
         """Of the loaders of splits with these rows by part in all ranks, for other settings and schemas."""
         needs = [each for split in self._needs(section, schemas, splits) for each in split]
-        return LoaderBytes(*(self.ranks * sum(getattr(each, name) for each in needs) for name in SIZES))
+        return LoaderBytes(*(self.ranks * sum(getattr(each, name) for each in needs) for name in HELD.values()))
 
     def _needs(
         self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]

@@ -16,12 +16,12 @@ MEASURED = (Compressed("uint8", "lz4", 0.55, 2 * GB), Compressed("uint8", "zstd"
 def size(total, dtype):
     """Frames of ``total`` bytes as uint8; 90 % train, 5 % validate, and the pools of both loaders take 1 GB."""
     wide = PIXEL_BYTES[dtype]
-    held = LoaderBytes(ram=wide * total * 95 // 100, streamed=wide * GB, mapped=0)
-    return Size(wide * total, held, LoaderBytes(ram=2 * wide * total, streamed=wide * GB, mapped=0))
+    held = LoaderBytes(loaded=wide * total * 95 // 100, streamed=wide * GB, mapped=0)
+    return Size(wide * total, held, LoaderBytes(loaded=2 * wide * total, streamed=wide * GB, mapped=0))
 
 
 def found(total, room, compressed=MEASURED, dtypes=tuple(PIXEL_BYTES)):
-    rows = ways({dtype: size(total, dtype) for dtype in dtypes}, room, compressed)
+    rows = list(ways({dtype: size(total, dtype) for dtype in dtypes}, room, compressed))
     return {(row["way"], row["pixels"], row["codec"]): row for row in rows}
 
 

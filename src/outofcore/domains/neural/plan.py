@@ -68,7 +68,7 @@ def ways_table(section: NeuralSection, outlook: Outlook) -> Table:
     dtypes = holding(frames, stored)
     sizes = {dtype: size_of(section, schemas, dtype, outlook) for dtype in dtypes}
     room = Room(outlook.memory, outlook.free_bytes, outlook.machine.disk_margin, outlook.store_copies)
-    rows = ways(sizes, room, measure(frames, stored, dtypes[:2], section))
+    rows = list(ways(sizes, room, measure(frames, stored, dtypes[:2], section)))
     totals = ", ".join(f"{format_bytes(size.decoded)} as {dtype}" for dtype, size in sizes.items())
     has = f"{format_bytes(room.usable)} of memory and {format_bytes(room.disk)} of disk"
     count = f"{len(schemas)} session{'s' * (len(schemas) != 1)}"
@@ -99,12 +99,11 @@ def _typed(field: Any, dtype: StimulusType) -> Any:
     return replace(field, dtype=str(stored_as(dtype))) if field.name == "stim" else field
 
 
-def ways(sizes: Mapping[StimulusType, Size], room: Room, compressed: Sequence[Compressed] = ()) -> list[dict[str, Any]]:
+def ways(
+    sizes: Mapping[StimulusType, Size], room: Room, compressed: Sequence[Compressed] = ()
+) -> Iterator[dict[str, Any]]:
     """The five ways, in order of preference; all use the narrowest pixels, wider ones are listed to compare."""
-    return list(_ways(sizes, room, compressed))
 
-
-def _ways(sizes: Mapping[StimulusType, Size], room: Room, compressed: Sequence[Compressed]) -> Iterator[dict[str, Any]]:
     def way(name: str, dtype: StimulusType, codec: Compressed | None, memory: int, budget: int) -> dict[str, Any]:
         store = math.ceil(sizes[dtype].decoded * (codec.share if codec else 1))
         disk = math.ceil(store * room.copies * (1 + room.margin))
@@ -132,7 +131,7 @@ def _ways(sizes: Mapping[StimulusType, Size], room: Room, compressed: Sequence[C
         return min((each for each in compressed if each.dtype == dtype), key=lambda each: each.share, default=None)
 
     def in_memory(dtype: StimulusType) -> dict[str, Any]:
-        return way("ram", dtype, smallest(dtype), sizes[dtype].held.ram, sizes[dtype].budget.ram)
+        return way("ram", dtype, smallest(dtype), sizes[dtype].held.loaded, sizes[dtype].budget.loaded)
 
     def mapped(dtype: StimulusType) -> dict[str, Any]:
         return way("mapped", dtype, None, sizes[dtype].held.mapped, sizes[dtype].budget.streamed)
@@ -145,8 +144,8 @@ def _ways(sizes: Mapping[StimulusType, Size], room: Room, compressed: Sequence[C
             yield way("streamed", narrow, codec, held.streamed, least)
     yield way(AT_READ, narrow, smallest(narrow), held.streamed, least)
     yield mapped(narrow)
-    part = max(0, min(room.usable - least, held.ram))
-    if part >= WORTH_HOLDING * held.ram:
+    part = max(0, min(room.usable - least, held.loaded))
+    if part >= WORTH_HOLDING * held.loaded:
         yield way("hybrid", narrow, smallest(narrow), least + part, least + part)
     for dtype in wider:
         yield in_memory(dtype)
