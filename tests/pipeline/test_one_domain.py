@@ -130,7 +130,7 @@ CONVERT, TRAIN = CHECK | {"convert@chess"}, CHECK | {"train@chess"}
         pytest.param(edit("params.yaml", "codec: zstd", "codec: lz4"), CONVERT, id="codec"),
         pytest.param(edit("params.yaml", "planes: 18", "planes: 12"), TRAIN, id="tensors"),
         pytest.param(edit("params.yaml", "epochs: 2", "epochs: 3"), TRAIN, id="training", marks=pytest.mark.long),
-        pytest.param(code(f"{CHESS}records.py"), CONVERT, id="converter"),
+        pytest.param(code(f"{CHESS}convert.py"), CONVERT, id="converter"),
         pytest.param(code(f"{CHESS}network.py"), TRAIN, id="model code"),
         pytest.param(code(f"{CHESS}tensors.py"), TRAIN, id="tensor code", marks=pytest.mark.long),
         pytest.param(code(f"{CODE}training/loop.py"), TRAIN, id="loop code"),
