@@ -19,16 +19,16 @@ class Curves:
     """Shows a run of so many steps; ranks other than the first show nothing."""
 
     def __init__(self, folder: Path, steps: int) -> None:
-        first = this_rank().rank == 0
-        self._live = _Live(str(folder)) if first else None
-        self._bar = Bar(console=Console(stderr=True), disable=not (first and sys.stderr.isatty()))
+        self._folder, self._first = folder, this_rank().rank == 0
+        self._live: _Live | None = None
+        self._bar = Bar(console=Console(stderr=True), disable=not (self._first and sys.stderr.isatty()))
         self._line = self._bar.add_task("training", total=steps)
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        for each in (self._live, self._bar):
-            if each:
-                self._open.enter_context(each)
+        if self._first:
+            self._live = self._open.enter_context(_Live(str(self._folder)))  # which removes the curves before
+        self._open.enter_context(self._bar)
         return self
 
     def __exit__(self, *error: object) -> None:
