@@ -98,6 +98,7 @@ def test_the_version_of_that_package_counts_among_those_that_determine_bytes(tmp
 
 def test_a_package_cannot_pass_for_another_that_determines_bytes(tmp_path: Path) -> None:
     install(tmp_path / "site", "outofcore", "mine = mine\n", version="0.1")
+    (tmp_path / "site/mine.py").write_text("class DOMAIN:\n    name, packages = 'mine', ()\n")
     code = "from outofcore.conversion.versions import versions; print(versions('mine')['outofcore'])"
     assert "+" in run(tmp_path, "-c", code).stdout
 

@@ -69,7 +69,7 @@ def test_a_file_that_names_no_dataset_is_told(tmp_path: Path, content: str):
 
 def test_without_the_library_it_is_said_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ParamsError, match=r"stories.hub needs the library datasets; install outofcore\[hub\]"):
+    with pytest.raises(ParamsError, match=r"stories.hub needs datasets: pip install 'outofcore\[hub\]'"):
         read(streamed(named(tmp_path, "dataset: someone/stories")))
 
 
