@@ -56,6 +56,12 @@ def test_a_conversion_without_one_package_names_its_extra(raw: Path, domain: str
     assert not (raw / words[-1]).exists()
 
 
+def test_a_stream_and_a_tokenizer_name_the_extra_of_text(raw: Path) -> None:
+    for code in ("stream('text', 'raw', tokenizer='t.json')", "train_tokenizer('raw', 't.json')"):
+        ended = without(("tokenizers",), f"import outofcore; outofcore.{code}", raw)
+        assert ended.stderr.splitlines()[-1].endswith("domain text needs tokenizers: pip install 'outofcore[text]'")
+
+
 @pytest.mark.parametrize("domain", ["chess", "go", "neural"])
 def test_a_store_is_read_without_the_packages_that_make_one(raw: Path, domain: str) -> None:
     code = f"from outofcore import loader; print(next(iter(loader({path(domain)!r}, 'train', 4))).keys())"

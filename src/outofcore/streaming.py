@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed
 
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.registry import get_domain
+from outofcore.domains.sections import MOST
 from outofcore.domains.streaming import Streaming
-from outofcore.domains.text.stream import TextStream
 from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores
-from outofcore.loading.arguments import MOST, budget_bytes, flag, named_device, one_of, whole, whole_or_none, word
+from outofcore.loading.arguments import budget_bytes, flag, named_device, one_of, whole, whole_or_none, word
 from outofcore.params import by_section, refuse, section_of
 from outofcore.pipeline import report_left_out
 from outofcore.raw.files import search
+
+if TYPE_CHECKING:
+    from outofcore.domains.text.stream import TextStream
 
 _MOST_THREADS = 8
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.params import HUB
-from outofcore.domains.text.tokens.learn import is_tokenizer, write_tokenizer
-from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import ParamsError
 from outofcore.params import by_section, refuse, section_of
 from outofcore.store.durable import writing
@@ -63,6 +61,10 @@ def train_tokenizer(
     RawInputError
         If there is nothing to read.
     """
+    DOMAIN.require_packages()
+    from outofcore.domains.text.tokens.learn import is_tokenizer, write_tokenizer
+    from outofcore.domains.text.tokens.tokenizer import Tokenizer
+
     refuse("train_tokenizer()", settings, path="the second argument", raw="the first argument")
     path, records = Path(file), None if isinstance(raw, str | Path) else raw
     given = by_section(
