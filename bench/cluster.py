@@ -107,10 +107,8 @@ def main() -> None:
                 place = Path(folder) / f"{number}.{workers}"
                 place.mkdir()
                 with cluster(place, workers) if workers else nullcontext("") as address:
-                    if workers:
-                        once(
-                            drive, environment=ONE_THREAD, raw=inputs["half"], address=address
-                        )  # workers compile, and read their libraries
+                    if workers:  # they compile, and import their libraries
+                        once(drive, environment=ONE_THREAD, raw=inputs["half"], address=address)
                     for size, raw in inputs.items():
                         result = once(drive, environment=ONE_THREAD, raw=raw, address=address)
                         if number >= 0:
