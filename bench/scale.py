@@ -96,7 +96,7 @@ class Numbered:
 
     def __init__(self, _root: Path, path: str, *_: Any) -> None:
         self.path = path
-        self.rows = 0
+        self.rows = self.bytes = 0
 
     def append(self, rows: KeptRows) -> None:
         self.rows += len(rows)
