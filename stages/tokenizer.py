@@ -6,13 +6,15 @@ from pathlib import Path
 
 from outofcore.console import one_line_errors
 from outofcore.domains.text import DOMAIN
-from outofcore.domains.text.documents.hub import open_raw
-from outofcore.domains.text.tokens.learn import write_tokenizer
 from outofcore.params import load_params
 
 
 def main() -> None:
     section = load_params().section(DOMAIN.name)
+    DOMAIN.require_packages()
+    from outofcore.domains.text.documents.hub import open_raw  # which imports them
+    from outofcore.domains.text.tokens.learn import write_tokenizer
+
     write_tokenizer(Path(section.tokenizer.path), section, open_raw(section))
 
 

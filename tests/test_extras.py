@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from outofcore.domains.registry import get_domain
+from outofcore.errors import ParamsError
+from outofcore.extras import load
 from tests.samples import convert_sample
 
 ROOT = Path(__file__).parents[1]
@@ -64,10 +66,43 @@ def test_a_stream_and_a_tokenizer_name_the_extra_of_text(raw: Path) -> None:
 
 @pytest.mark.parametrize("domain", ["chess", "go", "neural"])
 def test_a_store_is_read_without_the_packages_that_make_one(raw: Path, domain: str) -> None:
-    code = f"from outofcore import loader; print(next(iter(loader({path(domain)!r}, 'train', 4))).keys())"
+    code = (
+        "from outofcore import loader, open_store\n"
+        "from outofcore.domains.registry import get_domain\n"
+        f"domain, store = get_domain({domain!r}), open_store({path(domain)!r})\n"
+        "task = domain.task(store, domain.section(raw='.'))\n"
+        "batch = next(iter(loader(store, 'train', 4, **task.loader_options())))\n"
+        "print(task.loss(batch)[0] > 0)\n"
+    )
     ended = without(PACKAGES, code, raw)
-    assert ended.stderr == ""
-    assert ended.stdout.startswith("dict_keys(['")
+    assert (ended.stdout, ended.stderr) == ("tensor(True)\n", "")
+
+
+def test_a_stage_without_one_package_names_its_extra(tmp_path: Path) -> None:
+    stage = str(ROOT / "stages/tokenizer.py")
+    code = f"import runpy, sys; sys.argv = ['']; runpy.run_path({stage!r}, run_name='__main__')"
+    (tmp_path / "params.yaml").write_text("text: {raw: texts}\n")
+    ended = without(("pyarrow",), code, tmp_path)
+    assert ended.stderr == "error: domain text needs pyarrow: pip install 'outofcore[text]'\n"
+
+
+def test_a_report_without_the_packages_of_a_domain_lacks_its_pictures(raw: Path) -> None:
+    code = (
+        "from pathlib import Path\nfrom outofcore.report.collect import collect\n"
+        "print({run.name: bool(run.store.pictures) for run in collect(Path()) if run.store})"
+    )
+    ended = without(("chess", "sgfmill"), code, raw)
+    assert ended.stdout == "{'chess': False, 'go': True, 'neural': True, 'text': True}\n"
+    assert ended.stderr == "no pictures of chess.zarr: domain chess needs chess: pip install 'outofcore[chess]'\n"
+
+
+def test_a_package_that_is_broken_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(module: str) -> None:
+        raise ImportError(f"lib{module}.so: cannot open shared object file")
+
+    monkeypatch.setattr("outofcore.extras.import_module", broken)
+    with pytest.raises(ParamsError, match=r"^this needs some: pip install 'outofcore\[extra\]', or do without$"):
+        load("some.module", "extra", "this", instead=", or do without")
 
 
 def test_the_core_describes_stores_of_all_domains(raw: Path) -> None:

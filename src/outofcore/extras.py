@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from outofcore.errors import OutOfCoreError, ParamsError
 
 
-def load(module: str, extra: str, need: str, kind: type[OutOfCoreError] = ParamsError) -> Any:
-    """Import a module of an extra; raises an error of this kind that says what needs it and how to install it."""
+def load(module: str, extra: str, need: str, kind: type[OutOfCoreError] = ParamsError, instead: str = "") -> Any:
+    """Import a module of an extra; raises an error of this kind that says what needs it and what to do."""
     try:
         return import_module(module)
-    except ModuleNotFoundError as error:
-        raise kind(missing(need, module.partition(".")[0], f"outofcore[{extra}]")) from error
+    except ImportError as error:  # it is not there, or broken
+        raise kind(missing(need, module.partition(".")[0], f"outofcore[{extra}]") + instead) from error
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported, by its name in ``import``."""
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # nor the package that it is in
+        return False
 
 
 def missing(need: str, package: str, cure: str) -> str:

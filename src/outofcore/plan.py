@@ -14,7 +14,7 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook, Planning
-from outofcore.domains.streaming import Streaming
+from outofcore.domains.streaming import RAW, Streaming
 from outofcore.errors import StoreError
 from outofcore.hardware import usable_memory
 from outofcore.machine import Machine
@@ -113,13 +113,18 @@ def _training(
     """Whether training fits, tables about it, and what it saves; nothing where the task needs a store."""
     if domain.planned_task() is None:
         return None, (), None
+    from outofcore.training.loaders import BALANCED, STREAMED, refuse_ranks
     from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
     from outofcore.training.prediction import UNPREDICTABLE
 
     process = baseline_bytes(section.train.optimizer)
     forecast = Forecast(domain, section, domain.schemas(section, files), expected.rows, machine, process, ranks)
     usable, last = usable_memory().value, _last_run(domain.name)
+    if forecast.way == RAW:
+        refuse_ranks(ranks, STREAMED)
     try:
+        if forecast.model.balanced:
+            refuse_ranks(ranks, BALANCED)
         fit = fit_of(forecast, usable, accelerator=_own_memory(machine.device))
         tables = [parts_table(forecast, fit, last), sizes_table(forecast)]
     except UNPREDICTABLE as error:

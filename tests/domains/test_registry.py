@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from outofcore.domains.registry import DOMAINS
@@ -101,6 +102,15 @@ def test_a_package_cannot_pass_for_another_that_determines_bytes(tmp_path: Path)
     (tmp_path / "site/mine.py").write_text("class DOMAIN:\n    name, packages = 'mine', ()\n")
     code = "from outofcore.conversion.versions import versions; print(versions('mine')['outofcore'])"
     assert "+" in run(tmp_path, "-c", code).stdout
+
+
+def test_packages_of_a_domain_go_by_their_names_in_imports(tmp_path: Path) -> None:
+    install(tmp_path / "site", "of-mine", "mine = mine\n", version="0.1")
+    (tmp_path / "site/mine.py").write_text("class DOMAIN:\n    name, packages = 'mine', ('yaml', 'nosuch.inner')\n")
+    code = "from outofcore.conversion.versions import versions as v; print(v('mine').items() - v('rna').items())"
+    found = run(tmp_path, "-c", code).stdout
+    assert f"('yaml', 'PyYAML {version('PyYAML')}')" in found
+    assert "nosuch" not in found
 
 
 WRONG = {

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from outofcore import __version__
-from outofcore.domains.registry import DOMAINS
+from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 from outofcore.machine import SETTINGS, load_machine
 from outofcore.params import load_params
@@ -303,3 +303,19 @@ def test_a_domain_of_another_package_has_its_defaults(tmp_path: Path) -> None:
     assert load_params(tmp_path / "params.yaml").section("lines").raw == "data/sample/lines"
     stages = yaml.safe_load((tmp_path / "dvc.yaml").read_text())["stages"]
     assert list(stages["sample"]["foreach"]) == ["chess", "lines"]
+
+
+def test_requirements_name_the_extras_of_all_domains_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(get_domain("lines")), "packages", ("yaml",))  # which its own package depends on
+    file = tmp_path / "requirements.txt"
+    create(tmp_path, ["lines"])
+    assert file.read_text() == f"outofcore=={__version__}\n"
+    create(tmp_path, ["chess", "lines"])
+    assert file.read_text() == f"outofcore[chess]=={__version__}\n"
+    create(tmp_path, ["chess", "go", "lines"])
+    assert file.read_text() == f"outofcore[chess,go]=={__version__}\n"
+    file.write_text(f"{file.read_text()}numpy\n")
+    create(tmp_path, ["chess", "go", "lines", "text"])
+    assert file.read_text() == f"outofcore[chess,go]=={__version__}\nnumpy\n"

@@ -153,7 +153,7 @@ def open_cluster(address: str, workers: int, files: Sequence[RawFile], domain: s
     is not installed; ClusterError if no scheduler or worker answers, a worker has other versions or does not see the
     input, or, inside the block, if the scheduler dies or one unit has killed several workers.
     """
-    distributed = load("distributed", "cluster", "OUTOFCORE_ENGINE=dask")
+    distributed = load("distributed", "cluster", "OUTOFCORE_ENGINE=dask", instead=", or use threads")
     where = f"the cluster at {address}" if address else "the cluster on this machine"
     with _one_line(distributed, where), _client(distributed, address, workers) as client:
         try:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.errors import ParamsError
-from outofcore.extras import missing
+from outofcore.extras import installed, missing
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
@@ -172,10 +172,15 @@ class Domain:
         del section
         return False
 
+    @property
+    def extra(self) -> str:
+        """The extra of outofcore with the packages of this domain, if there is one."""
+        return self.name if self.packages and type(self).__module__.startswith("outofcore.") else ""
+
     def require_packages(self) -> None:
         """Raise ParamsError if a package that a conversion needs is not installed; one may be needed late, to audit."""
         for package in self.packages:
-            if find_spec(package) is None:
+            if not installed(package):
                 raise self._without(package)
 
     def _module(self, name: str) -> Any:
@@ -188,8 +193,9 @@ class Domain:
             raise
 
     def _without(self, package: str) -> ParamsError:
-        ours = type(self).__module__.startswith("outofcore.")
-        return ParamsError(missing(f"domain {self.name}", package, f"outofcore[{self.name}]" if ours else package))
+        # A domain of another package depends on what that package needs.
+        cure = f"outofcore[{self.extra}]" if self.extra else type(self).__module__.partition(".")[0]
+        return ParamsError(missing(f"domain {self.name}", package, cure))
 
     def _has(self, name: str) -> bool:
         try:

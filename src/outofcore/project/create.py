@@ -107,6 +107,8 @@ def _added(folder: Path, path: str, text: str) -> Plan:
     if path in IGNORED and lacks:
         entry = Entry(path, "changed", f"{len(lacks)} lines added at its end")
         return [(entry, "\n".join((before.rstrip("\n"), *lacks, "")))]
+    if path == written.REQUIREMENTS and written.is_requirements(before):
+        return _put(folder, path, text)
     if path in (*IGNORED, written.REQUIREMENTS):
         return [(Entry(path, "kept", f"lacks {', '.join(lacks)}"), None)] if lacks else []
     return [(Entry(path, "kept", "not the one of this version" if path.startswith("stages/") else ""), None)]

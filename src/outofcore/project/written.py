@@ -72,7 +72,7 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
         found["stages/tokenizer.py"] = _script("tokenizer")
         found["data/tokenizers/given/README.md"] = _file("given.md")
     if not sources:
-        extras = ",".join(name for name in names if get_domain(name).packages)
+        extras = ",".join(filter(None, (get_domain(name).extra for name in names)))
         found[REQUIREMENTS] = f"outofcore{extras and f'[{extras}]'}=={__version__}\n"
     return found | {
         "machine.yaml": _file("machine.yaml"),
@@ -81,6 +81,11 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
         ".gitignore": _file("gitignore") + ("" if sources else _file("outputs")),
         ".dvcignore": _file("dvcignore"),
     }
+
+
+def is_requirements(text: str) -> bool:
+    """Whether requirements are those of this version for some domains, and nothing else."""
+    return re.fullmatch(rf"outofcore(\[[\w,]+\])?=={re.escape(__version__)}\n", text) is not None
 
 
 def dvc_files(*, git: bool) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -12,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from outofcore.console import visible
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, gallery_of
 from outofcore.errors import ParamsError
 from outofcore.inspect.store import Card, card_of
@@ -97,13 +99,14 @@ def _store_view(path: Path, convert: Mapping[str, Any]) -> StoreView | None:
     store = open_store(path)
     if convert and convert.get("digest") != store.digest:
         return None
-    gallery = gallery_of(store.domain) if sum(store.attributes["rows"].values()) else None
-    return StoreView(
-        card=card_of(store),
-        pictures=gallery.pictures(store) if gallery else (),
-        distributions=gallery.distributions(store) if gallery else (),
-        plain_layout=gallery.plain_layout(store) if gallery else None,
-    )
+    card = card_of(store)
+    try:
+        gallery = gallery_of(store.domain) if sum(store.attributes["rows"].values()) else None
+        if gallery:
+            return StoreView(card, gallery.pictures(store), gallery.distributions(store), gallery.plain_layout(store))
+    except ParamsError as error:  # the packages of its domain are not installed; the card says so
+        sys.stderr.write(f"no pictures of {visible(path.name)}: {visible(str(error))}\n")
+    return StoreView(card, (), (), None)
 
 
 def measurements(project: Path) -> list[Mapping[str, Any]]:

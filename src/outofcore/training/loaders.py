@@ -21,6 +21,8 @@ from outofcore.training.ranks import meet, this_rank
 
 LOADERS = 2
 """Of a training run, for training and validation; each may hold an equal share of the memory."""
+BALANCED = "a task that compares all samples of a batch"
+STREAMED = "mode: stream"
 
 
 class Batches(Protocol):
@@ -61,9 +63,8 @@ def open_loaders(
     Raises ParamsError if a task of balanced batches has several ranks.
     """
     ranks, options = meet(device), task.loader_options()
-    if "balanced" in options and ranks.world > 1:
-        message = f"this task compares all samples of a batch: expected one rank, got {ranks.world}; run it on one"
-        raise ParamsError(message)
+    if "balanced" in options:
+        refuse_ranks(ranks.world, BALANCED)
     share = memory // ranks.local_world
     tensors = task.reading_for(device, reading)
 
@@ -95,6 +96,13 @@ def open_loaders(
         raise BudgetError(message) from error
 
 
+def refuse_ranks(world: int, what: str) -> None:
+    """Raise ParamsError for several ranks, which ``what`` cannot use."""
+    if world > 1:
+        message = f"{what}: expected one rank, got {world}; run it on one"
+        raise ParamsError(message)
+
+
 def open_streams(
     domain: Any, section: Any, catalogue: Store, machine: Machine, device: torch.device
 ) -> tuple[Any, Any]:
@@ -104,9 +112,7 @@ def open_streams(
 
     Raises RawInputError if the raw files differ from the catalogue in name or size, ParamsError with several ranks.
     """
-    if (world := this_rank().world) > 1:
-        message = f"{domain.name}.mode: stream is for one rank, got {world}; use one, or mode store"
-        raise ParamsError(message)
+    refuse_ranks(this_rank().world, STREAMED)
     files = domain.raw_files(section)
     listed = catalogue.sources.read()
     known = list(zip(listed["name"].tolist(), listed["bytes"].tolist(), strict=True))

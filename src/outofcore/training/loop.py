@@ -84,6 +84,7 @@ def fit(
     with MemoryWatch() as memory, curves, run.stop:
         for step, row in progress.history:
             curves.draw(step, row)
+        curves.move(progress.step)
         while progress.step < steps:
             if progress.batches >= len(train):
                 run.validate(val, val_batches)
@@ -153,8 +154,8 @@ class _Run:
         )
         self.progress = saver.resume(task, self._optimizer)
         # A batch of one recording does not use the readouts of the others.
-        together = self._ranks.world > 1
-        self._model = DistributedDataParallel(task, find_unused_parameters=True) if together else task
+        together = partial(DistributedDataParallel, find_unused_parameters=True, gradient_as_bucket_view=True)
+        self._model = together(task) if self._ranks.world > 1 else task
         # Casts are not cached, so that the gradients of a weight that is used twice add up in 32 bits.
         self._precision = partial(
             torch.autocast, where.type, torch.bfloat16, enabled=section.precision == "bf16-mixed", cache_enabled=False

@@ -34,7 +34,7 @@ def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_
 def _adamw8bit() -> Callable[..., torch.optim.Optimizer]:
     # On some processors every import warns that a kernel for 4-bit products is missing, which AdamW does not use.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
-    optimizers = load("bitsandbytes.optim", "adamw8bit", "optimizer adamw8bit")
+    optimizers = load("bitsandbytes.optim", "adamw8bit", "optimizer adamw8bit", instead=", or use adamw")
     adamw: Callable[..., torch.optim.Optimizer] = optimizers.AdamW8bit
     return adamw
 

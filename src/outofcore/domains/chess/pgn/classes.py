@@ -6,8 +6,6 @@ import re
 from decimal import Decimal
 from functools import lru_cache
 
-import chess
-
 from outofcore.domains.chess.params import TerminationClass, TimeClass
 
 STANDARD, CHESS960, OTHER_VARIANT = 0, 1, 255
@@ -61,6 +59,8 @@ def castles_as_in_chess960(fen: str) -> bool:
     """Whether a start position has castling rights outside standard chess, as python-chess judges it."""
     if "-" in fen.split()[2:3]:
         return False
+    import chess  # only a conversion has it; names of variants are read without
+
     try:
         return chess.Board(fen).has_chess960_castling_rights()
     except ValueError:  # invalid position, reported when the game is played
