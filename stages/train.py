@@ -22,7 +22,7 @@ from outofcore.store.reader import open_store
 from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
 from outofcore.training.ranks import choose_device, meet
-from outofcore.training.results import saved_bytes
+from outofcore.training.results import identity_of, saved_bytes
 
 
 def main(name: str) -> None:
@@ -42,7 +42,6 @@ def main(name: str) -> None:
         train, val = open_loaders(
             store, task, reading, section.train, memory=machine.memory, residency=machine.residency, device=device
         )
-    identity = {"store": store.digest, "params": section.model_dump(mode="json")}
     with guard.writing(model):
         figures = fit(
             task,
@@ -51,7 +50,7 @@ def main(name: str) -> None:
             section.train,
             name=name,
             out=Path(),
-            identity=identity,
+            identity=identity_of(store, section),
             device=str(device),
             micro_batch=machine.micro_batch,
             threads=machine.workers,

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import outofcore
-from outofcore import ZarrDataset, loader, open_store, reading, write_store
+from outofcore import ZarrDataset, load_model, loader, open_store, reading, write_store
 
 store = open_store("chess.zarr")
 batches = loader(store, "train", 1024, memory="256MiB", tensors=reading(store))
@@ -23,7 +23,14 @@ with outofcore.stream("text", "corpus/", tokenizer="tokenizer.json", seq_len=256
     stream.load_state_dict(stream.state_dict())
     epoch: int = stream.epoch
 outofcore.stream("text", [{"text": "Call me Ishmael."}], column="text", params="params.yaml")
+model = load_model("models/chess", device="cpu")
+expected: torch.Tensor = model(batch)["target"]
+predictions = model.predict("game.pgn", best=3)
+played: list[str] = [row["played"] for row in predictions]
+accuracy: float = predictions.figures["top1"]
+weights: int = sum(each.numel() for each in model.task.parameters())
 version: str = outofcore.__version__
 outofcore.stream("text", 5)  # type: ignore[arg-type]
 loader(store, batch_size="many")  # type: ignore[arg-type]
+load_model(3)  # type: ignore[arg-type]
 outofcore.loade  # type: ignore[attr-defined]  # noqa: B018

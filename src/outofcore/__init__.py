@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from outofcore.loading.dataset import ZarrDataset
     from outofcore.loading.loader import loader
     from outofcore.loading.split import reading
+    from outofcore.models import load_model
     from outofcore.pipeline import convert
     from outofcore.store.reader import open_store
     from outofcore.streaming import stream
@@ -33,6 +34,7 @@ __all__ = [
     "OutOfCoreError",
     "ZarrDataset",
     "convert",
+    "load_model",
     "loader",
     "open_store",
     "reading",
@@ -45,6 +47,7 @@ __all__ = [
 _LAZY = {
     "ZarrDataset": "outofcore.loading.dataset",
     "convert": "outofcore.pipeline",
+    "load_model": "outofcore.models",
     "loader": "outofcore.loading.loader",
     "open_store": "outofcore.store.reader",
     "reading": "outofcore.loading.split",

@@ -1,4 +1,4 @@
-"""``outofcore info | show | verify | plan | convert | tokenizer | init | committed``: stores, disks, projects, DVC.
+"""``outofcore info | show | verify | plan | convert | tokenizer | predict | init | committed``: stores, models, DVC.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -27,7 +27,7 @@ from outofcore.store.reader import open_store
 EXIT_WRONG = 1
 
 app = typer.Typer(
-    help="Stores, disks, projects, and what DVC keeps.",
+    help="Stores, models, disks, projects, and what DVC keeps.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -224,6 +224,46 @@ def write_tokenizer(
         from outofcore.tokenizer import train_tokenizer
 
         _print_json(train_tokenizer(raw, file, params=params, **given_settings(setting or [])))
+
+
+@app.command(short_help="Try a trained model on raw files.")
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder of a trained model, such as models/chess.")],
+    raw: Annotated[Path, typer.Argument(help="Raw file or folder: games, a recording; for text a prompt.")],
+    *,
+    best: Annotated[int | None, typer.Option(help="Chess, Go: moves to list per position; 5 by default.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Text: most tokens to write; 200 by default.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Text: 0.8 by default; 0: no chance.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Text: another seed, another text; 0 by default.")] = None,
+    device: Annotated[str, typer.Option(help="Where the model computes: cpu, cuda or mps.")] = "cpu",
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON per prediction.")] = False,
+) -> None:
+    """Try a trained model on raw files, read as in training: moves with probabilities, text, rates.
+
+    Neither its project nor its store is needed. Records that cannot be read, and the figures, go to stderr.
+
+    \b
+    Examples:
+      outofcore predict models/chess game.pgn
+      outofcore predict models/text prompt.txt --tokens 100 --temperature 0.5
+      outofcore predict models/neural monday.npz --csv > rates.csv
+    """  # noqa: D301
+    with one_line_errors():
+        from outofcore.inspect.predictions import FORMS
+        from outofcore.models import load_model, summary
+        from outofcore.report.words import figure_lines
+
+        if as_csv and as_json:
+            message = "--csv and --json: expected one of them"
+            raise ParamsError(message)
+        chosen = {"best": best, "tokens": tokens, "temperature": temperature, "seed": seed}
+        options = {name: value for name, value in chosen.items() if value is not None}
+        predictions = load_model(model, device).predict(raw, **options)
+        FORMS["csv" if as_csv else "json" if as_json else "table"](_console(), predictions)
+        lines = [summary(predictions.rejects)] if predictions.rejects else []
+        for line in (*lines, *figure_lines(predictions.figures)):
+            typer.echo(visible(line), err=True)
 
 
 @app.command(short_help="Write a DVC project.")

@@ -28,3 +28,6 @@ class NextBaseTask(Task):
 
 def make_task(store, section):
     return NextBaseTask()
+
+
+planned_task = make_task

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from outofcore.domains.gallery import Gallery
+    from outofcore.domains.predictor import Predictor
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
 
@@ -71,6 +72,7 @@ class Domain:
     ``sample.py``   ``write_sample(folder, generator)``
     ``draw.py``     ``draw(rows, attributes)``; optional
     ``gallery.py``  the functions of :class:`outofcore.domains.gallery.Gallery`; optional
+    ``predict.py``  the functions of :class:`outofcore.domains.predictor.Predictor`; optional
     ==============  =======================================================================================
 
     A package within ``outofcore.domains`` is found by its folder, any other by an entry point of the group
@@ -161,6 +163,11 @@ class Domain:
     def gallery(self) -> Gallery | None:
         """Pictures and distributions for the report, if the domain has them."""
         return cast("Gallery", self._module("gallery")) if self._has("gallery") else None
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """What tries a trained model on raw files, if the domain has it."""
+        return cast("Predictor", self._module("predict")) if self._has("predict") else None
 
     def prepared(self, section: Any, store: str) -> Any:
         """The section for a conversion outside of a project, with what it needs first made next to the store."""

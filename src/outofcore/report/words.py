@@ -52,6 +52,13 @@ def told(figures: Mapping[str, Any]) -> list[str]:
     return [f"{each.name}: {each.value} ({each.of}: {each.baseline})" for each in results(figures) if each.of]
 
 
+def figure_lines(figures: Mapping[str, Any]) -> list[str]:
+    """All metrics, one line each, with their baselines."""
+    return [
+        f"{each.name}: {each.value}{f' ({each.of}: {each.baseline})' if each.of else ''}" for each in results(figures)
+    ]
+
+
 def baseline_of(key: str, keys: Iterable[str]) -> tuple[str, str]:
     """The metric that a baseline belongs to, and what the baseline is; a metric itself with ""."""
     for ending, what in BASELINES.items():

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from outofcore import __version__
 from outofcore.domains.task import Task
 from outofcore.replacing import replace_file, replace_text
+from outofcore.store.reader import Store
 from outofcore.training.optimizers import state_bytes
 
 
@@ -49,9 +51,20 @@ def write_plots(folder: Path, task: Task, sums: Mapping[str, Tensor]) -> None:
         (folder / f"{stem}.png").write_bytes(picture)
 
 
+def identity_of(store: Store, section: Any) -> dict[str, Any]:
+    """What a run is trained on, as JSON values: enough to make its task again without the store."""
+    return {
+        "domain": store.domain,
+        "store": store.digest,
+        "params": section.model_dump(mode="json"),
+        "attributes": store.attributes,
+        "parts": {part: store.part_attributes(part) for part in store.parts if part},
+    }
+
+
 def write_model(folder: Path, task: Task, identity: str, step: int) -> None:
     """Write ``model.pt`` (a state dict, and what it was trained on) and the model's texts."""
-    content = {"identity": identity, "step": step, "model": dict(task.state_dict())}
+    content = {"version": __version__, "identity": identity, "step": step, "model": dict(task.state_dict())}
     replace_file(folder / "model.pt", lambda new: torch.save(content, new))
     for stem, text in task.works().items():
         replace_text(folder / f"{stem}.txt", text + "\n")

@@ -51,5 +51,9 @@ def test_the_loss_of_the_frequencies_is_smoothed_by_one(task: Prediction) -> Non
     assert float(sums["policy_loss"]) == pytest.approx(4 * np.log(7), rel=1e-5)
 
 
-def test_the_baseline_is_not_stored_with_the_model(task: Prediction) -> None:
-    assert not task.state_dict()
+def test_the_baseline_is_stored_with_the_model(task: Prediction) -> None:
+    loaded = Prediction(np.zeros_like(COUNTS), 10)
+    loaded.load_state_dict(task.state_dict())
+    logits = torch.zeros(4, 7)
+    for name, value in task.evaluate({"logits": logits}).items():
+        assert torch.equal(loaded.evaluate({"logits": logits})[name], value), name

@@ -27,8 +27,9 @@ class MovePrediction(Task):
         counts = torch.from_numpy(frequencies)
         # Add-one smoothing, so that moves absent from the train split have a probability.
         surprise = -torch.log((counts + 1.0) / (counts + 1.0).sum())
-        self.register_buffer("surprise", surprise.float(), persistent=False)
-        self.register_buffer("frequent", counts.argsort(descending=True, stable=True)[:_TOP], persistent=False)
+        # Saved with the weights: a model that is loaded without its store still states its baseline.
+        self.register_buffer("surprise", surprise.float())
+        self.register_buffer("frequent", counts.argsort(descending=True, stable=True)[:_TOP])
         self.surprise: Tensor
         self.frequent: Tensor
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import chess
 
 from outofcore.domains.chess.moves import uci
-from outofcore.domains.chess.schema import BLACK_TO_MOVE, CASTLING_BITS, NO_EN_PASSANT, PIECES
+from outofcore.domains.chess.schema import BLACK_TO_MOVE, CASTLING_BITS, INNER_ROOK_SHIFT, NO_EN_PASSANT, PIECES
 from outofcore.store.schema import Columns
 
 RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
@@ -28,20 +28,39 @@ def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     return "\n".join([*lines, "   a b c d e f g h", f"{side} to move, ply {ply}: {played}, game ended {result}"])
 
 
-def board_of(rows: Columns) -> chess.Board:
-    """The first row as a board of python-chess."""
+def board_of(rows: Columns, *, chess960: bool = False) -> chess.Board:
+    """The first row as a board of python-chess; ``chess960`` as its game is."""
     board = chess.Board(None)
     for letter, squares in zip(PIECES, rows["boards"][0], strict=True):
         for square in chess.scan_forward(int(squares)):
             board.set_piece_at(square, chess.Piece.from_symbol(letter))
     side, rights, file, halfmove_clock = rows["state"][0].tolist()
     board.turn = side != BLACK_TO_MOVE
-    # In Chess960 the rooks may start elsewhere; castling is then shown by squares.
+    # In Chess960 the rooks may start elsewhere; a board of standard chess then shows castling by squares.
     board.set_castling_fen("".join(right for right, bit in CASTLING_BITS.items() if rights & bit) or "-")
+    if chess960:
+        board.chess960 = True
+        board.castling_rights = sum(chess.BB_SQUARES[rook] for rook in _castling_rooks(board, rights))
     if file != NO_EN_PASSANT:
         board.ep_square = chess.square(file, 5 if board.turn == chess.WHITE else 2)
     board.halfmove_clock = halfmove_clock
     return board
+
+
+def _castling_rooks(board: chess.Board, rights: int) -> Iterator[chess.Square]:
+    """The rooks that may castle in Chess960."""
+    for right, bit in CASTLING_BITS.items():
+        color = right.isupper()
+        king = board.king(color)
+        if not rights & bit or king is None:
+            continue
+        kingside = right in "Kk"
+        side = [
+            rook for rook in board.pieces(chess.ROOK, color) if rook >> 3 == king >> 3 and (rook > king) == kingside
+        ]
+        inner = bool(rights & bit << INNER_ROOK_SHIFT)
+        if side:
+            yield min(side) if inner == kingside else max(side)
 
 
 def move_of(rows: Columns, board: chess.Board) -> tuple[chess.Move, str]:

@@ -94,7 +94,8 @@ class ChessTask(MovePrediction):
         super().__init__(baseline.move_counts, PLIES_PER_BIN)
         self.section = section
         self.network = Network(section.planes, preset, vocabulary(section.targets))
-        self.value_mean = baseline.value_mean
+        self.register_buffer("value_mean", torch.tensor(baseline.value_mean, dtype=torch.float32))
+        self.value_mean: Tensor
 
     def reading_for(self, device: torch.device, reading: Reading) -> Reading:
         """Bits instead of planes for an accelerator."""

@@ -45,11 +45,12 @@ def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
         lines.append(line.rstrip())
     lines.append("    " + "  ".join(LETTERS[:size]))
     player = ("Black", "White")[int(state[TO_PLAY])]
-    what = f"{player} passes" if move == frame * frame else f"{player} plays {_name(move, frame, size)}"
-    ko = "" if state[KO] < 0 else f", {_name(int(state[KO]), frame, size)} is forbidden by ko"
+    what = f"{player} passes" if move == frame * frame else f"{player} plays {name_of(move, frame, size)}"
+    ko = "" if state[KO] < 0 else f", {name_of(int(state[KO]), frame, size)} is forbidden by ko"
     lines.append(f"move {int(state[MOVE_NUMBER]) + 1}: {what}{ko}")
     return "\n".join(lines)
 
 
-def _name(point: int, frame: int, size: int) -> str:
-    return f"{LETTERS[point % frame]}{size - point // frame}"
+def name_of(move: int, frame: int, size: int) -> str:
+    """A move as the Go Text Protocol has it: ``D4``, ``pass``."""
+    return "pass" if move == frame * frame else f"{LETTERS[move % frame]}{size - move // frame}"

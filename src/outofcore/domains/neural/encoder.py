@@ -111,8 +111,8 @@ class Encoder(nn.Module):
         )
         self.biases = nn.ParameterList(nn.Parameter(self._start(session)) for session in sessions)
         for number, session in enumerate(sessions):
-            self.register_buffer(f"mean_{number}", torch.tensor(session.mean), persistent=False)
-            self.register_buffer(f"spread_{number}", torch.tensor(session.spread), persistent=False)
+            self.register_buffer(f"mean_{number}", torch.tensor(session.mean))
+            self.register_buffer(f"spread_{number}", torch.tensor(session.spread))
 
     def forward(self, stim: Tensor, session: int, behavior: Tensor | None = None) -> Tensor:
         """Expected responses (batch, neurons) float32 to ``stim`` (batch, lags, ..., height, width), cast."""

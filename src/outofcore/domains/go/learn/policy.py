@@ -76,13 +76,18 @@ class PolicyTask(MovePrediction):
         self.reach = reading.reach
         self.network = PolicyNetwork(planes(reading.section), reading.frame, preset)
 
+    def predict(self, batch: Batch) -> Tensor:
+        """Logits of all points and the pass (batch, frame * frame + 1) float32."""
+        logits: Tensor = self.network(batch["planes"], batch.get("on_board"))
+        return logits.float()
+
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        loss = functional.cross_entropy(self._logits(batch), batch["move"], reduction="sum")
+        loss = functional.cross_entropy(self.predict(batch), batch["move"], reduction="sum")
         return loss, torch.tensor(len(batch["move"]))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Counts in bins of twenty moves (16,), and summed losses of the model and the frequencies."""
-        return self.count_hits(self._logits(batch), batch["move"], batch["number"])
+        return self.count_hits(self.predict(batch), batch["move"], batch["number"])
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """Accuracies as shares of the positions, losses as means in nats.
@@ -105,7 +110,3 @@ class PolicyTask(MovePrediction):
             for move, positions, shares in self.accuracy_by_bin(sums)
         ]
         return {"accuracy_by_move": rows}
-
-    def _logits(self, batch: Batch) -> Tensor:
-        logits: Tensor = self.network(batch["planes"], batch.get("on_board"))
-        return logits.float()

@@ -1,0 +1,84 @@
+"""A trained chess model, tried on games: its best moves in each position, and the result that it expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import chess
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+from torch import Tensor
+
+from outofcore.domains.chess.draw import board_of, move_of
+from outofcore.domains.chess.model import ChessTask
+from outofcore.domains.chess.moves import flip_code, vocabulary
+from outofcore.domains.chess.params import ChessSection, FilterSection, TensorSection
+from outofcore.domains.chess.pgn.classes import CHESS960
+from outofcore.domains.chess.schema import BLACK_TO_MOVE
+from outofcore.domains.chess.widening import classify
+from outofcore.domains.domain import Section
+from outofcore.domains.predictor import SPLIT, Row
+from outofcore.domains.task import Batch
+from outofcore.store.reader import Store
+from outofcore.store.schema import Columns
+
+
+class Options(Section):
+    """What is listed for each position."""
+
+    best: int = Field(5, ge=1, le=256, description="most probable legal moves that are listed")
+
+
+def predict(task: ChessTask, batch: Batch) -> dict[str, Tensor]:
+    """Probabilities of moves (batch, classes) as ``target``, and expected results (batch,) as ``value``."""
+    logits, value = task.predict(batch)
+    return {"target": logits.softmax(1), "value": value}
+
+
+def unfiltered(section: ChessSection) -> ChessSection:
+    """All positions of all games of the kinds of chess that the model was trained on."""
+    filters = FilterSection(variants=section.filters.variants, duplicates="keep")
+    return section.model_copy(update={"filters": filters})
+
+
+def rows(
+    task: ChessTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Options
+) -> Iterator[Row]:
+    """A row per position: the move played in SAN, the best legal moves, and the result that White may expect."""
+    table, games = store.rows(SPLIT, part), store.sequences(SPLIT, part)
+    starts, variants = games["start"].read(), games["variant"].read()
+    first = 0
+    for prediction in predicted:
+        shares, values = prediction["target"].numpy(), prediction["value"].tolist()
+        stored = table.read(first, first + len(values))
+        numbers = np.searchsorted(starts, np.arange(first, first + len(values)), "right")
+        first += len(values)
+        for place, (number, value) in enumerate(zip(numbers.tolist(), values, strict=True)):
+            here = {name: column[place : place + 1] for name, column in stored.items()}
+            board = board_of(here, chess960=variants[number - 1] == CHESS960)
+            played, written = move_of(here, board)
+            moves = list(board.legal_moves)
+            known = shares[place][_classes(here, moves, task.section)]
+            by_move = {board.san(moves[n]): float(known[n]) for n in np.argsort(-known, kind="stable")}
+            seen_by_mover = task.section.view == "mover" and board.turn == chess.BLACK
+            yield {
+                "game": number,
+                "ply": int(here["ply"][0]),
+                "played": written,
+                "probability": by_move[written] if played in moves else None,
+                "best": dict(list(by_move.items())[: options.best]),
+                "expected_result": -value if seen_by_mover else value,
+            }
+
+
+def _classes(position: Columns, moves: list[chess.Move], section: TensorSection) -> npt.NDArray[np.int64]:
+    """Class of each move in a position, as the tensors show it."""
+    codes = [move.from_square | move.to_square << 6 | ((move.promotion or 1) - 1) << 12 for move in moves]
+    count, black = len(codes), int(position["state"][0, 0]) == BLACK_TO_MOVE
+    flip = flip_code(0) if black and section.view == "mover" else 0
+    found = np.empty(count, np.int64)
+    boards, states = (np.repeat(position[name], count, axis=0) for name in ("boards", "state"))
+    flips = np.full(count, flip, np.uint16)
+    classify(boards, states, np.array(codes, np.uint16), flips, vocabulary(section.targets).index, found)
+    return found

@@ -1,0 +1,80 @@
+"""A trained neural model, tried on recordings: the response that it expects of each neuron in each bin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from torch import Tensor
+
+from outofcore.domains.domain import Section
+from outofcore.domains.neural.model import NeuralTask
+from outofcore.domains.neural.params import NeuralSection
+from outofcore.domains.neural.transforms import transformed_shape
+from outofcore.domains.predictor import SPLIT, Row
+from outofcore.domains.task import Batch
+from outofcore.errors import RawInputError
+from outofcore.store.reader import Store
+
+
+class Options(Section):
+    """Nothing to choose."""
+
+
+def predict(task: NeuralTask, batch: Batch) -> dict[str, Tensor]:
+    """Expected responses (batch, neurons) as ``robs``."""
+    return {"robs": task.predict(batch)[0]}
+
+
+def unfiltered(section: NeuralSection) -> NeuralSection:
+    """The section as it is: recordings have no filters."""
+    return section
+
+
+def rows(
+    task: NeuralTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Options
+) -> Iterator[Row]:
+    """A row per bin and neuron; the response is None where it does not count.
+
+    Bins without enough frames before them, at the beginning of a trial, have no row. Raises RawInputError if the
+    session's shape is not that of training.
+    """
+    del options
+    _check_shape(task, store, part)
+    table, trials = store.rows(SPLIT, part), store.sequences(SPLIT, part)
+    window = task.section.tensors.window
+    starts, lengths, labels, offsets = (trials[name].read() for name in ("start", "length", "trial", "offset"))
+    samples = np.maximum(lengths - window + 1, 0)
+    trial = np.repeat(np.arange(len(samples)), samples)  # of each sample
+    place = np.arange(len(trial)) - np.repeat(np.cumsum(samples) - samples, samples) + window - 1  # of its last bin
+    first = 0
+    for prediction in predicted:
+        rates = prediction["robs"].float().numpy()
+        here = slice(first, first + len(rates))
+        first += len(rates)
+        for number, bin_, rate in zip(trial[here].tolist(), place[here].tolist(), rates, strict=True):
+            row = int(starts[number]) + bin_
+            response, counts = (table[name].read(row, row + 1)[0].tolist() for name in ("robs", "dfs"))
+            for neuron, expected in enumerate(rate.tolist()):
+                yield {
+                    "session": part,
+                    "trial": int(labels[number]),
+                    "bin": int(offsets[number]) + bin_,
+                    "neuron": neuron,
+                    "rate": expected,
+                    "response": response[neuron] if counts[neuron] else None,
+                }
+
+
+def _check_shape(task: NeuralTask, store: Store, part: str) -> None:
+    (known,) = (session for session in task.sessions if session.name == part)
+    attributes = store.part_attributes(part)
+    shape = transformed_shape(tuple(attributes["frame_shape"]), task.section.tensors.transforms)
+    found = {"neurons": attributes["neurons"], "behaviors": attributes["behaviors"], "frame": shape}
+    for name, value in found.items():
+        if value != getattr(known, name):
+            message = (
+                f"session {part}: expected {name} {getattr(known, name)}, as in training, got {value}; a session that "
+                "the model does not know needs another name"
+            )
+            raise RawInputError(message)

@@ -1,0 +1,49 @@
+"""A trained text model, tried on a prompt: the text with which it continues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+from torch import Tensor
+
+from outofcore.domains.domain import Section
+from outofcore.domains.predictor import Row
+from outofcore.domains.sections import MOST
+from outofcore.domains.task import Batch
+from outofcore.domains.text.documents.cleaning import BOM, InvalidText, clean
+from outofcore.domains.text.model import TextTask
+from outofcore.domains.text.params import TextSection
+from outofcore.errors import RawInputError
+
+
+class Options(Section):
+    """How the text is continued."""
+
+    tokens: int = Field(200, ge=1, le=MOST, description="most tokens to write")
+    temperature: float = Field(0.8, ge=0, le=100, description="0: always the most probable token")
+    seed: int = Field(0, ge=0, le=MOST, description="another seed, another text")
+
+
+def predict(task: TextTask, batch: Batch) -> dict[str, Tensor]:
+    """Probabilities of the token after each input (batch, seq_len, vocabulary) as ``targets``."""
+    hidden = task.network(batch["inputs"], batch.get("positions"), batch.get("segments"))
+    return {"targets": task.network.logits(hidden).softmax(-1)}
+
+
+def answer(task: TextTask, raw: Path, section: TextSection, options: Options) -> Iterator[Row]:
+    """A row with the prompt and its continuation; the line break at the end of the file is not part of the prompt."""
+    if not raw.is_file():
+        message = f"{raw}: expected a text file with a prompt, found {'a folder' if raw.is_dir() else 'nothing'}"
+        raise RawInputError(message)
+    content = raw.read_bytes()
+    if section.source.bom == "strip":
+        content = content.removeprefix(BOM)
+    try:
+        prompt = clean(content, section.source).text.decode()
+    except InvalidText as error:
+        message = f"{raw}: expected UTF-8, got something else from byte {error.position} on"
+        raise RawInputError(message) from error
+    prompt = prompt.removesuffix("\n").removesuffix("\r")
+    yield {"text": task.write(prompt, options.tokens, temperature=options.temperature, seed=options.seed)}

@@ -1,0 +1,67 @@
+"""Print predictions, as they come or as a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Any
+
+from rich.console import Console
+
+from outofcore.console import visible
+from outofcore.table import Kind, Table, print_table
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+def print_lines(console: Console, rows: Rows) -> None:
+    """A line of JSON per prediction."""
+    del console
+    for row in rows:
+        sys.stdout.write(f"{json.dumps(row)}\n")
+
+
+def print_csv(console: Console, rows: Rows) -> None:
+    """CSV with a header; a cell of several values lists them with their names."""
+    del console
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if number == 0:
+            writer.writerow(row)
+        writer.writerow(_listed(value, repr) if isinstance(value, Mapping) else value for value in row.values())
+
+
+def print_aligned(console: Console, rows: Rows) -> None:
+    """A table; a text as it is."""
+    rows = iter(rows)
+    first = next(rows, {})
+    if list(first) == ["text"]:
+        for row in chain([first], rows):
+            sys.stdout.write(f"{visible(row['text'])}\n")
+        return
+    cells = [[_cell(value) for value in row.values()] for row in chain([first], rows)]
+    kinds: list[tuple[str, Kind]] = [
+        (name, "text" if isinstance(value, str | Mapping) else "count") for name, value in first.items()
+    ]
+    print_table(console, Table(kinds, cells))
+
+
+FORMS: dict[str, Callable[[Console, Rows], None]] = {"table": print_aligned, "csv": print_csv, "json": print_lines}
+"""How predictions are printed, by name."""
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _listed(value, _share)
+    return _share(value) if isinstance(value, float) else value if value is None else str(value)
+
+
+def _share(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _listed(values: Mapping[str, float], shown: Callable[[float], str]) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in values.items())

@@ -1,0 +1,328 @@
+"""Trained models: loaded without their store, and tried on raw files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import tempfile
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from outofcore import __version__
+from outofcore.domains.domain import Domain
+from outofcore.domains.predictor import SPLIT, Predictor, Row
+from outofcore.domains.reading import Reading, reading_for
+from outofcore.domains.registry import get_domain
+from outofcore.domains.sections import SplitSection
+from outofcore.domains.task import Batch, Task
+from outofcore.errors import ParamsError, RawInputError, StateError
+from outofcore.loading.arguments import named_device, refuse
+from outofcore.loading.loader import loader
+from outofcore.machine import load_machine
+from outofcore.pipeline import convert_to_folder
+from outofcore.store.reader import Store, open_store
+from outofcore.store.schema import Schema
+
+FILE, STORE = "model.pt", "store.zarr"
+BATCH = 256
+_DIGITS = 6
+
+
+def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
+    """Load a trained model, without its project and its store.
+
+    ::
+
+        model = outofcore.load_model("models/chess")
+        for row in model.predict("game.pgn"):
+            print(row["played"], row["best"])
+
+    Parameters
+    ----------
+    path
+        The folder that training leaves, ``models/<domain>``, or the ``model.pt`` in it.
+    device
+        Where the model computes.
+
+    Returns
+    -------
+    Model
+        The model in evaluation mode.
+
+    Raises
+    ------
+    StateError
+        If there is no model, the file is damaged, or another version of outofcore wrote it.
+    ParamsError
+        If its domain is not installed, or the device does not exist.
+    """
+    if not isinstance(path, str | Path):
+        refuse("path", "the folder of a model, such as models/chess", path)
+    place = named_device(device)
+    file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+    content = _read(file)
+    try:
+        identity = json.loads(content["identity"])
+        name, params, attributes, parts = (identity[key] for key in ("domain", "params", "attributes", "parts"))
+        version = content["version"]
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"{file}: this model does not say what makes its task, as those of today do; train it again"
+        raise StateError(message) from error
+    domain = get_domain(name)
+    make = domain.planned_task()
+    if make is None:
+        message = f"{file}: domain {name} makes no task without a store; give its model.py a planned_task"
+        raise ParamsError(message)
+    try:
+        section = domain.section.model_validate({**params, "raw": "."})
+        described = (parts or {"": attributes}).items()
+        schemas = {part: Schema(rows=(), sequences=(), attributes=each) for part, each in described}
+        task = make(section, schemas)
+        task.load_state_dict(content["model"])
+    except (ValidationError, RuntimeError, KeyError) as error:
+        message = (
+            f"{file}: expected a model of outofcore {__version__}, got one of {version} that does not fit it; install "
+            "that version, or train again"
+        )
+        raise StateError(message) from error
+    return Model(domain, section, attributes, tuple(parts) or ("",), task.to(place).eval())
+
+
+class Model:
+    """A trained model; made by :func:`load_model`.
+
+    Attributes
+    ----------
+    task
+        The module of torch, in evaluation mode.
+    domain, section
+        Its kind of data, and the settings that it was trained with.
+    """
+
+    def __init__(
+        self, domain: Domain, section: Any, attributes: Mapping[str, Any], parts: tuple[str, ...], task: Task
+    ) -> None:
+        self.domain, self.section, self.task = domain, section, task
+        self._attributes, self._parts = attributes, parts
+
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.task.parameters())
+        return f"Model(domain={self.domain.name!r}, parameters={count:,}, device='{self.task.device}')"
+
+    @property
+    def reading(self) -> Reading:
+        """What turns the rows of a store into the tensors of its training: ``loader(store, tensors=model.reading)``.
+
+        Without random changes.
+        """
+        return reading_for("val", self.domain.reading(self._attributes, self.section))
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch) -> dict[str, Tensor]:
+        """What the model expects of a batch of a loader.
+
+        Returns
+        -------
+        dict
+            Tensors under the keys of the batch that they predict. Chess: ``target`` (batch, classes) probabilities,
+            ``value`` (batch,); Go: ``move`` (batch, points + 1) probabilities; text: ``targets`` (batch, seq_len,
+            vocabulary) probabilities; neural: ``robs`` (batch, neurons) expected responses.
+
+        Raises
+        ------
+        ParamsError
+            If the domain has no predictions.
+        """
+        there = {name: tensor.to(self.task.device) for name, tensor in batch.items()}
+        return dict(self._predictor.predict(self.task, there))
+
+    def predict(self, raw: str | Path, **options: Any) -> Predictions:
+        """Try the model on raw files, read as in training, without filters and splits.
+
+        Parameters
+        ----------
+        raw
+            A file, or a folder, of the kind that the model was trained on: a game, a recording; for text the prompt.
+        **options
+            Chess and Go: ``best``, the number of moves to list (5). Text: ``tokens`` to write at most (200),
+            ``temperature`` (0.8; 0: always the most probable token), ``seed`` (0).
+
+        Returns
+        -------
+        Predictions
+            An iterator over mappings: one per position; per bin and neuron; of the text.
+
+        Raises
+        ------
+        RawInputError
+            If there is nothing to read, or the model does not know the session.
+        ParamsError
+            If there is no such option.
+        """
+        predictor = self._predictor
+        try:
+            chosen = predictor.Options.model_validate(options)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            known = ", ".join(predictor.Options.model_fields) or "none"
+            message = f"{wrong['loc'][0]}: {wrong['msg'][:1].lower()}{wrong['msg'][1:]}, got {wrong['input']!r}"
+            if wrong["type"] == "extra_forbidden":
+                message = f"{wrong['loc'][0]}: no such option for {self.domain.name}; there are: {known}"
+            raise ParamsError(message) from error
+        if not isinstance(raw, str | Path):
+            refuse("raw", "a file or a folder", raw)
+        if hasattr(predictor, "answer"):
+            return Predictions(predictor.answer(self.task, Path(raw), self.section, chosen))
+        section = predictor.unfiltered(self.section)
+        splits = SplitSection(val=0.0, test=0.0)
+        section = section.model_copy(update={"raw": str(raw), "match": "**/*", "splits": splits})
+        folder, figures = Path(tempfile.mkdtemp(prefix="outofcore-")), dict[str, float]()
+        try:
+            rejects = self._convert(section, folder)
+            store = open_store(folder / STORE)
+            self._check_known(store)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return Predictions(self._rows(store, chosen, figures), rejects, figures, folder)
+
+    @property
+    def _predictor(self) -> Predictor:
+        predictor = self.domain.predictor
+        if predictor is None:
+            message = f"domain {self.domain.name} has no predictions: its package has no predict.py; use model.task"
+            raise ParamsError(message)
+        return predictor
+
+    def _convert(self, section: Any, folder: Path) -> list[dict[str, str]]:
+        """Convert into a store of one split in a folder; returns the rejected records."""
+        rejects, machine = folder / "rejects.csv", replace(load_machine(), engine="threads")
+        try:
+            convert_to_folder(self.domain, section, folder / STORE, rejects, machine)
+        except RawInputError as error:
+            if listed := _listed(rejects):
+                message = f"{section.raw}: nothing that the model can read; {summary(listed)}"
+                raise RawInputError(message) from error
+            raise
+        return _listed(rejects)
+
+    def _check_known(self, store: Store) -> None:
+        for part in store.parts:
+            if part not in self._parts:
+                message = (
+                    f"session {part} was not in training; the model knows {', '.join(self._parts)}: a session is known "
+                    "by the name of its file, below the raw folder"
+                )
+                raise RawInputError(message)
+
+    def _rows(self, store: Store, options: Any, figures: dict[str, float]) -> Iterator[Row]:
+        """Predictions of all parts of a store; ``figures`` are those of its samples, at the end."""
+        predictor, sums = self._predictor, dict[str, Tensor]()
+        reading = reading_for("val", self.domain.reading(store.attributes, self.section))
+        for part in store.parts:
+            yield from predictor.rows(self.task, store, part, self._predicted(store, part, reading, sums), options)
+        if not sums:
+            message = f"no {self.domain.sequence} is as long as a sample, by {self.domain.name}.tensors of the model"
+            raise RawInputError(message)
+        figures |= {name: round(value, _DIGITS) for name, value in self.task.summarize(sums).items()}
+
+    @torch.no_grad()
+    def _predicted(
+        self, store: Store, part: str, reading: Reading, sums: dict[str, Tensor]
+    ) -> Iterator[dict[str, Tensor]]:
+        device = self.task.device
+        batches: Iterable[Batch] = loader(
+            store,
+            SPLIT,
+            BATCH,
+            shuffle=False,
+            phase=False,
+            part=part,
+            tensors=self.task.reading_for(device, reading),
+            memory=load_machine().memory,
+            device=device,
+        )
+        for batch in batches:
+            if len(self._parts) > 1:
+                batch["part"] = torch.full((len(next(iter(batch.values()))),), self._parts.index(part))
+            for name, value in self.task.evaluate(batch).items():
+                sums[name] = sums[name] + value.cpu().double() if name in sums else value.cpu().double()
+            yield {name: value.cpu() for name, value in self(batch).items()}
+
+
+class Predictions(Iterator[Row]):
+    """Rows of :meth:`Model.predict`, one after the other.
+
+    Attributes
+    ----------
+    rejects
+        The records that were left out: ``file``, ``offset``, ``reason`` and ``detail`` of each.
+    figures
+        Once all rows were read, the figures of ``train.json`` for this input; empty for a text.
+    """
+
+    def __init__(
+        self,
+        rows: Iterator[Row],
+        rejects: Sequence[Mapping[str, str]] = (),
+        figures: Mapping[str, float] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.rejects, self.figures = rejects, {} if figures is None else figures
+        self._rows = rows
+        # What was converted is removed with the last row, or with the iterator.
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True) if folder else None
+
+    def __next__(self) -> Row:
+        try:
+            return next(self._rows)
+        except BaseException:
+            if self._remove:
+                self._remove()
+            raise
+
+
+def summary(rejects: Sequence[Mapping[str, str]]) -> str:
+    """The rejected records in one line."""
+    first = rejects[0]
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in Counter(each["reason"] for each in rejects).items())
+    where = f"{first['file']}, byte {first['offset']}, {first['reason']} {first['detail']}"
+    return f"{len(rejects):,} left out ({reasons}); the first: {' '.join(where.split())}"
+
+
+def _listed(rejects: Path) -> list[dict[str, str]]:
+    if not rejects.is_file():
+        return []
+    with rejects.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The content of a ``model.pt``; raises StateError."""
+    if not file.is_file():
+        message = f"{file}: no model here; expected the folder that training leaves, such as models/chess"
+        raise StateError(message)
+    refused: Exception | None = None
+    try:
+        with ZipFile(file) as archive:
+            damaged = archive.testzip()  # torch does not compare checksums
+        if damaged is None:
+            content = torch.load(file, map_location="cpu", weights_only=True)
+            if isinstance(content, dict):
+                return content
+    except Exception as error:  # of any type: bits that changed may mean anything to torch
+        if isinstance(error, OSError) and error.filename:
+            raise
+        refused = error
+    message = f"{file}: expected a model, got a damaged or another file; get it again ('dvc checkout'), or train again"
+    raise StateError(message) from refused

@@ -1,0 +1,405 @@
+"""A trained model is loaded where neither its project nor its store is, and tried on raw files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import chess
+import chess.pgn
+import numpy as np
+import pytest
+import torch
+
+import outofcore
+from outofcore.console import visible
+from outofcore.domains.chess.moves import flip_code, vocabulary
+from outofcore.errors import ParamsError, RawInputError, StateError
+from outofcore.store.reader import open_store
+from tests.domains.chess.positions import stored_move
+from tests.lines_project import call
+from tests.samples import ROOT
+from tests.trained import DOMAINS, convert_sample, train, write_random
+
+GAMES = """[Event "one"]
+[Result "1-0"]
+
+1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O Nf6 1-0
+
+[Event "illegal"]
+[Result "1-0"]
+
+1. e4 e5 2. Ke3 1-0
+
+[Event "two"]
+[Result "0-1"]
+
+1. f3 e5 2. g4 Qh4# 0-1
+
+[Event "one again"]
+[Result "1-0"]
+
+1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O Nf6 1-0
+"""
+TOLD = """
+import json, sys
+import torch
+import outofcore
+
+model = outofcore.load_model(sys.argv[1])
+sums = {}
+batches = outofcore.loader(
+    sys.argv[2], "val", model.section.train.batch_size, shuffle=False, phase=False, tensors=model.reading
+)
+with torch.no_grad():
+    for batch in batches:
+        for name, value in model.task.evaluate(batch).items():
+            sums[name] = sums.get(name, 0) + value.double()
+print(json.dumps({name: round(value, 6) for name, value in model.task.summarize(sums).items()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "project"
+    for name in DOMAINS:
+        convert_sample(folder, name)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder, in which nothing temporary may be left; one thread."""
+    folder, temporary = tmp_path / "elsewhere", tmp_path / "temporary"
+    for each in (folder, temporary):
+        each.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield folder
+    torch.set_num_threads(threads)
+    assert not list(temporary.glob("outofcore*"))
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_loaded_in_another_process_it_has_the_figures_of_its_training(
+    project: Path, elsewhere: Path, name: str
+) -> None:
+    figures = train(project, name)
+    shutil.move(project / "models" / name / "model.pt", elsewhere / "kept.pt")
+    store = shutil.move(project / f"data/stores/{name}.zarr", elsewhere / "held.zarr")
+    project.rename(project.with_name("away"))
+    try:
+        command = [sys.executable, "-W", "error", "-c", TOLD, "kept.pt", "held.zarr"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False)
+    finally:
+        project.with_name("away").rename(project)
+        shutil.move(store, project / f"data/stores/{name}.zarr")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    # Which films repeat is known of the store alone.
+    of_the_store = {"explainable_variance", "fraction_explained", "neurons_reliable"} if name == "neural" else set()
+    expected = {key: value for key, value in figures.items() if key not in {"steps", "parameters"} | of_the_store}
+    assert found == pytest.approx(expected, abs=2e-6)
+    assert set(found) == set(expected)
+
+
+@pytest.mark.parametrize(
+    "tensors", [{}, {"view": "white", "targets": "alphazero", "legal_mask": True, "mirror": True}], ids=["uci", "other"]
+)
+def test_chess_moves_are_legal_and_their_probabilities_those_of_the_network(
+    project: Path, elsewhere: Path, tensors: dict
+) -> None:
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", tensors=tensors))
+    Path("game.pgn").write_text(GAMES)
+    predictions = model.predict("game.pgn", best=3)
+    rows = list(predictions)
+
+    outofcore.convert("chess", "game.pgn", "all.zarr", filters={"duplicates": "keep"}, splits={"val": 0.0, "test": 0.0})
+    batches = outofcore.loader("all.zarr", "train", 64, shuffle=False, tensors=model.reading)
+    (batch,) = list(batches)
+    with torch.no_grad():
+        logits, values = (each.double().numpy() for each in model.task.predict(batch))
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+
+    moves, hits, number = vocabulary(model.section.tensors.targets), 0, 0
+    with Path("game.pgn").open() as file:
+        games = [chess.pgn.read_game(file) for _ in range(4)]
+    for place, game in enumerate([games[0], games[2], games[3]], 1):
+        board = game.board()
+        for ply, move in enumerate(game.mainline_moves()):
+            row, black = rows[number], board.turn == chess.BLACK
+            mover = model.section.tensors.view == "mover"
+            flip = flip_code(0) if black and mover else 0
+            by_move = {
+                board.san(each): shares[number, moves.index[stored_move(each) ^ flip]] for each in board.legal_moves
+            }
+            assert (row["game"], row["ply"], row["played"]) == (place, ply, board.san(move))
+            assert row["probability"] == pytest.approx(by_move[row["played"]], rel=1e-4)
+            assert row["best"] == pytest.approx({san: by_move[san] for san in row["best"]}, rel=1e-4)
+            assert list(row["best"].values()) == sorted(row["best"].values(), reverse=True)
+            least = min(row["best"].values())
+            assert sum(share > least * (1 + 1e-4) for share in by_move.values()) < 3
+            assert row["expected_result"] == pytest.approx(
+                -values[number] if black and mover else values[number], abs=1e-5
+            )
+            hits += int(shares[number].argmax() == moves.index[stored_move(move) ^ flip])
+            board.push(move)
+            number += 1
+    assert number == len(rows) == 20
+    assert predictions.figures["top1"] == round(hits / 20, 6)
+    assert predictions.figures["positions"] == 20
+    assert [each["reason"] for each in predictions.rejects] == ["illegal_move"]
+
+
+def test_filters_of_the_training_reject_nothing(project: Path, elsewhere: Path) -> None:
+    filters = {"min_elo": 2500, "unknown_elo": "drop", "skip_plies": 4, "rated_only": True}
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", filters=filters))
+    Path("game.pgn").write_text(GAMES)
+    assert len(list(model.predict("game.pgn"))) == 20
+
+
+def test_go_moves_are_where_a_stone_can_be_put(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(write_random(project, "go", elsewhere / "model", tensors={"features": "history8"}))
+    Path("game.sgf").write_text("(;GM[1]SZ[9]RE[B+R];B[ee];W[cc];B[ia];W[])")
+    rows = list(model.predict("game.sgf", best=81))
+    assert [(row["move"], row["player"], row["played"]) for row in rows] == [
+        (1, "Black", "E5"),
+        (2, "White", "C7"),
+        (3, "Black", "J9"),
+        (4, "White", "pass"),
+    ]
+    outofcore.convert("go", "game.sgf", "all.zarr", filters={"sizes": [9, 19]}, splits={"val": 0.0, "test": 0.0})
+    (batch,) = list(outofcore.loader("all.zarr", "train", 64, shuffle=False, tensors=model.reading))
+    with torch.no_grad():
+        logits = model.task.predict(batch).double().numpy()
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    taken: set[str] = set()
+    for number, row in enumerate(rows):
+        on_board = {
+            f"{column}{9 - line}": 19 * line + place for line in range(9) for place, column in enumerate("ABCDEFGHJ")
+        }
+        on_board["pass"] = 361
+        assert set(row["best"]) <= set(on_board) - taken
+        assert len(row["best"]) == min(81, 82 - len(taken))
+        expected = {name: shares[number, on_board[name]] for name in row["best"]}
+        assert row["best"] == pytest.approx(expected, rel=1e-4)
+        assert row["probability"] == pytest.approx(shares[number, on_board[row["played"]]], rel=1e-4)
+        taken.add(row["played"])
+
+
+def test_a_model_of_style_predicts_no_moves(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(write_random(project, "go", elsewhere / "model", train={"task": "style"}))
+    Path("game.sgf").write_text("(;GM[1]SZ[9]RE[B+R];B[ee])")
+    with pytest.raises(ParamsError, match=r"tells players apart .* and predicts no moves"):
+        model.predict("game.sgf")
+
+
+def test_a_text_is_continued_as_the_task_writes_it(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(write_random(project, "text", elsewhere / "model"))
+    Path("prompt.txt").write_bytes("\ufeffThe miller caf\u00e9".encode() + b"\n")
+    (row,) = model.predict("prompt.txt", tokens=12, temperature=0.5, seed=3)
+    assert row == {"text": model.task.write("The miller caf\u00e9", 12, temperature=0.5, seed=3)}
+    assert row["text"].startswith("The miller caf\u00e9")
+    (other,) = model.predict(Path("prompt.txt"), tokens=12, temperature=0.5, seed=4)
+    assert other != row
+    Path("latin.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(RawInputError, match=r"latin\.txt: expected UTF-8, got something else from byte 3 on"):
+        list(model.predict("latin.txt"))
+    with pytest.raises(RawInputError, match="expected a text file with a prompt, found nothing"):
+        list(model.predict("nowhere.txt"))
+
+
+@pytest.mark.parametrize("loss", ["poisson", "squared"])
+def test_neural_rates_are_those_of_the_network_by_hand(project: Path, elsewhere: Path, loss: str) -> None:
+    model = outofcore.load_model(write_random(project, "neural", elsewhere / "model", train={"loss": loss}))
+    raw = project / "data/sample/neural"
+    (recording,) = (each for each in raw.iterdir() if each.name.startswith("tuesday"))
+    rows = list(model.predict(recording))
+    stored = outofcore.convert(
+        "neural", recording, "all.zarr", params=ROOT / "params.yaml", splits={"val": 0.0, "test": 0.0}
+    )
+    store = open_store("all.zarr")
+    table, trials = store.rows("train", "tuesday").read(), store.sequences("train", "tuesday").read()
+    lags, session = model.section.tensors.lags, [each.name for each in model.task.sessions].index("tuesday")
+    number = 0
+    encoder = model.task.encoder
+    for trial in range(len(trials["start"])):
+        for place in range(lags - 1, int(trials["length"][trial])):
+            row = int(trials["start"][trial]) + place
+            frames = (table["stim"][row - lags + 1 : row + 1].astype(np.float32) - 127) / 255
+            with torch.no_grad():
+                rates = encoder(torch.from_numpy(frames)[None], session)[0].tolist()
+            for neuron, rate in enumerate(rates):
+                found = rows[number]
+                counts = table["dfs"][row, neuron]
+                assert found["rate"] == pytest.approx(rate, rel=1e-4, abs=1e-5)
+                assert found["response"] == (table["robs"][row, neuron] if counts else None)
+                assert (found["session"], found["neuron"]) == ("tuesday", neuron)
+                assert (found["trial"], found["bin"]) == (trials["trial"][trial], trials["offset"][trial] + place)
+                number += 1
+    assert number == len(rows) > 1000
+    assert stored["rows"]["train"] * len(rates) > number
+
+
+def test_a_session_that_was_not_in_training_is_one_line(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(write_random(project, "neural", elsewhere / "model"))
+    (recording,) = (each for each in (project / "data/sample/neural").iterdir() if each.name.startswith("tuesday"))
+    unknown = elsewhere / recording.name.replace("tuesday", "friday")
+    shutil.copy(recording, unknown)
+    with pytest.raises(RawInputError, match=r"session friday was not in training; .* monday, tuesday, wednesday"):
+        model.predict(unknown)
+    posing = elsewhere / recording.name.replace("tuesday", "monday")
+    shutil.copy(recording, posing)
+    with pytest.raises(RawInputError, match=r"session monday: expected \w+ .*, as in training, got"):
+        list(model.predict(posing))
+
+
+def test_the_tensors_are_those_of_the_training_without_chance(project: Path, elsewhere: Path) -> None:
+    tensors = {"mirror": True, "planes": 12, "legal_mask": True}
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model", tensors=tensors))
+    first, second = (
+        next(iter(outofcore.loader(project / "data/stores/chess.zarr", "train", 64, seed=1, tensors=tensors_)))
+        for tensors_ in (
+            model.reading,
+            outofcore.reading(project / "data/stores/chess.zarr", **{**tensors, "mirror": False}),
+        )
+    )
+    assert set(first) == set(second)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    found = model(first)
+    assert found["target"].shape == first["legal"].shape
+    assert torch.allclose(found["target"].sum(1), torch.ones(64))
+    assert not found["value"].requires_grad
+
+
+def test_rows_that_nobody_reads_leave_nothing_behind(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model"))
+    Path("game.pgn").write_text(GAMES)
+    predictions = model.predict("game.pgn")
+    next(predictions)
+    model.predict("game.pgn")
+    assert not predictions.figures
+
+
+def test_what_cannot_be_read_at_all_is_one_line(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model"))
+    Path("game.pgn").write_text('[Event "x"]\n\n1. e4 e4 1-0\n')
+    with pytest.raises(
+        RawInputError, match=r"^game.pgn: nothing that the model can read; 1 left out \(illegal_move 1\)"
+    ):
+        model.predict("game.pgn")
+    with pytest.raises(RawInputError, match=r"found nothing at nowhere\.pgn"):
+        model.predict("nowhere.pgn")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tokens": 3}, "tokens: no such option for chess; there are: best"),
+        ({"best": 0}, "best: input should be greater than or equal to 1, got 0"),
+    ],
+)
+def test_a_wrong_option_is_named(project: Path, elsewhere: Path, options: dict, message: str) -> None:
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model"))
+    with pytest.raises(ParamsError, match=message):
+        model.predict("game.pgn", **options)
+
+
+def test_the_file_is_the_same_each_time(project: Path, elsewhere: Path) -> None:
+    first, second = (write_random(project, "neural", elsewhere / name) / "model.pt" for name in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_what_is_no_model_says_what_to_do(project: Path, elsewhere: Path) -> None:
+    file = write_random(project, "chess", elsewhere / "model") / "model.pt"
+    whole, middle = file.read_bytes(), file.stat().st_size // 2
+    with pytest.raises(StateError, match="nowhere: no model here; expected the folder that training leaves"):
+        outofcore.load_model("nowhere")
+    for damaged in (b"", whole[:middle], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]):
+        file.write_bytes(damaged)
+        with pytest.raises(StateError, match=r"got a damaged or another file; .* train again"):
+            outofcore.load_model(file)
+    content = {"identity": json.dumps({"store": "1", "params": {}}), "step": 1, "model": {}}
+    torch.save(content, file)
+    with pytest.raises(StateError, match=r"does not say what makes its task, .* train it again"):
+        outofcore.load_model(file.parent)
+    file.write_bytes(whole)
+    content = torch.load(file, weights_only=True)
+    content["version"], content["model"] = "0.0.9", {}
+    torch.save(content, file)
+    with pytest.raises(
+        StateError, match=r"got one of 0\.0\.9 that does not fit it; install that version, or train again"
+    ):
+        outofcore.load_model(file.parent)
+    file.write_bytes(whole)
+    with pytest.raises(ParamsError, match="device: expected a device of this machine, such as cpu"):
+        outofcore.load_model(file, device="abacus")
+    with pytest.raises(ParamsError, match="path: expected the folder of a model"):
+        outofcore.load_model(3)  # type: ignore[arg-type]
+
+
+def test_the_command_prints_a_table_csv_or_lines_of_json(project: Path, elsewhere: Path) -> None:
+    folder = write_random(project, "chess", elsewhere / "model")
+    Path("game.pgn").write_text(GAMES)
+    predictions = outofcore.load_model(folder).predict("game.pgn", best=2)
+    rows = list(predictions)
+
+    shown = call("predict", folder, "game.pgn", "--best", 2, "--json")
+    assert [json.loads(line) for line in shown.stdout.splitlines()] == rows
+    left_out, *figures = shown.stderr.splitlines()
+    assert left_out.startswith("1 left out (illegal_move 1); the first: game.pgn, byte ")
+    assert figures[0].startswith(f"Top 1: {predictions.figures['top1']:.4g} (always the commonest")
+
+    listed = list(csv.DictReader(io.StringIO(call("predict", folder, "game.pgn", "--best", 2, "--csv").stdout)))
+    assert [line["played"] for line in listed] == [row["played"] for row in rows]
+    assert float(listed[3]["probability"]) == rows[3]["probability"]
+    assert listed[3]["best"] == ", ".join(f"{move} {share!r}" for move, share in rows[3]["best"].items())
+
+    table = call("predict", folder, "game.pgn", "--best", 2).stdout.splitlines()
+    header, *lines = [line for line in table if line]
+    assert header.split() == ["game", "ply", "played", "probability", "best", "expected_result"]
+    assert len(lines) == len(rows)
+    assert lines[-1].split()[:4] == ["3", "7", "Nf6", f"{rows[-1]['probability']:.3f}"]
+
+
+def test_the_command_writes_a_text_as_it_is(project: Path, elsewhere: Path) -> None:
+    folder = write_random(project, "text", elsewhere / "model")
+    Path("prompt.txt").write_text("Ada\n")
+    shown = call("predict", folder, "prompt.txt", "--tokens", 5, "--temperature", 0, "--seed", 1)
+    expected = outofcore.load_model(folder).task.write("Ada", 5, temperature=0)
+    assert shown.stdout == f"{visible(expected)}\n"
+    assert shown.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("model", "nowhere.pgn"), "chess.raw: expected a file or a folder, found nothing at nowhere.pgn"),
+        (("model", "game.pgn", "--tokens", 3), "tokens: no such option for chess; there are: best"),
+        (("model", "game.pgn", "--csv", "--json"), "--csv and --json: expected one of them"),
+        (("nowhere", "game.pgn"), "nowhere: no model here; expected the folder that training leaves"),
+        (("model", "game.pgn", "--device", "abacus"), "device: expected a device of this machine"),
+    ],
+)
+def test_a_mistake_in_the_command_is_one_line(
+    project: Path, elsewhere: Path, arguments: tuple[object, ...], message: str
+) -> None:
+    write_random(project, "chess", elsewhere / "model")
+    result = call("predict", *arguments, code=2)
+    assert message in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert not result.stdout

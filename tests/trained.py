@@ -1,0 +1,54 @@
+"""Models as training leaves them, made of random weights or by a few steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from outofcore.domains.registry import get_domain
+from outofcore.store.reader import open_store
+from outofcore.training.loaders import open_loaders
+from outofcore.training.loop import fit
+from outofcore.training.results import identity_of, write_model
+from tests.samples import ROOT, convert_sample
+
+DOMAINS = ("chess", "go", "neural", "text")
+
+
+def section_of(name: str, **settings: Mapping[str, Any]) -> Any:
+    """The section of a domain as this repository has it, with other settings."""
+    content = yaml.safe_load((ROOT / "params.yaml").read_text())[name]
+    merged = {key: {**content[key], **values} for key, values in settings.items()}
+    return get_domain(name).section.model_validate({**content, **merged})
+
+
+def write_random(project: Path, name: str, out: Path, **settings: Mapping[str, Any]) -> Path:
+    """A model of random weights for a store of the project."""
+    store, section = open_store(project / f"data/stores/{name}.zarr"), section_of(name, **settings)
+    torch.manual_seed(5)
+    task = get_domain(name).task(store, section)
+    for parameter in task.parameters():  # some layers begin at zero, and every answer would be the same
+        torch.nn.init.normal_(parameter, std=0.2)
+    write_model(out, task.eval(), json.dumps(identity_of(store, section), sort_keys=True), 0)
+    return out
+
+
+def train(project: Path, name: str) -> dict[str, Any]:
+    """Train a few steps on a store of the project; returns ``train.json``."""
+    store = open_store(project / f"data/stores/{name}.zarr")
+    section = section_of(name, train={"max_steps": 4})
+    torch.manual_seed(section.train.seed)
+    task = get_domain(name).task(store, section)
+    reading = get_domain(name).reading(store.attributes, section)
+    cpu = torch.device("cpu")
+    both = open_loaders(store, task, reading, section.train, memory=1 << 28, residency="auto", device=cpu)
+    identity = identity_of(store, section)
+    return fit(task, *both, section.train, name=name, out=project, identity=identity, device="cpu")
+
+
+__all__ = ["DOMAINS", "convert_sample", "section_of", "train", "write_random"]
