@@ -22,6 +22,7 @@ import torch
 import outofcore
 from outofcore.console import visible
 from outofcore.domains.chess.moves import flip_code, vocabulary
+from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError, RawInputError, StateError
 from outofcore.store.reader import open_store
 from tests.domains.chess.positions import stored_move
@@ -349,6 +350,20 @@ def test_what_is_no_model_says_what_to_do(project: Path, elsewhere: Path) -> Non
         outofcore.load_model(file, device="abacus")
     with pytest.raises(ParamsError, match="path: expected the folder of a model"):
         outofcore.load_model(3)  # type: ignore[arg-type]
+
+
+def test_a_domain_that_lacks_something_says_what(
+    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, kind = write_random(project, "chess", elsewhere / "model"), type(get_domain("chess"))
+    model = outofcore.load_model(folder)
+    monkeypatch.setattr(kind, "predictor", None)
+    for wrong in (lambda: model.predict("game.pgn"), lambda: model({})):
+        with pytest.raises(ParamsError, match=r"domain chess has no predictions: its package has no predict\.py"):
+            wrong()
+    monkeypatch.setattr(kind, "planned_task", lambda _: None)
+    with pytest.raises(ParamsError, match=r"domain chess makes no task without a store; give its model\.py"):
+        outofcore.load_model(folder)
 
 
 def test_the_command_prints_a_table_csv_or_lines_of_json(project: Path, elsewhere: Path) -> None:
