@@ -76,7 +76,9 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
         name, params, attributes, parts = (identity[key] for key in ("domain", "params", "attributes", "parts"))
         version = content["version"]
     except (KeyError, TypeError, ValueError) as error:
-        message = f"{file}: this model does not say what makes its task, as those of today do; train it again"
+        message = (
+            f"{file}: expected a model that says what makes its task, got one of an earlier version; train it again"
+        )
         raise StateError(message) from error
     domain = get_domain(name)
     make = domain.planned_task()
@@ -89,7 +91,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
         schemas = {part: Schema(rows=(), sequences=(), attributes=each) for part, each in described}
         task = make(section, schemas)
         task.load_state_dict(content["model"])
-    except (ValidationError, RuntimeError, KeyError) as error:
+    except (ValidationError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         message = (
             f"{file}: expected a model of outofcore {__version__}, got one of {version} that does not fit it; install "
             "that version, or train again"
@@ -128,8 +130,16 @@ class Model:
         return reading_for("val", self.domain.reading(self._attributes, self.section))
 
     @torch.no_grad()
-    def __call__(self, batch: Batch) -> dict[str, Tensor]:
+    def __call__(self, batch: Batch, session: str | None = None) -> dict[str, Tensor]:
         """What the model expects of a batch of a loader.
+
+        Parameters
+        ----------
+        batch
+            Of ``loader(store, ..., tensors=model.reading)``.
+        session
+            Neural: the session of the batch, where the model knows several. Without it, the batch has ``part``, the
+            number of its session in training, as a loader gives it that reads all of them.
 
         Returns
         -------
@@ -141,9 +151,17 @@ class Model:
         Raises
         ------
         ParamsError
-            If the domain has no predictions.
+            If the domain has no predictions, or the session is missing or unknown.
         """
+        known = ", ".join(self._parts)
+        if session is not None and session not in self._parts:
+            refuse("session", f"one of {known}", session)
+        if session is None and "part" not in batch and len(self._parts) > 1:
+            message = f"batch: expected the session that it is of, as in model(batch, session=...), one of {known}"
+            raise ParamsError(message)
         there = {name: tensor.to(self.task.device) for name, tensor in batch.items()}
+        if session is not None:
+            there["part"] = torch.full((len(next(iter(there.values()))),), self._parts.index(session))
         return dict(self._predictor.predict(self.task, there))
 
     def predict(self, raw: str | Path, **options: Any) -> Predictions:
@@ -206,7 +224,7 @@ class Model:
 
     def _convert(self, section: Any, folder: Path) -> list[dict[str, str]]:
         """Convert into a store of one split in a folder; returns the rejected records."""
-        rejects, machine = folder / "rejects.csv", replace(load_machine(), engine="threads")
+        rejects, machine = folder / "rejects.csv", replace(load_machine(), engine="threads", scratch=None)
         try:
             convert_to_folder(self.domain, section, folder / STORE, rejects, machine)
         except RawInputError as error:

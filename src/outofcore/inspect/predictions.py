@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +15,8 @@ from outofcore.console import visible
 from outofcore.table import Kind, Table, print_table
 
 Rows = Iterable[Mapping[str, Any]]
+TOGETHER = 1000
+"""Most rows of a table; more are printed in several, so that a recording of hours takes no memory."""
 
 
 def print_lines(console: Console, rows: Rows) -> None:
@@ -42,11 +44,12 @@ def print_aligned(console: Console, rows: Rows) -> None:
         for row in chain([first], rows):
             sys.stdout.write(f"{visible(row['text'])}\n")
         return
-    cells = [[_cell(value) for value in row.values()] for row in chain([first], rows)]
     kinds: list[tuple[str, Kind]] = [
         (name, "text" if isinstance(value, str | Mapping) else "count") for name, value in first.items()
     ]
-    print_table(console, Table(kinds, cells))
+    rows = chain([first], rows)
+    while group := list(islice(rows, TOGETHER)):
+        print_table(console, Table(kinds, [[_cell(value) for value in row.values()] for row in group]))
 
 
 FORMS: dict[str, Callable[[Console, Rows], None]] = {"table": print_aligned, "csv": print_csv, "json": print_lines}

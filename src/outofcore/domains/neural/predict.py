@@ -52,9 +52,11 @@ def rows(
         rates = prediction["robs"].float().numpy()
         here = slice(first, first + len(rates))
         first += len(rates)
-        for number, bin_, rate in zip(trial[here].tolist(), place[here].tolist(), rates, strict=True):
-            row = int(starts[number]) + bin_
-            response, counts = (table[name].read(row, row + 1)[0].tolist() for name in ("robs", "dfs"))
+        row = starts[trial[here]] + place[here]
+        low, high = int(row.min()), int(row.max()) + 1  # a chunk is decoded once
+        responses, counted = (table[name].read(low, high)[row - low].tolist() for name in ("robs", "dfs"))
+        bins = zip(trial[here].tolist(), place[here].tolist(), rates, responses, counted, strict=True)
+        for number, bin_, rate, response, counts in bins:
             for neuron, expected in enumerate(rate.tolist()):
                 yield {
                     "session": part,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from pydantic import Field
 from torch import Tensor
 
@@ -17,12 +18,15 @@ from outofcore.domains.text.model import TextTask
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import RawInputError
 
+LEAST_TEMPERATURE = 1e-3
+"""Below it, scores divided by the temperature may exceed float32."""
+
 
 class Options(Section):
     """How the text is continued."""
 
     tokens: int = Field(200, ge=1, le=MOST, description="most tokens to write")
-    temperature: float = Field(0.8, ge=0, le=100, description="0: always the most probable token")
+    temperature: float = Field(0.8, ge=0, le=100, description="0, or below 0.001: always the most probable token")
     seed: int = Field(0, ge=0, le=MOST, description="another seed, another text")
 
 
@@ -34,7 +38,7 @@ def predict(task: TextTask, batch: Batch) -> dict[str, Tensor]:
 
 def answer(task: TextTask, raw: Path, section: TextSection, options: Options) -> Iterator[Row]:
     """A row with the prompt and its continuation; the line break at the end of the file is not part of the prompt."""
-    if not raw.is_file():
+    if raw.is_dir() or not raw.exists():
         message = f"{raw}: expected a text file with a prompt, found {'a folder' if raw.is_dir() else 'nothing'}"
         raise RawInputError(message)
     content = raw.read_bytes()
@@ -46,4 +50,12 @@ def answer(task: TextTask, raw: Path, section: TextSection, options: Options) ->
         message = f"{raw}: expected UTF-8, got something else from byte {error.position} on"
         raise RawInputError(message) from error
     prompt = prompt.removesuffix("\n").removesuffix("\r")
-    yield {"text": task.write(prompt, options.tokens, temperature=options.temperature, seed=options.seed)}
+    return ({"text": _continued(task, text, options)} for text in (prompt,))
+
+
+def _continued(task: TextTask, prompt: str, options: Options) -> str:
+    temperature = options.temperature if options.temperature >= LEAST_TEMPERATURE else 0.0
+    written = task.write(prompt, options.tokens, temperature=temperature, seed=options.seed)
+    # A tokenizer may lower case, or change spaces: the prompt is shown as it was given.
+    shown = task.tokenizer.decode(np.array(task.tokenizer.encode(prompt)))
+    return prompt + written.removeprefix(shown) if written.startswith(shown) else written
