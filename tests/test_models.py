@@ -218,9 +218,10 @@ def test_a_text_is_continued_as_the_task_writes_it(project: Path, elsewhere: Pat
     assert other != row
     Path("latin.txt").write_bytes(b"caf\xe9")
     with pytest.raises(RawInputError, match=r"latin\.txt: expected UTF-8, got something else from byte 3 on"):
-        list(model.predict("latin.txt"))
+        model.predict("latin.txt")
     with pytest.raises(RawInputError, match="expected a text file with a prompt, found nothing"):
-        list(model.predict("nowhere.txt"))
+        model.predict("nowhere.txt")
+    assert next(model.predict("prompt.txt", temperature=1e-40)) == next(model.predict("prompt.txt", temperature=0))
 
 
 @pytest.mark.parametrize("loss", ["poisson", "squared"])
@@ -253,6 +254,24 @@ def test_neural_rates_are_those_of_the_network_by_hand(project: Path, elsewhere:
                 number += 1
     assert number == len(rows) > 1000
     assert stored["rows"]["train"] * len(rates) > number
+
+
+def test_a_batch_of_one_session_is_of_the_session_that_is_named(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(write_random(project, "neural", elsewhere / "model"))
+    store = project / "data/stores/neural.zarr"
+    sessions = [each.name for each in model.task.sessions]
+    assert len(sessions) > 1
+    for name in sessions:
+        batch = next(iter(outofcore.loader(store, "train", 8, tensors=model.reading, part=name, shuffle=False)))
+        assert "part" not in batch
+        number = torch.full((8,), sessions.index(name))
+        expected = model.task.predict({**batch, "part": number})[0]
+        assert torch.equal(model(batch, session=name)["robs"], expected)
+        assert torch.equal(model({**batch, "part": number})["robs"], expected)
+    with pytest.raises(ParamsError, match=r"expected the session that it is of, as in model\(batch, session=...\)"):
+        model(batch)
+    with pytest.raises(ParamsError, match="session: expected one of monday, tuesday, wednesday, got 'friday'"):
+        model(batch, session="friday")
 
 
 def test_a_session_that_was_not_in_training_is_one_line(project: Path, elsewhere: Path) -> None:
