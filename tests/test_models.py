@@ -354,7 +354,7 @@ def test_what_is_no_model_says_what_to_do(project: Path, elsewhere: Path) -> Non
             outofcore.load_model(file)
     content = {"identity": json.dumps({"store": "1", "params": {}}), "step": 1, "model": {}}
     torch.save(content, file)
-    with pytest.raises(StateError, match=r"does not say what makes its task, .* train it again"):
+    with pytest.raises(StateError, match=r"expected a model that says what makes its task, .* train it again"):
         outofcore.load_model(file.parent)
     file.write_bytes(whole)
     content = torch.load(file, weights_only=True)
