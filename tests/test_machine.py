@@ -13,7 +13,7 @@ from outofcore.machine import PREFIX, SETTINGS, Machine, load_machine, machine_f
 
 
 def test_every_setting_can_be_stated() -> None:
-    assert {field.name for field in dataclasses.fields(Machine)} == {*SETTINGS, "origins"}
+    assert {field.name for field in dataclasses.fields(Machine)} == {*SETTINGS, "origins", "stated"}
 
 
 def test_nothing_stated_is_measured_or_default(tmp_path: Path) -> None:

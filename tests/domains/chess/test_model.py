@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import chess
 import numpy as np
@@ -145,11 +146,14 @@ class Rows:
     variants = np.zeros(3, np.uint8)
 
     def __init__(self, columns: dict[str, np.ndarray]) -> None:
-        self.fields = {name: Column(column) for name, column in columns.items()}
-        self._length = len(columns["move"])
+        self.fields = columns
 
     def __len__(self) -> int:
-        return self._length
+        return len(self.fields["move"])
+
+    def blocks(self, rows: int, *names: str) -> Iterator[dict[str, np.ndarray]]:
+        for start in range(0, len(self), rows):
+            yield {name: self.fields[name][start : start + rows] for name in names}
 
     def rows(self, split: str) -> Rows:
         assert split == "train"
@@ -158,14 +162,6 @@ class Rows:
     def sequences(self, split: str) -> Rows:
         assert split == "train"
         return Rows({"move": np.zeros(3), "variant": self.variants})
-
-
-class Column:
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = values
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        return self.values[start:stop]
 
 
 @pytest.mark.parametrize("view", ["white", "mover"])

@@ -90,7 +90,7 @@ def test_no_move_outside_the_board(store: Store, store_section: GoSection) -> No
     small = batch["on_board"].sum((1, 2)) == 81
     assert small.any()
     with torch.no_grad():
-        shares = task._logits(batch)[small].softmax(1)[:, :-1].reshape(-1, 19, 19)
+        shares = task.predict(batch)[small].softmax(1)[:, :-1].reshape(-1, 19, 19)
     assert float(shares[:, 9:].max()) == 0.0
     assert float(shares[:, :, 9:].max()) == 0.0
 
