@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,7 +14,8 @@ import pytest
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
 from outofcore.extras import load
-from tests.samples import convert_sample
+
+pytestmark = pytest.mark.xdist_group("report")
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -32,11 +34,10 @@ def command(*words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A raw folder for each domain."""
+def raw(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with the samples of all domains, and their stores."""
     folder = tmp_path_factory.mktemp("raw")
-    for name in DOMAINS:
-        convert_sample(folder, name)
+    shutil.copytree(project, folder, dirs_exist_ok=True)
     return folder
 
 

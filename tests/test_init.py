@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import pydoc
 import subprocess
 import sys
@@ -10,6 +11,21 @@ import sys
 import pytest
 
 import outofcore
+from outofcore.domains.domain import Domain
+from outofcore.domains.gallery import Gallery
+from outofcore.domains.planning import Planning
+from outofcore.domains.predictor import Predictor
+from outofcore.domains.reading import Reading
+from outofcore.domains.streaming import Streaming
+from outofcore.domains.task import Task
+from outofcore.domains.text.stream import TextStream
+from outofcore.loading.iteration import Loader
+from outofcore.models import Model, Predictions
+from outofcore.store.reader import Store
+
+PUBLIC = [getattr(outofcore, name) for name in outofcore.__all__]
+RETURNED = (Loader, Model, Predictions, Store, TextStream)
+SEAM = (Domain, Gallery, Planning, Predictor, Reading, Streaming, Task)
 
 
 def test_help_lists_every_public_name() -> None:
@@ -32,3 +48,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_command_line_imports_neither_torch_nor_the_compiler() -> None:
     program = "import sys, outofcore.cli, outofcore; sys.exit(bool({'numba', 'torch'} & {*sys.modules}))"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, *RETURNED, *SEAM], ids=lambda each: each.__name__)
+def test_what_users_and_domains_rely_on_is_documented(name: type) -> None:
+    """Public names, what they return and the interface of domains, with all their methods and properties."""
+    assert name.__doc__
+    members = vars(name).items() if isinstance(name, type) else ()
+    callables = [key for key, each in members if callable(each) or isinstance(each, property | classmethod)]
+    assert not [key for key in callables if key[0] != "_" and not inspect.getdoc(getattr(name, key))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import shutil
@@ -20,37 +18,16 @@ import pytest
 import torch
 
 import outofcore
-from outofcore.console import visible
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError, RawInputError, StateError
 from outofcore.store.reader import open_store
 from tests.domains.chess.positions import stored_move
-from tests.lines_project import call
 from tests.samples import ROOT
-from tests.trained import DOMAINS, convert_sample, train, write_random
+from tests.trained import DOMAINS, GAMES, train, write_random
 
-GAMES = """[Event "one"]
-[Result "1-0"]
-
-1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O Nf6 1-0
-
-[Event "illegal"]
-[Result "1-0"]
-
-1. e4 e5 2. Ke3 1-0
-
-[Event "two"]
-[Result "0-1"]
-
-1. f3 e5 2. g4 Qh4# 0-1
-
-[Event "one again"]
-[Result "1-0"]
-
-1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O Nf6 1-0
-"""
-TOLD = """
+pytestmark = pytest.mark.xdist_group("report")
+FIGURES = """
 import json, sys
 import torch
 import outofcore
@@ -66,14 +43,6 @@ with torch.no_grad():
             sums[name] = sums.get(name, 0) + value.double()
 print(json.dumps({name: round(value, 6) for name, value in model.task.summarize(sums).items()}))
 """
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "project"
-    for name in DOMAINS:
-        convert_sample(folder, name)
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -95,17 +64,15 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def test_loaded_in_another_process_it_has_the_figures_of_its_training(
     project: Path, elsewhere: Path, name: str
 ) -> None:
-    figures = train(project, name)
-    shutil.move(project / "models" / name / "model.pt", elsewhere / "kept.pt")
-    store = shutil.move(project / f"data/stores/{name}.zarr", elsewhere / "held.zarr")
-    project.rename(project.with_name("away"))
-    try:
-        command = [sys.executable, "-W", "error", "-c", TOLD, "kept.pt", "held.zarr"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False)
-    finally:
-        project.with_name("away").rename(project)
-        shutil.move(store, project / f"data/stores/{name}.zarr")
+    home = elsewhere / "home"
+    shutil.copytree(project / f"data/stores/{name}.zarr", home / f"data/stores/{name}.zarr")
+    figures = train(home, name)
+    shutil.move(home / f"models/{name}/model.pt", elsewhere / "kept.pt")
+    shutil.move(home / f"data/stores/{name}.zarr", elsewhere / "held.zarr")
+    shutil.rmtree(home)
+    command = [sys.executable, "-W", "error", "-c", FIGURES, "kept.pt", "held.zarr"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     # Which films repeat is known of the store alone.
@@ -383,57 +350,3 @@ def test_a_domain_that_lacks_something_says_what(
     monkeypatch.setattr(kind, "planned_task", lambda _: None)
     with pytest.raises(ParamsError, match=r"domain chess makes no task without a store; give its model\.py"):
         outofcore.load_model(folder)
-
-
-def test_the_command_prints_a_table_csv_or_lines_of_json(project: Path, elsewhere: Path) -> None:
-    folder = write_random(project, "chess", elsewhere / "model")
-    Path("game.pgn").write_text(GAMES)
-    predictions = outofcore.load_model(folder).predict("game.pgn", best=2)
-    rows = list(predictions)
-
-    shown = call("predict", folder, "game.pgn", "--best", 2, "--json")
-    assert [json.loads(line) for line in shown.stdout.splitlines()] == rows
-    left_out, *figures = shown.stderr.splitlines()
-    assert left_out.startswith("1 left out (illegal_move 1); the first: game.pgn, byte ")
-    assert figures[0].startswith(f"Top 1: {predictions.figures['top1']:.4g} (always the commonest")
-
-    listed = list(csv.DictReader(io.StringIO(call("predict", folder, "game.pgn", "--best", 2, "--csv").stdout)))
-    assert [line["played"] for line in listed] == [row["played"] for row in rows]
-    assert float(listed[3]["probability"]) == rows[3]["probability"]
-    assert listed[3]["best"] == ", ".join(f"{move} {share!r}" for move, share in rows[3]["best"].items())
-
-    table = call("predict", folder, "game.pgn", "--best", 2).stdout.splitlines()
-    header, *lines = [line for line in table if line]
-    assert header.split() == ["game", "ply", "played", "probability", "best", "expected_result"]
-    assert len(lines) == len(rows)
-    assert lines[-1].split()[:4] == ["3", "7", "Nf6", f"{rows[-1]['probability']:.3f}"]
-
-
-def test_the_command_writes_a_text_as_it_is(project: Path, elsewhere: Path) -> None:
-    folder = write_random(project, "text", elsewhere / "model")
-    Path("prompt.txt").write_text("Ada\n")
-    shown = call("predict", folder, "prompt.txt", "--tokens", 5, "--temperature", 0, "--seed", 1)
-    expected = outofcore.load_model(folder).task.write("Ada", 5, temperature=0)
-    assert shown.stdout == f"{visible(expected)}\n"
-    assert shown.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("model", "nowhere.pgn"), "chess.raw: expected a file or a folder, found nothing at nowhere.pgn"),
-        (("model", "game.pgn", "--tokens", 3), "tokens: no such option for chess; there are: best"),
-        (("model", "game.pgn", "--csv", "--json"), "--csv and --json: expected one of them"),
-        (("nowhere", "game.pgn"), "nowhere: no model here; expected the folder that training leaves"),
-        (("model", "game.pgn", "--device", "abacus"), "device: expected a device of this machine"),
-    ],
-)
-def test_a_mistake_in_the_command_is_one_line(
-    project: Path, elsewhere: Path, arguments: tuple[object, ...], message: str
-) -> None:
-    write_random(project, "chess", elsewhere / "model")
-    result = call("predict", *arguments, code=2)
-    assert message in result.stderr
-    assert result.stderr.startswith("error: ")
-    assert len(result.stderr.splitlines()) == 1
-    assert not result.stdout

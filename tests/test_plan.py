@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from outofcore.errors import ClusterError
+import outofcore
+from outofcore.domains.registry import get_domain
+from outofcore.errors import ClusterError, ParamsError
 from outofcore.machine import load_machine
 from outofcore.plan import _last_run, plan_domain
 from tests.conversion.lines import Lines, LinesSection
 from tests.training.small import WeightedRegression
+
+MOVES = "".join(f";{'BW'[n % 2]}[{chr(97 + n % 19)}{chr(97 + n // 19)}]" for n in range(60))
+GAME = f"(;GM[1]SZ[19]PB[a]PW[b]RE[B+R]KM[6.5]{MOVES})"
 
 
 def test_the_sample_is_converted_by_the_cluster_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,3 +113,22 @@ def test_damaged_metrics_of_the_last_run_count_for_nothing(
     (folder / "train_run.json").write_text('{"device": "cpu", "peak_memory_bytes": 5}')
     monkeypatch.chdir(tmp_path)
     assert _last_run("lines") == {"device": "cpu", "peak_memory_bytes": 5}
+
+
+@pytest.mark.parametrize(
+    ("domain", "name", "content", "settings", "told"),
+    [
+        ("text", "a.txt", "word " * 2000, {"mode": "stream"}, r"text\.mode: stream: .* got 4; use one, or mode store"),
+        ("go", "a.sgf", GAME, {"train": {"task": "style"}}, "compares all samples of a batch: .* got 4; run it on one"),
+    ],
+)
+def test_ranks_that_training_refuses_are_refused(
+    tmp_path: Path, domain: str, name: str, content: str, settings: dict[str, Any], told: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    if domain == "text":
+        outofcore.train_tokenizer(tmp_path, tmp_path / "tokenizer.json", vocab_size=300)
+        settings = {**settings, "tokenizer": {"path": str(tmp_path / "tokenizer.json")}}
+    section = get_domain(domain).section.model_validate({"raw": str(tmp_path / name), **settings})
+    with pytest.raises(ParamsError, match=told):
+        plan_domain(get_domain(domain), section, load_machine(), None, ranks=4)

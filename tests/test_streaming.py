@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import pickle
@@ -17,40 +16,23 @@ import pytest
 import tokenizers
 import torch
 from torch.utils.data import DataLoader
-from typer.testing import CliRunner
 
 import outofcore
-from outofcore.cli import app
 from outofcore.domains.text import DOMAIN
-from outofcore.errors import BudgetError, OutOfCoreError, ParamsError, RawInputError, StateError
+from outofcore.errors import BudgetError, ParamsError, RawInputError, StateError
 from outofcore.machine import Machine
 from outofcore.params import load_params
 from outofcore.pipeline import place_of, write_catalogue
 from outofcore.training.loaders import open_streams
+from tests.corpus import TEXTS, Endless, Records, write_corpus
 
 ROOT = Path(__file__).parents[1]
 ALL = {"splits": {"val": 0.0, "test": 0.0}}
-WORDS = ["sea", "ship", "sail", "storm", "étoile", "harbour,", "wind", "rope", "17", "knots;", "anchor\n\n", "春眠"]
-
-
-def text_of(number: int) -> str:
-    return f"{number}: " + " ".join(WORDS[(number * each * each) % len(WORDS)] for each in range(20 + number % 50))
-
-
-TEXTS = [text_of(number) for number in range(240)]
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The texts in their order: plain files, a folder, compressed lines."""
-    folder = tmp_path_factory.mktemp("user") / "corpus"
-    (folder / "b").mkdir(parents=True)
-    for number, text in enumerate(TEXTS[:20]):
-        (folder / f"a{number}.txt").write_text(text, encoding="utf-8", newline="")
-    lines = [json.dumps({"id": number, "text": text}) for number, text in enumerate(TEXTS[20:])]
-    (folder / "b" / "1.jsonl").write_text("\n".join(lines[:100]), encoding="utf-8")
-    (folder / "b" / "2.jsonl.gz").write_bytes(gzip.compress("\n".join(lines[100:]).encode()))
-    return folder
+    return write_corpus(tmp_path_factory.mktemp("user") / "corpus")
 
 
 @pytest.fixture(scope="module")
@@ -65,23 +47,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory without params.yaml."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-class Records:
-    """A dataset that gives mappings, anew in each iteration, and counts them."""
-
-    def __init__(self, texts: Any, column: str = "text") -> None:
-        self.texts, self.column, self.given = texts, column, 0
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for number, text in enumerate(self.texts):
-            self.given += 1
-            yield {"id": number, self.column: text}
-
-
-class Endless:
-    def __iter__(self) -> Iterator[str]:
-        return map(text_of, itertools.count())
 
 
 def same(first: Any, second: Any) -> None:
@@ -357,71 +322,6 @@ def test_mistakes_are_one_line(corpus: Path, tokenizer: Path) -> None:
         assert "\n" not in str(error.value)
     with pytest.raises(RawInputError, match="found nothing at nowhere"):
         outofcore.stream("text", "nowhere", tokenizer=tokenizer)
-
-
-def test_a_tokenizer_is_trained_outside_of_a_project(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:
-    trained = outofcore.train_tokenizer(corpus, "mine/tokenizer.json", vocab_size=400)
-    assert Path("mine/tokenizer.json").read_bytes() == tokenizer.read_bytes()
-    assert outofcore.train_tokenizer(corpus, "mine/tokenizer.json", tokenizer={"vocab_size": 400}) == trained
-    reference = tokenizers.Tokenizer.from_file("mine/tokenizer.json")
-    assert reference.decode(reference.encode(TEXTS[7]).ids) == TEXTS[7]
-    of_records = outofcore.train_tokenizer(Records(TEXTS, "body"), "records.json", column="body", vocab_size=300)
-    assert of_records["vocabulary"] == 300
-    assert outofcore.train_tokenizer(list(Records(TEXTS)), "again.json", vocab_size=300) == of_records
-    assert {path.name for path in elsewhere.iterdir()} == {"mine", "records.json", "again.json"}
-    endless = Records(Endless())
-    outofcore.train_tokenizer(endless, "again.json", vocab_size=300, sample_bytes=20_000)
-    assert 20_000 / 400 < endless.given < 20_000
-
-
-def test_a_tokenizer_that_the_settings_name_is_taken(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:
-    outofcore.train_tokenizer(corpus, "same.json", kind="file", given=str(tokenizer))
-    assert json.loads((elsewhere / "same.json").read_text()) == json.loads(tokenizer.read_text())
-    with pytest.raises(ParamsError, match=r"expected a folder with encoder.json and vocab.bpe"):
-        outofcore.train_tokenizer(corpus, "gpt2.json", kind="gpt2", given=".")
-    outofcore.train_tokenizer(corpus, "again.json", kind="file", given=tokenizer)
-    assert (elsewhere / "again.json").read_bytes() == (elsewhere / "same.json").read_bytes()
-
-
-def test_only_a_tokenizer_is_replaced(corpus: Path, elsewhere: Path) -> None:
-    shutil.copytree(corpus, "texts")
-    for file in ("texts/a1.txt", "texts", "texts/b/1.jsonl", "texts/b/2.jsonl.gz"):
-        with pytest.raises(ParamsError, match=f"{file}: expected a new file, or a tokenizer.json to replace"):
-            outofcore.train_tokenizer(corpus, file)
-    assert (elsewhere / "texts" / "a1.txt").read_bytes().decode() == TEXTS[1]
-    (elsewhere / "settings.json").write_text('{"model": "gpt", "messages": []}')
-    with (elsewhere / "corpus.txt").open("wb") as file:
-        file.truncate(1 << 40)
-    for name in ("settings.json", "corpus.txt"):
-        with pytest.raises(ParamsError, match=f"{name}: expected a new file, or a tokenizer.json to replace"):
-            outofcore.train_tokenizer(corpus, name)
-    records = Records(TEXTS)
-    with pytest.raises(OutOfCoreError, match=r"settings\.json"):
-        outofcore.train_tokenizer(records, "settings.json/new.json")
-    assert records.given == 0
-    with pytest.raises(ParamsError, match="expected no setting 'path': it is the second argument"):
-        outofcore.train_tokenizer(corpus, "new.json", path="other.json")
-    with pytest.raises(ParamsError, match=r"unknown key text\.tokenizer\.vocab; did you mean"):
-        outofcore.train_tokenizer(corpus, "new.json", vocab=5)
-    with pytest.raises(RawInputError, match="found nothing at nowhere"):
-        outofcore.train_tokenizer("nowhere", "new.json")
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_the_command_line_trains_one_and_converts_with_it(corpus: Path, tokenizer: Path) -> None:
-    def call(*words: object, code: int = 0) -> Any:
-        done = CliRunner().invoke(app, [str(word) for word in words])
-        assert done.exit_code == code, done.output
-        return done
-
-    done = call("tokenizer", corpus, "mine.json", "-S", "vocab_size=400", "-S", "source.newlines=keep")
-    assert Path("mine.json").read_bytes() == tokenizer.read_bytes()
-    assert json.loads(done.stdout)["vocabulary"] == 400
-    assert done.stderr == ""
-    call("convert", "text", corpus, "text.zarr", "-S", "tokenizer=mine.json")
-    assert outofcore.open_store("text.zarr").attributes["tokenizer"] == tokenizer.read_text(encoding="utf-8")
-    assert "unknown key text.tokenizer.size" in call("tokenizer", corpus, "mine.json", "-S", "size=4", code=2).stderr
-    assert "is no setting" in call("tokenizer", corpus, "mine.json", "-S", "params=x", code=2).stderr
 
 
 @pytest.mark.parametrize("page", ["text.md", "loading.md"])

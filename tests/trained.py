@@ -15,9 +15,29 @@ from outofcore.store.reader import open_store
 from outofcore.training.loaders import open_loaders
 from outofcore.training.loop import fit
 from outofcore.training.results import identity_of, write_model
-from tests.samples import ROOT, convert_sample
+from tests.samples import ROOT
 
 DOMAINS = ("chess", "go", "neural", "text")
+GAMES = """[Event "one"]
+[Result "1-0"]
+
+1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O Nf6 1-0
+
+[Event "illegal"]
+[Result "1-0"]
+
+1. e4 e5 2. Ke3 1-0
+
+[Event "two"]
+[Result "0-1"]
+
+1. f3 e5 2. g4 Qh4# 0-1
+
+[Event "one again"]
+[Result "1-0"]
+
+1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O Nf6 1-0
+"""
 
 
 def section_of(name: str, **settings: Mapping[str, Any]) -> Any:
@@ -49,6 +69,3 @@ def train(project: Path, name: str) -> dict[str, Any]:
     both = open_loaders(store, task, reading, section.train, memory=1 << 28, residency="auto", device=cpu)
     identity = identity_of(store, section)
     return fit(task, *both, section.train, name=name, out=project, identity=identity, device="cpu")
-
-
-__all__ = ["DOMAINS", "convert_sample", "section_of", "train", "write_random"]

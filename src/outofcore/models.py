@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import torch
 from pydantic import ValidationError
@@ -32,6 +31,7 @@ from outofcore.machine import load_machine
 from outofcore.pipeline import convert_to_folder
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Schema
+from outofcore.training.checkpoint import read_saved
 
 FILE, STORE = "model.pt", "store.zarr"
 BATCH = 256
@@ -200,7 +200,7 @@ class Model:
         if not isinstance(raw, str | Path):
             refuse("raw", "a file or a folder", raw)
         if hasattr(predictor, "answer"):
-            return Predictions(predictor.answer(self.task, Path(raw), self.section, chosen))
+            return Predictions(iter(predictor.answer(self.task, Path(raw), self.section, chosen)))
         section = predictor.unfiltered(self.section)
         splits = SplitSection(val=0.0, test=0.0)
         section = section.model_copy(update={"raw": str(raw), "match": "**/*", "splits": splits})
@@ -330,17 +330,5 @@ def _read(file: Path) -> dict[str, Any]:
     if not file.is_file():
         message = f"{file}: no model here; expected the folder that training leaves, such as models/chess"
         raise StateError(message)
-    refused: Exception | None = None
-    try:
-        with ZipFile(file) as archive:
-            damaged = archive.testzip()  # torch does not compare checksums
-        if damaged is None:
-            content = torch.load(file, map_location="cpu", weights_only=True)
-            if isinstance(content, dict):
-                return content
-    except Exception as error:  # of any type: bits that changed may mean anything to torch
-        if isinstance(error, OSError) and error.filename:
-            raise
-        refused = error
     message = f"{file}: expected a model, got a damaged or another file; get it again ('dvc checkout'), or train again"
-    raise StateError(message) from refused
+    return read_saved(file, message)

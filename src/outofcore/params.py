@@ -84,7 +84,7 @@ def by_section(domain: str, sections: Sequence[str], *settings: Mapping[str, Any
     return placed
 
 
-def refuse(where: str, settings: Mapping[str, Any], **instead: str) -> None:
+def refuse_settings(where: str, settings: Mapping[str, Any], **instead: str) -> None:
     """Raise ParamsError for a setting that the call ``where`` takes in another way, or not at all."""
     for name in settings.keys() & instead.keys():
         message = f"{where}: expected no setting {name!r}: it is {instead[name]}"

@@ -113,7 +113,7 @@ def _training(
     """Whether training fits, tables about it, and what it saves; nothing where the task needs a store."""
     if domain.planned_task() is None:
         return None, (), None
-    from outofcore.training.loaders import BALANCED, STREAMED, refuse_ranks
+    from outofcore.training.loaders import BALANCED, refuse_ranks
     from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
     from outofcore.training.prediction import UNPREDICTABLE
 
@@ -121,7 +121,7 @@ def _training(
     forecast = Forecast(domain, section, domain.schemas(section, files), expected.rows, machine, process, ranks)
     usable, last = usable_memory().value, _last_run(domain.name)
     if forecast.way == RAW:
-        refuse_ranks(ranks, STREAMED)
+        refuse_ranks(ranks, f"{domain.name}.mode: stream", "use one, or mode store")
     try:
         if forecast.model.balanced:
             refuse_ranks(ranks, BALANCED)

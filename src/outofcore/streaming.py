@@ -16,7 +16,7 @@ from outofcore.domains.streaming import Streaming
 from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores
 from outofcore.loading.arguments import budget_bytes, flag, named_device, one_of, whole, whole_or_none, word
-from outofcore.params import by_section, refuse, section_of
+from outofcore.params import by_section, refuse_settings, section_of
 from outofcore.pipeline import report_left_out
 from outofcore.raw.files import search
 
@@ -51,7 +51,7 @@ def stream(
             ...
 
     A batch holds what a loader gives of a store of the same text: ``inputs`` and ``targets`` (batch, seq_len) int64,
-    and ``positions`` and ``segments`` if documents are told apart. The text is read sequentially, and tokenized while
+    and ``positions`` and ``segments`` if documents are kept apart. The text is read sequentially, and tokenized while
     batches are used. The order depends on the text, the settings, ``split``, ``seed``, the epoch and ``shuffle``; on
     nothing else.
 
@@ -115,7 +115,7 @@ def stream(
     if together and (world := torch.distributed.get_world_size()) > 1:
         message = f"stream(): expected one rank, got {world}; convert the text, and give each rank a loader"
         raise ParamsError(message)
-    refuse(
+    refuse_settings(
         "stream()",
         settings,
         raw="the second argument",

@@ -10,7 +10,7 @@ from typing import Any
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.params import HUB
 from outofcore.errors import ParamsError
-from outofcore.params import by_section, refuse, section_of
+from outofcore.params import by_section, refuse_settings, section_of
 from outofcore.store.durable import writing
 
 
@@ -65,7 +65,7 @@ def train_tokenizer(
     from outofcore.domains.text.tokens.learn import is_tokenizer, write_tokenizer
     from outofcore.domains.text.tokens.tokenizer import Tokenizer
 
-    refuse("train_tokenizer()", settings, path="the second argument", raw="the first argument")
+    refuse_settings("train_tokenizer()", settings, path="the second argument", raw="the first argument")
     path, records = Path(file), None if isinstance(raw, str | Path) else raw
     given = by_section(
         DOMAIN.name,

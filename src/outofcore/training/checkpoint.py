@@ -61,25 +61,33 @@ class Checkpoint:
         """Read a checkpoint; None if there is none. Raises StateError if the file is no checkpoint of this version."""
         if not path.exists():
             return None
-        try:
-            with ZipFile(path) as archive:
-                damaged = archive.testzip()  # torch does not compare checksums
-            if damaged is None:
-                content = torch.load(path, map_location="cpu", weights_only=True)
-                if content.pop("version") == VERSION:
-                    return cls(**{**content, "progress": Progress(**content["progress"])})
-        except Exception as error:
-            if isinstance(error, OSError) and error.filename:
-                raise
-            refused: Exception | None = error  # of any type: bits that changed may mean anything to torch
-        else:
-            refused = None
         message = (
             f"{path}: expected a checkpoint of version {VERSION} of this package, got a damaged or other file, or "
             f"another version; finish the run with the version that wrote it, or remove {path.parent} to train from "
             "the start"
         )
-        raise StateError(message) from refused
+        content = read_saved(path, message)
+        if content.pop("version", None) != VERSION:
+            raise StateError(message)
+        try:
+            return cls(**{**content, "progress": Progress(**content["progress"])})
+        except (KeyError, TypeError) as error:
+            raise StateError(message) from error
+
+
+def read_saved(path: Path, message: str) -> dict[str, Any]:
+    """The mapping that ``torch.save`` wrote; raises StateError with this message for a damaged or another file."""
+    try:
+        with ZipFile(path) as archive:
+            damaged = archive.testzip()  # torch does not compare checksums
+        content = torch.load(path, map_location="cpu", weights_only=True) if damaged is None else None
+    except Exception as error:  # of any type: bits that changed may mean anything to torch
+        if isinstance(error, OSError) and error.filename:
+            raise
+        raise StateError(message) from error
+    if not isinstance(content, dict):
+        raise StateError(message)
+    return content
 
 
 class Saver:

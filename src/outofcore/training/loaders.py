@@ -22,7 +22,6 @@ from outofcore.training.ranks import meet, this_rank
 LOADERS = 2
 """Of a training run, for training and validation; each may hold an equal share of the memory."""
 BALANCED = "a task that compares all samples of a batch"
-STREAMED = "mode: stream"
 
 
 class Batches(Protocol):
@@ -96,10 +95,10 @@ def open_loaders(
         raise BudgetError(message) from error
 
 
-def refuse_ranks(world: int, what: str) -> None:
+def refuse_ranks(world: int, what: str, cure: str = "run it on one") -> None:
     """Raise ParamsError for several ranks, which ``what`` cannot use."""
     if world > 1:
-        message = f"{what}: expected one rank, got {world}; run it on one"
+        message = f"{what}: expected one rank, got {world}; {cure}"
         raise ParamsError(message)
 
 
@@ -112,7 +111,7 @@ def open_streams(
 
     Raises RawInputError if the raw files differ from the catalogue in name or size, ParamsError with several ranks.
     """
-    refuse_ranks(this_rank().world, STREAMED)
+    refuse_ranks(this_rank().world, f"{domain.name}.mode: stream", "use one, or mode store")
     files = domain.raw_files(section)
     listed = catalogue.sources.read()
     known = list(zip(listed["name"].tolist(), listed["bytes"].tolist(), strict=True))

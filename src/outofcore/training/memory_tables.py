@@ -172,9 +172,9 @@ class Fit:
     """Whether training fits: a loader in its share of the memory that may be set, the process in the machine's."""
 
     fits: bool
-    least_bytes: int  # of the process
-    usable_bytes: int  # for it
-    loader_bytes: int
+    least_bytes: int  # of all ranks
+    usable_bytes: int  # for them
+    loader_bytes: int  # of one rank
     loader_share_bytes: int  # for it
     samples_at_a_time: int
     epoch_seconds: float | None
@@ -185,7 +185,7 @@ def fit_of(found: Forecast, usable: int, *, accelerator: bool = False) -> Fit:
     data, share = found.least_of_a_loader, found.given_to_a_loader
     least = found.least(found.model) - (found.ranks * found.model.total if accelerator else 0)
     fits = data <= share and least <= usable
-    return Fit(fits, least, usable, data, share, found.model.samples, found.epoch_seconds(usable))
+    return Fit(fits, least, usable, data, share, found.model.samples, found.epoch_seconds(usable // found.ranks))
 
 
 def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:

@@ -86,7 +86,7 @@ def test_several_ranks_are_refused(section_of, raw: Path, monkeypatch: pytest.Mo
     for name, value in {"TORCHELASTIC_RUN_ID": "a", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    with pytest.raises(ParamsError, match=r"mode: stream: expected one rank, got 2; run it on one"):
+    with pytest.raises(ParamsError, match=r"text\.mode: stream: expected one rank, got 2; use one, or mode store"):
         open_streams(DOMAIN, section, catalogue, Machine(), CPU)
 
 

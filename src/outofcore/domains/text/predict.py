@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +35,7 @@ def predict(task: TextTask, batch: Batch) -> dict[str, Tensor]:
     return {"targets": task.network.logits(hidden).softmax(-1)}
 
 
-def answer(task: TextTask, raw: Path, section: TextSection, options: Options) -> Iterator[Row]:
+def answer(task: TextTask, raw: Path, section: TextSection, options: Options) -> list[Row]:
     """A row with the prompt and its continuation; the line break at the end of the file is not part of the prompt."""
     if raw.is_dir() or not raw.exists():
         message = f"{raw}: expected a text file with a prompt, found {'a folder' if raw.is_dir() else 'nothing'}"
@@ -50,7 +49,7 @@ def answer(task: TextTask, raw: Path, section: TextSection, options: Options) ->
         message = f"{raw}: expected UTF-8, got something else from byte {error.position} on"
         raise RawInputError(message) from error
     prompt = prompt.removesuffix("\n").removesuffix("\r")
-    return ({"text": _continued(task, text, options)} for text in (prompt,))
+    return [{"text": _continued(task, prompt, options)}]
 
 
 def _continued(task: TextTask, prompt: str, options: Options) -> str:

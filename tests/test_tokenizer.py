@@ -1,0 +1,101 @@
+"""Tokenizers of raw text, as a user's program and the command line ask for them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from typer.testing import CliRunner
+
+import outofcore
+from outofcore.cli import app
+from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
+from tests.corpus import TEXTS, Endless, Records, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("user") / "corpus")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus: Path) -> Path:
+    path = corpus.parent / "tokenizer.json"
+    assert outofcore.train_tokenizer(corpus, path, vocab_size=400)["vocabulary"] == 400
+    return path
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory without params.yaml."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_tokenizer_is_trained_outside_of_a_project(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:
+    trained = outofcore.train_tokenizer(corpus, "mine/tokenizer.json", vocab_size=400)
+    assert Path("mine/tokenizer.json").read_bytes() == tokenizer.read_bytes()
+    assert outofcore.train_tokenizer(corpus, "mine/tokenizer.json", tokenizer={"vocab_size": 400}) == trained
+    reference = tokenizers.Tokenizer.from_file("mine/tokenizer.json")
+    assert reference.decode(reference.encode(TEXTS[7]).ids) == TEXTS[7]
+    of_records = outofcore.train_tokenizer(Records(TEXTS, "body"), "records.json", column="body", vocab_size=300)
+    assert of_records["vocabulary"] == 300
+    assert outofcore.train_tokenizer(list(Records(TEXTS)), "again.json", vocab_size=300) == of_records
+    assert {path.name for path in elsewhere.iterdir()} == {"mine", "records.json", "again.json"}
+    endless = Records(Endless())
+    outofcore.train_tokenizer(endless, "again.json", vocab_size=300, sample_bytes=20_000)
+    assert 20_000 / 400 < endless.given < 20_000
+
+
+def test_a_tokenizer_that_the_settings_name_is_taken(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:
+    outofcore.train_tokenizer(corpus, "same.json", kind="file", given=str(tokenizer))
+    assert json.loads((elsewhere / "same.json").read_text()) == json.loads(tokenizer.read_text())
+    with pytest.raises(ParamsError, match=r"expected a folder with encoder.json and vocab.bpe"):
+        outofcore.train_tokenizer(corpus, "gpt2.json", kind="gpt2", given=".")
+    outofcore.train_tokenizer(corpus, "again.json", kind="file", given=tokenizer)
+    assert (elsewhere / "again.json").read_bytes() == (elsewhere / "same.json").read_bytes()
+
+
+def test_only_a_tokenizer_is_replaced(corpus: Path, elsewhere: Path) -> None:
+    shutil.copytree(corpus, "texts")
+    for file in ("texts/a1.txt", "texts", "texts/b/1.jsonl", "texts/b/2.jsonl.gz"):
+        with pytest.raises(ParamsError, match=f"{file}: expected a new file, or a tokenizer.json to replace"):
+            outofcore.train_tokenizer(corpus, file)
+    assert (elsewhere / "texts" / "a1.txt").read_bytes().decode() == TEXTS[1]
+    (elsewhere / "settings.json").write_text('{"model": "gpt", "messages": []}')
+    with (elsewhere / "corpus.txt").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("settings.json", "corpus.txt"):
+        with pytest.raises(ParamsError, match=f"{name}: expected a new file, or a tokenizer.json to replace"):
+            outofcore.train_tokenizer(corpus, name)
+    records = Records(TEXTS)
+    with pytest.raises(OutOfCoreError, match=r"settings\.json"):
+        outofcore.train_tokenizer(records, "settings.json/new.json")
+    assert records.given == 0
+    with pytest.raises(ParamsError, match="expected no setting 'path': it is the second argument"):
+        outofcore.train_tokenizer(corpus, "new.json", path="other.json")
+    with pytest.raises(ParamsError, match=r"unknown key text\.tokenizer\.vocab; did you mean"):
+        outofcore.train_tokenizer(corpus, "new.json", vocab=5)
+    with pytest.raises(RawInputError, match="found nothing at nowhere"):
+        outofcore.train_tokenizer("nowhere", "new.json")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_command_line_trains_one_and_converts_with_it(corpus: Path, tokenizer: Path) -> None:
+    def call(*words: object, code: int = 0) -> Any:
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == code, done.output
+        return done
+
+    done = call("tokenizer", corpus, "mine.json", "-S", "vocab_size=400", "-S", "source.newlines=keep")
+    assert Path("mine.json").read_bytes() == tokenizer.read_bytes()
+    assert json.loads(done.stdout)["vocabulary"] == 400
+    assert done.stderr == ""
+    call("convert", "text", corpus, "text.zarr", "-S", "tokenizer=mine.json")
+    assert outofcore.open_store("text.zarr").attributes["tokenizer"] == tokenizer.read_text(encoding="utf-8")
+    assert "unknown key text.tokenizer.size" in call("tokenizer", corpus, "mine.json", "-S", "size=4", code=2).stderr
+    assert "is no setting" in call("tokenizer", corpus, "mine.json", "-S", "params=x", code=2).stderr
