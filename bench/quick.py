@@ -1,4 +1,4 @@
-"""Has anything become slower? The ratios that matter most, in about three minutes, compared with committed ones.
+"""Has anything become slower? The ratios that matter most, in about two minutes, compared with committed ones.
 
     make bench-quick
     python bench/quick.py --write NOTE     commit the ratios of this run: bench/quick.json
