@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError
@@ -15,21 +16,27 @@ from tests.training.runs import STEPS, curves, same, train, weights
 from tests.training.small import ListLoader, WeightedRegression, columns, loaders, section
 
 
-def by_hand(batch_size: int = 16, epochs: int = 3) -> WeightedRegression:
-    """The same training as a plain loop, without pieces."""
+def by_hand(batch_size: int = 16, epochs: int = 3, *, warmup: int = 0, clip: float = 1e9) -> WeightedRegression:
+    """The same training as a plain loop, without pieces; a warm-up is followed by a cosine."""
     task, (loader, _) = WeightedRegression(), loaders(batch_size)
     decayed = [p for p in task.parameters() if p.ndim > 1]
     plain = [p for p in task.parameters() if p.ndim == 1]
     optimizer = torch.optim.AdamW(
         [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}], lr=1e-2
     )
+    rising = LinearLR(optimizer, 1 / (warmup + 1), total_iters=max(warmup, 1))
+    falling = CosineAnnealingLR(optimizer, max(STEPS - warmup, 1))
+    schedule = SequentialLR(optimizer, [rising, falling], [warmup]) if warmup else None
     for epoch in range(epochs):
         loader.set_epoch(epoch)
         for batch in loader:
             loss, count = task.loss(batch)
             optimizer.zero_grad()
             (loss / count).backward()
+            torch.nn.utils.clip_grad_norm_(task.parameters(), clip)
             optimizer.step()
+            if schedule:
+                schedule.step()
     return task
 
 
@@ -38,6 +45,46 @@ def test_weights_are_those_of_a_plain_loop_whatever_the_micro_batch(tmp_path, mi
     task, _ = train(tmp_path, micro_batch=micro_batch)
     for trained, expected in zip(task.parameters(), by_hand().parameters(), strict=True):
         torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("micro_batch", [0, 5])
+def test_warm_up_cosine_and_clipping_are_those_of_a_plain_loop(tmp_path, micro_batch):
+    settings = section(schedule="cosine", warmup_steps=4, clip_norm=0.2)
+    task, _ = train(tmp_path, settings=settings, micro_batch=micro_batch)
+    for trained, expected in zip(task.parameters(), by_hand(warmup=4, clip=0.2).parameters(), strict=True):
+        torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-5)
+    assert not same(task.state_dict(), by_hand(warmup=4).state_dict())
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [1.0] * 6),
+        ({"warmup_steps": 3}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]),
+        ({"warmup_steps": 9}, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
+        ({"schedule": "cosine"}, [1.0, 0.933013, 0.75, 0.5, 0.25, 0.066987]),
+        ({"schedule": "cosine", "warmup_steps": 2}, [1 / 3, 2 / 3, 1.0, 0.853553, 0.5, 0.146447]),
+        ({"schedule": "cosine", "warmup_steps": 9}, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
+    ],
+)
+def test_the_curve_of_the_learning_rate_is_drawn(tmp_path, settings, expected):
+    train(tmp_path, settings=section(max_steps=6, learning_rate=1.0, **settings))
+    table = (tmp_path / "plots/toy/train/plots/metrics/train/learning_rate.tsv").read_text().splitlines()
+    rates = [float(row["learning_rate"]) for row in csv.DictReader(table, delimiter="\t")]
+    assert rates == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("steps", [21, 20])
+def test_validation_after_so_many_steps_does_not_change_what_is_trained(tmp_path, steps):
+    """Neither does one in mid-epoch, with random layers."""
+    plain, often = (
+        train(tmp_path / str(every), task=WeightedRegression(dropout=0.2), settings=section(max_steps=steps, **every))
+        for every in ({}, {"val_every": 5})
+    )
+    validations = (tmp_path / "{'val_every': 5}/plots/toy/train/plots/metrics/val/error.tsv").read_text().splitlines()
+    assert [line.split("\t")[0] for line in validations] == ["step", "5", "10", "15", "20", *(["21"] * (steps == 21))]
+    assert plain[1] == often[1]
+    assert same(plain[0].state_dict(), often[0].state_dict())
 
 
 def test_leaves_figures_curves_and_model(tmp_path):

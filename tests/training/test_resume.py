@@ -52,7 +52,16 @@ class Interrupted(WeightedRegression):
         return super().loss(batch)
 
 
-@pytest.mark.parametrize("settings", [{}, {"max_steps": 10}], ids=["epochs", "max_steps"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"max_steps": 10},
+        {"schedule": "cosine", "warmup_steps": 5, "clip_norm": 0.3},
+        {"val_every": 3},
+    ],
+    ids=["epochs", "max_steps", "schedule", "val_every"],
+)
 def test_a_run_killed_at_any_step_goes_on_to_the_same_weights_and_curves(tmp_path, settings):
     settings = section(batch_size=20, **settings)  # 5 batches an epoch, 2 pieces a batch
     whole = tmp_path / "whole"
@@ -103,6 +112,25 @@ def test_a_run_killed_in_validation_validates_when_it_goes_on(tmp_path):
         train(tmp_path / "killed", task=KilledInValidation(), checkpoint_seconds=0)
     assert train(tmp_path / "killed")[1] == expected
     assert curves(tmp_path / "killed") == curves(tmp_path / "whole")
+
+
+def test_a_run_killed_in_a_validation_in_mid_epoch_goes_on_with_it(tmp_path):
+    class KilledInSecond(WeightedRegression):
+        batches = 0
+
+        def evaluate(self, batch: Batch):
+            self.batches += 1
+            if self.batches == 5:  # of three a validation
+                raise Killed
+            return super().evaluate(batch)
+
+    settings = section(val_every=5, schedule="cosine")
+    _, expected = train(tmp_path / "whole", settings=settings)
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", task=KilledInSecond(), settings=settings, checkpoint_seconds=0)
+    assert train(tmp_path / "killed", settings=settings)[1] == expected
+    assert curves(tmp_path / "killed") == curves(tmp_path / "whole")
+    assert same(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
 
 
 def test_a_run_stopped_in_its_last_validation_makes_no_step_again(tmp_path):

@@ -117,10 +117,20 @@ class TrainSection(Section):
     max_steps: int = Field(-1, ge=-1, le=MOST, description="optimizer steps after which training ends; -1: no bound")
     batch_size: int = Field(1024, ge=1, le=MOST, description="samples an optimizer step, over all ranks and pieces")
     learning_rate: float = Field(1e-3, gt=0, le=100)
+    warmup_steps: int = Field(0, ge=0, le=MOST, description="first steps, over which the learning rate rises linearly")
+    schedule: Literal["constant", "cosine"] = Field(
+        "constant", description="learning rate after the warm-up: constant, or cosine to zero at the last step"
+    )
+    clip_norm: float | None = Field(
+        None, gt=0, description="longer gradients of a step, all weights together, are scaled to this norm; null: none"
+    )
     weight_decay: float = Field(0.01, ge=0, le=100)
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
     pool_blocks: int = Field(64, ge=1, le=MOST, description="blocks in memory at a time: how well batches mix")
+    val_every: int | None = Field(
+        None, ge=1, le=MOST, description="optimizer steps from validation to validation; null: an epoch"
+    )
     val_examples: int | None = Field(
         None, ge=1, le=MOST, description="samples of a validation, whole batches from all over the split; null: all"
     )

@@ -24,7 +24,7 @@ from outofcore.training.curves import Curves
 from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
 from outofcore.training.memory import MemoryWatch
-from outofcore.training.optimizers import make_optimizer
+from outofcore.training.optimizers import make_optimizer, make_schedule
 from outofcore.training.ranks import add_up, add_up_each, choose_device, meet, wait_for_all
 from outofcore.training.results import write_metrics, write_model, write_plots
 
@@ -48,7 +48,7 @@ def fit(
     threads: int = 0,
     checkpoint_seconds: float = 300.0,
 ) -> dict[str, Any]:
-    """Train, validate after every epoch and at the end, and write the results; returns ``train.json``.
+    """Train, validate after every epoch or ``val_every`` steps and at the end, and write the results; returns ``train.json``.
 
     A run stopped at any step resumes from its last checkpoint with the next batch, and ends with the same weights.
     Several ranks give the same result as one, up to rounding, and a run may resume with another number of them; only
@@ -78,7 +78,7 @@ def fit(
         out / "models" / f"{name}.partial" / "checkpoint.pt", json.dumps(identity, sort_keys=True), checkpoint_seconds
     )
     curves = Curves(out / "plots" / name / "train", steps)
-    run = _Run(task.to(where), section, where, micro_batch, saver, curves)
+    run = _Run(task.to(where), section, steps, where, micro_batch, saver, curves)
     progress = run.progress
     resumed_from = progress.step
     with MemoryWatch() as memory, curves, run.stop:
@@ -87,9 +87,10 @@ def fit(
         curves.move(progress.step)
         while progress.step < steps:
             if progress.batches >= len(train):
-                run.validate(val, val_batches)
+                if section.val_every is None:
+                    run.validate(val, val_batches)
                 progress.epoch, progress.batches, progress.loader = progress.epoch + 1, 0, None
-            run.train_epoch(train, steps)
+            run.train_epoch(train, val, val_batches)
         if progress.validated != progress.step:
             run.mean_loss()
             run.save()
@@ -143,16 +144,25 @@ class _Run:
     """A model in training, and how far it is; saved and shown between steps."""
 
     def __init__(
-        self, task: Task, section: TrainSection, where: torch.device, micro_batch: int, saver: Saver, curves: Curves
+        self,
+        task: Task,
+        section: TrainSection,
+        steps: int,
+        where: torch.device,
+        micro_batch: int,
+        saver: Saver,
+        curves: Curves,
     ) -> None:
         self.stop = StopBetweenSteps()
         self.samples, self.seconds, self.waited = 0, 0.0, 0.0  # of the steps in this process
-        self._task, self._section, self._where, self._micro_batch = task, section, where, micro_batch
+        self._task, self._section, self._steps = task, section, steps
+        self._where, self._micro_batch = where, micro_batch
         self._saver, self._curves, self._ranks = saver, curves, meet(where)
         self._optimizer = make_optimizer(
             task, section.optimizer, learning_rate=section.learning_rate, weight_decay=section.weight_decay
         )
         self.progress = saver.resume(task, self._optimizer)
+        self._schedule = make_schedule(self._optimizer, section, steps, self.progress.step)
         # A batch of one recording does not use the readouts of the others.
         together = partial(DistributedDataParallel, find_unused_parameters=True, gradient_as_bucket_view=True)
         self._model = together(task) if self._ranks.world > 1 else task
@@ -162,24 +172,27 @@ class _Run:
         )
         self._losses: list[Tensor] = []  # of the last steps, each with its count, on the device
 
-    def train_epoch(self, train: Batches, steps: int) -> None:
-        """Train to the end of the epoch, or of the run."""
+    def train_epoch(self, train: Batches, val: Batches, val_batches: int) -> None:
+        """Train to the end of the epoch, or of the run, with the validations that are due in between."""
         progress, epoch = self.progress, f"epoch {self.progress.epoch + 1}"
         train.set_epoch(progress.epoch)
         if progress.loader is not None:
             train.load_state_dict(progress.loader)
         self._curves.say(epoch)
         batches, begun = iter(train), time.perf_counter()
-        while progress.batches < len(train) and progress.step < steps:
+        while progress.batches < len(train) and progress.step < self._steps:
             asked = time.perf_counter()
+            if self._section.val_every and progress.step and progress.step % self._section.val_every == 0:
+                self.validate(val, val_batches)
+                begun, asked = begun + time.perf_counter() - asked, time.perf_counter()
             batch = next(batches)
             self.waited += time.perf_counter() - asked
-            self._step(batch)
+            rate = self._step(batch)
             progress.loader = train.state_dict()
-            if progress.step % max(steps // ROWS, 1) == 0:
+            if progress.step % max(self._steps // ROWS, 1) == 0:
                 mean = self.mean_loss()
                 progress.loss_sum = progress.loss_count = 0.0
-                self._record({"train/loss": mean})
+                self._record({"train/loss": mean, "train/learning_rate": rate})
                 self._curves.say(f"{epoch}, loss {mean:.4g}")
             self._curves.move(progress.step)
             self._pause()
@@ -187,15 +200,19 @@ class _Run:
             torch.cuda.synchronize(self._where)
         self.seconds += time.perf_counter() - begun
 
-    def _step(self, batch: Batch) -> None:
-        progress = self.progress
+    def _step(self, batch: Batch) -> float:
+        """Make a step; returns its learning rate."""
+        progress, rate = self.progress, float(self._schedule.get_last_lr()[0])
         # Keyed by the step, so that random layers behave the same in a resumed run.
         torch.manual_seed((self._ranks.rank << 56 | self._section.seed << 32 | progress.step) % 2**63)
         with self._precision():
             pieces = list(self._task.micro_batches(batch, self._micro_batch))
-            self._losses.append(train_step(self._model, self._optimizer, pieces, self._ranks.world))
+            totals = train_step(self._model, self._optimizer, pieces, self._ranks.world, self._section.clip_norm)
+        self._losses.append(totals)
+        self._schedule.step()
         progress.step, progress.batches = progress.step + 1, progress.batches + 1
         self.samples += len(next(iter(batch.values())))
+        return rate
 
     def validate(self, val: Batches, count: int) -> None:
         """Validate on so many batches, unless the weights of this step were validated before."""
@@ -254,11 +271,14 @@ class _Run:
             raise KeyboardInterrupt
 
 
-def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, pieces: list[Batch], world: int) -> Tensor:
+def train_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, pieces: list[Batch], world: int, clip_norm: float | None = None
+) -> Tensor:
     """Make one optimizer step; returns the summed loss of the batch and its count, over all ranks.
 
     Gradients are those of the summed loss, divided by the count of the whole batch: equal up to rounding for any pieces
-    and number of ranks, even if they count unequal numbers of tokens or bins.
+    and number of ranks, even if they count unequal numbers of tokens or bins. Clipped after that division, so that a
+    bound means the same whatever the pieces.
     """
     optimizer.zero_grad()
     loss = count = torch.zeros((), device=next(model.parameters()).device)
@@ -272,5 +292,7 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, pieces: list[
     for parameter in model.parameters():
         if parameter.grad is not None:  # the mean over ranks, where the sum is needed
             parameter.grad /= totals[1].clamp(min=1) / world
+    if clip_norm is not None:
+        nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
     optimizer.step()
     return totals

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
 
+from outofcore.domains.sections import TrainSection
 from outofcore.extras import load
 
 # Of 8-bit states: values of a tensor that share a scale, and values of the smallest tensor that has them.
@@ -29,6 +32,22 @@ def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_
     ]
     make: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW if name == "adamw" else _adamw8bit()
     return make([group for group in groups if group["params"]], lr=learning_rate)
+
+
+def make_schedule(optimizer: torch.optim.Optimizer, section: TrainSection, steps: int, done: int) -> LambdaLR:
+    """The learning rate of each of ``steps``, resumed where ``done`` of them are made.
+
+    It is a function of the step alone, so that a checkpoint needs nothing of it but the optimizer's.
+    """
+
+    def factor(step: int) -> float:
+        warm = min(1.0, (step + 1) / (section.warmup_steps + 1))
+        if section.schedule == "constant":
+            return warm
+        left = max(steps - section.warmup_steps, 1)
+        return warm * (1 + math.cos(math.pi * min(max(step - section.warmup_steps, 0) / left, 1))) / 2
+
+    return LambdaLR(optimizer, factor, done - 1)
 
 
 def _adamw8bit() -> Callable[..., torch.optim.Optimizer]:
