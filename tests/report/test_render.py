@@ -109,6 +109,15 @@ def test_figures_of_another_machine_are_left_out(project: Path, page: Page, tmp_
     Page(pulled)
 
 
+def test_what_looks_like_a_mistake_is_said(project: Path, page: Page, tmp_path: Path) -> None:
+    assert "Look at this" not in page.source
+    shutil.copytree(project, tmp_path / "doubted")
+    path = tmp_path / "doubted/metrics/chess/convert.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"doubts": ["9 of 10 records are rejected"]}))
+    doubted = Page(make_page(tmp_path / "doubted"))
+    assert "Look at this: 9 of 10 records are rejected." in [element.text.strip() for element in doubted.all("p")]
+
+
 def test_a_store_that_the_last_conversion_did_not_make_is_not_shown(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "streamed"
     shutil.copytree(project, other)

@@ -12,6 +12,7 @@ import numpy as np
 
 from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.described import attributes, counted, sources
+from outofcore.conversion.doubts import doubts
 from outofcore.conversion.executors import in_order
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
@@ -39,6 +40,7 @@ class Estimate:
     sequences: int = 0  # before duplicates are removed
     unusual: int = 0  # of these, the most of an unusual kind that are to be expected
     rejected: Mapping[str, int] = field(default_factory=dict)  # records of the sample by reason
+    doubts: tuple[str, ...] = ()  # what in the sample looks like a mistake in the settings
 
     def audit_rate(self, records: int) -> AuditRate:
         """At which about ``records`` sequences are audited, and as many unusual ones, or all if there are fewer."""
@@ -81,6 +83,7 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
             raw_bytes=raw_bytes,
             sampled_bytes=sampled,
             rejected=dict(assembler.rejected.most_common()),
+            doubts=tuple(doubts(domain, section, assembler)),
         )
 
 

@@ -22,6 +22,7 @@ from outofcore.conversion.audit import Auditors
 from outofcore.conversion.build import Build, Growing
 from outofcore.conversion.cluster import ClusterExecutor, width
 from outofcore.conversion.described import attributes, sources
+from outofcore.conversion.doubts import doubts
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import in_order
 from outofcore.conversion.inputs import Inputs
@@ -126,7 +127,10 @@ class Conversion:
         if not build.assembler.accepted:
             raise RawInputError(self._nothing_accepted(build.assembler))
         self._note_empty_splits(build)
-        return Outcome(seal, self._figures(forecast, build, seal), resumed)
+        figures = self._figures(forecast, build, seal)
+        for each in figures.get("doubts", ()):
+            sys.stderr.write(f"note: {self.domain.name}: {each}\n")
+        return Outcome(seal, figures, resumed)
 
     def _empty(self, schemas: Mapping[str, Schema], journal: Journal, encoders: Executor, pool: Executor) -> Growing:
         """An empty store in the work folder; the workers of a cluster write its shards."""
@@ -203,7 +207,7 @@ class Conversion:
         return sum(file.bytes for file in self.files)
 
     def _figures(self, forecast: Estimate, build: Build, seal: Seal) -> dict[str, Any]:
-        counts = build.counts()
+        counts, doubted = build.counts(), doubts(self.domain, self.section, build.assembler)
         rows = sum(counts["rows"].values())
         stored = sum(length for length, _ in seal.files.values())
         return {
@@ -216,6 +220,7 @@ class Conversion:
             "audited": build.assembler.audited,
             "audit_differences": 0,
             "digest": seal.digest,
+            **({"doubts": doubted} if doubted else {}),
         }
 
     def _note_empty_splits(self, build: Build) -> None:

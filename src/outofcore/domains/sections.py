@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -45,6 +46,9 @@ Day = Annotated[date, Field(strict=False), BeforeValidator(_no_number)]
 
 class Filters(Section):
     """Base of what decides which records are kept."""
+
+    let_through: ClassVar[Mapping[str, str]] = {}
+    """Counts of a conversion of records that a filter seems to exclude and does not, and what is to be said of them."""
 
     duplicates: str = Field("drop", pattern="^(drop|keep)$", description="records equal to an earlier one")
 

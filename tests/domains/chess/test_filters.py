@@ -48,6 +48,23 @@ def test_elo_of_both(elo, filters, expected):
 
 
 @pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, 0),
+        ({"unknown_elo": "keep"}, 0),
+        ({"min_elo": 2000}, 0),
+        ({"min_elo": 2000, "unknown_elo": "keep"}, 2),
+        ({"max_elo": 3000, "unknown_elo": "keep", "elo_of": "mover"}, 3),
+    ],
+)
+def test_games_that_bounds_of_elo_let_through_are_counted(filters, expected):
+    games = [game(WhiteElo=white, BlackElo=black) for white, black in ((2000, ""), (2500, 2500), ("?", 1900), ("", ""))]
+    result = convert("".join(games), filters=filters)
+    assert result.stored_counts["elo_unknown_kept"].shape == (len(result.keys),)
+    assert result.stored_counts["elo_unknown_kept"].sum() == expected
+
+
+@pytest.mark.parametrize(
     ("elo", "filters", "plies"),
     [
         ((2000, 2100), {"min_elo": 2050}, [1, 3, 5]),

@@ -144,6 +144,17 @@ def test_reasons(convert_text: ConvertText, game: bytes, reason: str, filters: d
     assert converted.found == 1
 
 
+@pytest.mark.parametrize(("unknown", "expected"), [("keep", 2), ("drop", 0)])
+def test_games_that_a_lowest_rank_lets_through_are_counted(
+    convert_text: ConvertText, unknown: str, expected: int
+) -> None:
+    ranks = ("BR[2d]", "", "BR[2d]WR[3d]", "BR[3k]")
+    games = b"".join(text(f"Ba{letter}", root=rank) for letter, rank in zip("abcd", ranks, strict=True))
+    converted = convert_text(games, filters={"min_rank": "1d", "unknown_rank": unknown})
+    assert converted.counts["rank_unknown_kept"] == expected
+    assert convert_text(games).counts["rank_unknown_kept"] == 0
+
+
 def test_a_long_game_is_refused(convert_text: ConvertText) -> None:
     data = b"(;SZ[9]C[" + b"x" * 5000 + b"];B[aa])" + GAME
     assert convert_text(data, source={"longest_game": 4096}).reasons == ["too_long"]

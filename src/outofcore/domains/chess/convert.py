@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess import engine, oracle
-from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge
+from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge, let_through
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
@@ -78,6 +78,7 @@ class _Conversion:
             rejects=tuple(self.rejects[game] for game in sorted(self.rejects)),
             unusual=int(unusual.sum()),
             counts=counts,
+            stored_counts={"elo_unknown_kept": let_through(self.facts, self.section.filters)[accepted]},
             audits=audits,
         )
 

@@ -71,9 +71,19 @@ def elo_failures(facts: Facts, filters: FilterSection) -> tuple[Bools, Bools, Bo
     known = facts.elo > 0
     low = known & (facts.elo < (filters.min_elo or 0))
     high = known & (facts.elo > filters.max_elo) if filters.max_elo is not None else np.zeros_like(known)
-    bounded = filters.min_elo is not None or filters.max_elo is not None
-    unknown = ~known if bounded and filters.unknown_elo == "drop" else np.zeros_like(known)
+    unknown = ~known if _bounded(filters) and filters.unknown_elo == "drop" else np.zeros_like(known)
     return unknown, low, high
+
+
+def let_through(facts: Facts, filters: FilterSection) -> Bools:
+    """Which games, (n,), have a player without Elo, although bounds are set."""
+    kept = _bounded(filters) and filters.unknown_elo == "keep"
+    through: Bools = (facts.elo == 0).any(axis=1) & kept
+    return through
+
+
+def _bounded(filters: FilterSection) -> bool:
+    return filters.min_elo is not None or filters.max_elo is not None
 
 
 def describe(games: Games, facts: Facts, game: int, reason: str) -> str:

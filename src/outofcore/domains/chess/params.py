@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -29,6 +30,10 @@ class SourceSection(Section):
 
 class FilterSection(Filters):
     """Which games and positions are kept; each filter counts its rejects under its own reason."""
+
+    let_through: ClassVar[Mapping[str, str]] = {
+        "elo_unknown_kept": "have a player without Elo, whom min_elo and max_elo let pass; unknown_elo: drop rejects them"
+    }
 
     min_elo: int | None = Field(None, ge=0, le=9999, description="lowest Elo; null: no bound")
     max_elo: int | None = Field(None, ge=0, le=9999, description="highest Elo; null: no bound")

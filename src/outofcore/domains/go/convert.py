@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.params import GoSection
+from outofcore.domains.go.params import FilterSection, GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.play.replay import COUNTED, TO_PLAY, Outcome, Played, Rules, replay
 from outofcore.domains.go.play.stars import star_points
@@ -113,7 +113,8 @@ class Converter:
             rejects=tuple(rejects),
             unusual=int(unusual.sum()),
             counts={name: int(count) for name, count in sorted(counts.items()) if count},
-            stored_counts=_game_counts(played, chosen, kept, detail),
+            stored_counts=_game_counts(played, chosen, kept, detail)
+            | {"rank_unknown_kept": _let_through(chosen, self.section.filters)},
             audits=audits,
         )
 
@@ -262,6 +263,12 @@ def _of_file(unit: Unit) -> list[Reject]:
     if unit.detail["empty"]:
         return [Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file")]
     return []
+
+
+def _let_through(headers: Sequence[Header], filters: FilterSection) -> npt.NDArray[np.bool_]:
+    """Which games have a player without a rank, although a lowest one is set."""
+    unranked = [meaning.UNKNOWN_RANK in (header.black_rank, header.white_rank) for header in headers]
+    return np.array(unranked, np.bool_) & (filters.min_rank is not None and filters.unknown_rank == "keep")
 
 
 def _labels(detail: Mapping[str, Any]) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -33,6 +34,10 @@ class SourceSection(Section):
 
 class FilterSection(Filters):
     """Which games are kept, and up to which move; each filter counts its rejects under its own reason."""
+
+    let_through: ClassVar[Mapping[str, str]] = {
+        "rank_unknown_kept": "have a player without a rank, whom min_rank lets pass; unknown_rank: drop rejects them"
+    }
 
     sizes: tuple[BoardSize, ...] = Field(
         (19,), min_length=1, description="board sizes; smaller boards are placed in the frame of the largest"

@@ -1,0 +1,27 @@
+"""What in the counts of a conversion looks like a mistake in its settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from outofcore.conversion.assemble import Assembler
+from outofcore.domains.domain import Domain
+
+
+def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
+    """One sentence for each: most records rejected, one accepted, or some that a filter seems to exclude."""
+    name, found = domain.name, []
+    rejected: Counter[str] = counted.rejected
+    if counted.accepted and rejected.total() > counted.found / 2:
+        reason, count = rejected.most_common(1)[0]
+        found.append(
+            f"{rejected.total():,} of {counted.found:,} records are rejected, {count:,} of them as {reason}; if that "
+            f"surprises you, look at raw, source and filters of {name} in params.yaml"
+        )
+    if counted.accepted == 1:
+        found.append(f"only one {domain.sequence} is accepted, so only one split has data")
+    for key, words in section.filters.let_through.items():
+        if counted.counts[key]:
+            found.append(f"{counted.counts[key]:,} of {counted.accepted:,} {domain.sequence}s {words}")
+    return found

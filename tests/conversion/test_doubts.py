@@ -1,0 +1,44 @@
+"""A conversion says what looks like a mistake: in its notes, its figures, and beforehand in the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outofcore.conversion.estimate import estimate
+from outofcore.conversion.executors import open_executor
+from outofcore.raw.files import find_files
+from tests.conversion.lines import Lines, LinesSection
+from tests.conversion.test_run import run
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("1 2\n3 4\n5 x\n6 x\n", []),
+        (
+            "1 2\n3 4\n5 x\n6 x\n\n",
+            [
+                "3 of 5 records are rejected, 2 of them as no_number; if that surprises you, look at raw, source and "
+                "filters of lines in params.yaml"
+            ],
+        ),
+        ("1 2\n3 x\n", ["only one line is accepted, so only one split has data"]),
+    ],
+)
+def test_what_looks_like_a_mistake_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture, lines: str, expected: list[str]
+) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.txt").write_text(lines)
+    figures = run(raw, tmp_path).figures
+    assert figures.get("doubts", []) == expected
+    assert [line for line in capsys.readouterr().err.splitlines() if "note:" in line] == [
+        f"note: lines: {each}" for each in expected
+    ]
+    section = LinesSection(raw=str(raw))
+    files = find_files(raw, section.match, Lines.suffixes, section="lines")
+    with open_executor("threads", 1) as executor:
+        assert list(estimate(Lines(), section, files, executor).doubts) == expected
