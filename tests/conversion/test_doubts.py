@@ -12,6 +12,11 @@ from outofcore.raw.files import find_files
 from tests.conversion.lines import Lines, LinesSection
 from tests.conversion.test_run import run
 
+MOST_REJECTED = (
+    "3 of 5 records are rejected, 2 of them as no_number; if that surprises you, look at raw, source and filters of "
+    "lines in params.yaml"
+)
+
 
 @pytest.mark.parametrize(
     ("lines", "expected"),
@@ -19,10 +24,7 @@ from tests.conversion.test_run import run
         ("1 2\n3 4\n5 x\n6 x\n", []),
         (
             "1 2\n3 4\n5 x\n6 x\n\n",
-            [
-                "3 of 5 records are rejected, 2 of them as no_number; if that surprises you, look at raw, source and "
-                "filters of lines in params.yaml"
-            ],
+            [MOST_REJECTED],
         ),
         ("1 2\n3 x\n", ["only one line is accepted, so only one split has data"]),
     ],

@@ -48,7 +48,9 @@ def fit(
     threads: int = 0,
     checkpoint_seconds: float = 300.0,
 ) -> dict[str, Any]:
-    """Train, validate after every epoch or ``val_every`` steps and at the end, and write the results; returns ``train.json``.
+    """Train, validate, and write the results; returns ``train.json``.
+
+    A validation comes after every epoch, or ``val_every`` steps, and at the end.
 
     A run stopped at any step resumes from its last checkpoint with the next batch, and ends with the same weights.
     Several ranks give the same result as one, up to rounding, and a run may resume with another number of them; only
