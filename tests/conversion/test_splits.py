@@ -117,7 +117,7 @@ def test_by_date_later_games_are_held_out_and_undated_ones_are_listed(
     assert found == {"20181231": "train", "20190101": "val", "20190630": "val", "20190701": "test", "20200203": "test"}
     with (tmp_path / "chess.zarr.rejects.csv").open() as lines:
         assert [line["reason"] for line in csv.DictReader(lines)] == ["undated"] * 8
-    assert "note" not in capfd.readouterr().err
+    assert "note: chess.splits" not in capfd.readouterr().err
     splits = {"by": "date", "test_from": "2030-01-01"}
     outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
     assert "note: chess.splits: nothing is in test, split by date\n" in capfd.readouterr().err
