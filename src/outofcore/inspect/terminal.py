@@ -153,8 +153,8 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
             nothing = domain in plan.empty
             told = "none of the sample's records is accepted" if nothing else "rejected of the sample"
             console.print(f"{domain.domain}: {told}: {counts}", style="bold red" if nothing else "dim")
-        for each in domain.estimate.doubts:
-            console.print(f"{domain.domain}: in the sample: {each}", style="bold red")
+        for doubt in domain.estimate.doubts:
+            console.print(f"{domain.domain}: in the sample: {doubt}", style="bold red")
     for domain in plan.domains:
         if domain.left_out:
             console.print(f"{domain.domain}: left out of the raw input:", style="bold red")
