@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 
 from outofcore import compilation
@@ -111,3 +112,28 @@ def test_every_compiled_function_of_the_package_is_cached_by_its_sources() -> No
     assert found
     for function in found:
         assert isinstance(function._cache._impl.locator, compilation.PackageCacheLocator)
+
+
+@compilation.kernel
+def _total(values: Any, place: int) -> Any:
+    return values[place]
+
+
+@compilation.kernel
+def _sum(values: Any) -> Any:
+    total = 0
+    for place in range(len(values)):
+        if values[place] > 0:
+            total += _total(values, place)
+    return total
+
+
+def test_a_kernel_counts_no_references() -> None:
+    assert _sum(np.arange(5)) == 10
+    (code,) = _sum.inspect_llvm().values()
+    assert "NRT_incref" not in code
+
+
+def test_a_kernel_allocates_nothing() -> None:
+    with pytest.raises(numba.core.errors.NumbaError, match="NRT required"):
+        compilation.kernel(lambda: np.zeros(3))()

@@ -17,18 +17,29 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numba
 from numba import njit
 from numba.core import caching
 
-__all__ = ["PackageCacheLocator", "njit", "source_digest"]
+__all__ = ["PackageCacheLocator", "kernel", "njit", "source_digest"]
 
 PACKAGE = Path(__file__).resolve().parent
 # Folders kept per file: its current one, and those of branches that someone switches between.
 KEPT = 4
+Function = TypeVar("Function", bound=Callable[..., Any])
 _IMPORT = re.compile(rb"^\s*(?:from|import)\s+([a-zA-Z_][\w.]*)", re.MULTILINE)
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function that allocates nothing; it runs without the GIL, and an integer division by 0 gives 0.
+
+    Without ``_nrt``, Numba counts a reference for each array that is passed from one compiled function to another, an
+    atomic operation that took most of the time of a scanner's loop.
+    """
+    compiled: Function = njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function)  # type: ignore[call-overload]
+    return compiled
 
 
 @cache

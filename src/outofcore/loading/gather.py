@@ -17,7 +17,7 @@ from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel, njit
 
 cgutils: Any = untyped_cgutils
 
@@ -63,7 +63,7 @@ _copy: Any = intrinsic(_emit_copy)
 _prefetch: Any = intrinsic(_emit_prefetch)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def _copy_row(target: np.uint64, source: np.uint64, count: int) -> None:
     """Copy a row in pieces of constant size: faster than calling memcpy for rows of a few cache lines."""
     while count >= 32:
@@ -85,7 +85,7 @@ def _copy_row(target: np.uint64, source: np.uint64, count: int) -> None:
         _copy(target, source, 1)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def _copy_rows(sources: Addresses, count: int, row_bytes: int, target: np.uint64) -> None:
     step = np.uint64(row_bytes)
     if row_bytes == 1:  # a constant size becomes one load and one store
@@ -134,7 +134,7 @@ def _gather_rows(table: Addresses, first: Ints, chunk_rows: int, row_bytes: Ints
     return -1
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def _gather_windows(
     table: Addresses,
     first: Ints,

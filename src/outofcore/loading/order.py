@@ -26,7 +26,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.errors import ParamsError
 from outofcore.loading.permutation import deal, draw, key, permutation, scatter
 from outofcore.loading.windows import Windows
@@ -343,7 +343,7 @@ def lane_edges(lane: int, size: int) -> tuple[int, int]:
     return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill(starts: Ints, sizes: Ints, edges: Ints, out: Ints) -> None:
     place = 0
     for slice_ in range(len(edges)):

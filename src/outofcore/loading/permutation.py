@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 
 Ints = npt.NDArray[np.int64]
 
@@ -32,20 +32,20 @@ _1, _11, _27, _30, _31, _32 = (
 )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _mix(word: np.uint64) -> np.uint64:
     word = (word ^ (word >> _30)) * _MULTIPLIER_1
     word = (word ^ (word >> _27)) * _MULTIPLIER_2
     return word ^ (word >> _31)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _below(word: np.uint64, bound: np.uint64) -> np.uint64:
     """The high 64 bits of word * bound: a uniform draw from 0..bound-1, for a bound under 2**32."""
     return ((word >> _32) * bound + (((word & _LOW_32) * bound) >> _32)) >> _32
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def shuffle(values: Ints, key: np.uint64) -> None:
     """Permute in place; callable from compiled code."""
     state = key
@@ -55,7 +55,7 @@ def shuffle(values: Ints, key: np.uint64) -> None:
         values[last], values[other] = values[other], values[last]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _deal(values: Ints, starts: Ints, keys: npt.NDArray[np.uint64], out: Ints) -> None:
     lanes = len(keys)
     for lane in range(lanes):
@@ -70,7 +70,7 @@ def _deal(values: Ints, starts: Ints, keys: npt.NDArray[np.uint64], out: Ints) -
         out[place + lane] = values[starts[lane] + shortest]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _feistel(
     positions: Ints,
     size: np.uint64,
@@ -93,14 +93,14 @@ def _feistel(
         out[place] = np.int64(word)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def shuffle_runs(values: Ints, run: int, key: np.uint64) -> None:
     """Permute every ``run`` values in place."""
     for first in range(0, len(values), run):
         shuffle(values[first : first + run], _mix(key + np.uint64(first)))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _strata(low: int, high: int, key: np.uint64, out: Ints) -> None:
     width, count, state = high - low, len(out), key
     for number in range(count):
@@ -109,7 +109,7 @@ def _strata(low: int, high: int, key: np.uint64, out: Ints) -> None:
         out[number] = low + (number * width + np.int64(fraction * width)) // count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _words(first: np.uint64, step: np.uint64, key: np.uint64, out: npt.NDArray[np.uint64]) -> None:
     for number in range(len(out)):
         out[number] = _mix(key + GOLDEN * (first + step * np.uint64(number) + _1))

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import one_of, whole
 from outofcore.loading.permutation import draw
@@ -155,7 +155,7 @@ class Windows:
         return int(self._ends[-1]) if len(self._ends) else 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _place(samples: Ints, starts: Ints, ends: Ints, stride: int, room: Ints, phase: int, first: Ints) -> None:
     """First rows of samples, by the runs or sequences that hold them; ``room`` limits the phase, if given."""
     for number in range(len(samples)):
@@ -176,7 +176,7 @@ def touched(first: Ints, length: int, chunk_rows: int, origins: Ints) -> Ints:
     return np.flatnonzero(marks)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def _mark(first: Ints, length: int, chunk_rows: int, origins: Ints, marks: npt.NDArray[np.bool_]) -> None:
     for row in first:
         last = (row + length - 1) // chunk_rows

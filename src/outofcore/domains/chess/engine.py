@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import rust_pgn_reader_python_binding as reader
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts
 from outofcore.domains.chess.pgn.games import TAGS, Games
@@ -115,7 +115,7 @@ def _castling_rooks(games: Games, facts: Facts, game: int) -> int:
         return 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _rights(rooks: np.uint64, boards: npt.NDArray[np.uint64]) -> int:
     """Stored castling rights, by the side of its king on which each castling rook is."""
     rights = 0
@@ -136,7 +136,7 @@ def _rights(rooks: np.uint64, boards: npt.NDArray[np.uint64]) -> int:
     return rights
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _castling_rook(boards: Bytes, before: int, origin: int, target: int) -> int:
     """Square of the rook with which a king castles from ``origin`` to ``target``; -1 if the move is another."""
     king = boards[before, origin]
@@ -151,7 +151,7 @@ def _castling_rook(boards: Bytes, before: int, origin: int, target: int) -> int:
     return -1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill(
     parsed: Parsed,
     ranks: npt.NDArray[np.uint64],
@@ -162,7 +162,6 @@ def _fill(
     out_state: Bytes,
     out_move: npt.NDArray[np.uint16],
 ) -> None:
-    # Taken out of the tuple once: a field that is taken in a loop counts a reference each time.
     readable, boards, castling, en_passant = parsed.readable, parsed.boards, parsed.castling, parsed.en_passant
     halfmove_clock, turn, from_squares = parsed.halfmove_clock, parsed.turn, parsed.from_squares
     to_squares, promotions = parsed.to_squares, parsed.promotions

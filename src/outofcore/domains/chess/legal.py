@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel, njit
 from outofcore.domains.chess.bitboards import (
     BETWEEN,
     BISHOP,
@@ -61,7 +61,7 @@ def mark_legal(boards: Any, states: Any, flips: Any, index: Any, mask: Any) -> N
             mask[position, index[codes[n] ^ flips[position]]] = True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def legal_moves(own: Any, enemy: Any, castling: Any, en_passant: Any, codes: Any) -> Any:
     """Write the legal moves of one position, seen from the side to move, and return their number.
 
@@ -123,7 +123,7 @@ def legal_moves(own: Any, enemy: Any, castling: Any, en_passant: Any, codes: Any
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _attacks(pieces: Any, occupied: Any) -> Any:
     """All squares that the other side attacks; its pawns move down."""
     attacked = KING[lowest(pieces[5])] if pieces[5] != 0 else _NOWHERE
@@ -143,7 +143,7 @@ def _attacks(pieces: Any, occupied: Any) -> Any:
     return attacked
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _pinned(king: Any, own_pieces: Any, enemy_pieces: Any, diagonal: Any, straight: Any) -> Any:
     """Own pieces that alone shield the king from a check."""
     snipers = (slides(king, enemy_pieces, BISHOP) & diagonal) | (slides(king, enemy_pieces, ROOK) & straight)
@@ -157,7 +157,7 @@ def _pinned(king: Any, own_pieces: Any, enemy_pieces: Any, diagonal: Any, straig
     return pinned
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _castling(
     codes: Any, count: Any, king: Any, own: Any, straight: Any, occupied: Any, attacked: Any, castling: Any
 ) -> Any:
@@ -185,7 +185,7 @@ def _castling(
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _en_passant(codes: Any, count: Any, king: Any, own: Any, enemy: Any, occupied: Any, file: Any) -> Any:
     """Captures en passant; tried on the board, since two pawns leave a line at once."""
     to_square, captured = 40 + file, 32 + file
@@ -207,7 +207,7 @@ def _en_passant(codes: Any, count: Any, king: Any, own: Any, enemy: Any, occupie
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _write(codes: Any, count: Any, square: Any, reach: Any) -> Any:
     while reach != 0:
         codes[count] = square | lowest(reach) << 6
@@ -216,7 +216,7 @@ def _write(codes: Any, count: Any, square: Any, reach: Any) -> Any:
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _write_pawn(codes: Any, count: Any, square: Any, reach: Any) -> Any:
     if square < 48:
         return _write(codes, count, square, reach)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.chess.bitboards import bit
 from outofcore.domains.chess.legal import NO_FILE
 
@@ -27,7 +27,7 @@ AS_BYTES, AS_WORDS = _rank_tables()
 """Tables for :func:`show`: planes as bits, or as a byte per square."""
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def show(boards: Any, states: Any, mover: Any, mirrored: Any, table: Any, planes: Any) -> None:
     """Planes of positions, rank by rank.
 
@@ -63,7 +63,7 @@ def show(boards: Any, states: Any, mover: Any, mirrored: Any, table: Any, planes
                 planes[n, 17, 2 if black and not mover else 5] = shown[1 << states[n, 2]]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def classify(boards: Any, states: Any, moves: Any, flips: Any, index: Any, targets: Any) -> None:
     """Classes of the stored moves, as they are shown.
 

@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.play import board
-from outofcore.domains.go.play.board import CELLS, EMPTY, NO_KO, STRIDE
+from outofcore.domains.go.play.board import CELLS, EMPTY, NO_KO, OUTSIDE, STRIDE, clear, new_board, play, put
 
 GUEST_GAMES = 40
 """Games of each player against guests; games between two players are in both files."""
@@ -88,26 +87,25 @@ def _play(
     sides: tuple[Player, Player], size: int, moves: int, generator: np.random.Generator, *, handicap: bool
 ) -> str:
     """Moves in SGF; an occasional pass, and two at the end."""
-    cells, marks, stones = np.empty(CELLS, np.int8), np.zeros(CELLS + 1, np.int64), np.empty(CELLS, np.int64)
-    bits, digest = np.zeros((2, (size * size + 7) // 8), np.uint8), np.zeros(1, np.uint64)
-    board.clear(cells, bits, digest, size)
+    board = new_board(size)
+    clear(board, size)
     colour, last, ko = 0, -1, int(NO_KO)
     if handicap:
         colour = 1
         for star in (4 * STRIDE + 16, 16 * STRIDE + 4):
-            board.put(cells, bits, digest, size, star, 0)
+            put(board, star, 0)
     likings = [_liking(player, size) for player in sides]
     told = []
     for _ in range(moves):
-        cell = _choose(sides[colour], likings[colour], cells, colour, last, ko, generator)
+        cell = _choose(sides[colour], likings[colour], board.cells, colour, last, ko, generator)
         if cell is None or generator.random() < 0.005:
             told.append((colour, "tt" if size == 19 else ""))
             ko, last = NO_KO, -1
         else:
-            before = cells.copy(), bits.copy(), digest.copy()
-            _, lost, ko = board.play(cells, bits, digest, marks, stones, size, cell, colour)
+            before = board._replace(cells=board.cells.copy(), bits=board.bits.copy(), digest=board.digest.copy())
+            _, lost, ko = play(board, cell, colour)
             if lost:
-                cells, bits, digest = before
+                board = before
                 ko, last = NO_KO, -1
                 told.append((colour, ""))
             else:
@@ -140,7 +138,7 @@ def _choose(
     """Draw an empty cell that is not ko or surrounded by own stones."""
     empty = np.flatnonzero(cells == EMPTY)
     around = cells[empty[:, None] + np.array([-STRIDE, -1, 1, STRIDE])]
-    empty = empty[(empty != ko) & ~((around == colour) | (around == board.OUTSIDE)).all(1)]
+    empty = empty[(empty != ko) & ~((around == colour) | (around == OUTSIDE)).all(1)]
     if not len(empty):
         return None
     weight = liking[empty].copy()

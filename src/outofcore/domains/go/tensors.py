@@ -88,7 +88,8 @@ class GoReading:
         shown = np.empty((count, planes(self.section), frame * frame), np.uint8)
         tensors = Tensors(shown, *np.empty((3, count), np.int64))
         with_ko, with_colour = self.section.features == "planes3", self.section.features == "alphagozero18"
-        widen(Rows(stones, state, move, liberties, symmetry), source, target, with_ko, with_colour, tensors)
+        scratch = np.zeros(8 * stones.shape[-1] + 8, np.uint8)
+        widen(Rows(stones, state, move, liberties, symmetry), source, target, with_ko, with_colour, scratch, tensors)
         batch = {
             "planes": torch.from_numpy(shown.reshape(count, -1, frame, frame)),
             "move": torch.from_numpy(tensors.move),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.go.play.replay import KO, MOVE_NUMBER, SIZE, TO_PLAY
 
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
@@ -33,7 +33,7 @@ class Tensors(NamedTuple):
     number: npt.NDArray[np.int64]  # (samples,)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _show(packed: Any, plane: Any) -> None:
     """Fill a plane in stored orientation."""
     for place in range(len(plane) >> 3):
@@ -44,7 +44,7 @@ def _show(packed: Any, plane: Any) -> None:
         plane[point] = _BYTES[packed[point >> 3], point & 7]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
     """Fill a plane with each point taken from ``points``; ``scratch`` holds all bits followed by zeros."""
     for place in range(len(packed)):
@@ -55,19 +55,18 @@ def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
         plane[point] = scratch[points[point]]
 
 
-@njit(nogil=True, cache=True)
-def widen(rows: Rows, source: Any, target: Any, with_ko: Any, with_colour: Any, tensors: Tensors) -> None:
+@kernel
+def widen(rows: Rows, source: Any, target: Any, with_ko: Any, with_colour: Any, scratch: Any, tensors: Tensors) -> None:
     """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` from rows.
 
     ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. ``with_ko`` and ``with_colour``
-    add the ko plane and two colour planes after the stones.
+    add the ko plane and two colour planes after the stones. ``scratch`` has a byte for each
+    bit of a stored plane, then 8 zeros.
     """
-    # Taken out of the tuples once: a field that is taken in a loop counts a reference each time.
     stones, state, moves, liberties, symmetry = rows.stones, rows.state, rows.move, rows.liberties, rows.symmetry
     planes, move, to_play, number = tensors.planes, tensors.move, tensors.to_play, tensors.number
-    steps, width, points = stones.shape[1], stones.shape[3], planes.shape[2]
+    steps, points = stones.shape[1], planes.shape[2]
     frame = int(np.sqrt(points))
-    scratch = np.zeros(8 * width + 8, np.uint8)  # ends with points that are never set
     last = steps - 1
     for sample in range(len(stones)):
         size, colour = state[sample, last, SIZE], state[sample, last, TO_PLAY]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.text.documents.long import key_of, pieces, survey
 from outofcore.domains.text.documents.records import Documents, read_documents
 from outofcore.domains.text.params import TextSection
@@ -159,7 +159,7 @@ def _open_oracle(tokenizer: Tokenizer) -> Oracle:
     return Oracle(tokenizer, open_engine(tokenizer.plain))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _insert_ends(ids: Any, lengths: Any, end: Any, tokens: Any) -> None:
     read = written = 0
     for length in lengths:
@@ -182,7 +182,7 @@ def _characters(texts: Sequence[bytes], sizes: Lengths) -> Lengths:
     return counted
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _count_characters(data: Any, sizes: Any, counted: Any) -> None:
     start = 0
     for number, size in enumerate(sizes):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outofcore.domains.go.play.board import CELLS, STRIDE, chain, clear, put
+from outofcore.domains.go.play.board import STRIDE, chain, clear, new_board, put
 from outofcore.domains.go.play.stars import star_points
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import Converted, Move, convert, play_by_the_rules, sgf_of, stones, text
@@ -269,17 +269,16 @@ def _liberties(board: np.ndarray[Any, Any], row: int, column: int) -> int:
 
 
 def test_a_walk_ends_with_enough_liberties() -> None:
-    cells, bits = np.empty(CELLS, np.int8), np.zeros((2, 46), np.uint8)
-    digest, marks, met = np.zeros(1, np.uint64), np.zeros(CELLS + 1, np.int64), np.empty(CELLS, np.int64)
-    clear(cells, bits, digest, 19)
+    board = new_board(19)
+    clear(board, 19)
     for column in range(1, 10):
-        put(cells, bits, digest, 19, STRIDE + column, 0)
-    assert chain(cells, marks, met, STRIDE + 1, 1) == (1, 2)
-    assert chain(cells, marks, met, STRIDE + 1, 100) == (10, 9)
+        put(board, STRIDE + column, 0)
+    assert chain(board, STRIDE + 1, 1) == (1, 2)
+    assert chain(board, STRIDE + 1, 100) == (10, 9)
     for column in range(1, 10):
-        put(cells, bits, digest, 19, STRIDE + column, 2)
-    assert digest[0] == 0
-    assert not bits.any()
+        put(board, STRIDE + column, 2)
+    assert board.digest[0] == 0
+    assert not board.bits.any()
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,9 @@ class Facts:
 
 
 def read_facts(games: Games) -> Facts:
-    data = games.data.tobytes()
-    elo = [_column(data, games, name, _elo, np.int16) for name in ("WhiteElo", "BlackElo")]
-    date, utc_date = (_column(data, games, name, _date, np.int32) for name in ("Date", "UTCDate"))
-    tagged, marker = _column(data, games, "Result", _result, np.uint8), games.results
+    elo = [_column(games, name, _elo, np.int16) for name in ("WhiteElo", "BlackElo")]
+    date, utc_date = (_column(games, name, _date, np.int32) for name in ("Date", "UTCDate"))
+    tagged, marker = _column(games, "Result", _result, np.uint8), games.results
     decided = (tagged >= WHITE_WINS) & (tagged <= BLACK_WINS)
     outcome = np.where(decided & ((marker == NO_RESULT) | (marker == UNKNOWN_RESULT)), tagged, marker)
     both = decided & (marker >= WHITE_WINS) & (marker <= BLACK_WINS)
@@ -51,12 +50,16 @@ def read_facts(games: Games) -> Facts:
 
 def text_column(games: Games, name: str) -> npt.NDArray[Any]:
     """Values of one tag as text, (n,) object; empty if missing."""
-    return _column(games.data.tobytes(), games, name, _text, object)
+    return _column(games, name, _text, object)
 
 
-def _column(data: bytes, games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
+def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
     """Values of one tag, (n,), each distinct one parsed once; missing ones are parsed as empty."""
-    raw = [data[begin:end] for begin, end in games.tags[:, TAGS.index(name)].tolist()]  # nothing from -1 to -1
+    spans = games.tags[:, TAGS.index(name)]
+    if np.all(spans < 0):
+        return np.full(len(spans), parse(b""), dtype)
+    data = games.data.tobytes()
+    raw = [data[begin:end] for begin, end in spans.tolist()]  # nothing from -1 to -1
     parsed = {value: parse(value) for value in set(raw)}
     return np.array([parsed[value] for value in raw], dtype)
 

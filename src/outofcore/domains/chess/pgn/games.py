@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.lexis import (
     BLANK,
     CONFLICT,
@@ -152,7 +152,7 @@ def read_games(data: Bytes) -> Games:
     return games._replace(**{name: getattr(games, name)[:length] for name, length in lengths.items()})
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
     """Whether ``data[i:j]`` equals ``data[k:end]``."""
     if j - i != end - k:
@@ -163,7 +163,7 @@ def _same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _is_word(data: Bytes, i: int, j: int) -> bool:
     """Whether a token can be a move, number or word, and no tag or escape."""
     if data[i] == ord("[") or data[i] == ord("%"):
@@ -177,7 +177,7 @@ def _is_word(data: Bytes, i: int, j: int) -> bool:
     return False
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _is_move_one(data: Bytes, i: int) -> bool:
     """Whether ``1.``, not ``1...``, is at ``i``, with or without a blank before the dots."""
     if i + 2 >= data.size or data[i] != ord("1") or data[i + 1] != ord("."):
@@ -188,7 +188,7 @@ def _is_move_one(data: Bytes, i: int) -> bool:
     return j < data.size and data[j] != ord(".")
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _tag_number(data: Bytes, i: int, j: int) -> int:
     """Index of ``data[i:j]`` in ``TAGS``, or -1."""
     for row in range(_NAMES.shape[0]):
@@ -202,14 +202,14 @@ def _tag_number(data: Bytes, i: int, j: int) -> int:
     return -1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _is_quoted_event(data: Bytes, i: int) -> bool:
     """Whether a tag named Event opens at ``i``, its value in quotes."""
     end = tag_name_end(data, i) if data[i] == ord("[") else 0
     return end > 0 and _tag_number(data, i + 1, end) == _EVENT and tag_value(data, end)[0] >= 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
     """The move in a token without number and remarks; four zeros are a null move, as in python-chess."""
     k, zeros = i, 0
@@ -227,10 +227,9 @@ def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
     return (i, stop) if stop > k or k == i else (j, j)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _read(games: Games) -> int:
     """Fill the arrays of ``games`` from its data; returns the number of games, -1 if there is no room for them."""
-    # Taken out of the tuple once: a field that is taken in a loop counts a reference each time.
     data, starts, tags, bodies, results = games.data, games.starts, games.tags, games.bodies, games.results
     text, text_offsets, token_offsets = games.text, games.text_offsets, games.token_offsets
     clock, evaluation, mate = games.clock, games.evaluation, games.mate

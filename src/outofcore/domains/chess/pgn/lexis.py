@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -39,7 +39,7 @@ LONGEST_TAG_NAME = 255
 BYTE_ORDER_MARK = (0xEF, 0xBB, 0xBF)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def line_end(data: Bytes, i: int) -> int:
     """Index of the end of the line containing ``i``."""
     while i < data.size and KIND[data[i]] != LINE_END:
@@ -47,7 +47,7 @@ def line_end(data: Bytes, i: int) -> int:
     return i
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def token_end(data: Bytes, i: int) -> int:
     """Index after the token that begins at ``i``; ``*`` is a token by itself."""
     if data[i] == ord("*"):
@@ -57,13 +57,13 @@ def token_end(data: Bytes, i: int) -> int:
     return i
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_digit(c: int) -> bool:
     """Whether a byte is an ASCII digit."""
     return ord("0") <= c <= ord("9")
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def has_letter(data: Bytes, i: int, j: int) -> bool:
     """Whether a token contains a letter, as moves do and move numbers do not."""
     for k in range(i, j):  # noqa: SIM110 - compiled code has no generators
@@ -72,7 +72,7 @@ def has_letter(data: Bytes, i: int, j: int) -> bool:
     return False
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def nag_end(data: Bytes, i: int) -> int:
     """Index after the numeric annotation glyph (``$14``) that begins at ``i``."""
     i += 1
@@ -81,7 +81,7 @@ def nag_end(data: Bytes, i: int) -> int:
     return i
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_byte_order_mark(data: Bytes, i: int) -> bool:
     """Whether there is a UTF-8 byte-order mark at ``i``."""
     return i + 2 < data.size and (
@@ -89,7 +89,7 @@ def is_byte_order_mark(data: Bytes, i: int) -> bool:
     )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_glued(data: Bytes, i: int) -> bool:
     """Whether the ``$`` at ``i`` begins a word (``$exd5``), which is not a move, rather than a glyph."""
     j = i + 1
@@ -98,7 +98,7 @@ def is_glued(data: Bytes, i: int) -> bool:
     return bool(KIND[data[j]] == TOKEN and not is_digit(data[j]))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def result_code(data: Bytes, i: int, j: int) -> int:
     """Which termination marker ``data[i:j]`` is."""
     length = j - i
@@ -118,7 +118,7 @@ def result_code(data: Bytes, i: int, j: int) -> int:
     return DRAW
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def tag_name_end(data: Bytes, i: int) -> int:
     """Index after the name of the tag whose bracket is at ``i``; 0 if it is not a tag."""
     j = i + 1
@@ -134,7 +134,7 @@ def tag_name_end(data: Bytes, i: int) -> int:
     return j if KIND[c] == BLANK or KIND[c] == LINE_END or c == ord('"') or c == ord("]") else 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int]:
     """Span of a tag's value, to the first quote before a closing bracket, or -1; and the index after the tag."""
     i = name_end

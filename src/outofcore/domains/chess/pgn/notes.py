@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.lexis import BLANK, KIND, LINE_END, Bytes, is_digit
 
 NO_CLOCK = -1
@@ -23,7 +23,7 @@ NO_SPACES = (0x00, 0x1A)
 """Bytes that count as blanks between moves, but not in a note."""
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _digits(data: Bytes, i: int) -> tuple[int, int]:
     """The number at ``i``, capped below 10**15, and the index after it."""
     value = 0
@@ -33,7 +33,7 @@ def _digits(data: Bytes, i: int) -> tuple[int, int]:
     return value, i
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fraction(data: Bytes, i: int) -> tuple[int, int]:
     """Hundredths after a point at ``i - 1``, further digits truncated, and the index after them."""
     hundredths, weight = 0, 10
@@ -44,7 +44,7 @@ def _fraction(data: Bytes, i: int) -> tuple[int, int]:
     return hundredths, i
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _clock(data: Bytes, i: int) -> int:
     """Centiseconds of the ``h:mm:ss.ff]`` at ``i``, at most ``LARGEST_CLOCK``; ``NO_CLOCK`` if invalid."""
     total = 0
@@ -64,7 +64,7 @@ def _clock(data: Bytes, i: int) -> int:
     return min(total * 100 + hundredths, LARGEST_CLOCK)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _evaluation(data: Bytes, i: int) -> tuple[int, int]:
     """Centipawns and moves to mate of the ``-1.25]`` or ``#-3]`` at ``i``, with or without a depth."""
     nothing = (NO_EVALUATION, NO_MATE)
@@ -98,7 +98,7 @@ def _evaluation(data: Bytes, i: int) -> tuple[int, int]:
     return sign * min(value * 100 + hundredths, LARGEST_EVALUATION), NO_MATE
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _after_space(data: Bytes, i: int) -> int:
     """The index after the white space at ``i``, one blank or a line break with the blanks around it; else ``i``."""
     j, breaks = i, False
@@ -108,7 +108,7 @@ def _after_space(data: Bytes, i: int) -> int:
     return j if breaks or (j == i + 1 and data[i] not in NO_SPACES) else i
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def read_note(
     data: Bytes,
     i: int,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.lexis import Bytes
 
 WORDS = ("N", "D", "TN", "RR", "ep", "e.p", "ch", "dbl", "dis", "mate", "novelty", "diagram")
@@ -33,10 +33,11 @@ def _word_table() -> Bytes:
 
 
 IS_SIGN, IS_PROMOTED = _table(_SIGNS), _table(_PROMOTED)
+ENDS_WORD = _table(bytes(ord(word[-1]) for word in WORDS))
 WORD_TABLE = _word_table()
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _sign(data: Bytes, i: int, j: int) -> int:
     """Bytes of the sign (punctuation, no chess piece) that ends before ``j``, or 0; the word begins at ``i``."""
     c = data[j - 1]
@@ -51,10 +52,12 @@ def _sign(data: Bytes, i: int, j: int) -> int:
     return 1 if c >= 0xA0 and (j - i < 2 or data[j - 2] < 0x80) else 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _word(data: Bytes, i: int, j: int) -> int:
     """Length of the longest word of the table that ends before ``j``, or 0; the text begins at ``i``."""
     longest = 0
+    if not ENDS_WORD[data[j - 1]]:  # nearly every move
+        return longest
     for row in range(WORD_TABLE.shape[0]):
         length = 0
         while WORD_TABLE[row, length] != 0:
@@ -69,14 +72,14 @@ def _word(data: Bytes, i: int, j: int) -> int:
     return longest
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _is_divided(data: Bytes, i: int, j: int) -> bool:
     """Whether a sign before ``j`` separates what follows from the move; ``e8=N`` is a promotion."""
     sign = _sign(data, i, j)
     return sign > 0 and not (data[j - 1] == ord("=") and (j - 1 == i or _sign(data, i, j - 1) == 0))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def move_end(data: Bytes, i: int, j: int) -> int:
     """Index after the move that begins the word ``data[i:j]``; ``i`` if the word consists of signs."""
     end = j
@@ -95,7 +98,7 @@ def move_end(data: Bytes, i: int, j: int) -> int:
     return end
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_remark(data: Bytes, i: int, j: int) -> bool:
     """Whether ``data[i:j]``, without trailing signs, is one of the words."""
     return j > i and _word(data, i, j) == j - i

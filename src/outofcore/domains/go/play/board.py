@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 
 Cells = npt.NDArray[np.int8]
 Bits = npt.NDArray[np.uint8]
@@ -32,27 +34,47 @@ STONE_WORDS = _words(2 * CELLS).reshape(2, CELLS)
 """Zobrist words of a black and a white stone on each cell."""
 
 
-@njit(nogil=True, cache=True)
-def clear(cells: Cells, bits: Bits, digest: Words, size: int) -> None:
-    """Reset to an empty board.
+class Board(NamedTuple):
+    """A board in a frame, and room for the work of this module's functions."""
 
-    ``cells`` (``CELLS``,) is ``EMPTY``, ``OUTSIDE`` or a colour; row r, column c is (r + 1) * STRIDE + c + 1. ``bits``
-    (2, bytes) are black and white stones, point r * frame + c, most significant bit first. ``digest`` (1,) is the
-    exclusive or of the words of all stones.
-    """
-    cells[:] = OUTSIDE
+    cells: Cells  # (CELLS,): EMPTY, OUTSIDE or a colour; row r, column c is (r + 1) * STRIDE + c + 1
+    bits: Bits  # (2, bytes): black and white stones, point r * frame + c, most significant bit first
+    digest: Words  # (1,): exclusive or of the words of all stones
+    marks: Ints  # (CELLS + 1,): the latest walk that has met each cell, and the number of walks
+    stones: Ints  # (CELLS,): stones met by the latest walk
+    notes: Ints  # (CELLS,)
+    frame: int
+
+
+def new_board(frame: int) -> Board:
+    return Board(
+        cells=np.empty(CELLS, np.int8),
+        bits=np.zeros((2, (frame * frame + 7) // 8), np.uint8),
+        digest=np.zeros(1, np.uint64),
+        marks=np.zeros(CELLS + 1, np.int64),
+        stones=np.empty(CELLS, np.int64),
+        notes=np.empty(CELLS, np.int64),
+        frame=frame,
+    )
+
+
+@kernel
+def clear(board: Board, size: int) -> None:
+    """Reset to an empty board."""
+    board.cells[:] = OUTSIDE
     for row in range(size):
         for column in range(size):
-            cells[(row + 1) * STRIDE + column + 1] = EMPTY
-    bits[:] = 0
-    digest[0] = 0
+            board.cells[(row + 1) * STRIDE + column + 1] = EMPTY
+    board.bits[:] = 0
+    board.digest[0] = 0
 
 
-@njit(nogil=True, cache=True)
-def put(cells: Cells, bits: Bits, digest: Words, frame: int, cell: int, colour: int) -> None:
+@kernel
+def put(board: Board, cell: int, colour: int) -> None:
     """Set a cell to ``EMPTY`` or a colour, whatever it was, without captures."""
+    cells, bits, digest = board.cells, board.bits, board.digest
     old = cells[cell]
-    point = (cell // STRIDE - 1) * frame + cell % STRIDE - 1
+    point = (cell // STRIDE - 1) * board.frame + cell % STRIDE - 1
     mask = np.uint8(0x80 >> (point & 7))
     if old < EMPTY:
         bits[old, point >> 3] &= ~mask
@@ -63,14 +85,14 @@ def put(cells: Cells, bits: Bits, digest: Words, frame: int, cell: int, colour: 
     cells[cell] = colour
 
 
-@njit(nogil=True, cache=True)
-def chain(cells: Cells, marks: Ints, stones: Ints, cell: int, enough: int) -> tuple[int, int]:
+@kernel
+def chain(board: Board, cell: int, enough: int) -> tuple[int, int]:
     """Walk the chain of the stone at ``cell`` until ``enough`` liberties are known.
 
-    ``marks`` (``CELLS`` + 1,) holds the walk's number, stored last, in all cells met. ``stones`` (``CELLS``,) receives
-    the stones met: the whole chain if it has fewer than ``enough`` liberties. Returns liberties (at most ``enough``)
-    and stones.
+    ``board.stones`` receives the stones met: the whole chain if it has fewer than ``enough`` liberties. Returns
+    liberties (at most ``enough``) and stones.
     """
+    cells, marks, stones = board.cells, board.marks, board.stones
     marks[CELLS] += 1
     walk = marks[CELLS]
     colour = cells[cell]
@@ -96,62 +118,62 @@ def chain(cells: Cells, marks: Ints, stones: Ints, cell: int, enough: int) -> tu
     return liberties, met
 
 
-@njit(nogil=True, cache=True)
-def play(
-    cells: Cells, bits: Bits, digest: Words, marks: Ints, stones: Ints, frame: int, cell: int, colour: int
-) -> tuple[int, int, int]:
+@kernel
+def play(board: Board, cell: int, colour: int) -> tuple[int, int, int]:
     """Play a stone, capture; returns stones captured, own stones lost, and the cell that ko forbids."""
-    put(cells, bits, digest, frame, cell, colour)
+    put(board, cell, colour)
     captured = 0
     taken = cell
     for step in (-STRIDE, -1, 1, STRIDE):
         near = cell + step
-        if cells[near] == 1 - colour:
-            liberties, met = chain(cells, marks, stones, near, 1)
+        if board.cells[near] == 1 - colour:
+            liberties, met = chain(board, near, 1)
             if liberties == 0:
                 for place in range(met):
-                    put(cells, bits, digest, frame, stones[place], EMPTY)
+                    put(board, board.stones[place], EMPTY)
                 captured += met
                 taken = near
-    liberties, met = chain(cells, marks, stones, cell, 2)
+    liberties, met = chain(board, cell, 2)
     if liberties == 0:
         for place in range(met):
-            put(cells, bits, digest, frame, stones[place], EMPTY)
+            put(board, board.stones[place], EMPTY)
         return captured, met, NO_KO
     if captured == 1 and met == 1 and liberties == 1:
         return captured, 0, taken
     return captured, 0, NO_KO
 
 
-@njit(nogil=True, cache=True)
-def remove_dead(cells: Cells, bits: Bits, digest: Words, marks: Ints, stones: Ints, frame: int) -> int:
+@kernel
+def remove_dead(board: Board) -> int:
     """Remove all chains without liberties at once, as after setup; returns the number of stones."""
-    dead = np.zeros(CELLS, np.bool_)
+    cells, stones, dead = board.cells, board.stones, board.notes
+    dead[:] = 0
     count = 0
     for cell in range(CELLS):
         if cells[cell] < EMPTY and not dead[cell]:
-            liberties, met = chain(cells, marks, stones, cell, 1)
+            liberties, met = chain(board, cell, 1)
             if liberties == 0:
                 for place in range(met):
-                    dead[stones[place]] = True
+                    dead[stones[place]] = 1
                 count += met
     for cell in range(CELLS):
         if dead[cell]:
-            put(cells, bits, digest, frame, cell, EMPTY)
+            put(board, cell, EMPTY)
     return count
 
 
-@njit(nogil=True, cache=True)
-def liberty_planes(cells: Cells, marks: Ints, stones: Ints, frame: int, planes: Bits) -> None:
-    """Mark stones of chains with 1, 2 and 3 liberties in ``planes`` (3, bytes), packed as in :func:`clear`."""
+@kernel
+def liberty_planes(board: Board, planes: Bits) -> None:
+    """Mark stones of chains with 1, 2 and 3 liberties in ``planes`` (3, bytes), packed as ``board.bits``."""
+    cells, stones, done = board.cells, board.stones, board.notes
     planes[:] = 0
-    done = np.zeros(CELLS, np.bool_)
+    done[:] = 0
     for cell in range(CELLS):
         if cells[cell] < EMPTY and not done[cell]:
-            liberties, met = chain(cells, marks, stones, cell, CELLS)
+            liberties, met = chain(board, cell, CELLS)
             for place in range(met):
                 stone = stones[place]
-                done[stone] = True
+                done[stone] = 1
                 if 1 <= liberties <= 3:
-                    point = (stone // STRIDE - 1) * frame + stone % STRIDE - 1
+                    point = (stone // STRIDE - 1) * board.frame + stone % STRIDE - 1
                     planes[liberties - 1, point >> 3] |= np.uint8(0x80 >> (point & 7))

@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.go.params import FilterSection
 from outofcore.domains.go.play.board import (
-    CELLS,
     EMPTY,
     NO_KO,
     STRIDE,
     Bits,
-    Cells,
+    Board,
     Ints,
     Words,
     clear,
     liberty_planes,
+    new_board,
     play,
     put,
     remove_dead,
@@ -115,17 +115,16 @@ def replay(games: Games, rules: Rules, filters: FilterSection, *, liberties: boo
         record_spans=np.zeros((count, 2), np.int64),
     )
     breaches = np.array([_BREACHES[getattr(filters, name)] for name in COUNTED[:SETUP_CAPTURES]], np.int64)
-    rows = _play(games, rules, breaches, filters.frame, filters.min_moves, played)
+    seen = np.empty(MOST_MOVES + 1, np.uint64)
+    rows = _play(games, rules, breaches, filters.min_moves, new_board(filters.frame), seen, played)
     return played._replace(**{name: getattr(played, name)[:rows] for name in ("stones", "state", "move", "liberties")})
 
 
-@njit(nogil=True, cache=True)
-def _set_up(
-    events: tuple[int, int], games: Games, size: int, frame: int, cells: Cells, bits: Bits, digest: Words
-) -> int:
+@kernel
+def _set_up(events: tuple[int, int], games: Games, size: int, board: Board) -> int:
     """Apply the setup of one node; returns 0 or the :class:`Outcome` that forbids it."""
-    kinds, points = games.kind, games.points
-    given = np.full(CELLS, -1, np.int64)
+    kinds, points, given = games.kind, games.points, board.notes
+    given[:] = -1
     for event in range(events[0], events[1]):
         kind = kinds[event]
         low_column, high_column = min(points[event, 0], points[event, 2]), max(points[event, 0], points[event, 2])
@@ -138,17 +137,17 @@ def _set_up(
                 if given[cell] >= 0 and given[cell] != kind:
                     return _AMBIGUOUS
                 given[cell] = kind
-                put(cells, bits, digest, frame, cell, EMPTY if kind == ADD_EMPTY else kind - ADD_BLACK)
+                put(board, cell, EMPTY if kind == ADD_EMPTY else kind - ADD_BLACK)
     return _KEPT
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _situation(digest: Words, superko: int, to_play: int) -> Any:
     """Hash of the position, with the side to play if the superko rule requires it."""
     return digest[0] ^ (_WHITE_TO_PLAY if superko == 2 and to_play == 1 else _NOTHING)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _seen_before(seen: Words, count: int, now: Any) -> bool:
     for earlier in range(count):  # noqa: SIM110 - any() of a generator cannot be compiled
         if seen[earlier] == now:
@@ -156,7 +155,7 @@ def _seen_before(seen: Words, count: int, now: Any) -> bool:
     return False
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _record_setup(record: npt.NDArray[np.int16], recorded: int, digest: Words) -> int:
     """Append the board after setup to the record; returns the record's new end."""
     record[recorded] = -1
@@ -165,21 +164,15 @@ def _record_setup(record: npt.NDArray[np.int16], recorded: int, digest: Words) -
     return recorded + 5
 
 
-@njit(nogil=True, cache=True)
-def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int, played: Played) -> int:
+@kernel
+def _play(games: Games, rules: Rules, breaches: Ints, min_moves: int, board: Board, seen: Words, played: Played) -> int:
     """Fill ``played``; returns the number of rows. ``breaches`` of the first six in ``COUNTED``: keep, stop, reject."""
-    # Taken out of the tuples once: a field that is taken in a loop counts a reference each time.
     first, kinds, points, nodes = games.first, games.kind, games.points, games.node
     sizes, handicaps, suicide_allowed, superkos = rules.size, rules.placed, rules.suicide_allowed, rules.superko
     out_stones, out_state, out_move, out_liberties = played.stones, played.state, played.move, played.liberties
     outcome, trouble, spans, counts = played.outcome, played.trouble, played.rows, played.counts
     alternating, record, record_spans = played.alternating, played.record, played.record_spans
-    cells = np.empty(CELLS, np.int8)
-    bits = np.zeros((2, out_stones.shape[2]), np.uint8)
-    digest = np.zeros(1, np.uint64)
-    marks = np.zeros(CELLS + 1, np.int64)
-    stones = np.empty(CELLS, np.int64)
-    seen = np.empty(MOST_MOVES + 1, np.uint64)
+    cells, bits, digest, frame = board.cells, board.bits, board.digest, board.frame
     rows = 0
     recorded = 0
     for game in range(len(sizes)):
@@ -187,14 +180,14 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
             outcome[game] = _PASSED_OVER
             continue
         size, superko = sizes[game], superkos[game]
-        clear(cells, bits, digest, size)
+        clear(board, size)
         begin, record_begin = rows, recorded
         record[recorded] = size
         recorded += 1
         placed = handicaps[game]
         set_up = placed > 0
         for place in range(placed):
-            put(cells, bits, digest, frame, STARS[size, placed, place], 0)
+            put(board, STARS[size, placed, place], 0)
         ko, ko_colour = NO_KO, 0
         passes = 0
         last_colour = -1
@@ -212,10 +205,10 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
                     if breaches[LATE_SETUP] != _KEEP:
                         verdict = _SET_UP_LATE if breaches[LATE_SETUP] == _REJECT else _STOPPED
                         break
-                verdict = _set_up((event, last), games, size, frame, cells, bits, digest)
+                verdict = _set_up((event, last), games, size, board)
                 if verdict:
                     break
-                counts[game, SETUP_CAPTURES] += remove_dead(cells, bits, digest, marks, stones, frame)
+                counts[game, SETUP_CAPTURES] += remove_dead(board)
                 ko = NO_KO
                 set_up = True
                 event = last
@@ -245,7 +238,7 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
             )
             out_state[rows, MOVE_NUMBER] = number
             if len(out_liberties):
-                liberty_planes(cells, marks, stones, frame, out_liberties[rows])
+                liberty_planes(board, out_liberties[rows])
             record_row = recorded
             if set_up:
                 recorded = _record_setup(record, recorded, digest)
@@ -264,7 +257,7 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
                 breach = -1
                 if cells[cell] != EMPTY:
                     breach = OCCUPIED
-                    put(cells, bits, digest, frame, cell, EMPTY)
+                    put(board, cell, EMPTY)
                 elif cell == forbidden:
                     breach = KO_RETAKEN
                 if breach >= 0:
@@ -273,7 +266,7 @@ def _play(games: Games, rules: Rules, breaches: Ints, frame: int, min_moves: int
                         verdict = _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED
                         recorded = record_row
                         break
-                captured, lost, ko = play(cells, bits, digest, marks, stones, frame, cell, kind)
+                captured, lost, ko = play(board, cell, kind)
                 ko_colour = 1 - kind
                 breach = -1
                 if lost and not suicide_allowed[game]:

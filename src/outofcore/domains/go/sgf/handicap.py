@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, WHITE, Games
 
@@ -55,7 +55,7 @@ def openings(games: Games) -> npt.NDArray[np.int64]:
     return facts
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _openings(games: Games, facts: npt.NDArray[np.int64]) -> None:
     first, kinds, points, nodes = games.first, games.kind, games.points, games.node
     for game in range(len(facts)):
@@ -70,9 +70,9 @@ def _openings(games: Games, facts: npt.NDArray[np.int64]) -> None:
                 facts[game, 3] += 1
                 facts[game, 4] = BLACK
             elif facts[game, 3] == 0:
-                corners = points[event].astype(np.int64)  # compiled int() of a uint8 is unsigned
-                columns = abs(corners[2] - corners[0]) + 1
-                rows = abs(corners[3] - corners[1]) + 1
+                left, top, right, bottom = points[event]
+                columns = max(left, right) - min(left, right) + 1
+                rows = max(top, bottom) - min(top, bottom) + 1
                 facts[game, 0 if kind == ADD_BLACK else 1] += columns * rows
                 if facts[game, 2] < 0:
                     facts[game, 2] = nodes[event]

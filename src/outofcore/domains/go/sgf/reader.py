@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
+from outofcore.compilation import kernel
 from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN, Bytes
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
@@ -62,7 +62,7 @@ def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[
     return games
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _coordinate(letter: int) -> int:
     """0 to 51 for a letter, else -1."""
     if 97 <= letter <= 122:
@@ -72,7 +72,7 @@ def _coordinate(letter: int) -> int:
     return -1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _point(data: Bytes, begin: int, end: int, kind: int, point: Bytes) -> bool:
     """Parse a point, a pass (of a move) or a rectangle (of setup); returns whether it is valid."""
     setup = kind >= ADD_BLACK
@@ -95,14 +95,13 @@ def _point(data: Bytes, begin: int, end: int, kind: int, point: Bytes) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], games: Games) -> None:
     """Fill the arrays of ``games``.
 
     Unexpected text instead of an identifier is usually the rest of a comment with an unescaped bracket. It is skipped,
     but a move or setup after the comment in the same node may be part of it, so such a game is rejected.
     """
-    # Taken out of the tuple once: a field that is taken in a loop counts a reference each time.
     spans, first, kinds, points, nodes = games.spans, games.first, games.kind, games.points, games.node
     status, trouble = games.status, games.trouble
     event = 0
