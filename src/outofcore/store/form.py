@@ -48,7 +48,7 @@ class TableForm:
 
 def encode_chunk(field: Field, codec: ChunkCodec, chunk: npt.NDArray[Any]) -> bytes:
     """Bytes of a whole chunk; empty if it holds only the fill value."""
-    empty = bool(np.all(chunk == field.fill))
+    empty = bool(np.all(chunk[:1] == field.fill)) and bool(np.all(chunk == field.fill))  # the first row decides mostly
     if empty and chunk.dtype.kind == "f" and field.fill == 0:
         empty = not bool(np.signbit(chunk).any())  # -0.0 equals 0.0, but is another value to store
     return b"" if empty else codec.encode(chunk)
