@@ -129,6 +129,20 @@ def test_chess_moves_are_legal_and_their_probabilities_those_of_the_network(
     assert predictions.figures["top1"] == round(hits / 20, 6)
     assert predictions.figures["positions"] == 20
     assert [each["reason"] for each in predictions.rejects] == ["illegal_move"]
+    assert predictions.rejected == {"illegal_move": 1}
+
+
+def test_a_bounded_number_of_rejects_is_held_and_all_are_counted(project: Path, elsewhere: Path) -> None:
+    model = outofcore.load_model(write_random(project, "chess", elsewhere / "model"))
+    illegal = '[Result "1-0"]\n\n1. e4 e5 2. Ke3 1-0\n\n'
+    Path("game.pgn").write_text(illegal * 1200 + GAMES)
+    predictions = model.predict("game.pgn")
+    assert predictions.rejected == {"illegal_move": 1201}
+    assert len(predictions.rejects) == 1000
+    assert [int(each["offset"]) for each in predictions.rejects[:3]] == [0, len(illegal), 2 * len(illegal)]
+    Path("illegal.pgn").write_text(illegal * 1200)
+    with pytest.raises(RawInputError, match=r"1,200 left out \(illegal_move 1,200\); the first: illegal.pgn, byte 0,"):
+        model.predict("illegal.pgn")
 
 
 def test_filters_of_the_training_reject_nothing(project: Path, elsewhere: Path) -> None:

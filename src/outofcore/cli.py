@@ -66,7 +66,7 @@ def info(
       outofcore info data/stores/chess.zarr
       outofcore info data/stores/chess.zarr --json | jq .rows
     """  # noqa: D301 - \b keeps the lines of the examples apart
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         from outofcore.inspect.store import card_of
 
         card = card_of(open_store(store))
@@ -91,7 +91,7 @@ def show_rows(
       outofcore show data/stores/go.zarr --split val --row 120 --count 1
       outofcore show data/stores/neural.zarr --part monday --json | jq '.[].sequence'
     """  # noqa: D301
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         from outofcore.inspect.store import looks
 
         opened = open_store(store)
@@ -112,7 +112,7 @@ def verify(
       outofcore verify data/stores/chess.zarr
       outofcore verify data/stores/*.zarr && dvc push
     """  # noqa: D301
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         verdicts = [terminal.verify_visibly(store) for store in stores]
         _print_json(terminal.verdict_facts(verdicts)) if as_json else terminal.print_verdicts(_console(), verdicts)
         if any(verdict.problems for verdict in verdicts):
@@ -141,7 +141,7 @@ def plan(
       outofcore plan chess --json
       OUTOFCORE_DISK_MARGIN=0.5 outofcore plan --experiments 4
     """  # noqa: D301
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         from outofcore.domains.registry import get_domain
         from outofcore.machine import load_machine
         from outofcore.params import load_params
@@ -219,7 +219,7 @@ def write_tokenizer(
       outofcore tokenizer corpus/ tokenizer.json -S vocab_size=8192 -S source.text_column=body
       outofcore tokenizer corpus/ tokenizer.json -S kind=gpt2 -S given=gpt2/
     """  # noqa: D301
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         from outofcore.params import given_settings
         from outofcore.tokenizer import train_tokenizer
 
@@ -249,7 +249,7 @@ def predict(
       outofcore predict models/text prompt.txt --tokens 100 --temperature 0.5
       outofcore predict models/neural monday.npz --csv > rates.csv
     """  # noqa: D301
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         from outofcore.inspect.predictions import FORMS
         from outofcore.models import load_model, summary
         from outofcore.report.words import figure_lines
@@ -261,7 +261,7 @@ def predict(
         options = {name: value for name, value in chosen.items() if value is not None}
         predictions = load_model(model, device).predict(raw, **options)
         FORMS["csv" if as_csv else "json" if as_json else "table"](_console(), predictions)
-        lines = [summary(predictions.rejects)] if predictions.rejects else []
+        lines = [summary(predictions.rejects, predictions.rejected)] if predictions.rejects else []
         for line in (*lines, *figure_lines(predictions.figures)):
             typer.echo(visible(line), err=True)
 
@@ -283,7 +283,7 @@ def init(
       outofcore init my-games --domains chess
       outofcore init . --domains chess,text
     """  # noqa: D301
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         from outofcore.domains.registry import DOMAINS
         from outofcore.project.create import create, domains_of
 
@@ -311,7 +311,7 @@ def committed(
       dvc repro convert@chess && outofcore committed convert@chess
       outofcore committed && dvc push
     """  # noqa: D301
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         found = check_committed(folder, stages or ())
         _print_json(asdict(found)) if as_json else terminal.print_committed(_console(), found)
         if found.problems:

@@ -29,8 +29,11 @@ def visible(text: str) -> str:
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Run a command's body: an expected error becomes one line and an exit code, SIGTERM stops it like Ctrl-C."""
+def one_line_errors(*, resumes: bool = True) -> Iterator[None]:
+    """Run a command's body: an expected error becomes one line and an exit code, SIGTERM stops it like Ctrl-C.
+
+    ``resumes`` is whether the command continues where it was stopped.
+    """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
@@ -44,7 +47,8 @@ def one_line_errors() -> Iterator[None]:
         _tell(f"{where}: {error.strerror or error}; see what disk, permissions and limits allow")
         raise SystemExit(EXIT_SYSTEM) from None
     except KeyboardInterrupt:
-        sys.stderr.write("stopped; finished work is kept, run the same command to resume\n")
+        kept = "; finished work is kept, run the same command to resume" if resumes else ""
+        sys.stderr.write(f"stopped{kept}\n")
         raise SystemExit(EXIT_INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -35,6 +35,8 @@ from outofcore.training.checkpoint import read_saved
 
 FILE, STORE = "model.pt", "store.zarr"
 BATCH = 256
+MOST_REJECTS = 1000
+"""Most records left out that are held; all are counted."""
 _DIGITS = 6
 
 
@@ -206,13 +208,13 @@ class Model:
         section = section.model_copy(update={"raw": str(raw), "match": "**/*", "splits": splits})
         folder, figures = Path(tempfile.mkdtemp(prefix="outofcore-")), dict[str, float]()
         try:
-            rejects = self._convert(section, folder)
+            rejects, rejected = self._convert(section, folder)
             store = open_store(folder / STORE)
             self._check_known(store)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return Predictions(self._rows(store, chosen, figures), rejects, figures, folder)
+        return Predictions(self._rows(store, chosen, figures), rejects, rejected, figures, folder)
 
     @property
     def _predictor(self) -> Predictor:
@@ -222,17 +224,18 @@ class Model:
             raise ParamsError(message)
         return predictor
 
-    def _convert(self, section: Any, folder: Path) -> list[dict[str, str]]:
-        """Convert into a store of one split in a folder; returns the rejected records."""
+    def _convert(self, section: Any, folder: Path) -> tuple[list[dict[str, str]], Counter[str]]:
+        """Convert into a store of one split in a folder; returns the first rejected records, and all by reason."""
         rejects, machine = folder / "rejects.csv", replace(load_machine(), engine="threads", scratch=None)
         try:
             convert_to_folder(self.domain, section, folder / STORE, rejects, machine)
         except RawInputError as error:
-            if listed := _listed(rejects):
-                message = f"{section.raw}: nothing that the model can read; {summary(listed)}"
+            first, counts = _rejected(rejects)
+            if first:
+                message = f"{section.raw}: nothing that the model can read; {summary(first, counts)}"
                 raise RawInputError(message) from error
             raise
-        return _listed(rejects)
+        return _rejected(rejects)
 
     def _check_known(self, store: Store) -> None:
         for part in store.parts:
@@ -284,7 +287,9 @@ class Predictions(Iterator[Row]):
     Attributes
     ----------
     rejects
-        The records that were left out: ``file``, ``offset``, ``reason`` and ``detail`` of each.
+        The records that were left out, the first 1,000 of them: ``file``, ``offset``, ``reason`` and ``detail`` of each.
+    rejected
+        How many were left out in all, by reason.
     figures
         Once all rows were read, the figures of ``train.json`` for this input; empty for a text.
     """
@@ -293,10 +298,12 @@ class Predictions(Iterator[Row]):
         self,
         rows: Iterator[Row],
         rejects: Sequence[Mapping[str, str]] = (),
+        rejected: Mapping[str, int] | None = None,
         figures: Mapping[str, float] | None = None,
         folder: Path | None = None,
     ) -> None:
-        self.rejects, self.figures = rejects, {} if figures is None else figures
+        self.rejects, self.rejected = rejects, {} if rejected is None else rejected
+        self.figures = {} if figures is None else figures
         self._rows = rows
         # What was converted is removed with the last row, or with the iterator.
         self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True) if folder else None
@@ -310,19 +317,24 @@ class Predictions(Iterator[Row]):
             raise
 
 
-def summary(rejects: Sequence[Mapping[str, str]]) -> str:
-    """The rejected records in one line."""
+def summary(rejects: Sequence[Mapping[str, str]], rejected: Mapping[str, int]) -> str:
+    """The rejected records in one line, of which there is at least one."""
     first = rejects[0]
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in Counter(each["reason"] for each in rejects).items())
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in rejected.items())
     where = f"{first['file']}, byte {first['offset']}, {first['reason']} {first['detail']}"
-    return f"{len(rejects):,} left out ({reasons}); the first: {' '.join(where.split())}"
+    return f"{sum(rejected.values()):,} left out ({reasons}); the first: {' '.join(where.split())}"
 
 
-def _listed(rejects: Path) -> list[dict[str, str]]:
-    if not rejects.is_file():
-        return []
-    with rejects.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
+def _rejected(table: Path) -> tuple[list[dict[str, str]], Counter[str]]:
+    """The first rejected records of a table, and how many there are by reason."""
+    first, counts = list[dict[str, str]](), Counter[str]()
+    if table.is_file():
+        with table.open(encoding="utf-8", newline="") as lines:
+            for reject in csv.DictReader(lines):
+                counts[reject["reason"]] += 1
+                if len(first) < MOST_REJECTS:
+                    first.append(reject)
+    return first, counts
 
 
 def _read(file: Path) -> dict[str, Any]:

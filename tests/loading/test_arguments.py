@@ -9,7 +9,7 @@ import pytest
 
 from outofcore.errors import BudgetError, ParamsError, StoreError
 from outofcore.loading.loader import loader
-from tests.loading.conftest import MakeStore, Plain, identities
+from tests.loading.conftest import ROWS, MakeStore, Plain, identities
 
 
 @pytest.mark.parametrize(
@@ -121,3 +121,15 @@ def test_numbers_of_numpy_are_numbers(make_store: MakeStore) -> None:
         threads=np.int8(2),  # type: ignore[arg-type]
     )
     assert identities(plain) == identities(same)
+
+
+@pytest.mark.parametrize("rank", ["RANK", "LOCAL_RANK"])
+def test_a_rank_that_has_not_met_the_others_does_not_read_everything(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, rank: str
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    loader(make_store(), memory="8MiB")  # some other program's variable
+    monkeypatch.setenv(rank, "1")
+    with pytest.raises(ParamsError, match="initialised before the loader is opened, got one of 2 ranks"):
+        loader(make_store(), memory="8MiB")
+    assert loader(make_store(), memory="8MiB", rank=0, world_size=1).samples == ROWS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -135,7 +136,8 @@ def loader(
     turns
         With several parts: batches at random in proportion to ``"size"``, or one of each in ``"turn"``.
     rank, world_size
-        Which rank of how many; by default those of ``torch.distributed``, if it is initialised.
+        Which rank of how many; by default those of ``torch.distributed``, which must be initialised first if several
+        processes were started (``WORLD_SIZE``).
     last
         A last batch that is not full is kept, dropped, or padded by samples seen before.
     device
@@ -251,6 +253,14 @@ def _batching(size: int, last: Last, rank: int | None, world: int | None) -> Bat
         raise ParamsError(message)
     if rank is None or world is None:
         here = torch.distributed.is_available() and torch.distributed.is_initialized()
+        started = os.environ.get("WORLD_SIZE", "1") if {"RANK", "LOCAL_RANK"} & os.environ.keys() else "1"
+        if not here and started != "1":
+            message = (
+                f"expected torch.distributed to be initialised before the loader is opened, got one of {started} ranks "
+                "(WORLD_SIZE) without it, and each would read all samples; initialise it first, or give rank and "
+                "world_size"
+            )
+            raise ParamsError(message)
         rank, world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
     rank, world = whole("rank", rank, 0), whole("world_size", world, 1)
     if LANES % world or rank >= world:
