@@ -287,7 +287,7 @@ class Predictions(Iterator[Row]):
     Attributes
     ----------
     rejects
-        The records that were left out, the first 1,000 of them: ``file``, ``offset``, ``reason`` and ``detail`` of each.
+        The first 1,000 records that were left out: ``file``, ``offset``, ``reason`` and ``detail`` of each.
     rejected
         How many were left out in all, by reason.
     figures
