@@ -116,3 +116,15 @@ def write_one_row(folder: Path) -> Path:
         texts = {name: np.array(["x"], object) for name in ("name", "digest")}
         writer.commit(folder, {**counted, **sums, **names}, {**ones, **texts})
     return folder
+
+
+@pytest.mark.xdist_group("report")
+def test_a_store_is_described_without_torch_and_the_compiler(project: Path) -> None:
+    program = (
+        "import sys; from outofcore.cli import app\n"
+        "for store in sys.argv[1:]: app(['info', store], standalone_mode=False)\n"
+        "sys.exit(', '.join({'numba', 'torch'} & {*sys.modules}) or None)"
+    )
+    stores = sorted((project / "data" / "stores").glob("*.zarr"))
+    assert len(stores) == 4
+    subprocess.run([sys.executable, "-c", program, *map(str, stores)], check=True, stdout=subprocess.PIPE)

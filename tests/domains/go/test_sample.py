@@ -8,8 +8,7 @@ import numpy as np
 
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.sample import PLAYERS
-from outofcore.domains.go.sgf.handicap import HandicapRule
-from outofcore.domains.go.sgf.meaning import KomiRule
+from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule
 from outofcore.store.reader import Store
 from tests.domains.go.games import convert
 

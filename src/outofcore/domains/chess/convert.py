@@ -14,11 +14,10 @@ import numpy.typing as npt
 from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge, let_through
 from outofcore.domains.chess.params import ChessSection
-from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
 from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
-from outofcore.domains.chess.schema import empty_rows
+from outofcore.domains.chess.schema import CHESS960, empty_rows
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
 Ints = npt.NDArray[np.int64]

@@ -15,11 +15,10 @@ import pyarrow as pa
 import rust_pgn_reader_python_binding as reader
 
 from outofcore.compilation import kernel
-from outofcore.domains.chess.pgn.classes import CHESS960
 from outofcore.domains.chess.pgn.facts import Facts
 from outofcore.domains.chess.pgn.games import TAGS, Games
 from outofcore.domains.chess.pgn.lexis import Bytes
-from outofcore.domains.chess.schema import BLACK_TO_MOVE, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
+from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 
 _FEN = TAGS.index("FEN")
 _WHITE_KING, _BLACK_KING = 6, 12

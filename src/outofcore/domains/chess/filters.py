@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from outofcore.compilation import njit
 from outofcore.domains.chess.params import FilterSection
-from outofcore.domains.chess.pgn.classes import VARIANT_NAMES, is_rated, termination_class, time_class
+from outofcore.domains.chess.pgn.classes import is_rated, termination_class, time_class
 from outofcore.domains.chess.pgn.facts import Facts, text_column
 from outofcore.domains.chess.pgn.games import TAGS, Games
 from outofcore.domains.chess.pgn.lexis import CONFLICT, NO_RESULT, UNKNOWN_RESULT, Bytes
-from outofcore.domains.chess.schema import LARGEST_PLY
+from outofcore.domains.chess.schema import LARGEST_PLY, VARIANT_NAMES
 
 REASONS = (
     "kept",

@@ -17,7 +17,7 @@ from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
 from outofcore.domains.chess.params import TensorSection
-from outofcore.domains.chess.pgn.classes import CHESS960
+from outofcore.domains.chess.schema import CHESS960
 from outofcore.domains.chess.tensors import ChessReading
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.reading import Reading

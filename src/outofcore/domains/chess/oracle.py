@@ -13,19 +13,15 @@ import chess.pgn
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.pgn.notes import (
-    LARGEST_CLOCK,
-    LARGEST_EVALUATION,
-    LARGEST_MATE,
-    NO_CLOCK,
-    NO_EVALUATION,
-    NO_MATE,
-)
+from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK, LARGEST_EVALUATION, LARGEST_MATE
 from outofcore.domains.chess.schema import (
     BLACK_TO_MOVE,
     INNER_ROOK_SHIFT,
     LARGEST_HALFMOVE_CLOCK,
+    NO_CLOCK,
     NO_EN_PASSANT,
+    NO_EVALUATION,
+    NO_MATE,
     WHITE_TO_MOVE,
     empty_rows,
 )

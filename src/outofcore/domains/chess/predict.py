@@ -14,8 +14,7 @@ from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.model import ChessTask
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.params import ChessSection, FilterSection, TensorSection
-from outofcore.domains.chess.pgn.classes import CHESS960
-from outofcore.domains.chess.schema import BLACK_TO_MOVE
+from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.domain import Section
 from outofcore.domains.predictor import SPLIT, Row

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.pgn.classes import VARIANT_NAMES
-from outofcore.domains.chess.pgn.notes import NO_CLOCK, NO_EVALUATION, NO_MATE
 from outofcore.store.schema import Field, Schema
 
 PIECES = ("P", "N", "B", "R", "Q", "K", "p", "n", "b", "r", "q", "k")
@@ -22,6 +20,9 @@ INNER_ROOK_SHIFT = 4
 NO_EN_PASSANT = 255
 LARGEST_HALFMOVE_CLOCK = 255
 LARGEST_PLY = 65535
+NO_CLOCK, NO_EVALUATION, NO_MATE = -1, -32768, 0
+STANDARD, CHESS960, OTHER_VARIANT = 0, 1, 255
+VARIANT_NAMES = {STANDARD: "standard", CHESS960: "chess960"}
 
 SCHEMA = Schema(
     rows=(

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from outofcore.domains.go.params import FilterSection, GoSection
 from outofcore.domains.go.play import oracle
-from outofcore.domains.go.play.replay import COUNTED, TO_PLAY, Outcome, Played, Rules, replay
+from outofcore.domains.go.play.replay import COUNTED, Outcome, Played, Rules, replay
 from outofcore.domains.go.play.stars import star_points
-from outofcore.domains.go.schema import schema
+from outofcore.domains.go.schema import TO_PLAY, schema
 from outofcore.domains.go.sgf import meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
 from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns, read_header, refusal

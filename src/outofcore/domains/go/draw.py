@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.play.replay import KO, MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.store.schema import Columns
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
 from outofcore.domains.go.draw import LETTERS, frame_of, points_of
-from outofcore.domains.go.play.replay import MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.domains.go.play.stars import star_points
+from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns

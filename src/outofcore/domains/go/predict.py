@@ -12,7 +12,7 @@ from outofcore.domains.domain import Section
 from outofcore.domains.go.draw import frame_of, name_of, points_of
 from outofcore.domains.go.learn.policy import PolicyTask
 from outofcore.domains.go.params import FilterSection, GoSection
-from outofcore.domains.go.play.replay import KO, MOVE_NUMBER, TO_PLAY
+from outofcore.domains.go.schema import KO, MOVE_NUMBER, TO_PLAY
 from outofcore.domains.predictor import SPLIT, Row
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError

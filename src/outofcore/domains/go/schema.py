@@ -7,12 +7,18 @@ from enum import IntEnum
 from typing import Any
 
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.play.replay import STATE_COLUMNS, plane_bytes
-from outofcore.domains.go.sgf.handicap import HandicapRule
-from outofcore.domains.go.sgf.meaning import KomiRule, ResultKind, Ruleset
+from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset
 from outofcore.domains.go.sgf.names import NameRule
 from outofcore.raw.files import RawFile
 from outofcore.store.schema import Field, Schema
+
+STATE_COLUMNS = ("to_play", "size", "ko", "move_number")
+TO_PLAY, SIZE, KO, MOVE_NUMBER = range(len(STATE_COLUMNS))
+
+
+def plane_bytes(frame: int) -> int:
+    """Bytes of one packed plane."""
+    return (frame * frame + 7) // 8
 
 
 def _codes(codes: type[IntEnum]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from outofcore.domains.go.params import GoSection, TensorSection
-from outofcore.domains.go.play.replay import SIZE
+from outofcore.domains.go.schema import SIZE
 from outofcore.domains.go.symmetry import SYMMETRIES, boards, tables
 from outofcore.domains.go.widening import Rows, Tensors, widen
 from outofcore.domains.reading import Draws

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outofcore.domains.go.sgf.handicap import Handicap, HandicapRule, handicap, openings, stated
+from outofcore.domains.go.sgf.handicap import Handicap, handicap, openings, stated
+from outofcore.domains.go.sgf.meaning import HandicapRule
 from outofcore.domains.go.sgf.reader import read_games
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import stones

@@ -7,9 +7,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from outofcore.domains.chess.params import TerminationClass, TimeClass
-
-STANDARD, CHESS960, OTHER_VARIANT = 0, 1, 255
-VARIANT_NAMES = {STANDARD: "standard", CHESS960: "chess960"}
+from outofcore.domains.chess.schema import CHESS960, OTHER_VARIANT, STANDARD
 
 _STANDARD_NAMES = {"", "?", "-", "standard", "chess", "normal", "fromposition", "standardchess", "orthodox"}
 _CHESS960_NAMES = {

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.pgn.classes import CHESS960, STANDARD, castles_as_in_chess960, variant_code
+from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
 from outofcore.domains.chess.pgn.games import TAGS, Games, decoded
 from outofcore.domains.chess.pgn.lexis import BLACK_WINS, CONFLICT, DRAW, NO_RESULT, UNKNOWN_RESULT, WHITE_WINS
+from outofcore.domains.chess.schema import CHESS960, STANDARD
 
 _ELO = re.compile(rb"0*(\d{1,4})")
 _DATE = re.compile(rb"([\d?]{4})(?:[./-]([\d?]{2})[./-]([\d?]{2}))?")

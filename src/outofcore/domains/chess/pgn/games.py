@@ -41,8 +41,9 @@ from outofcore.domains.chess.pgn.lexis import (
     tag_value,
     token_end,
 )
-from outofcore.domains.chess.pgn.notes import NO_CLOCK, NO_EVALUATION, NO_MATE, read_note
+from outofcore.domains.chess.pgn.notes import read_note
 from outofcore.domains.chess.pgn.remarks import is_remark, move_end
+from outofcore.domains.chess.schema import NO_CLOCK, NO_EVALUATION, NO_MATE
 
 TAGS = (
     "Event",

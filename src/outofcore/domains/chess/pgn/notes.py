@@ -11,10 +11,8 @@ import numpy.typing as npt
 
 from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.lexis import BLANK, KIND, LINE_END, Bytes, is_digit
+from outofcore.domains.chess.schema import NO_CLOCK, NO_EVALUATION, NO_MATE
 
-NO_CLOCK = -1
-NO_EVALUATION = -32768
-NO_MATE = 0
 LARGEST_CLOCK = 2**31 - 1
 LARGEST_EVALUATION = 32767
 LARGEST_MATE = 127

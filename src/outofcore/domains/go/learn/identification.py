@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from outofcore.domains.go.learn.players import Games
-from outofcore.domains.go.play.replay import MOVE_NUMBER, TO_PLAY
+from outofcore.domains.go.schema import MOVE_NUMBER, TO_PLAY
 
 if TYPE_CHECKING:
     from outofcore.store.reader import Store

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from sgfmill import boards, sgf_grammar, sgf_properties
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.play.replay import KO, SIZE, TO_PLAY
 from outofcore.domains.go.play.stars import star_points
+from outofcore.domains.go.schema import KO, SIZE, TO_PLAY
 
 Node = dict[str, list[bytes]]
 Event = tuple[str, Any]

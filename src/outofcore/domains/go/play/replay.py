@@ -26,10 +26,9 @@ from outofcore.domains.go.play.board import (
     remove_dead,
 )
 from outofcore.domains.go.play.stars import STARS
+from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY, plane_bytes
 from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, Games
 
-STATE_COLUMNS = ("to_play", "size", "ko", "move_number")
-TO_PLAY, SIZE, KO, MOVE_NUMBER = range(len(STATE_COLUMNS))
 MOST_MOVES = 32_767
 
 COUNTED = ("occupied", "suicide", "ko", "superko", "after_end", "late_setup", "setup_captures", "passes", "captures")
@@ -88,11 +87,6 @@ class Played(NamedTuple):
     alternating: npt.NDArray[np.bool_]  # (games,): the colours take turns
     record: npt.NDArray[np.int16]  # size, setup and moves of the games, independent of the frame
     record_spans: Ints  # (games, 2): [first, end) of each game in ``record``
-
-
-def plane_bytes(frame: int) -> int:
-    """Bytes of one packed plane."""
-    return (frame * frame + 7) // 8
 
 
 def replay(games: Games, rules: Rules, filters: FilterSection, *, liberties: bool) -> Played:

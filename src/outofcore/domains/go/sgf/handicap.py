@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -10,30 +9,11 @@ import numpy.typing as npt
 
 from outofcore.compilation import kernel
 from outofcore.domains.go.play.stars import star_points
+from outofcore.domains.go.sgf.meaning import HandicapRule
 from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, WHITE, Games
 
 OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour")
 """Facts about the opening of a game, by column of :func:`openings`."""
-
-
-class HandicapRule(IntEnum):
-    """How the number of handicap stones was determined."""
-
-    NONE = 0
-    ROOT = 1
-    """Black stones are set up in the root."""
-    LATER_NODE = 2
-    """Black stones are set up in a node after it."""
-    MOVES = 3
-    """HA equals the number of stones that Black plays before White begins."""
-    PLACED = 4
-    """HA alone, and White begins: the stones are on the customary points."""
-    STATED_ONLY = 5
-    """HA alone, and Black begins with fewer stones: an even game."""
-    POSITION = 6
-    """White stones are set up as well: a position, not a handicap."""
-    UNPLACED = 7
-    """HA alone, and White begins, on a board without customary points for that many stones."""
 
 
 class Handicap(NamedTuple):

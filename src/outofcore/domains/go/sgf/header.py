@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from outofcore.domains.go.params import FilterSection
 from outofcore.domains.go.sgf import meaning
-from outofcore.domains.go.sgf.handicap import HandicapRule, handicap, stated
-from outofcore.domains.go.sgf.meaning import KomiRule, ResultKind, Ruleset
+from outofcore.domains.go.sgf.handicap import handicap, stated
+from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset
 from outofcore.domains.go.sgf.names import NameRule, decode
 from outofcore.domains.go.sgf.reader import PROPERTIES
 

@@ -33,6 +33,26 @@ class KomiRule(IntEnum):
     UNREADABLE = 5
 
 
+class HandicapRule(IntEnum):
+    """How the number of handicap stones was determined."""
+
+    NONE = 0
+    ROOT = 1
+    """Black stones are set up in the root."""
+    LATER_NODE = 2
+    """Black stones are set up in a node after it."""
+    MOVES = 3
+    """HA equals the number of stones that Black plays before White begins."""
+    PLACED = 4
+    """HA alone, and White begins: the stones are on the customary points."""
+    STATED_ONLY = 5
+    """HA alone, and Black begins with fewer stones: an even game."""
+    POSITION = 6
+    """White stones are set up as well: a position, not a handicap."""
+    UNPLACED = 7
+    """HA alone, and White begins, on a board without customary points for that many stones."""
+
+
 class ResultKind(IntEnum):
     """How a game ended."""
 
