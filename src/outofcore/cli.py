@@ -1,4 +1,4 @@
-"""``outofcore info | show | verify | plan | convert | tokenizer | predict | init | committed``: stores, models, DVC.
+"""``outofcore info | show | verify | plan | convert | tokenizer | predict | init | committed | gc``.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -291,7 +291,7 @@ def init(
         if not names:
             message = f"expected --domains with one or more of {', '.join(DOMAINS)}, such as --domains chess"
             raise ParamsError(message)
-        terminal.print_project(_console(), folder, create(folder, names))
+        terminal.print_project(_console(), folder, names, create(folder, names))
 
 
 @app.command(short_help="Check DVC's cache after a run.")
@@ -316,6 +316,47 @@ def committed(
         _print_json(asdict(found)) if as_json else terminal.print_committed(_console(), found)
         if found.problems:
             raise typer.Exit(EXIT_WRONG)
+
+
+@app.command(short_help="Free disk space that nothing needs.")
+def gc(
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it; without this it is only shown.")] = False,
+    tips: Annotated[
+        bool, typer.Option("--tips", help="Keep what the last commits of branches and tags need, not all before.")
+    ] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Remove also what stopped runs would resume from.")
+    ] = False,
+    projects: Annotated[
+        list[Path] | None, typer.Option(help="Another project that uses the same cache; may be repeated.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Any folder of a DVC project.")] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Show what no commit, branch, tag, experiment or running stage needs on disk, and remove it with --yes.
+
+    DVC decides what is needed ('dvc gc'); what a remote holds stays there.
+
+    \b
+    Examples:
+      outofcore gc
+      outofcore gc --yes
+      outofcore gc --tips --unfinished
+    """  # noqa: D301
+    with one_line_errors():
+        from outofcore.space.reclaim import find_garbage, remove
+
+        with terminal.waiting() as tell:
+            tell("asking DVC what is needed")
+            found = find_garbage(folder, tips=tips, unfinished=unfinished, projects=projects or ())
+            if yes:
+                tell("removing")
+                remove(found, folder, tips=tips, projects=projects or ())
+        if as_json:
+            _print_json(asdict(found) | {"freed": found.freed, "removed": yes})
+        else:
+            terminal.print_garbage(_console(), found, removed=yes)
 
 
 def main() -> None:

@@ -197,6 +197,16 @@ def test_what_never_ran_here_is_no_problem(half: Path) -> None:
     assert problem.startswith("b of each@b: the cache")
 
 
+def test_where_nothing_is_left_it_is_a_problem(done: Path) -> None:
+    shutil.rmtree(done / "out.zarr")
+    shutil.rmtree(done / ".dvc/cache")
+    found = committed(done)
+    assert found.absent == ("write",)
+    (problem,) = found.problems
+    assert problem.startswith("nothing that dvc.lock states is here")
+    assert "'dvc pull' fetches" in problem
+
+
 def test_what_has_run_here_must_be_whole_wherever_it_is_left(half: Path) -> None:
     listing = next((half / ".dvc/cache/files/md5").glob("*/*.dir"))
     shutil.rmtree(half / "a")

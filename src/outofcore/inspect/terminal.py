@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from outofcore.machine import Machine
     from outofcore.plan import Plan
     from outofcore.project.create import Entry
+    from outofcore.space.reclaim import Garbage
     from outofcore.store.reader import Store
 
 MOST_NAMES = 12
@@ -246,12 +247,39 @@ def print_committed(console: Console, found: Committed) -> None:
         )
 
 
-def print_project(console: Console, folder: Path, entries: Sequence[Entry]) -> None:
-    """The files of a project, and the next command."""
+def print_garbage(console: Console, found: Garbage, *, removed: bool) -> None:
+    """What nothing needs, and what is kept for a reason."""
+    rows = [(item.path, item.bytes, item.what) for item in found.leftovers]
+    if found.objects:
+        rows.insert(0, ("DVC's cache", found.bytes, f"files that nothing needs: {len(found.objects):,}"))
+    if rows:
+        names = [*columns("text", "where"), *columns("bytes", "size"), *columns("text", "what")]
+        print_table(console, Table(names, rows))
+    for item in found.resumable:
+        console.print(f"kept: {item.path}, {format_bytes(item.bytes)}, {item.what}, --unfinished removes it")
+    if found.outside and found.objects and not removed:
+        console.print(f"{found.outside} is outside of this project: name others that use it", style="bold red")
+        console.print("by --projects, or they lose files", style="bold red")
+    if not rows:
+        console.print("nothing to remove")
+    elif removed:
+        console.print(f"removed: {format_bytes(found.freed)} are free again")
+    else:
+        console.print(f"'outofcore gc --yes' with the same options removes it and frees {format_bytes(found.freed)}")
+
+
+def print_project(console: Console, folder: Path, domains: Sequence[str], entries: Sequence[Entry]) -> None:
+    """The files of a project, how to renew those of the pipeline that differ, and the next command."""
     for each in entries:
         console.print(f"{each.action:8} {each.path}{f': {each.note}' if each.note else ''}")
     if not entries:
         console.print("nothing to write: the project is complete")
+    if old := [
+        each.path for each in entries if each.action == "kept" and each.path.startswith(("dvc.yaml", "stages/"))
+    ]:
+        again = f"outofcore init {shlex.quote(str(folder))} --domains {','.join(domains)}"
+        removed = " ".join(shlex.quote(str(folder / path)) for path in old)
+        console.print(f"to take those of this version instead: rm {removed} && {again}")
     into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     console.print(f"next: {into}dvc repro")
 

@@ -52,8 +52,8 @@ def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed
     """Compare ``dvc.lock`` and ``.dvc`` files with the cache: every object, and total sizes.
 
     ``folder`` is any folder of the project. A lock file from Git also states what only others have run: without
-    ``stages``, a stage of which nothing is here is absent, not a problem. A stage in ``stages`` must be here. Raises
-    ParamsError outside a DVC project or for an unknown stage.
+    ``stages``, a stage of which nothing is here is absent; it is a problem only if that holds of all stages. A stage in
+    ``stages`` must be here. Raises ParamsError outside a DVC project or for an unknown stage.
     """
     cache = find_cache(folder)
     if cache is None:
@@ -81,6 +81,11 @@ def committed(folder: str | Path = ".", stages: Sequence[str] = ()) -> Committed
     here = {each.stage for each in outputs if each.here} | set(stages)
     absent = tuple(dict.fromkeys(each.stage for each in outputs if each.stage not in here))
     outputs = [each for each in outputs if each.stage in here]
+    if absent and not outputs:
+        problems.append(
+            "nothing that dvc.lock states is here, neither in the cache nor in the workspace: 'dvc pull' fetches "
+            "what a remote has; else 'dvc repro' makes it again"
+        )
     problems += [f"{each.path} of {each.stage}: {each.problem}; {CURE}" for each in outputs if each.problem]
     unfinished = _unfinished(cache)
     if unfinished[0] and problems:

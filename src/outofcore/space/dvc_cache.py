@@ -9,11 +9,7 @@ from typing import Any
 
 from outofcore.errors import ParamsError
 
-# 'dvc gc -w' would also remove what experiments need.
-REMOVE_OLD = (
-    "'dvc gc --all-experiments' (it also removes what no experiment but another branch or commit needs; "
-    "add --all-commits to keep that)"
-)
+REMOVE_OLD = "'outofcore gc --yes' (without --yes it shows what; with --tips also what only older commits need)"
 LINK_TYPES = ("reflink", "hardlink", "symlink", "copy")
 # DVC's default for cache.type.
 DEFAULT_TYPES = ("reflink", "copy")
