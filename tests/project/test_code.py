@@ -16,6 +16,7 @@ from outofcore.errors import ParamsError
 from outofcore.params import load_params
 from outofcore.project import code
 from outofcore.project.code import check_version, code_of, digest_of
+from tests.domains.test_registry import COMMAND, install_dna, run
 
 ROOT = Path(__file__).parents[2]
 MODULE = '''"""Docs."""
@@ -178,3 +179,20 @@ def test_another_version_than_the_project_states_is_refused(tmp_path: Path) -> N
             ParamsError, match=r"expected outofcore .*, the installed version, got 0\.0\.1; install that"
         ):
             check_version(file)
+
+
+def test_a_package_that_provides_a_domain_counts_too(tmp_path: Path) -> None:
+    """Its new version is noticed, named, and taken over, so that what it changed runs again."""
+    install_dna(tmp_path / "site")
+    made = run(tmp_path, "-c", COMMAND, "init", "p", "--domains", "dna")
+    assert made.returncode == 0, made.stderr
+    file = tmp_path / "p/requirements.txt"
+    assert file.read_text() == f"outofcore=={__version__}\ndna-for-training==1.2\n"
+    file.write_text(file.read_text().replace("dna-for-training==1.2", "DNA_for.training == 1.1"))
+    check = (
+        "import pathlib; from outofcore.project.code import check_version as c; c(pathlib.Path('p/requirements.txt'))"
+    )
+    assert "expected dna-for-training 1.2, the installed version, got 1.1; install" in run(tmp_path, "-c", check).stderr
+    file.write_text(f"outofcore=={__version__}\ndna-for-training==1.1\n")
+    assert "changed  requirements.txt" in run(tmp_path, "-c", COMMAND, "init", "p").stdout
+    assert run(tmp_path, "-c", check).returncode == 0

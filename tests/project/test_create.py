@@ -294,7 +294,33 @@ def test_a_file_that_differs_is_no_complete_project(tmp_path: Path) -> None:
     file.write_text(f"# Ours.\n{file.read_text()}")
     told = call("init", tmp_path).stdout.splitlines()
     assert told[0] == "kept     dvc.yaml: differs from what this version writes"
-    assert told[1].startswith("next: ")
+    assert told[1] == f"to take those of this version instead: rm {file} && outofcore init {tmp_path} --domains chess"
+    assert told[2].startswith("next: ")
+
+
+def test_a_project_of_an_earlier_version_is_renewed_by_the_commands_that_are_shown(tmp_path: Path) -> None:
+    create(tmp_path, ["chess"])
+    now = files(tmp_path)
+    (tmp_path / "dvc.yaml").write_text(now["dvc.yaml"].decode().replace("  train:", "  fit:"))
+    (tmp_path / "stages/train.py").write_text("print('of then')\n")
+    (tmp_path / "stages/report.py").unlink()
+    (tmp_path / "requirements.txt").write_text("outofcore[chess]==0.0.1\n")
+    params = tmp_path / "params.yaml"
+    params.write_text(params.read_text().replace("min_plies: 1", "min_plies: 2"))
+    with pytest.raises(ParamsError, match="or remove it: this command then writes that of this version"):
+        create(tmp_path, ["chess", "go"])
+    told = call("init", tmp_path).stdout.splitlines()
+    assert told[:4] == [
+        "kept     dvc.yaml: differs from what this version writes",
+        "kept     stages/train.py: not the one of this version",
+        "new      stages/report.py",
+        "changed  requirements.txt",
+    ]
+    removing, _, again = told[4].removeprefix("to take those of this version instead: rm ").partition(" && ")
+    for name in removing.split():
+        Path(name).unlink()
+    call(*again.split()[1:])
+    assert files(tmp_path) == {**now, "params.yaml": params.read_bytes()}
 
 
 def test_a_domain_of_another_package_has_its_defaults(tmp_path: Path) -> None:

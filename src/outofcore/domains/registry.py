@@ -54,5 +54,16 @@ def get_domain(name: str) -> Domain:
     return domain
 
 
+def packages() -> dict[str, str]:
+    """The installed packages that provide domains, outofcore aside: their versions by name."""
+    found = (each.dist for entries in DOMAINS.values() for each in entries if each.dist)
+    return {dist.name: dist.version for dist in found}
+
+
+def package_of(name: str) -> str | None:
+    """The package of :func:`packages` that provides a domain."""
+    return next((each.dist.name for each in DOMAINS.get(name, ()) if each.dist), None)
+
+
 def _owner(entry: EntryPoint) -> str:
     return f"package {entry.dist.name} {entry.dist.version}" if entry.dist else "outofcore"

@@ -20,6 +20,7 @@ from typing import Any
 
 from outofcore import __version__
 from outofcore.domains.domain import Domain
+from outofcore.domains.registry import packages
 from outofcore.errors import ParamsError
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -53,15 +54,20 @@ def code_of(domain: Domain, section: Any) -> dict[str, str]:
 
 
 def check_version(requirements: Path) -> None:
-    """Raise ParamsError if a project's requirements state another version of outofcore than the one that runs."""
+    """Raise ParamsError if a project's requirements state other versions than those that run.
+
+    Those of outofcore and of packages that provide domains count.
+    """
     text = requirements.read_text("utf-8") if requirements.is_file() else ""
-    stated = re.search(r"^outofcore\s*(?:\[[^\]]*\])?\s*==\s*([^\s;#]+)", text, re.MULTILINE)
-    if stated and stated[1] != __version__:
-        message = (
-            f"{requirements}: expected outofcore {__version__}, the installed version, got {stated[1]}; install that "
-            "one or change the line"
-        )
-        raise ParamsError(message)
+    for package, version in {**packages(), "outofcore": __version__}.items():
+        name = "[-_.]+".join(re.split("[-_.]+", package))
+        stated = re.search(rf"^{name}\s*(?:\[[^\]]*\])?\s*==\s*([^\s;#]+)", text, re.MULTILINE | re.IGNORECASE)
+        if stated and stated[1] != version:
+            message = (
+                f"{requirements}: expected {package} {version}, the installed version, got {stated[1]}; install that "
+                "one, or take over the installed one: 'outofcore init .'"
+            )
+            raise ParamsError(message)
 
 
 def _begin(package: str, part: tuple[tuple[str, ...], tuple[str, ...]]) -> set[str]:

@@ -67,7 +67,7 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     if before is not None and not ours and set(written.domains_in(before)) != set(wanted):
         message = (
             f"{folder / 'dvc.yaml'}: expected none, or the one that outofcore init wrote, found another; name another "
-            "folder, or change its domains by hand"
+            "folder, change its domains by hand, or remove it: this command then writes that of this version"
         )
         raise ParamsError(message)
     params = _params(folder / "params.yaml", wanted, drop=ours)

@@ -11,7 +11,7 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from outofcore import __version__
-from outofcore.domains.registry import get_domain
+from outofcore.domains.registry import get_domain, package_of, packages
 
 # The order in which a project lists its domains; others follow by name.
 ORDER = ("chess", "go", "text", "neural")
@@ -72,8 +72,7 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
         found["stages/tokenizer.py"] = _script("tokenizer")
         found["data/tokenizers/given/README.md"] = _file("given.md")
     if not sources:
-        extras = ",".join(filter(None, (get_domain(name).extra for name in names)))
-        found[REQUIREMENTS] = f"outofcore{extras and f'[{extras}]'}=={__version__}\n"
+        found[REQUIREMENTS] = requirements(names)
     return found | {
         "machine.yaml": _file("machine.yaml"),
         "README.md": _rendered("README.md", title=title, first=names[0]),
@@ -83,9 +82,23 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
     }
 
 
+def requirements(domains: Sequence[str]) -> str:
+    """Requirements: outofcore with the extras of these domains, and the packages that provide others."""
+    extras = ",".join(filter(None, (get_domain(name).extra for name in domains)))
+    versions, others = packages(), sorted(set(filter(None, map(package_of, domains))))
+    return "".join(
+        f"{name}=={version}\n"
+        for name, version in (
+            (f"outofcore{extras and f'[{extras}]'}", __version__),
+            *((each, versions[each]) for each in others),
+        )
+    )
+
+
 def is_requirements(text: str) -> bool:
-    """Whether requirements are those of this version for some domains, and nothing else."""
-    return re.fullmatch(rf"outofcore(\[[\w,]+\])?=={re.escape(__version__)}\n", text) is not None
+    """Whether requirements are those of some version for some domains, and nothing else."""
+    names = "|".join(map(re.escape, packages()))
+    return re.fullmatch(rf"outofcore(\[[\w,]+\])?==\S+\n(({names or '(?!)'})==\S+\n)*", text) is not None
 
 
 def dvc_files(*, git: bool) -> dict[str, str]:
