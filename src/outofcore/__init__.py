@@ -19,6 +19,7 @@ from outofcore.errors import OutOfCoreError
 
 if TYPE_CHECKING:
     from outofcore.arrays import write_store
+    from outofcore.domains.text.causal import causal_lm
     from outofcore.loading.dataset import ZarrDataset
     from outofcore.loading.loader import loader
     from outofcore.loading.split import reading
@@ -33,6 +34,7 @@ __version__ = version("outofcore")
 __all__ = [
     "OutOfCoreError",
     "ZarrDataset",
+    "causal_lm",
     "convert",
     "load_model",
     "loader",
@@ -46,6 +48,7 @@ __all__ = [
 # Imported on first use: the command line needs no torch, and most commands no compiler.
 _LAZY = {
     "ZarrDataset": "outofcore.loading.dataset",
+    "causal_lm": "outofcore.domains.text.causal",
     "convert": "outofcore.pipeline",
     "load_model": "outofcore.models",
     "loader": "outofcore.loading.loader",

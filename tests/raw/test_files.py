@@ -153,6 +153,16 @@ def write(root: Path, *names: str) -> None:
         (root / name).write_bytes(b"x")
 
 
+@pytest.mark.parametrize("name", ["model.pt", "a/model.PTH", "stim.pkl"])
+def test_pickles_are_never_read_and_named(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "a.pgn", name)
+    seen = search(tmp_path, "**/*", (".pgn",), section="chess")
+    assert [file.name for file in seen.files] == ["a.pgn"]
+    assert list(seen.left_out) == [name]
+    with pytest.raises(RawInputError, match=r"holds pickled Python objects, which may run code .*; save the arrays"):
+        found(tmp_path / name)
+
+
 def test_what_cannot_be_decompressed_is_named_and_not_passed_over(tmp_path: Path) -> None:
     write(tmp_path, "a.pgn", "b.pgn.lz4", "c.rar", "d/e.tar.Z", "notes.md", "notes.md.br")
     left_out = search(tmp_path, "**/*", (".pgn",), section="chess").left_out

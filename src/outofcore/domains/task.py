@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,14 @@ class Task(nn.Module, ABC):
 
     Losses and metrics are sums with their counts, never means: they add up exactly over micro-batches, ranks and
     validation batches of unequal size.
+
+    Attributes
+    ----------
+    columns
+        Columns of the sequences that validation batches also have, for :meth:`evaluate` to count by.
     """
+
+    columns: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -30,6 +30,10 @@ UNREAD_COMPRESSIONS = (".lz4", ".lz", ".lzma", ".lzo", ".br", ".z")
 UNREAD_ARCHIVES = (".rar", ".7z.001", ".zip.001", ".zipx", ".cab", ".arj", ".lzh", ".lha", ".ace", ".iso")
 """Suffixes of unsupported compression; such files are reported as left out."""
 UNREAD = "compressed as nothing here can decompress it; compress it as .zst, .xz or .gz, or unpack it"
+PICKLES = (".pt", ".pth", ".pkl", ".pickle")
+PICKLED = (
+    "pickled Python objects, which may run code when they are read; save the arrays as .npz or .h5, text as .jsonl"
+)
 LINKED_FOLDER = "a link to a folder, into which DVC does not look; put the folder itself there, or name it in match"
 BROKEN_LINK = "a link that leads nowhere"
 BLOCK_BYTES = 1 << 18
@@ -215,6 +219,9 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
         if unread(root.name, suffixes):
             message = f"{section}.raw: {root} is {UNREAD}"
             raise RawInputError(message)
+        if root.suffix.lower() in PICKLES:
+            message = f"{section}.raw: {root} holds {PICKLED}"
+            raise RawInputError(message)
         return Search([RawFile(label(root.name), root, root.stat().st_size)], {})
     if not root.is_dir():
         found = "a pipe, a socket or a device" if root.exists() else "nothing"
@@ -232,6 +239,8 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
                 files.append(RawFile(name, path, entry.stat().st_size))
             elif unread(entry.name, suffixes):
                 left_out[name] = UNREAD
+            elif path.suffix.lower() in PICKLES:
+                left_out[name] = PICKLED
         elif path.exists():
             message = (
                 f"{section}.raw: {label(str(path))} is a pipe, a socket or a device: 'dvc repro' would wait for it for "

@@ -70,6 +70,8 @@ def open_loaders(
     # Validation sees each sample once, with neither shifted windows nor batches of groups.
     plain = {**{name: value for name, value in options.items() if name != "balanced"}, "phase": False}
 
+    known = store.sequences("val", store.parts[0]).fields
+
     def open_split(split: str) -> Loader:
         return loader(
             store,
@@ -82,6 +84,7 @@ def open_loaders(
             memory=share // LOADERS,
             residency=residency,
             device=device,
+            columns=() if split == "train" else tuple(name for name in task.columns if name in known),
             **(options if split == "train" else plain),
         )
 

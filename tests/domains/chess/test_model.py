@@ -140,6 +140,41 @@ def test_figures_stand_beside_their_baselines():
     assert [row["ply"] for row in rows] == sorted({min(ply // 10, 15) * 10 for ply in batch["ply"].tolist()})
 
 
+def test_accuracy_by_the_elo_of_who_moves():
+    section = TensorSection(view="mover")
+    reading, draws = ChessReading(section, side=True), np.zeros(400, np.uint64)
+    batch = reading(ROWS, draws)
+    assert "to_move" not in batch_of(section)
+    generator = np.random.default_rng(0)
+    white, black = (generator.choice([0, 950, 1500, 1599, 2850, 9999], 400) for _ in range(2))
+    batch |= {"white_elo": torch.from_numpy(white), "black_elo": torch.from_numpy(black)}
+    favourite = int(batch["target"].mode().values)
+    task = task_of(section, np.bincount([favourite], minlength=1968)).eval()
+    with torch.no_grad():
+        sums = [task.evaluate(piece) for piece in task.micro_batches(batch, 150)]
+        hit = (task.predict(batch)[0].argmax(1) == batch["target"]).numpy()
+    total = {name: sum(each[name] for each in sums) for name in sums[0]}
+    turns = [board.turn for board, _ in POSITIONS]
+    assert 0 < sum(turns) < 400
+    elo = np.where(turns, white, black)
+    expected = []
+    for low, high in ((900, 1000), (1500, 1600), (2800, 2900), (3900, 10_000)):
+        here = (elo >= low) & (elo < high)
+        frequent = (batch["target"] == favourite).numpy()[here]
+        expected.append(
+            {
+                "elo": low,
+                "top1": pytest.approx(hit[here].mean(), abs=1e-6),
+                "top1_most_frequent": pytest.approx(frequent.mean(), abs=1e-6),
+                "positions": here.sum(),
+            }
+        )
+    assert task.plots(total)["accuracy_by_elo"] == expected
+    unknown = batch | {name: torch.zeros(400) for name in task.columns}
+    with torch.no_grad():
+        assert set(task.plots(task.evaluate(unknown))) == {"accuracy_by_ply"}
+
+
 class Rows:
     """A table and its store, in memory."""
 
@@ -193,9 +228,9 @@ def test_the_baseline_has_the_same_class_for_castling_as_the_targets(view):
 def test_bits_are_read_on_an_accelerator_and_no_mirror_images_in_validation():
     reading = ChessReading(TensorSection(mirror=True, planes=18))
     task = task_of(reading.section)
-    assert task.reading_for(torch.device("cpu"), reading) == reading
+    assert task.reading_for(torch.device("cpu"), reading) == dataclasses.replace(reading, side=True)
     packed = task.reading_for(torch.device("cuda"), reading)
-    assert packed == dataclasses.replace(reading, packed=True)
+    assert packed == dataclasses.replace(reading, packed=True, side=True)
     for each in (reading, packed):
         assert reading_for("train", each) is each
         assert reading_for("val", each) == dataclasses.replace(each, section=TensorSection(planes=18))

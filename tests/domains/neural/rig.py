@@ -10,6 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pynwb
+import scipy.io
 import zarr
 
 from outofcore.domains.neural import DOMAIN
@@ -112,6 +113,8 @@ def save_session(kind, folder, arrays):
         np.savez(folder / "a.npz", **arrays)
     elif kind == "compressed":
         np.savez_compressed(folder / "a.npz", **arrays)
+    elif kind == "mat":
+        scipy.io.savemat(folder / "a.mat", arrays, do_compression=True, oned_as="column")
     elif kind == "npy":
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)

@@ -11,7 +11,7 @@ from outofcore.errors import OutOfCoreError, RawInputError
 from tests.domains.neural.rig import NAMES, convert, save_session
 
 
-@pytest.mark.parametrize("kind", ["h5", "npz", "compressed", "npy", "zarr"])
+@pytest.mark.parametrize("kind", ["h5", "npz", "compressed", "npy", "zarr", "mat"])
 def test_every_format_gives_the_same_rows(tmp_path, frames, kind):
     result = convert(save_session(kind, tmp_path, frames), names=NAMES)
     part = result.only
@@ -46,7 +46,7 @@ def test_tables_of_text_are_responses_of_many_neurons(tmp_path, name, separator,
         convert(tmp_path, bin_width=0.1, names=settings["names"] | {"frame_times": "stim.txt"})
 
 
-@pytest.mark.parametrize("kind", ["h5", "npz", "compressed"])
+@pytest.mark.parametrize("kind", ["h5", "npz", "compressed", "mat"])
 @pytest.mark.parametrize("seed", range(12))
 def test_damage_anywhere_gives_rejects_or_one_line(tmp_path, frames, kind, seed):
     path = next(save_session(kind, tmp_path, frames).iterdir())

@@ -161,6 +161,62 @@ def test_batches_are_windows_of_one_session_each(section, outcome):
     assert seen == expected
 
 
+def test_behaviour_may_take_the_place_of_a_stimulus(tmp_path):
+    """Rates that follow a movement of three variables are found from it."""
+    generator = np.random.default_rng(0)
+    hand = np.cumsum(generator.normal(size=(4000, 3)), 0).astype(np.float32) * 0.1
+    hand -= hand.mean(0)
+    spikes = generator.poisson(np.exp(np.clip(hand @ generator.normal(size=(3, 8)), -3, 2)))
+    (tmp_path / "raw").mkdir()
+    np.savez(tmp_path / "raw" / "a.npz", hand=hand, spikes=spikes)
+    section = NeuralSection.model_validate(
+        {
+            "raw": str(tmp_path / "raw"),
+            "source": {
+                "names": {"stimulus": "hand", "responses": "spikes"},
+                "stimulus_dtype": "float32",
+                "response_dtype": "uint8",
+                "trial_bins": 100,
+            },
+            "splits": {"val": 0.3, "test": 0.1},
+            "tensors": {"lags": 3},
+            "train": {"epochs": 4, "batch_size": 64, "learning_rate": 0.01},
+        }
+    )
+    run(section, tmp_path)
+    store = open_store(tmp_path / "neural.zarr")
+    assert store.rows("train", "a")["stim"].shape[1:] == (1, 3)
+    torch.manual_seed(0)
+    task, cpu = DOMAIN.task(store, section), torch.device("cpu")
+    reading = DOMAIN.reading(store.attributes, section)
+    loaders = open_loaders(store, task, reading, section.train, memory=2**27, residency="auto", device=cpu)
+    figures = fit(task, *loaders, section.train, name="neural", out=tmp_path, identity={}, device="cpu", threads=1)
+    assert figures["bits_per_spike"] > 0.2
+    assert figures["squared_error"] < figures["squared_error_mean_response"]
+
+
+@pytest.mark.parametrize(("largest", "cast", "said"), [(1, "centred", 1), (1, "none", 0), (2, "unit", 0)])
+def test_a_stimulus_of_two_values_is_not_divided_without_a_word(tmp_path, capsys, largest, cast, said):
+    generator = np.random.default_rng(4)
+    (tmp_path / "raw").mkdir()
+    for name in ("a", "b"):
+        stim = generator.integers(0, largest + 1, (400, 2, 3)).astype(np.uint8)
+        np.savez(tmp_path / "raw" / f"{name}.npz", stim=stim, robs=generator.poisson(2, (400, 2)))
+    section = NeuralSection.model_validate(
+        {
+            "raw": str(tmp_path / "raw"),
+            "source": {"trial_bins": 40},
+            "splits": {"val": 0.2, "test": 0.1},
+            "tensors": {"cast": cast},
+        }
+    )
+    run(section, tmp_path)
+    DOMAIN.task(open_store(tmp_path / "neural.zarr"), section)
+    notes = [line for line in capsys.readouterr().err.splitlines() if "cast" in line]
+    assert len(notes) == said
+    assert all("frames of a hold only 0 and 1; cast: none keeps them" in note for note in notes)
+
+
 def test_training_finds_what_drives_the_neurons(section, outcome, tmp_path):
     store = open_store(outcome[0] / "neural.zarr")
     train = {"batch_size": 256, "learning_rate": 0.01, "epochs": 3}

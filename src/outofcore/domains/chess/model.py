@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 PLIES_PER_BIN = 10
 PHASES = {"opening": slice(0, 2), "middlegame": slice(2, 6), "endgame": slice(6, BINS)}
 """Half-moves 0 to 19, 20 to 59, and from 60 on, as bins of 10; the last bin is open."""
+
+ELO_PER_BUCKET, BUCKETS = 100, 40
+"""Accuracy by Elo of the mover, as for Maia (McIlroy-Young et al. 2020); the first bucket is of unknown Elo."""
 
 _ROWS_AT_ONCE = 1 << 18
 
@@ -90,6 +93,8 @@ class ChessTask(MovePrediction):
     of legal moves in the tensors, other moves get no probability.
     """
 
+    columns = ("white_elo", "black_elo")
+
     def __init__(self, section: TensorSection, preset: str, baseline: Baseline) -> None:
         super().__init__(baseline.move_counts, PLIES_PER_BIN)
         self.section = section
@@ -98,8 +103,10 @@ class ChessTask(MovePrediction):
         self.value_mean: Tensor
 
     def reading_for(self, device: torch.device, reading: Reading) -> Reading:
-        """Bits instead of planes for an accelerator."""
-        return replace(reading, packed=device.type != "cpu") if isinstance(reading, ChessReading) else reading
+        """Bits instead of planes for an accelerator, and the side to move."""
+        return (
+            replace(reading, packed=device.type != "cpu", side=True) if isinstance(reading, ChessReading) else reading
+        )
 
     def predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits of moves (batch, classes) float32 and expected results (batch,) float32."""
@@ -118,14 +125,29 @@ class ChessTask(MovePrediction):
         return policy + error, torch.tensor(len(value))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Counts in bins of ten half-moves (16,), and summed losses of the model and the baselines."""
+        """Counts in bins of ten half-moves (16,) and of Elo (40,), and summed losses of the model and the baselines.
+
+        Those of Elo are missing where the batch has no ``white_elo``, ``black_elo`` and ``to_move``.
+        """
         logits, value = self.predict(batch)
         result = batch["value"]
         return {
             **self.count_hits(logits, batch["target"], batch["ply"]),
+            **(self._hits_by_elo(logits, batch) if {*self.columns, "to_move"} <= batch.keys() else {}),
             "value_loss": functional.mse_loss(value, result, reduction="sum"),
             "constant_loss": (result - self.value_mean).square().sum(),
         }
+
+    def _hits_by_elo(self, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
+        elo = torch.where(batch["to_move"] == 0, batch["white_elo"], batch["black_elo"])
+        bucket = (elo.long() // ELO_PER_BUCKET).clamp(0, BUCKETS - 1)
+        target = batch["target"]
+        hits = {
+            "": torch.ones_like(target, dtype=torch.bool),
+            "_top1": logits.argmax(1) == target,
+            "_frequent1": target == self.frequent[0],
+        }
+        return {f"elo{name}": torch.bincount(bucket[hit], minlength=BUCKETS) for name, hit in hits.items()}
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """Accuracies as shares of the positions; losses as means, the policy's in nats.
@@ -150,7 +172,10 @@ class ChessTask(MovePrediction):
         return {**figures, "positions": count}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:
-        """``accuracy_by_ply``: accuracy per ten half-moves of the game, with the baseline's."""
+        """``accuracy_by_ply`` and ``accuracy_by_elo``: per ten half-moves of the game, and per 100 Elo of the mover.
+
+        Each has the baseline's accuracy too. Movers of unknown Elo are left out of the latter.
+        """
         rows: list[dict[str, float | str]] = [
             {
                 "ply": ply,
@@ -159,4 +184,16 @@ class ChessTask(MovePrediction):
             }
             for ply, positions, shares in self.accuracy_by_bin(sums)
         ]
-        return {"accuracy_by_ply": rows}
+        tables = {"accuracy_by_ply": rows}
+        by_elo = list(self._by_elo(sums)) if "elo" in sums else []
+        return tables | ({"accuracy_by_elo": by_elo} if by_elo else {})
+
+    def _by_elo(self, sums: Mapping[str, Tensor]) -> Iterator[dict[str, float | str]]:
+        for bucket in range(1, BUCKETS):
+            if positions := float(sums["elo"][bucket]):
+                yield {
+                    "elo": bucket * ELO_PER_BUCKET,
+                    "top1": round(float(sums["elo_top1"][bucket]) / positions, 6),
+                    "top1_most_frequent": round(float(sums["elo_frequent1"][bucket]) / positions, 6),
+                    "positions": int(positions),
+                }

@@ -24,11 +24,13 @@ class ChessReading:
     """Positions as tensors.
 
     ``packed`` gives planes as bits, ``packed`` (batch, planes, 8) uint8, a byte per rank: an eighth of the bytes to
-    transfer to an accelerator, where :func:`outofcore.domains.chess.accelerator.unpack` makes planes.
+    transfer to an accelerator, where :func:`outofcore.domains.chess.accelerator.unpack` makes planes. ``side`` adds
+    ``to_move`` (batch,) uint8: 0 White, 1 Black, which planes seen by the mover do not show.
     """
 
     section: TensorSection
     packed: bool = False
+    side: bool = False
 
     fields: ClassVar[tuple[str, ...]] = ("boards", "state", "move", "result", "ply")
 
@@ -65,6 +67,8 @@ class ChessReading:
             "value": torch.from_numpy(value),
             "ply": torch.from_numpy(rows["ply"].astype(np.int32)),
         }
+        if self.side:
+            batch["to_move"] = torch.from_numpy(np.ascontiguousarray(states[:, 0]))
         if self.packed:
             batch["packed"] = torch.from_numpy(planes)
         else:
@@ -91,6 +95,7 @@ class ChessReading:
             "value": rows["result"].float() * (1 - 2 * black if mover else 1),
             "ply": rows["ply"].int() & 0xFFFF,
             **({"packed": packed} if self.packed else {"planes": accelerator.unpack(packed)}),
+            **({"to_move": states[:, 0]} if self.side else {}),
         }
         if self.section.legal_mask:
             from_mover = (from_white ^ black * flip_code(0)).cpu().numpy().astype(np.uint16)

@@ -23,7 +23,7 @@ class Neural(Domain):
     sequence = "trial"
     suffixes = (".h5", ".hdf5", ".mat", ".nwb", ".npz", ".npy", ".txt", ".csv", ".tsv", ".dat", ".zarr", *ZARR)
     section = NeuralSection
-    packages = ("h5py", "pynwb")
+    packages = ("h5py", "pynwb", "scipy")
 
     def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[Table, ...]:
         """Ways to keep the recordings, and which of them fit this machine."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,23 @@ def make_task(store: Store, section: NeuralSection) -> NeuralTask:
             "gives the reasons, bin by bin"
         )
         raise ParamsError(message)
+    _note_small_pixels(store, section)
     return NeuralTask(tuple(sessions), section, tuple(repeated))
+
+
+def _note_small_pixels(store: Store, section: NeuralSection) -> None:
+    """Name a session whose first frames hold only 0 and 1, which a division by 255 makes almost equal."""
+    if section.tensors.cast == "none" or section.tensors.transforms:
+        return
+    for part in store.parts:
+        frames = store.rows("train", part)["stim"]
+        first = frames.read(0, min(len(frames), frames.chunk_rows))
+        if first.dtype == np.uint8 and first.max(initial=0) == 1:
+            sys.stderr.write(
+                f"note: neural.tensors.cast: {section.tensors.cast} divides pixels by 255, and the first "
+                f"{len(first):,} frames of {part} hold only 0 and 1; cast: none keeps them as they are\n"
+            )
+            return
 
 
 def planned_task(section: NeuralSection, schemas: Mapping[str, Schema]) -> NeuralTask:

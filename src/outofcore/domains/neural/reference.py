@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import h5py
 import numpy as np
@@ -23,8 +23,9 @@ import zarr
 from outofcore.domains.neural.params import TimeUnit
 from outofcore.domains.neural.recordings.arrays import STREAM_DAMAGE
 from outofcore.domains.neural.recordings.folder import split_column
+from outofcore.domains.neural.recordings.mat import MatRecording
 from outofcore.domains.neural.recordings.recording import matching
-from outofcore.domains.neural.sessions import Session, opened
+from outofcore.domains.neural.sessions import Session, format_of, opened
 from outofcore.raw.files import decompressed, natural_order
 
 BLOCK = 1 << 20
@@ -152,12 +153,16 @@ class NwbReference(Reference):
 @contextmanager
 def reference(session: Session) -> Iterator[Reference]:
     """Open a session."""
-    if session.kind == "zarr":
+    kind = format_of(session)
+    if kind == "zarr":
         yield Reference(session, zarr.open_group(session.root, mode="r").__getitem__)
-    elif session.kind == "hdf5":
+    elif kind == "mat":
+        with opened(session) as recording:  # one library reads this format
+            yield Reference(session, cast("MatRecording", recording).value)
+    elif kind == "hdf5":
         with h5py.File(session.root, "r", locking=False) as file:
             yield Reference(session, file.__getitem__)
-    elif session.kind == "nwb":
+    elif kind == "nwb":
         with h5py.File(session.root, "r", locking=False) as file:
             yield NwbReference(session, partial(_of_nwb, file, _pynwb(file)))
     else:
@@ -297,6 +302,8 @@ def _ragged(found: Any) -> list[Any]:
     """The vectors of neurons: members of a group, MATLAB cells, or one array."""
     if isinstance(found, h5py.Group):
         return [found[key] for key in sorted(found, key=natural_order)]
+    if isinstance(found, np.ndarray) and found.dtype == object:
+        return list(found.reshape(-1, order="F"))
     if isinstance(found, zarr.Group):
         return [found[key] for key in sorted(found.array_keys(), key=natural_order)]
     if isinstance(found, h5py.Dataset) and found.dtype.kind == "O":

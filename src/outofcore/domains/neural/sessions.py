@@ -8,22 +8,31 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
+
+import h5py
 
 from outofcore.domains.neural.params import NameSection
 from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.recordings.folder import TEXT, FolderRecording, named_files
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording
+from outofcore.domains.neural.recordings.mat import MatRecording
 from outofcore.domains.neural.recordings.npy import NpzRecording
 from outofcore.domains.neural.recordings.nwb import NwbRecording
 from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.domains.neural.recordings.zarr import ZarrRecording
 from outofcore.raw.files import RawFile, plain_name
 
-Kind = Literal["hdf5", "nwb", "npz", "zarr", "folder", "none"]
+Kind = Literal["hdf5", "mat", "nwb", "npz", "zarr", "folder", "none"]
 
-SUFFIXES: dict[str, Kind] = {".h5": "hdf5", ".hdf5": "hdf5", ".mat": "hdf5", ".nwb": "nwb", ".npz": "npz"}
-FORMATS = {"hdf5": Hdf5Recording, "nwb": NwbRecording, "npz": NpzRecording, "zarr": ZarrRecording}
+SUFFIXES: dict[str, Kind] = {".h5": "hdf5", ".hdf5": "hdf5", ".mat": "mat", ".nwb": "nwb", ".npz": "npz"}
+FORMATS: dict[Kind, type[Any]] = {
+    "hdf5": Hdf5Recording,
+    "mat": MatRecording,
+    "nwb": NwbRecording,
+    "npz": NpzRecording,
+    "zarr": ZarrRecording,
+}
 # Groups of a store that are not parts.
 TAKEN = ("train", "val", "test", "sources")
 
@@ -67,9 +76,14 @@ def opened(session: Session) -> Iterator[Recording]:
     if session.kind == "folder":
         recording: Recording = FolderRecording(session.root, session.members)
     else:
-        recording = FORMATS[session.kind](session.root)
+        recording = FORMATS[format_of(session)](session.root)
     with closing(recording):
         yield recording
+
+
+def format_of(session: Session) -> Kind:
+    """The session's kind; since version 7.3, MATLAB writes HDF5."""
+    return "hdf5" if session.kind == "mat" and h5py.is_hdf5(session.root) else session.kind
 
 
 def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[Kind, Path, str]:

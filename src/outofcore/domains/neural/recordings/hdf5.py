@@ -33,8 +33,6 @@ class Hdf5Recording(Recording):
             self.file = h5py.File(path, "r", locking=False)
         except OSError as error:
             message = f"not a readable HDF5 file: {clean(error)}"
-            if path.suffix == ".mat" and not h5py.is_hdf5(path):
-                message = "a .mat file older than version 7.3; save it in MATLAB with '-v7.3'"
             raise SessionError(message, reason="unreadable_file") from error
 
     def names(self) -> list[str]:

@@ -1,0 +1,94 @@
+"""MATLAB files before version 7.3, which are not HDF5, through scipy.
+
+A variable has at most 2 GB in them, and is decompressed whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.io import loadmat, whosmat
+
+from outofcore.domains.neural.recordings.arrays import Array, SessionError, clean, sliced
+from outofcore.domains.neural.recordings.recording import Recording
+
+
+class MatRecording(Recording):
+    streamed = True  # a variable is decompressed once, not again by each worker
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._held: dict[str, Any] = {}
+        with _damage_named(path.name):
+            self._variables = [name for name, _, _ in whosmat(path)]
+
+    def names(self) -> list[str]:
+        """Variables, and the fields of structs as ``struct/field``."""
+        return [name for variable in self._variables for name in _inside(variable, self._variable(variable))]
+
+    def array(self, name: str, axis: int = 0) -> Array:
+        """A variable or a field; raises KeyError, or SessionError for what is no plain array."""
+        return _as_array(self.value(name), axis, name)
+
+    def trains(self, name: str) -> list[Array]:
+        """The cells of a cell array, column by column, or one array."""
+        found = self.value(name)
+        if isinstance(found, np.ndarray) and found.dtype == object:
+            return [_as_array(cell, 0, name) for cell in found.reshape(-1, order="F")]
+        return [_as_array(found, 0, name)]
+
+    def value(self, name: str) -> Any:
+        """What a variable or a field holds; raises KeyError."""
+        variable, *steps = name.strip("/").split("/")
+        if variable not in self._variables:
+            raise KeyError(name)
+        found = self._variable(variable)
+        for step in steps:
+            if not _is_struct(found) or step not in found.dtype.names:
+                raise KeyError(name)
+            found = found.reshape(-1)[0][step]
+        return found
+
+    def _variable(self, name: str) -> Any:
+        if name not in self._held:
+            with _damage_named(f"{self._path.name}, variable {name}"):
+                self._held[name] = loadmat(self._path, variable_names=[name])[name]
+        return self._held[name]
+
+    def close(self) -> None:
+        self._held.clear()
+
+
+def _is_struct(value: Any) -> bool:
+    """Whether it is a single struct; an array of structs has no field of its own."""
+    return isinstance(value, np.ndarray) and value.dtype.names is not None and value.size == 1
+
+
+def _inside(name: str, value: Any) -> Iterator[str]:
+    if not _is_struct(value):
+        yield name
+        return
+    for field in value.dtype.names:
+        yield from _inside(f"{name}/{field}", value.reshape(-1)[0][field])
+
+
+def _as_array(value: Any, axis: int, name: str) -> Array:
+    plain = isinstance(value, np.ndarray) and value.dtype.kind in "biufSU"
+    if not plain:
+        kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+        message = f"{name}: expected numbers, got {kind}; cells can be names.spike_times only, and sparse must be full"
+        raise SessionError(message, reason="wrong_type")
+    return sliced(value, axis, name)
+
+
+@contextmanager
+def _damage_named(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # of any type: scipy trusts what a file says of itself
+        message = f"{what}: not a readable MATLAB file: {clean(error)}"
+        raise SessionError(message, reason="unreadable_file") from error

@@ -1,0 +1,79 @@
+"""Batches of text under the names of Hugging Face models, and as variable-length attention takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outofcore.errors import ParamsError
+
+IGNORED = -100
+"""The label of a token that no loss counts, as in torch and in Hugging Face models."""
+
+
+def causal_lm(batch: Mapping[str, Tensor], *, packed: bool = False) -> dict[str, Any]:
+    """Give a batch of text the names that Hugging Face's causal language models take.
+
+    ::
+
+        for batch in outofcore.loader("text.zarr", "train", 16, tensors=outofcore.reading("text.zarr", seq_len=512)):
+            loss = model(**outofcore.causal_lm(batch)).loss
+
+    Those models shift the labels themselves: a window of ``seq_len`` inputs and their targets becomes ``seq_len + 1``
+    tokens, and the loss counts the same ``seq_len`` targets.
+
+    Parameters
+    ----------
+    batch
+        ``inputs`` and ``targets`` (batch, seq_len) int64, of a loader or a stream; ``positions`` where documents are
+        kept apart (``reset_at_documents: true``).
+    packed
+        All windows as one row for variable-length attention, such as ``attn_implementation="flash_attention_2"`` or
+        ``flash_attn_varlen_func``: a sequence is a document, or the part of it in a window.
+
+    Returns
+    -------
+    dict
+        ``input_ids`` and ``labels`` (batch, seq_len + 1) int64, a window's first label -100; ``attention_mask``
+        (batch, seq_len + 1) int64, all ones, or ``position_ids`` instead where documents are kept apart, as no mask of
+        this shape could tell them from each other. With ``packed`` all have the shape (1, tokens), ``position_ids`` is
+        always there, ``cu_seq_lens_q`` and ``cu_seq_lens_k`` (sequences + 1,) int32 are where each begins, and
+        ``max_length_q`` and ``max_length_k`` the tokens of the longest, an int.
+
+    Raises
+    ------
+    ParamsError
+        If the batch has no ``inputs`` and ``targets``.
+    """
+    if not {"inputs", "targets"} <= set(batch):
+        message = f"batch: expected the inputs and targets of a text, got {sorted(batch)}"
+        raise ParamsError(message)
+    tokens = torch.cat([batch["inputs"], batch["targets"][:, -1:]], 1)
+    labels = tokens.clone()
+    labels[:, 0] = IGNORED
+    named: dict[str, Any] = {"input_ids": tokens, "labels": labels}
+    if "positions" in batch:
+        positions = batch["positions"]
+        named["position_ids"] = torch.cat([positions, positions[:, -1:] + 1], 1)
+    elif packed:
+        named["position_ids"] = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+    else:
+        named["attention_mask"] = torch.ones_like(tokens)
+    return _packed(named) if packed else named
+
+
+def _packed(named: Mapping[str, Tensor]) -> dict[str, Any]:
+    row = {name: tensor.reshape(1, -1) for name, tensor in named.items()}
+    positions = row["position_ids"][0]
+    begins = torch.nonzero(positions == 0).flatten()
+    bounds = torch.cat([begins, begins.new_tensor([len(positions)])]).int()
+    longest = int(bounds.diff().max())
+    return row | {
+        "cu_seq_lens_q": bounds,
+        "cu_seq_lens_k": bounds,
+        "max_length_q": longest,
+        "max_length_k": longest,
+    }

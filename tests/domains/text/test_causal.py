@@ -1,0 +1,77 @@
+"""Batches under other names hold the same tokens, targets and borders of documents."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+import outofcore
+from outofcore.domains.text.network import Network, Size
+from outofcore.domains.text.tensors import TextReading
+from outofcore.errors import ParamsError
+
+END = 0
+ROWS = np.array([[1, 2, 3, 4, 0, 7, 8, 0, 9], [5, 0, 6, 2, 2, 7, 8, 3, 0], [0, 0, 6, 2, 2, 7, 8, 3, 4]], np.uint16)
+
+
+def batch_of(*, apart: bool) -> dict[str, torch.Tensor]:
+    return TextReading(end=END if apart else None)({"tokens": ROWS}, np.zeros(3, np.uint64))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_labels_are_shifted_by_the_model_to_the_targets(apart):
+    batch = batch_of(apart=apart)
+    named = outofcore.causal_lm(batch)
+    assert set(named) == {"input_ids", "labels", "position_ids" if apart else "attention_mask"}
+    assert named["input_ids"].tolist() == ROWS.tolist()
+    assert torch.equal(named["labels"][:, 1:], batch["targets"])
+    assert (named["labels"][:, 0] == -100).all()
+    if apart:
+        assert torch.equal(named["position_ids"][:, :-1], batch["positions"])
+    else:
+        assert torch.equal(named["attention_mask"], torch.ones(3, 9, dtype=torch.int64))
+    assert batch["targets"].tolist() == ROWS[:, 1:].tolist()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_packed_sequences_are_the_documents_of_each_window(apart):
+    documents = []
+    for row in ROWS.tolist():
+        documents.append([])
+        for place, token in enumerate(row):
+            if apart and token == END and 0 < place < len(row) - 1:  # the last one predicts nothing
+                documents.append([])
+            documents[-1].append(token)
+    packed = outofcore.causal_lm(batch_of(apart=apart), packed=True)
+    bounds = packed["cu_seq_lens_q"]
+    assert bounds.dtype == torch.int32
+    assert torch.equal(bounds, packed["cu_seq_lens_k"])
+    assert packed["max_length_q"] == packed["max_length_k"] == max(map(len, documents))
+    assert {packed[name].shape for name in ("input_ids", "labels", "position_ids")} == {(1, ROWS.size)}
+    sizes = bounds.diff().tolist()
+    assert [each.tolist() for each in packed["input_ids"][0].split(sizes)] == documents
+    assert [each.tolist() for each in packed["position_ids"][0].split(sizes)] == [
+        list(range(len(each))) for each in documents
+    ]
+
+
+def test_a_batch_of_another_domain_is_refused():
+    with pytest.raises(ParamsError, match=r"batch: expected the inputs and targets of a text, got \['planes'\]"):
+        outofcore.causal_lm({"planes": torch.zeros(1)})
+
+
+def test_each_sequence_alone_gives_the_loss_of_the_windows():
+    torch.manual_seed(0)
+    network = Network(Size(layers=2, width=16, heads=2, vocabulary=50, context=9)).eval()
+    batch = batch_of(apart=True)
+    with torch.no_grad():
+        logits = network.logits(network(batch["inputs"], batch["positions"], batch["segments"]))
+        expected = functional.cross_entropy(logits.flatten(0, 1), batch["targets"].flatten(), reduction="sum")
+        packed = outofcore.causal_lm(batch, packed=True)
+        pieces = packed["input_ids"][0].split(packed["cu_seq_lens_q"].diff().tolist())
+        together = torch.cat([network.logits(network(piece[None]))[0] for piece in pieces])
+        found = functional.cross_entropy(together[:-1], packed["labels"][0, 1:], reduction="sum", ignore_index=-100)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert int((packed["labels"] != -100).sum()) == batch["targets"].numel()
