@@ -59,7 +59,6 @@ def test_warm_up_cosine_and_clipping_are_those_of_a_plain_loop(tmp_path, micro_b
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, [1.0] * 6),
         ({"warmup_steps": 3}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]),
         ({"warmup_steps": 9}, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
         ({"schedule": "cosine"}, [1.0, 0.933013, 0.75, 0.5, 0.25, 0.066987]),
@@ -67,11 +66,13 @@ def test_warm_up_cosine_and_clipping_are_those_of_a_plain_loop(tmp_path, micro_b
         ({"schedule": "cosine", "warmup_steps": 9}, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
     ],
 )
-def test_the_curve_of_the_learning_rate_is_drawn(tmp_path, settings, expected):
+def test_the_curve_of_a_learning_rate_that_changes_is_drawn(tmp_path, settings, expected):
     train(tmp_path, settings=section(max_steps=6, learning_rate=1.0, **settings))
     table = (tmp_path / "plots/toy/train/plots/metrics/train/learning_rate.tsv").read_text().splitlines()
     rates = [float(row["learning_rate"]) for row in csv.DictReader(table, delimiter="\t")]
     assert rates == pytest.approx(expected, abs=1e-5)
+    train(tmp_path / "constant")
+    assert not (tmp_path / "constant/plots/toy/train/plots/metrics/train/learning_rate.tsv").exists()
 
 
 @pytest.mark.parametrize("steps", [21, 20])

@@ -172,6 +172,7 @@ class _Run:
         self._precision = partial(
             torch.autocast, where.type, torch.bfloat16, enabled=section.precision == "bf16-mixed", cache_enabled=False
         )
+        self._rate_changes = section.schedule != "constant" or section.warmup_steps > 0
         self._losses: list[Tensor] = []  # of the last steps, each with its count, on the device
 
     def train_epoch(self, train: Batches, val: Batches, val_batches: int) -> None:
@@ -194,7 +195,7 @@ class _Run:
             if progress.step % max(self._steps // ROWS, 1) == 0:
                 mean = self.mean_loss()
                 progress.loss_sum = progress.loss_count = 0.0
-                self._record({"train/loss": mean, "train/learning_rate": rate})
+                self._record({"train/loss": mean} | ({"train/learning_rate": rate} if self._rate_changes else {}))
                 self._curves.say(f"{epoch}, loss {mean:.4g}")
             self._curves.move(progress.step)
             self._pause()
