@@ -92,10 +92,6 @@ def test_a_truncated_file_is_named_so(tmp_path, frames):
     with pytest.raises(SessionError, match=r"not a readable HDF5 file: .*truncated") as caught:
         Hdf5Recording(path)
     assert str(tmp_path) not in str(caught.value)
-    old = tmp_path / "old.mat"
-    old.write_bytes(b"MATLAB 5.0 MAT-file" + bytes(600))
-    with pytest.raises(SessionError, match=r"older than version 7\.3"):
-        Hdf5Recording(old)
 
 
 def test_a_damaged_chunk_costs_its_own_entries(tmp_path, frames):
