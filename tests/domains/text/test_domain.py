@@ -14,7 +14,7 @@ from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import get_domain
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.documents import long, reading
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.params import TensorSection, TextSection
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import SpaceError
 from outofcore.loading.loader import loader
@@ -150,3 +150,26 @@ def test_a_conversion_stopped_inside_a_document_goes_on_with_the_same_bytes(
         again = once(f"stopped{stop}")
         assert again.resumed_units > 0
         assert again.seal.digest == whole.seal.digest
+
+
+@pytest.mark.parametrize(("seq_len", "stride"), [(64, None), (64, 10), (64, 150), (2, None)])
+def test_tokens_that_windows_inside_of_documents_leave_out_are_counted(prepared, capsys, seq_len, stride):
+    store, _ = run(prepared, 1)
+    tensors = {"seq_len": seq_len, "stride": stride, "across_documents": False}
+    section = prepared[0].model_copy(update={"tensors": TensorSection(**tensors)})
+    capsys.readouterr()
+    DOMAIN.task(store, section)
+    lengths = store.sequences("train")["length"].read().tolist()
+    unread = short = 0
+    for length in lengths:
+        seen = np.zeros(length, bool)
+        for start in range(0, length - seq_len, stride or seq_len):
+            seen[start : start + seq_len + 1] = True
+        unread += int((~seen).sum())
+        short += length <= seq_len
+    assert 0 < unread < sum(lengths)
+    note = capsys.readouterr().err
+    assert f"leaves {unread:,} of {sum(lengths):,} train tokens unread ({unread / sum(lengths):.1%}): " in note
+    assert f"{short:,} of {len(lengths):,} documents are shorter than a window of {seq_len + 1:,} tokens" in note
+    DOMAIN.task(store, prepared[0])
+    assert not capsys.readouterr().err

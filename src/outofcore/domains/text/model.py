@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from outofcore.domains.task import Batch, Task, doubles
 from outofcore.domains.text.cross_entropy import cross_entropy, token_losses
 from outofcore.domains.text.network import Network, model_size
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.params import TensorSection, TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.store.reader import Store
@@ -24,7 +27,25 @@ BINS = 64
 
 def make_task(store: Store, section: TextSection) -> TextTask:
     """The task of a store or stream, from the ``tensors`` and ``train`` settings."""
+    if not section.tensors.across_documents and len(lengths := store.sequences("train")["length"].read()):
+        _note_unread(lengths, section.tensors)
     return TextTask(tokenizer_of(store.attributes), section)
+
+
+def _note_unread(lengths: npt.NDArray[np.int64], tensors: TensorSection) -> None:
+    """Count what windows inside of documents of these lengths leave out."""
+    window, step = tensors.seq_len + 1, tensors.step
+    windows = np.maximum((lengths - window) // step + 1, 0)
+    read = np.where(windows > 0, (windows - 1) * step + window, 0)
+    gaps = np.maximum(windows - 1, 0) * max(step - window, 0)
+    unread = int((lengths - read + gaps).sum())
+    if unread:
+        short, total = int((windows == 0).sum()), int(lengths.sum())
+        sys.stderr.write(
+            f"note: text.tensors.across_documents: false leaves {unread:,} of {total:,} train tokens unread "
+            f"({unread / total:.1%}): {short:,} of {len(lengths):,} documents are shorter than a window of {window:,} "
+            "tokens, and of the others an end remains; a smaller seq_len, or reset_at_documents instead, reads more\n"
+        )
 
 
 def planned_task(section: TextSection, schemas: Mapping[str, Schema]) -> TextTask:
