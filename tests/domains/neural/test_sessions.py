@@ -31,7 +31,7 @@ def test_files_are_grouped_into_sessions(tmp_path):
         ("one", "hdf5", ()),
         ("deep-two", "nwb", ()),
         ("deep-three", "npz", ()),
-        ("four", "hdf5", ()),
+        ("four", "mat", ()),
         ("mouse-day1", "folder", ("data/stim/0.npy", "data/stim/1.npy", "robs.npy")),
         ("mouse", "folder", ("robs.npy",)),
         ("five", "zarr", ("a/b/c/0/0", "a/b/c/1/0", "a/b/zarr.json", "a/zarr.json", "zarr.json")),
