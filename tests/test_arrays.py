@@ -12,6 +12,8 @@ from typing import Any
 import h5py
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
 import pytest
 import zarr
 from torch.utils.data import DataLoader
@@ -242,3 +244,21 @@ def test_a_loader_reads_each_row_once_and_resumes(tmp_path: Path) -> None:
     again = loader(tmp_path / "mine.zarr", "train", 256)
     again.load_state_dict(state)
     assert [batch["number"].tolist() for batch in again] == rest
+
+
+def test_tables_and_groups_are_stored_by_the_names_of_their_columns(tmp_path: Path) -> None:
+    data = {"x": np.arange(ROWS, dtype=np.float32), "y": np.arange(ROWS) % 7}
+    named = {**data, "name": np.array([f"subject {row // 10}" for row in range(ROWS)], object)}
+    expected = write_store(tmp_path / "plain.zarr", named, splits=SPLITS, groups="name").digest
+    frame = pd.DataFrame(named, index=np.arange(ROWS)[::-1] / 2)
+    table = pa.table(named)
+    for given in (frame, [frame[:700], frame[700:]], table, table.to_batches(max_chunksize=300)):
+        assert write_store(tmp_path / "table.zarr", given, splits=SPLITS, groups="name").digest == expected
+    expected = write_store(tmp_path / "plain.zarr", data, splits=SPLITS).digest
+    group = zarr.create_group(tmp_path / "group")
+    for name, array in data.items():
+        group.create_array(name, data=array)
+    with h5py.File(tmp_path / "group.h5", "w") as file:
+        file.update(data)
+        for stored in (group, file):
+            assert write_store(tmp_path / "again.zarr", stored, splits=SPLITS).digest == expected

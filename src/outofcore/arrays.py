@@ -14,7 +14,18 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
-from outofcore.conversion.given import Piece, fields_of, form_of, iterated, opened, read, refuse, segment, steps
+from outofcore.conversion.given import (
+    Piece,
+    by_name,
+    fields_of,
+    form_of,
+    iterated,
+    opened,
+    read,
+    refuse,
+    segment,
+    steps,
+)
 from outofcore.conversion.labels import Labels
 from outofcore.conversion.sequenced import TRAIN, Sequencer, Shares
 from outofcore.domains.sections import SplitSection, StoreSection
@@ -45,7 +56,7 @@ _Checked = TypeVar("_Checked", bound=BaseModel)
 
 def write_store(
     path: str | Path,
-    data: Piece | Iterable[Piece],
+    data: Piece | Iterable[Any],
     *,
     splits: Mapping[str, float] | None = None,
     seed: int = 0,
@@ -67,8 +78,9 @@ def write_store(
     path
         Folder of the store. A sealed store that is there is replaced when the new one is complete.
     data
-        Arrays that share their first axis, by field name (bool, integers, or floats of 16 to 64 bits), or an iterator
-        of such mappings, each with the next rows. Memory maps and arrays of h5py and zarr are read in slices.
+        Arrays that share their first axis, by field name (bool, integers, or floats of 16 to 64 bits); a table of
+        pandas or Arrow, or a group of h5py or Zarr; or an iterator of these, each with the next rows. Memory maps and
+        arrays of h5py and Zarr are read in slices.
     splits
         Share of each split, such as ``{"val": 0.05, "test": 0.05}``; ``train`` has the rest. None for ``train`` only.
     seed
@@ -114,6 +126,7 @@ def write_store(
     >>> write_store("mine.zarr", {"x": x, "y": y}, splits={"val": 0.05}, groups=subject)  # doctest: +SKIP
     """
     final, shares, own = _target(path), _shares(splits, seed), _attributes(attributes)
+    data = by_name(data)
     pieces = iterated(data)
     head = next(pieces, None)
     if head is None:

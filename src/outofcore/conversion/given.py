@@ -38,6 +38,19 @@ def segment(argument: str, name: object, reserved: Iterable[str] = ()) -> str:
     return name
 
 
+def by_name(data: Any) -> Any:
+    """The columns of a table of pandas or Arrow, or the arrays of a Zarr group, by name; other data as they are."""
+    if isinstance(data, Mapping):
+        return data
+    if hasattr(data, "column_names"):  # Arrow
+        return dict(zip(data.column_names, data.columns, strict=True))
+    if hasattr(data, "arrays"):  # Zarr
+        return dict(data.arrays())
+    if hasattr(data, "columns") and hasattr(data, "items"):  # pandas
+        return dict(data.items())
+    return data
+
+
 def iterated(data: object) -> Iterator[Any]:
     if isinstance(data, Mapping):
         return iter([data])
@@ -49,6 +62,7 @@ def iterated(data: object) -> Iterator[Any]:
 
 def opened(piece: object, known: Form | None, text: str | None) -> tuple[dict[str, Any], int]:
     """The arrays of a piece and their number of rows; ``known`` is the form of the pieces before."""
+    piece = by_name(piece)
     if not isinstance(piece, Mapping):
         refuse("data", "a mapping of arrays by field, or an iterator of such mappings", type(piece).__name__)
     arrays = {segment("data", name, ("sequences",)): _array(name, value) for name, value in piece.items()}
@@ -111,7 +125,7 @@ def _array(name: str, value: Any) -> Any:
         refuse(name, "an array without a mask", "a masked array")
     try:
         if hasattr(value, "to_numpy"):  # a column of a table, which slices by label
-            value = value.to_numpy()
+            value = np.asarray(value)
         lazy = hasattr(value, "__array__") and isinstance(getattr(value, "dtype", None), np.dtype)
         array = value if lazy and hasattr(value, "shape") else np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
