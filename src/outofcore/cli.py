@@ -336,7 +336,7 @@ def gc(
 ) -> None:
     """Show what no commit, branch, tag, experiment or running stage needs on disk, and remove it with --yes.
 
-    DVC decides what is needed ('dvc gc'); what a remote holds stays there.
+    DVC decides what is needed ('dvc gc'); remotes are not touched.
 
     \b
     Examples:

@@ -272,6 +272,8 @@ class Model:
             tensors=self.task.reading_for(device, reading),
             memory=load_machine().memory,
             device=device,
+            rank=0,  # each process predicts its own input
+            world_size=1,
         )
         for batch in batches:
             if len(self._parts) > 1:

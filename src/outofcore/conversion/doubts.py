@@ -17,9 +17,9 @@ def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
         reason, count = rejected.most_common(1)[0]
         found.append(
             f"{rejected.total():,} of {counted.found:,} records are rejected, {count:,} of them as {reason}; if that "
-            f"surprises you, look at raw, source and filters of {name} in params.yaml"
+            f"surprises you, look at the settings raw, source and filters of {name}"
         )
-    if counted.accepted == 1:
+    if counted.accepted == 1 and (section.splits.val or section.splits.test):
         found.append(f"only one {domain.sequence} is accepted, so only one split has data")
     for key, words in section.filters.let_through.items():
         if counted.counts[key]:

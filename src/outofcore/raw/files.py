@@ -219,7 +219,7 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
         if unread(root.name, suffixes):
             message = f"{section}.raw: {root} is {UNREAD}"
             raise RawInputError(message)
-        if root.suffix.lower() in PICKLES:
+        if root.suffix.lower() in PICKLES and not wanted(root.name, suffixes):
             message = f"{section}.raw: {root} holds {PICKLED}"
             raise RawInputError(message)
         return Search([RawFile(label(root.name), root, root.stat().st_size)], {})

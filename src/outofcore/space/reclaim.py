@@ -44,7 +44,7 @@ class Garbage:
 
     objects: tuple[str, ...]  # files in DVC's cache
     bytes: int  # of the objects
-    leftovers: tuple[Item, ...]  # of runs that ended without an end
+    leftovers: tuple[Item, ...]  # of interrupted runs
     resumable: tuple[Item, ...]  # of stopped runs, which the same command resumes; kept unless they are asked for
     outside: str  # the cache, if it is outside of the project, where other projects may use it; else ""
 
@@ -95,7 +95,7 @@ def remove(garbage: Garbage, folder: str | Path = ".", *, tips: bool = False, pr
     if garbage.objects:
         _gc(cache, tips, projects, "--force")
     for item in garbage.leftovers:
-        shutil.rmtree(cache.project / item.path, ignore_errors=True)
+        shutil.rmtree(cache.project / item.path)
 
 
 def _cache(folder: str | Path) -> DvcCache:
@@ -153,7 +153,7 @@ def _running(cache: DvcCache) -> Iterator[str]:
 def _is_dvc(number: int) -> bool:
     """Whether a process runs and is DVC; another may have got the number of one that was killed."""
     try:
-        return any("dvc" in part for part in psutil.Process(number).cmdline())
+        return "dvc" in {Path(part).name for part in psutil.Process(number).cmdline()[:3]}  # python -m dvc
     except psutil.Error:
         return False
 

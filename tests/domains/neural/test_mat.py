@@ -7,6 +7,8 @@ import pytest
 import scipy.io
 import scipy.sparse
 
+from outofcore.domains.neural.recordings import mat
+from outofcore.domains.neural.recordings.mat import MatRecording
 from outofcore.errors import RawInputError
 from tests.domains.neural.rig import NAMES, convert, save_session
 
@@ -20,6 +22,34 @@ def test_versions(tmp_path, frames, version, compressed):
     assert np.array_equal(result.only.rows["robs"], frames["robs"])
     assert result.audited == 12
     assert not result.differences
+
+
+def test_whole_numbers_that_matlab_packs_into_bytes_are_the_doubles_that_they_were(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"stim": np.arange(12, dtype=np.uint8).reshape(3, 4)})
+    content = bytearray((tmp_path / "a.mat").read_bytes())
+    header, tags, double = 128, 16, 6
+    content[header + tags] = double  # the class of the array; its data stay bytes
+    (tmp_path / "a.mat").write_bytes(content)
+    stored = MatRecording(tmp_path / "a.mat").value("stim")
+    assert stored.dtype == np.float64
+    assert np.array_equal(stored, np.arange(12.0).reshape(3, 4))
+
+
+def test_too_little_memory_is_no_damaged_file(tmp_path, frames, monkeypatch):
+    def fail(*_, **__):
+        raise MemoryError
+
+    save_session("mat", tmp_path, frames)
+    monkeypatch.setattr(mat, "loadmat", fail)
+    with pytest.raises(MemoryError):
+        convert(tmp_path, names=NAMES)
+
+
+def test_names_are_told_without_reading_arrays(tmp_path, frames, monkeypatch):
+    save_session("mat", tmp_path, frames)
+    (file,) = tmp_path.glob("*.mat")
+    monkeypatch.setattr(mat, "loadmat", None)
+    assert "robs" in MatRecording(file).names()
 
 
 def test_time_may_be_last_and_arrays_fields_of_structs(tmp_path, frames):

@@ -32,7 +32,7 @@ class FilterSection(Filters):
     """Which games and positions are kept; each filter counts its rejects under its own reason."""
 
     let_through: ClassVar[Mapping[str, str]] = {
-        "elo_unknown_kept": "have a player without Elo, whom the bounds of Elo let pass; unknown_elo: drop rejects them"
+        "elo_unknown_kept": "have an unrated player and pass the bounds of Elo; unknown_elo: drop rejects them"
     }
 
     min_elo: int | None = Field(None, ge=0, le=9999, description="lowest Elo; null: no bound")

@@ -24,11 +24,12 @@ class MatRecording(Recording):
         self._path = path
         self._held: dict[str, Any] = {}
         with _damage_named(path.name):
-            self._variables = [name for name, _, _ in whosmat(path)]
+            self._variables = {name: kind for name, _, kind in whosmat(path)}
 
     def names(self) -> list[str]:
         """Variables, and the fields of structs as ``struct/field``."""
-        return [name for variable in self._variables for name in _inside(variable, self._variable(variable))]
+        structs = {name: self._variable(name) for name, kind in self._variables.items() if kind == "struct"}
+        return [name for variable in self._variables for name in _inside(variable, structs.get(variable))]
 
     def array(self, name: str, axis: int = 0) -> Array:
         """A variable or a field; raises KeyError, or SessionError for what is no plain array."""
@@ -56,7 +57,7 @@ class MatRecording(Recording):
     def _variable(self, name: str) -> Any:
         if name not in self._held:
             with _damage_named(f"{self._path.name}, variable {name}"):
-                self._held[name] = loadmat(self._path, variable_names=[name])[name]
+                self._held[name] = loadmat(self._path, variable_names=[name], mat_dtype=True)[name]
         return self._held[name]
 
     def close(self) -> None:
@@ -89,6 +90,10 @@ def _as_array(value: Any, axis: int, name: str) -> Array:
 def _damage_named(what: str) -> Iterator[None]:
     try:
         yield
+    except MemoryError:
+        raise
     except Exception as error:  # of any type: scipy trusts what a file says of itself
+        if isinstance(error, OSError) and error.errno is not None:  # of the system, not of the file's content
+            raise
         message = f"{what}: not a readable MATLAB file: {clean(error)}"
         raise SessionError(message, reason="unreadable_file") from error
