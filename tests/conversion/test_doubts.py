@@ -13,8 +13,8 @@ from tests.conversion.lines import Lines, LinesSection
 from tests.conversion.test_run import run
 
 MOST_REJECTED = (
-    "3 of 5 records are rejected, 2 of them as no_number; if that surprises you, look at the settings raw, source and filters of "
-    "lines"
+    "3 of 5 records are rejected, 2 of them as no_number; if that surprises you, look at the settings raw, source and "
+    "filters of lines"
 )
 
 
