@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,33 +17,43 @@ from outofcore.domains.text.network import Network, model_size
 from outofcore.domains.text.params import TensorSection, TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
-from outofcore.store.reader import Store
+from outofcore.store.reader import Store, Table
 from outofcore.store.schema import Schema
 
 BINS = 64
 """Most places of the window in the plot of losses by place."""
+BLOCK = 1 << 20
+"""Documents whose lengths are held at a time."""
 
 
 def make_task(store: Store, section: TextSection) -> TextTask:
     """The task of a store or stream, from the ``tensors`` and ``train`` settings."""
-    if not section.tensors.across_documents and len(lengths := store.sequences("train")["length"].read()):
-        _note_unread(lengths, section.tensors)
+    first = not (
+        torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank()
+    )
+    if first and not section.tensors.across_documents:
+        _note_unread(store.sequences("train"), section.tensors)
     return TextTask(tokenizer_of(store.attributes), section)
 
 
-def _note_unread(lengths: npt.NDArray[np.int64], tensors: TensorSection) -> None:
-    """Count what windows inside of documents of these lengths leave out."""
+def _note_unread(documents: Table, tensors: TensorSection) -> None:
+    """Count what windows inside of documents leave out in an epoch."""
     window, step = tensors.seq_len + 1, tensors.step
-    windows = np.maximum((lengths - window) // step + 1, 0)
-    read = np.where(windows > 0, (windows - 1) * step + window, 0)
-    gaps = np.maximum(windows - 1, 0) * max(step - window, 0)
-    unread = int((lengths - read + gaps).sum())
+    unread = short = total = 0
+    for block in documents.blocks(BLOCK, "length"):
+        lengths = block["length"]
+        windows = np.maximum((lengths - window) // step + 1, 0)
+        read = np.where(
+            windows > 0, (windows - 1) * step + window - np.maximum(windows - 1, 0) * max(step - window, 0), 0
+        )
+        unread, short = unread + int((lengths - read).sum()), short + int((windows == 0).sum())
+        total += int(lengths.sum())
     if unread:
-        short, total = int((windows == 0).sum()), int(lengths.sum())
         sys.stderr.write(
-            f"note: text.tensors.across_documents: false leaves {unread:,} of {total:,} train tokens unread "
-            f"({unread / total:.1%}): {short:,} of {len(lengths):,} documents are shorter than a window of {window:,} "
-            "tokens, and of the others an end remains; a smaller seq_len, or reset_at_documents instead, reads more\n"
+            f"note: in an epoch, text.tensors.across_documents: false leaves {unread:,} of {total:,} train tokens "
+            f"unread ({unread / total:.1%}): {short:,} of {len(documents):,} documents are shorter than a window of "
+            f"{window:,} tokens, and of the others an end remains; a smaller seq_len, or reset_at_documents instead, "
+            "reads more\n"
         )
 
 
