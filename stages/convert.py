@@ -13,6 +13,7 @@ from outofcore.params import load_params
 from outofcore.pipeline import convert_to_folder, place_of, report_left_out, write_catalogue
 from outofcore.raw.files import search
 from outofcore.replacing import replace_text
+from outofcore.sizes import format_bytes
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.guard import KEPT_STORE, Guard
 from outofcore.space.links import commit_of
@@ -20,6 +21,7 @@ from outofcore.space.links import commit_of
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
+    print(f"{name}: converting {section.raw}", flush=True)
     store, rejects = place_of(domain, section), Path("data/rejects") / f"{name}.csv"
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_STORE)
     if domain.streamed(section):
@@ -35,6 +37,11 @@ def main(name: str) -> None:
     with guard.writing(Path("metrics") / name):
         write(name, "convert", figures)
         write(name, "convert_run", run)
+    size, held, most = (
+        format_bytes(each) for each in (figures["bytes_store"], run["peak_memory_bytes"], machine.memory)
+    )
+    print(f"{name}: {figures['accepted']:,} of {figures['found']:,} {domain.sequence}s accepted, {size} stored")
+    print(f"{name}: at most {held} were in memory, of {most} allowed")
 
 
 def write(name: str, what: str, figures: object) -> None:

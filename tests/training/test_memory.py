@@ -7,7 +7,10 @@ import time
 
 import numpy as np
 import psutil
+import pytest
 
+from outofcore.hardware import Measured
+from outofcore.training import memory
 from outofcore.training.memory import MemoryWatch
 
 MIB = 2**20
@@ -16,12 +19,12 @@ MIB = 2**20
 def test_a_peak_between_entry_and_exit_is_seen():
     with MemoryWatch(interval=0.01) as before:
         time.sleep(0.05)
-    with MemoryWatch(interval=0.01) as memory:
+    with MemoryWatch(interval=0.01) as watch:
         held = np.ones(200 * MIB, np.uint8)
         time.sleep(0.1)
         del held
-    assert 180 * MIB < memory.peak_bytes - before.peak_bytes < 260 * MIB
-    assert memory.peak_rss_bytes >= 180 * MIB
+    assert 180 * MIB < watch.peak_bytes - before.peak_bytes < 260 * MIB
+    assert watch.peak_rss_bytes >= 180 * MIB
 
 
 def test_children_count_and_shared_pages_once():
@@ -41,14 +44,27 @@ def test_children_count_and_shared_pages_once():
     assert shared[0] == 1
 
 
+@pytest.mark.parametrize(("left", "warned"), [(1, True), (1 << 50, False)])
+def test_a_tenth_that_is_left_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, left: int, *, warned: bool
+) -> None:
+    monkeypatch.setattr(memory, "usable_memory", lambda: Measured(left, "left under the cgroup's limit"))
+    monkeypatch.setattr(memory, "_FAMILY_SECONDS", 0.0)
+    with MemoryWatch(interval=0.01):
+        time.sleep(0.1)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == warned
+    assert all("only 1 B are left under the cgroup's limit; lower memory" in line for line in told)
+
+
 def test_memory_of_a_child_counts():
     hold = "import time; held = b'1' * 150_000_000; print(flush=True); time.sleep(10)"
     child = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE)
     assert child.stdout
     child.stdout.readline()
-    with MemoryWatch(interval=0.01) as memory:
+    with MemoryWatch(interval=0.01) as watch:
         time.sleep(0.1)
     child.kill()
     child.stdout.close()
     child.wait()
-    assert memory.peak_bytes > psutil.Process().memory_full_info().uss + 130e6
+    assert watch.peak_bytes > psutil.Process().memory_full_info().uss + 130e6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -11,7 +12,12 @@ from typing import Self
 
 import psutil
 
+from outofcore.hardware import usable_memory
+from outofcore.sizes import format_bytes
+
 _PROPORTIONAL = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
+_log = logging.getLogger(__name__)
+_SPARE = 0.1
 _FAMILY_SECONDS = 1.0  # finding children reads the whole process table
 _SHARE = 0.02  # of a core, at most: with children, the system adds up all pages of each process
 
@@ -21,7 +27,8 @@ class MemoryWatch:
 
     ``interval`` is in seconds, longer where a sample takes long. ``peak_bytes`` counts shared pages once where the
     system reports it (Linux: proportional set size), and pages of mapped files while they are in memory;
-    ``peak_rss_bytes`` is the plain sum of resident set sizes.
+    ``peak_rss_bytes`` is the plain sum of resident set sizes. A warning is logged once when less than a tenth of what
+    these processes could hold is left.
     """
 
     def __init__(self, interval: float = 0.05) -> None:
@@ -30,6 +37,7 @@ class MemoryWatch:
         self._interval = interval
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="memory watch", daemon=True)
+        self._warned = False
         self._family: list[psutil.Process] = []
         self._family_since = float("-inf")
 
@@ -54,7 +62,8 @@ class MemoryWatch:
 
     def _sample(self) -> None:
         now = time.monotonic()
-        if now - self._family_since > _FAMILY_SECONDS:
+        looks = now - self._family_since > _FAMILY_SECONDS
+        if looks:
             this = psutil.Process()
             self._family, self._family_since = [this, *this.children(recursive=True)], now
         resident = shared_once = 0
@@ -68,6 +77,17 @@ class MemoryWatch:
             shared_once += rss if alone else _proportional(process.pid, rss)
         self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
         self.peak_bytes = max(self.peak_bytes, shared_once)
+        if looks and not self._warned:
+            self._warn(shared_once)
+
+    def _warn(self, held: int) -> None:
+        left = usable_memory()
+        if left.value < _SPARE * (held + left.value):
+            self._warned = True
+            _log.warning(
+                "%s are held, and only %s are %s; lower memory, workers or micro_batch in machine.yaml",
+                *(format_bytes(held), format_bytes(left.value), left.how),
+            )
 
 
 def _proportional(pid: int, rss: int) -> int:
