@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-SCRIPTS = ("check", "convert", "report", "sample", "tokenizer", "train")
+SCRIPTS = ("check", "convert", "evaluate", "report", "sample", "tokenizer", "train")
 
 
 class WithScripts(build_py):

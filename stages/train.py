@@ -21,13 +21,16 @@ from outofcore.space.links import commit_of
 from outofcore.store.reader import open_store
 from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
-from outofcore.training.ranks import choose_device, meet
-from outofcore.training.results import identity_of, saved_bytes
+from outofcore.training.ranks import choose_device, meet, this_rank
+from outofcore.training.results import identity_of, saved_bytes, split_digest
+
+MOST_LINES = 12
 
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
     store, device = open_store(place_of(domain, section)), choose_device(machine.device)
+    tell(f"{name}: training on {store.root}, device {device}")
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
     model, cache = Path("models") / name, find_cache()
@@ -42,6 +45,7 @@ def main(name: str) -> None:
         train, val = open_loaders(
             store, task, reading, section.train, memory=machine.memory, residency=machine.residency, device=device
         )
+        tell(*train.notes, *val.notes)
     with guard.writing(model):
         figures = fit(
             task,
@@ -54,6 +58,7 @@ def main(name: str) -> None:
             device=str(device),
             micro_batch=machine.micro_batch,
             threads=machine.workers,
+            facts={"val_digest": split_digest(store, "val")},
         )
     if meet(device).rank:
         return
@@ -61,6 +66,13 @@ def main(name: str) -> None:
     if streamed:
         read = json.dumps(train.tally.figures(), indent=2)
         (Path("metrics") / name / "stream_run.json").write_text(read + "\n")
+
+
+def tell(*lines: str) -> None:
+    """Print the first lines, of which recordings of many sessions have many, on the first rank."""
+    if this_rank().rank == 0:
+        more = [f"and {len(lines) - MOST_LINES:,} lines more"] if len(lines) > MOST_LINES else []
+        print(*lines[:MOST_LINES], *more, sep="\n", flush=True)
 
 
 if __name__ == "__main__":

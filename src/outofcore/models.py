@@ -32,8 +32,10 @@ from outofcore.pipeline import convert_to_folder
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Schema
 from outofcore.training.checkpoint import read_saved
+from outofcore.training.evaluation import add_sums
+from outofcore.training.results import MODEL
 
-FILE, STORE = "model.pt", "store.zarr"
+STORE = "store.zarr"
 BATCH = 256
 MOST_REJECTS = 1000
 """Most records left out that are held; all are counted."""
@@ -71,7 +73,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     if not isinstance(path, str | Path):
         refuse("path", "the folder of a model, such as models/chess", path)
     place = named_device(device)
-    file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+    file = Path(path) / MODEL if Path(path).is_dir() else Path(path)
     content = _read(file)
     try:
         identity = json.loads(content["identity"])
@@ -278,8 +280,7 @@ class Model:
         for batch in batches:
             if len(self._parts) > 1:
                 batch["part"] = torch.full((len(next(iter(batch.values()))),), self._parts.index(part))
-            for name, value in self.task.evaluate(batch).items():
-                sums[name] = sums[name] + value.cpu().double() if name in sums else value.cpu().double()
+            add_sums(sums, self.task, batch)
             yield {name: value.cpu() for name, value in self(batch).items()}
 
 

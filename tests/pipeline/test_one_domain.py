@@ -16,7 +16,7 @@ from tests.pipeline.conftest import Project, copy_project
 
 pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
 
-STAGES = ("sample", "check", "convert", "train", "report")
+STAGES = ("sample", "check", "convert", "train", "evaluate", "report")
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +118,7 @@ CODE = "src/outofcore/"
 CHESS, GO = f"{CODE}domains/chess/", f"{CODE}domains/go/"
 NOTHING, CHECK = frozenset[str](), frozenset({"check@chess"})
 CONVERT, TRAIN = CHECK | {"convert@chess"}, CHECK | {"train@chess"}
+MODEL = TRAIN | {"evaluate@chess"}
 
 
 @pytest.mark.parametrize(
@@ -131,11 +132,11 @@ CONVERT, TRAIN = CHECK | {"convert@chess"}, CHECK | {"train@chess"}
         pytest.param(edit("params.yaml", "planes: 18", "planes: 12"), TRAIN, id="tensors"),
         pytest.param(edit("params.yaml", "epochs: 2", "epochs: 3"), TRAIN, id="training", marks=pytest.mark.long),
         pytest.param(code(f"{CHESS}convert.py"), CONVERT, id="converter"),
-        pytest.param(code(f"{CHESS}network.py"), TRAIN, id="model code"),
-        pytest.param(code(f"{CHESS}tensors.py"), TRAIN, id="tensor code", marks=pytest.mark.long),
-        pytest.param(code(f"{CODE}training/loop.py"), TRAIN, id="loop code"),
-        pytest.param(code(f"{CODE}domains/task.py"), TRAIN, id="task code"),
-        pytest.param(code(f"{CHESS}__init__.py"), CONVERT | TRAIN, id="domain code"),
+        pytest.param(code(f"{CHESS}network.py"), MODEL, id="model code"),
+        pytest.param(code(f"{CHESS}tensors.py"), MODEL, id="tensor code", marks=pytest.mark.long),
+        pytest.param(code(f"{CODE}training/loop.py"), MODEL, id="loop code"),
+        pytest.param(code(f"{CODE}domains/task.py"), MODEL, id="task code"),
+        pytest.param(code(f"{CHESS}__init__.py"), CONVERT | MODEL, id="domain code"),
         pytest.param(
             edit(f"{CHESS}params.py", "lowest Elo", "least Elo"),
             CHECK,

@@ -74,7 +74,9 @@ def test_a_project_in_a_new_folder_is_one_for_dvc_without_git(tmp_path: Path) ->
     assert cache.types[0] == "hardlink"
     assert (tmp_path / "p/requirements.txt").read_text() == f"outofcore[chess]=={__version__}\n"
     ended = dvc(tmp_path / "p", "stage", "list", "--name-only")
-    assert ended.stdout.split() == [f"{name}@chess" for name in ("sample", "check", "convert", "train", "report")]
+    assert ended.stdout.split() == [
+        f"{name}@chess" for name in ("sample", "check", "convert", "train", "evaluate", "report")
+    ]
 
 
 def test_the_explained_machine_file_changes_nothing_and_names_every_setting(tmp_path: Path) -> None:
@@ -301,9 +303,9 @@ def test_a_file_that_differs_is_no_complete_project(tmp_path: Path) -> None:
 def test_a_project_of_an_earlier_version_is_renewed_by_the_commands_that_are_shown(tmp_path: Path) -> None:
     create(tmp_path, ["chess"])
     now = files(tmp_path)
-    (tmp_path / "dvc.yaml").write_text(now["dvc.yaml"].decode().replace("  train:", "  fit:"))
+    (tmp_path / "dvc.yaml").write_text(now["dvc.yaml"].decode().replace("  evaluate:", "  assess:"))
     (tmp_path / "stages/train.py").write_text("print('of then')\n")
-    (tmp_path / "stages/report.py").unlink()
+    (tmp_path / "stages/evaluate.py").unlink()
     (tmp_path / "requirements.txt").write_text("outofcore[chess]==0.0.1\n")
     params = tmp_path / "params.yaml"
     params.write_text(params.read_text().replace("min_plies: 1", "min_plies: 2"))
@@ -313,7 +315,7 @@ def test_a_project_of_an_earlier_version_is_renewed_by_the_commands_that_are_sho
     assert told[:4] == [
         "kept     dvc.yaml: differs from what this version writes",
         "kept     stages/train.py: not the one of this version",
-        "new      stages/report.py",
+        "new      stages/evaluate.py",
         "changed  requirements.txt",
     ]
     removing, _, again = told[4].removeprefix("to take those of this version instead: rm ").partition(" && ")

@@ -17,6 +17,7 @@ def run_of(steps: int) -> DomainRun:
         store=None,
         convert={},
         train={},
+        test={},
         convert_run={},
         train_run={},
         rejects=[],

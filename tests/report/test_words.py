@@ -38,6 +38,8 @@ def test_what_a_run_has_reached_is_told_beside_what_does_better() -> None:
         "Top 1: 0.2 (always the commonest: 0.02)",
         "Squared error: 0.03 (always the mean response, which does better: 0.01)",
     ]
+    ends = {"low": {"top1": 0.125}, "high": {"top1": 0.25}}
+    assert told({**figures, **ends, "test_digest": "1f"})[0] == "Top 1: 0.2, 0.125 to 0.25 (always the commonest: 0.02)"
     for name in ("loss", "policy_loss", "perplexity", "bits_per_byte"):
         assert not any("better" in line for line in told({name: 1.0, f"{name}_frequencies": 2.0}))
         assert all("better" in line for line in told({name: 2.0, f"{name}_frequencies": 1.0}))

@@ -15,7 +15,7 @@ from outofcore.domains.registry import get_domain, package_of, packages
 
 # The order in which a project lists its domains; others follow by name.
 ORDER = ("chess", "go", "text", "neural")
-SCRIPTS = ("check", "sample", "convert", "train", "report")
+SCRIPTS = ("check", "sample", "convert", "train", "evaluate", "report")
 REQUIREMENTS = "requirements.txt"
 _OWN = Path(__file__).parent
 # A wheel holds the scripts of the repository; in the repository itself there is no second copy.

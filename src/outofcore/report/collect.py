@@ -40,6 +40,7 @@ class DomainRun:
     store: StoreView | None  # None if the model was trained directly from raw files
     convert: Mapping[str, Any]  # metrics that are the same on every machine
     train: Mapping[str, Any]  # metrics that are the same on every machine
+    test: Mapping[str, Any]  # those of the test split; empty if it was not read
     convert_run: Mapping[str, Any]  # times, memory and disk on this machine; empty if run elsewhere
     train_run: Mapping[str, Any]  # times, memory and disk on this machine; empty if run elsewhere
     rejects: Rows  # the first rejected records
@@ -82,6 +83,7 @@ def _domain_run(project: Path, name: str) -> DomainRun:
         store=_store_view(project / "data" / "stores" / f"{name}.zarr", convert),
         convert=convert,
         train=_json(metrics / "train.json"),
+        test=_json(metrics / "test.json"),
         convert_run=run,
         train_run=_json(metrics / "train_run.json"),
         rejects=_table(project / "data" / "rejects" / f"{name}.csv", ",", MOST_REJECTS),

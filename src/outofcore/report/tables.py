@@ -45,13 +45,22 @@ def rejects(run: DomainRun) -> Table:
 
 
 def outcomes(run: DomainRun) -> Table:
-    """The metrics of a model, each with its baseline."""
-    names = [
-        *columns("text", "figure"),
-        *columns("count", "model", "baseline"),
-        *columns("text", "what the baseline is"),
-    ]
-    return Table(names, [(each.name, each.value, each.baseline, each.of) for each in results(run.train)])
+    """The metrics of a model, each with its baseline; with those on the test split, if it was read."""
+    tested = {each.name: each for each in results(run.test)}
+    names = [*columns("text", "figure"), *columns("count", "validation", "baseline")]
+    names += columns("count", "test", "95 % interval", "baseline on test") if tested else []
+    rows = []
+    for each in results(run.train):
+        test = tested.get(each.name)
+        shown = (test.value, test.interval, test.baseline) if test else ("", "", "")
+        rows.append((each.name, each.value, each.baseline, *(shown if tested else ()), each.of))
+    notes = []
+    if tested:
+        of = f"{run.test['sequences']:,} sequences" if "sequences" in run.test else "the raw files"
+        notes.append(f"Test: {of}, read by the trained model alone; 95 % intervals by whole sequences.")
+    if digest := run.train.get("val_digest"):
+        notes.append(f"Validation split {digest}: compare with experiments whose val_digest is the same.")
+    return Table([*names, *columns("text", "what the baseline is")], rows, notes=tuple(notes))
 
 
 def disk(runs: Sequence[DomainRun]) -> Table | None:

@@ -29,10 +29,13 @@ class Result:
     value: str
     baseline: str  # "" if none
     of: str  # what the baseline is
+    interval: str  # of 95 % confidence, "" if none
 
 
 def results(figures: Mapping[str, Any]) -> list[Result]:
-    """The metrics of a training run, each with its baseline."""
+    """The metrics of a training run, or of a test, each with its baseline."""
+    low, high = figures.get("low", {}), figures.get("high", {})
+    figures = {key: value for key, value in figures.items() if isinstance(value, int | float)}
     compared: dict[str, tuple[str, str]] = {}
     for key in figures:
         name, of = baseline_of(key, figures)
@@ -41,15 +44,24 @@ def results(figures: Mapping[str, Any]) -> list[Result]:
             worse = figures[name] > figures[key] if lower_is_better else figures[name] < figures[key]
             compared[name] = (number(figures[key]), f"{of}, which does better" if worse else of)
     return [
-        Result(title_of(key), number(figures[key]), *compared.get(key, ("", "")))
+        Result(
+            title_of(key),
+            number(figures[key]),
+            *compared.get(key, ("", "")),
+            f"{number(low[key])} to {number(high[key])}" if key in low else "",
+        )
         for key in figures
         if baseline_of(key, figures)[0] == key
     ]
 
 
 def told(figures: Mapping[str, Any]) -> list[str]:
-    """The metrics of a training run that have a baseline, one line each."""
-    return [f"{each.name}: {each.value} ({each.of}: {each.baseline})" for each in results(figures) if each.of]
+    """The metrics that have a baseline, one line each, with their intervals."""
+    return [
+        f"{each.name}: {', '.join(filter(None, (each.value, each.interval)))} ({each.of}: {each.baseline})"
+        for each in results(figures)
+        if each.of
+    ]
 
 
 def figure_lines(figures: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -61,41 +62,56 @@ def open_loaders(
 
     Raises ParamsError if a task of balanced batches has several ranks.
     """
-    ranks, options = meet(device), task.loader_options()
-    if "balanced" in options:
+    ranks = meet(device)
+    if "balanced" in task.loader_options():
         refuse_ranks(ranks.world, BALANCED)
     share = memory // ranks.local_world
-    tensors = task.reading_for(device, reading)
-
-    # Validation sees each sample once, with neither shifted windows nor batches of groups.
-    plain = {**{name: value for name, value in options.items() if name != "balanced"}, "phase": False}
-
-    known = store.sequences("val", store.parts[0]).fields
-
-    def open_split(split: str) -> Loader:
-        return loader(
-            store,
-            split,
-            section.batch_size,
-            shuffle=split == "train" or section.val_examples is not None,
-            seed=section.seed,
-            pool_blocks=section.pool_blocks,
-            tensors=tensors,
-            memory=share // LOADERS,
-            residency=residency,
-            device=device,
-            columns=() if split == "train" else tuple(name for name in task.columns if name in known),
-            **(options if split == "train" else plain),
-        )
-
+    opened = partial(
+        open_split, store, task, reading, section, memory=share // LOADERS, residency=residency, device=device
+    )
     try:
-        return open_split("train"), open_split("val")
+        return opened("train", shuffle=True), opened("val", shuffle=section.val_examples is not None)
     except BudgetError as error:
         message = (
             f"{error}; this is half of {format_bytes(share)}: training and validation share what 'memory' in "
             "machine.yaml, or OUTOFCORE_MEMORY, allows"
         )
         raise BudgetError(message) from error
+
+
+def open_split(
+    store: Store,
+    task: Task,
+    reading: Reading,
+    section: TrainSection,
+    split: str,
+    *,
+    shuffle: bool,
+    memory: int,
+    residency: Kind,
+    device: torch.device,
+    columns: tuple[str, ...] = (),
+) -> Loader:
+    """Batches of a split; those not for training have each sample once, with no shifted windows or groups."""
+    options = task.loader_options()
+    if split != "train":
+        options = {**{name: value for name, value in options.items() if name != "balanced"}, "phase": False}
+        known = store.sequences(split, store.parts[0]).fields
+        columns = (*columns, *(name for name in task.columns if name in known))
+    return loader(
+        store,
+        split,
+        section.batch_size,
+        shuffle=shuffle,
+        seed=section.seed,
+        pool_blocks=section.pool_blocks,
+        tensors=task.reading_for(device, reading),
+        columns=columns,
+        memory=memory,
+        residency=residency,
+        device=device,
+        **options,
+    )
 
 
 def refuse_ranks(world: int, what: str, cure: str = "run it on one") -> None:
@@ -106,9 +122,14 @@ def refuse_ranks(world: int, what: str, cure: str = "run it on one") -> None:
 
 
 def open_streams(
-    domain: Any, section: Any, catalogue: Store, machine: Machine, device: torch.device
-) -> tuple[Any, Any]:
-    """The loaders of a training run directly from raw files, each with half of the memory.
+    domain: Any,
+    section: Any,
+    catalogue: Store,
+    machine: Machine,
+    device: torch.device,
+    splits: Sequence[str] = ("train", "val"),
+) -> tuple[Any, ...]:
+    """The loaders of a training run directly from raw files, or of other splits, each with half of the memory.
 
     ``catalogue`` is the store without rows that :func:`outofcore.pipeline.write_catalogue` writes.
 
@@ -122,7 +143,7 @@ def open_streams(
         message = f"{section.raw}: other files than those that {catalogue.root} lists; run 'dvc repro'"
         raise RawInputError(message)
 
-    def open_split(split: str) -> Any:
+    def opened(split: str) -> Any:
         return domain.stream(
             files,
             section,
@@ -133,4 +154,4 @@ def open_streams(
             device=device,
         )
 
-    return open_split("train"), open_split("val")
+    return tuple(map(opened, splits))

@@ -21,6 +21,7 @@ from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
 from outofcore.training.checkpoint import Saver
 from outofcore.training.curves import Curves
+from outofcore.training.evaluation import add_sums
 from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
 from outofcore.training.memory import MemoryWatch
@@ -47,6 +48,7 @@ def fit(
     micro_batch: int = 0,
     threads: int = 0,
     checkpoint_seconds: float = 300.0,
+    facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Train, validate, and write the results; returns ``train.json``.
 
@@ -59,7 +61,7 @@ def fit(
     A batch of ``train`` is the effective batch of one optimizer step; ``micro_batch`` samples pass through the model at
     a time (0: whole batches), which changes results only by rounding. ``threads`` are cores for torch over all ranks of
     this machine, 0 for its own default, too many in a container with fewer. A checkpoint of another ``identity``
-    (params and the store's digest) is ignored.
+    (params and the store's digest) is ignored. ``facts`` are further entries of ``train.json``.
 
     Written to ``out``: ``metrics/<name>/train.json`` (a function of params and data, up to device rounding),
     ``metrics/<name>/train_run.json`` (this machine), ``plots/<name>/*.csv`` and ``*.png``, DVCLive's curves in
@@ -103,6 +105,7 @@ def fit(
         "steps": progress.step,
         "parameters": sum(parameter.numel() for parameter in task.parameters()),
         **{key: round(value, _DIGITS) for key, value in task.summarize(progress.sums).items()},
+        **(facts or {}),
     }
     machine = {
         "seconds": round(time.monotonic() - started, 2),
@@ -227,10 +230,7 @@ class _Run:
         val.set_epoch(0)
         with torch.no_grad(), self._precision():
             for number, batch in enumerate(islice(val, count), 1):
-                for piece in self._task.micro_batches(batch, self._micro_batch):
-                    for key, value in self._task.evaluate(piece).items():
-                        exact = value.cpu().double()
-                        sums[key] = sums[key] + exact if key in sums else exact
+                add_sums(sums, self._task, batch, self._micro_batch)
                 self._curves.say(f"validation {number} of {count}")
                 self._pause()
         for module, mode in modes.items():

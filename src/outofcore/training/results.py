@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +14,13 @@ from torch import Tensor
 
 from outofcore import __version__
 from outofcore.domains.task import Task
+from outofcore.errors import StateError
 from outofcore.replacing import replace_file, replace_text
 from outofcore.store.reader import Store
+from outofcore.training.checkpoint import read_saved
 from outofcore.training.optimizers import state_bytes
+
+MODEL = "model.pt"
 
 
 class Saved(NamedTuple):
@@ -62,9 +67,33 @@ def identity_of(store: Store, section: Any) -> dict[str, Any]:
     }
 
 
+def split_digest(store: Store, split: str) -> str:
+    """16 hex digits of a SHA-256 over a split's files, metadata aside, or of the store's digest if it has no rows.
+
+    Figures on splits of equal digests can be compared.
+    """
+    places = tuple(f"{part}/{split}/" if part else f"{split}/" for part in store.parts)
+    files = {name: digest for name, (_, digest) in store.seal.files.items() if name.startswith(places)}
+    held = sorted((name, digest) for name, digest in files.items() if not name.endswith("zarr.json"))
+    return (hashlib.sha256(json.dumps(held).encode()).hexdigest() if held else store.digest)[:16]
+
+
+def load_weights(task: Task, folder: Path) -> None:
+    """Load the model that a run left into its task; raises StateError for another model, a damaged one, or none."""
+    file = folder / MODEL
+    message = f"{file}: expected the model of these params and this store, got another or none; run 'dvc repro'"
+    if not file.is_file():
+        raise StateError(message)
+    content = read_saved(file, message)
+    try:
+        task.load_state_dict(content["model"])
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise StateError(message) from error
+
+
 def write_model(folder: Path, task: Task, identity: str, step: int) -> None:
     """Write ``model.pt`` (a state dict, and what it was trained on) and the model's texts."""
     content = {"version": __version__, "identity": identity, "step": step, "model": dict(task.state_dict())}
-    replace_file(folder / "model.pt", lambda new: torch.save(content, new))
+    replace_file(folder / MODEL, lambda new: torch.save(content, new))
     for stem, text in task.works().items():
         replace_text(folder / f"{stem}.txt", text + "\n")

@@ -1,0 +1,128 @@
+"""The test split with a trained model: the same figures as validation, and intervals that hold what they say."""
+
+from __future__ import annotations
+
+import json
+import math
+import runpy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from scipy import stats
+
+from outofcore.training.evaluation import GROUPS, evaluate, interval, t_quantile
+from tests.samples import ROOT
+from tests.trained import DOMAINS, train
+from tests.training.small import ListLoader, WeightedRegression, columns
+
+SAMPLES, EACH = 120, 4  # samples, and those of a sequence
+
+
+def found(batch_size: int = 16, sequences: int = SAMPLES // EACH, **options: Any) -> dict[str, Any]:
+    tensors = columns(SAMPLES, 3) | {"sequence": torch.arange(SAMPLES) * sequences // SAMPLES}
+    return evaluate(WeightedRegression(), ListLoader(tensors, batch_size, shuffle=False), [sequences], **options)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 7, 15, 63])
+def test_quantiles_are_those_of_student(freedom: int) -> None:
+    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-3)
+
+
+def test_of_a_mean_it_is_the_interval_of_every_textbook() -> None:
+    values = np.random.default_rng(1).normal(size=12)
+    without = [float(np.delete(values, place).mean()) for place in range(len(values))]
+    expected = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
+    assert interval(float(values.mean()), without) == pytest.approx(expected, rel=1e-3)
+
+
+def test_counts_and_what_needs_every_group_have_none() -> None:
+    assert interval(12.0, [11.0, 8.0, 5.0]) is None
+    assert interval(0.5, [0.4, math.nan, 0.6]) is None
+    assert interval(1.0, [1.0, 0.5]) is not None
+
+
+def test_batches_change_nothing() -> None:
+    whole = found(SAMPLES)
+    assert whole["low"]["error"] < whole["error"] < whole["high"]["error"]
+    assert "weight" not in whole["low"]  # a count
+    for other in (found(16), found(7), found(50, micro_batch=3)):
+        assert other == {**whole, "low": pytest.approx(whole["low"]), "high": pytest.approx(whole["high"])}
+
+
+def test_samples_of_one_sequence_count_as_one() -> None:
+    """The same samples in fewer sequences: equal figures, and less is known of them."""
+    many, few, one = found(sequences=SAMPLES), found(sequences=5), found(sequences=1)
+    assert many["error"] == few["error"] == one["error"]
+    wide = {name: each["high"]["error"] - each["low"]["error"] for name, each in (("many", many), ("few", few))}
+    assert wide["few"] != wide["many"]
+    assert "low" not in one
+
+
+def test_many_sequences_are_taken_in_groups_of_neighbours() -> None:
+    count = 4 * GROUPS
+    tensors = columns(count, 3)
+    grouped = {**tensors, "sequence": torch.arange(count) // 4}
+    loaders = [
+        (ListLoader({**tensors, "sequence": torch.arange(count)}, 32, shuffle=False), [count]),
+        (ListLoader(grouped, 32, shuffle=False), [GROUPS]),
+        (ListLoader(tensors, 4, shuffle=False), [GROUPS]),  # without sequences a batch is one
+    ]
+    first, *others = [evaluate(WeightedRegression(), loader, counts) for loader, counts in loaders]
+    for other in others:
+        assert other == first
+
+
+def test_no_sample_no_figure() -> None:
+    assert evaluate(WeightedRegression(), [], [0]) == {}
+
+
+@pytest.mark.xdist_group("report")
+@pytest.mark.parametrize("name", DOMAINS)
+def test_every_domain_has_all_figures_of_its_validation(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    shutil.copytree(project / f"data/stores/{name}.zarr", tmp_path / f"data/stores/{name}.zarr")
+    trained = train(tmp_path, name)
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params[name]["train"]["max_steps"] = 4
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTOFCORE_DEVICE", "cpu")
+    main = runpy.run_path(str(ROOT / "stages/evaluate.py"))["main"]
+    figures = {}
+    for split in ("val", "test"):
+        monkeypatch.setitem(main.__globals__, "SPLIT", split)
+        main(name)
+        figures[split] = json.loads(Path(f"metrics/{name}/test.json").read_text())
+    quality = {key: value for key, value in trained.items() if key not in ("steps", "parameters")}
+    assert {key: figures["val"][key] for key in quality} == pytest.approx(quality, abs=2e-6)
+    test = figures["test"]
+    assert test["test_digest"] != figures["val"]["test_digest"]
+    assert test["low"].keys() == test["high"].keys() <= quality.keys()
+    assert test["low"]
+    for key, low in test["low"].items():
+        assert low <= test[key] <= test["high"][key]
+
+
+@pytest.mark.xdist_group("report")
+def test_a_model_of_other_params_is_one_line(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(project / "data/stores/chess.zarr", tmp_path / "data/stores/chess.zarr")
+    train(tmp_path, "chess")
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("planes: 18", "planes: 12"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["evaluate.py", "chess"])
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            runpy.run_path(str(ROOT / "stages/evaluate.py"), run_name="__main__")
+        assert capsys.readouterr().err == (
+            "error: models/chess/model.pt: expected the model of these params and this store, got another or none; run "
+            "'dvc repro'\n"
+        )
+        shutil.rmtree(tmp_path / "models/chess", ignore_errors=True)
