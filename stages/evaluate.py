@@ -15,7 +15,7 @@ from outofcore.pipeline import place_of
 from outofcore.report.words import told
 from outofcore.store.reader import open_store
 from outofcore.training.evaluation import HeldOut, evaluate
-from outofcore.training.loaders import LOADERS, open_split, open_streams
+from outofcore.training.loaders import open_split, open_streams
 from outofcore.training.ranks import choose_device
 from outofcore.training.results import load_weights, split_digest, write_metrics
 
@@ -43,7 +43,7 @@ def main(name: str) -> None:
                 section.train,
                 SPLIT,
                 shuffle=False,
-                memory=machine.memory // LOADERS,
+                memory=machine.memory,
                 residency=machine.residency,
                 device=device,
                 columns=("sequence",),

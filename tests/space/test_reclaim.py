@@ -164,7 +164,7 @@ def test_what_a_stopped_run_resumes_from_is_kept_unless_asked_for(ran: Path) -> 
     lock = os.open(work, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(OutOfCoreError, match="a conversion is working there"):
+        with pytest.raises(OutOfCoreError, match="a conversion or training is working there"):
             remove(find_garbage(ran, unfinished=True), ran)
     finally:
         os.close(lock)

@@ -15,6 +15,7 @@ import torch
 import yaml
 from scipy import stats
 
+from outofcore.training import evaluation
 from outofcore.training.evaluation import GROUPS, evaluate, interval, t_quantile
 from tests.samples import ROOT
 from tests.trained import DOMAINS, train
@@ -43,6 +44,7 @@ def test_of_a_mean_it_is_the_interval_of_every_textbook() -> None:
 def test_counts_and_what_needs_every_group_have_none() -> None:
     assert interval(12.0, [11.0, 8.0, 5.0]) is None
     assert interval(0.5, [0.4, math.nan, 0.6]) is None
+    assert interval(0.25, [0.25, 0.25]) is None
     assert interval(1.0, [1.0, 0.5]) is not None
 
 
@@ -55,12 +57,24 @@ def test_batches_change_nothing() -> None:
 
 
 def test_samples_of_one_sequence_count_as_one() -> None:
-    """The same samples in fewer sequences: equal figures, and less is known of them."""
-    many, few, one = found(sequences=SAMPLES), found(sequences=5), found(sequences=1)
-    assert many["error"] == few["error"] == one["error"]
-    wide = {name: each["high"]["error"] - each["low"]["error"] for name, each in (("many", many), ("few", few))}
-    assert wide["few"] != wide["many"]
-    assert "low" not in one
+    """The same samples, each four times: equal figures, and as much is known of them as of each once."""
+    once, number = columns(SAMPLES, 3), torch.arange(SAMPLES)
+    repeated = {key: tensor.repeat_interleave(EACH, 0) for key, tensor in once.items()}
+    alone, together = (
+        evaluate(WeightedRegression(), ListLoader(tensors, 16, shuffle=False), [SAMPLES])
+        for tensors in ({**once, "sequence": number}, {**repeated, "sequence": number.repeat_interleave(EACH)})
+    )
+    for side in ("low", "high"):
+        assert together[side]["error"] == pytest.approx(alone[side]["error"], rel=1e-5)
+    assert "low" not in found(sequences=1)
+
+
+def test_large_sums_make_fewer_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = found()
+    monkeypatch.setattr(evaluation, "HELD_BYTES", 1)
+    few = found()
+    assert few["error"] == many["error"]
+    assert few["high"]["error"] - few["low"]["error"] > many["high"]["error"] - many["low"]["error"]
 
 
 def test_many_sequences_are_taken_in_groups_of_neighbours() -> None:

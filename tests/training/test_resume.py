@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from outofcore.domains.task import Batch
-from outofcore.errors import ParamsError
+from outofcore.errors import OutOfCoreError, ParamsError
 from outofcore.training.checkpoint import Checkpoint
 from tests.training.runs import curves, same, train, weights
 from tests.training.small import ListLoader, WeightedRegression, columns, loaders, section
@@ -235,3 +235,17 @@ def test_a_long_validation_saves_the_steps_before_it(tmp_path):
     saved = Checkpoint.load(tmp_path / "models/toy.partial/checkpoint.pt")
     assert saved is not None
     assert saved.progress.validated == -1
+
+
+def test_one_training_of_a_model_at_a_time(tmp_path):
+    class Second(WeightedRegression):
+        """Is trained while it is trained."""
+
+        def loss(self, batch: Batch):
+            with pytest.raises(OutOfCoreError, match=r"toy\.partial: another training of this model is running"):
+                train(tmp_path)
+            return super().loss(batch)
+
+    train(tmp_path, task=Second(), settings=section(max_steps=1))
+    assert not (tmp_path / "models/toy.partial").exists()
+    train(tmp_path)

@@ -159,7 +159,7 @@ def _is_dvc(number: int) -> bool:
 
 
 def _refuse_used(folder: Path) -> None:
-    """Raise OutOfCoreError if a conversion that DVC did not start holds the lock of its work folder."""
+    """Raise OutOfCoreError if a conversion or training that DVC did not start holds the lock of its folder."""
     for path in (folder / "lock", folder):
         if not path.exists():
             continue
@@ -168,7 +168,7 @@ def _refuse_used(folder: Path) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):  # others: the filesystem has no locks
-                message = f"{folder}: a conversion is working there; nothing was removed"
+                message = f"{folder}: a conversion or training is working there; nothing was removed"
                 raise OutOfCoreError(message) from error
         finally:
             os.close(descriptor)

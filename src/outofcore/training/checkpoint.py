@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
 import math
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor, nn
 
-from outofcore.errors import StateError
+from outofcore.errors import OutOfCoreError, StateError
 from outofcore.training.ranks import this_rank
 
 VERSION = 1
@@ -111,6 +115,28 @@ class Saver:
         task.load_state_dict(checkpoint.model)
         optimizer.load_state_dict(checkpoint.optimizer)
         return checkpoint.progress
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other runs and ``outofcore gc`` out of this run's folder; raises OutOfCoreError if one is there."""
+        if this_rank().rank:
+            yield
+            return
+        folder = self._path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EAGAIN, errno.EACCES):  # others: the filesystem has no locks
+                    message = f"{folder}: another training of this model is running; wait for its end"
+                    raise OutOfCoreError(message) from error
+            yield
+        finally:
+            os.close(lock)
+            with suppress(OSError):  # something was saved
+                folder.rmdir()
 
     def due(self) -> bool:
         return time.monotonic() - self._saved_at >= self._seconds

@@ -23,6 +23,8 @@ from outofcore.store.reader import Store, Table
 
 GROUPS = 64
 """Most groups of sequences; more would narrow an interval's own error by little."""
+HELD_BYTES = 1 << 29
+"""What the sums of all groups may hold; where one takes more, as with many players, there are two groups."""
 CONFIDENCE = 0.95
 
 _DIGITS = 6
@@ -62,16 +64,19 @@ def evaluate(
 
     ``sequences`` are their numbers by part; batches have each sample's as ``sequence``, and ``part`` if there are
     several. Batches without belong to groups by their own place, ``sequences`` then being their number. No batch, no
-    figures; one group, no intervals. ``mixed``: in bfloat16 where training was.
+    figures; one group, no intervals, nor for a figure that is the same without any group. ``mixed``: in bfloat16 where
+    training was.
     """
     first, total = np.cumsum([0, *sequences]), sum(sequences)
     groups: defaultdict[int, Sums] = defaultdict(dict)
+    count = 0
     task.eval()
     with torch.autocast(task.device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
         for place, batch in enumerate(batches):
             start = int(first[int(batch["part"][0]) if "part" in batch else 0])
             number = batch.pop("sequence", torch.full((len(next(iter(batch.values()))),), place))
-            for group, piece in _by_group(batch, (start + number) * min(GROUPS, total) // total):
+            count = count or min(total, _groups(task, batch))
+            for group, piece in _by_group(batch, (start + number) * count // total):
                 add_sums(groups[group], task, piece, micro_batch)
     if not groups:
         return {}
@@ -88,6 +93,12 @@ def evaluate(
     return shown
 
 
+def _groups(task: Task, batch: Batch) -> int:
+    sums: Sums = {}
+    add_sums(sums, task, {key: tensor[:1] for key, tensor in batch.items()})
+    return max(2, min(GROUPS, HELD_BYTES // sum(8 * value.numel() for value in sums.values())))
+
+
 def _by_group(batch: Batch, groups: Tensor) -> Iterator[tuple[int, Batch]]:
     names, counts = torch.unique_consecutive(groups, return_counts=True)
     pieces = {key: torch.split(tensor, counts.tolist()) for key, tensor in batch.items()}
@@ -96,9 +107,12 @@ def _by_group(batch: Batch, groups: Tensor) -> Iterator[tuple[int, Batch]]:
 
 
 def interval(value: float, without: Sequence[float]) -> tuple[float, float] | None:
-    """The ends of a figure's interval, by its values without each group; None for a count, or where one is missing."""
+    """The ends of a figure's interval, by its values without each group.
+
+    None for a count, for a figure that no group changes, and where one is missing.
+    """
     values, count = np.array(without), len(without)
-    if not np.isfinite(values).all() or not (np.append(values, value) % 1).any():
+    if not np.isfinite(values).all() or not (np.append(values, value) % 1).any() or not np.ptp(values):
         return None
     error = math.sqrt((count - 1) / count * float(np.square(values - values.mean()).sum()))
     reach = t_quantile(count - 1) * error

@@ -85,7 +85,7 @@ def fit(
     run = _Run(task.to(where), section, steps, where, micro_batch, saver, curves)
     progress = run.progress
     resumed_from = progress.step
-    with MemoryWatch() as memory, curves, run.stop:
+    with saver.alone(), MemoryWatch() as memory, curves, run.stop:
         for step, row in progress.history:
             curves.draw(step, row)
         curves.move(progress.step)
