@@ -19,16 +19,14 @@ _PROPORTIONAL = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 _log = logging.getLogger(__name__)
 _SPARE = 0.1
 _FAMILY_SECONDS = 1.0  # finding children reads the whole process table
-_SHARE = 0.02  # of a core, at most: with children, the system adds up all pages of each process
 
 
 class MemoryWatch:
     """Samples the memory of this process and its children in a thread during its ``with`` block.
 
-    ``interval`` is in seconds, longer where a sample takes long. ``peak_bytes`` counts shared pages once where the
-    system reports it (Linux: proportional set size), and pages of mapped files while they are in memory;
-    ``peak_rss_bytes`` is the plain sum of resident set sizes. A warning is logged once when less than a tenth of what
-    these processes could hold is left.
+    ``interval`` is in seconds. ``peak_bytes`` counts shared pages once where the system reports it (Linux: proportional
+    set size), and pages of mapped files while they are in memory; ``peak_rss_bytes`` is the plain sum of resident set
+    sizes. A warning is logged once when less than a tenth of what these processes could hold is left.
     """
 
     def __init__(self, interval: float = 0.05) -> None:
@@ -54,11 +52,8 @@ class MemoryWatch:
         self._sample()
 
     def _run(self) -> None:
-        pause = self._interval
-        while not self._over.wait(pause):
-            begun = time.thread_time()
+        while not self._over.wait(self._interval):
             self._sample()
-            pause = max(self._interval, (time.thread_time() - begun) / _SHARE)
 
     def _sample(self) -> None:
         now = time.monotonic()
