@@ -98,7 +98,7 @@ def replay(texts: list[str]) -> int:
     """Twelve bitboards and the move of each position of the main line, without a tree of the game."""
     positions = 0
     for text in texts:
-        tags, _, moves = text.partition("\n\n")
+        tags, _, moves = text.replace("\r\n", "\n").partition("\n\n")
         start = FEN.search(tags)
         board = chess.Board(start[1] if start else chess.STARTING_FEN, chess960="960" in tags)
         boards: list[int] = []
