@@ -30,6 +30,7 @@ MOST_LINES = 12
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
     store, device = open_store(place_of(domain, section)), choose_device(machine.device)
+    meet(device)  # before the task, whose notes the first rank prints
     tell(f"{name}: training on {store.root}, device {device}")
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)

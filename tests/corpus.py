@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import outofcore
+
 WORDS = ["sea", "ship", "sail", "storm", "étoile", "harbour,", "wind", "rope", "17", "knots;", "anchor\n\n", "春眠"]
 
 
@@ -45,3 +49,22 @@ class Records:
 class Endless:
     def __iter__(self) -> Iterator[str]:
         return map(text_of, itertools.count())
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("user") / "corpus")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus: Path) -> Path:
+    path = corpus.parent / "tokenizer.json"
+    assert outofcore.train_tokenizer(corpus, path, vocab_size=400)["vocabulary"] == 400
+    return path
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory without params.yaml."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

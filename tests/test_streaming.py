@@ -24,29 +24,12 @@ from outofcore.machine import Machine
 from outofcore.params import load_params
 from outofcore.pipeline import place_of, write_catalogue
 from outofcore.training.loaders import open_streams
-from tests.corpus import TEXTS, Endless, Records, write_corpus
+from tests.corpus import TEXTS, Endless, Records, corpus, elsewhere, tokenizer
+
+__all__ = ["corpus", "elsewhere", "tokenizer"]  # fixtures
 
 ROOT = Path(__file__).parents[1]
 ALL = {"splits": {"val": 0.0, "test": 0.0}}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("user") / "corpus")
-
-
-@pytest.fixture(scope="module")
-def tokenizer(corpus: Path) -> Path:
-    path = corpus.parent / "tokenizer.json"
-    assert outofcore.train_tokenizer(corpus, path, vocab_size=400)["vocabulary"] == 400
-    return path
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory without params.yaml."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def same(first: Any, second: Any) -> None:

@@ -14,26 +14,9 @@ from typer.testing import CliRunner
 import outofcore
 from outofcore.cli import app
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
-from tests.corpus import TEXTS, Endless, Records, write_corpus
+from tests.corpus import TEXTS, Endless, Records, corpus, elsewhere, tokenizer
 
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("user") / "corpus")
-
-
-@pytest.fixture(scope="module")
-def tokenizer(corpus: Path) -> Path:
-    path = corpus.parent / "tokenizer.json"
-    assert outofcore.train_tokenizer(corpus, path, vocab_size=400)["vocabulary"] == 400
-    return path
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory without params.yaml."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+__all__ = ["corpus", "elsewhere", "tokenizer"]  # fixtures
 
 
 def test_a_tokenizer_is_trained_outside_of_a_project(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:

@@ -344,7 +344,7 @@ def gc(
       outofcore gc --yes
       outofcore gc --tips --unfinished
     """  # noqa: D301
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         from outofcore.space.reclaim import find_garbage, remove
 
         with terminal.waiting() as tell:

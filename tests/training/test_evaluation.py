@@ -119,8 +119,6 @@ def test_every_domain_has_all_figures_of_its_validation(
     assert test["test_digest"] != figures["val"]["test_digest"]
     assert test["low"].keys() == test["high"].keys() <= quality.keys()
     assert test["low"]
-    for key, low in test["low"].items():
-        assert low <= test[key] <= test["high"][key]
 
 
 @pytest.mark.xdist_group("report")

@@ -6,13 +6,12 @@ afresh, as does a journal with a changed byte.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +22,7 @@ from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.versions import versions
 from outofcore.domains.domain import Section
 from outofcore.errors import DamagedStore, StoreError
+from outofcore.locks import take
 from outofcore.store.durable import sync_folder, write_file, writing
 from outofcore.store.schema import Schema
 from outofcore.store.seal import FORMAT
@@ -32,7 +32,6 @@ JOURNAL = 3
 NOT_CONVERSION = {"raw", "match", "tensors", "train"}
 LOCK = "lock"
 # Errors for a lock held by another process; any other means that the filesystem has no locks.
-_TAKEN = {errno.EAGAIN, errno.EACCES}
 
 
 @dataclass(frozen=True)
@@ -84,20 +83,16 @@ class Journal:
             lock = path.open("ab")
         except FileNotFoundError:
             return None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            current = path.exists() and path.stat().st_ino == os.fstat(lock.fileno()).st_ino
-        except OSError as error:
-            if error.errno not in _TAKEN:
-                return lock
+        if not take(lock.fileno()):
             lock.close()
             message = (
                 f"{self.folder}: another conversion is working in this folder; wait until it has ended, or let each "
                 "workspace have a scratch of its own (machine.yaml)"
             )
-            raise StoreError(message) from error
-        if current:
-            return lock
+            raise StoreError(message)
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
+                return lock
         lock.close()
         return None
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from outofcore.domains.reading import Reading
 
@@ -17,6 +18,12 @@ Batch = dict[str, Tensor]
 def doubles(values: Tensor) -> Tensor:
     """The same numbers as float64 for sums, on the CPU if they are on MPS, which lacks float64."""
     return (values.cpu() if values.device.type == "mps" else values).double()
+
+
+def note(message: str) -> None:
+    """Say something about a task in one line, on the first of the ranks that are connected."""
+    if not (distributed.is_available() and distributed.is_initialized() and distributed.get_rank()):
+        sys.stderr.write(f"note: {message}\n")
 
 
 class Task(nn.Module, ABC):

@@ -6,8 +6,6 @@ commit yet, so nothing is removed while one runs.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import re
@@ -22,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from outofcore.errors import OutOfCoreError, ParamsError
+from outofcore.locks import take
 from outofcore.space.dvc_cache import DvcCache, find_cache
 from outofcore.space.filesystems import folder_bytes
 
@@ -164,11 +163,8 @@ def _refuse_used(folder: Path) -> None:
         if not path.exists():
             continue
         descriptor = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):  # others: the filesystem has no locks
-                message = f"{folder}: a conversion or training is working there; nothing was removed"
-                raise OutOfCoreError(message) from error
-        finally:
-            os.close(descriptor)
+        free = take(descriptor)
+        os.close(descriptor)
+        if not free:
+            message = f"{folder}: a conversion or training is working there; nothing was removed"
+            raise OutOfCoreError(message)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from outofcore.errors import StoreError
+from outofcore.locks import take
 from outofcore.store.durable import writing
 
 
@@ -41,13 +40,10 @@ def _locked(work: Path, final: Path) -> int:
         work.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             lock = os.open(work, os.O_RDONLY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno in (errno.EAGAIN, errno.EACCES):  # others: the filesystem has no locks
-                    os.close(lock)
-                    message = f"{final}: another process writes this store"
-                    raise StoreError(message) from error
+            if not take(lock):
+                os.close(lock)
+                message = f"{final}: another process writes this store"
+                raise StoreError(message)
             if work.exists() and os.path.samestat(work.stat(), os.fstat(lock)):
                 return lock
             os.close(lock)

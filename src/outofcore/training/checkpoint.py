@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import logging
 import math
 import os
@@ -20,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from outofcore.errors import OutOfCoreError, StateError
+from outofcore.locks import take
 from outofcore.training.ranks import this_rank
 
 VERSION = 1
@@ -126,12 +125,9 @@ class Saver:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder, os.O_RDONLY)
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno in (errno.EAGAIN, errno.EACCES):  # others: the filesystem has no locks
-                    message = f"{folder}: another training of this model is running; wait for its end"
-                    raise OutOfCoreError(message) from error
+            if not take(lock):
+                message = f"{folder}: another training of this model is running; wait for its end"
+                raise OutOfCoreError(message)
             yield
         finally:
             os.close(lock)

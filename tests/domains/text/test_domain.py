@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
@@ -153,7 +154,7 @@ def test_a_conversion_stopped_inside_a_document_goes_on_with_the_same_bytes(
 
 
 @pytest.mark.parametrize(("seq_len", "stride"), [(64, None), (64, 10), (64, 150), (2, None)])
-def test_tokens_that_windows_inside_of_documents_leave_out_are_counted(prepared, capsys, seq_len, stride):
+def test_tokens_that_windows_inside_of_documents_leave_out_are_counted(prepared, capsys, monkeypatch, seq_len, stride):
     store, _ = run(prepared, 1)
     tensors = {"seq_len": seq_len, "stride": stride, "across_documents": False}
     section = prepared[0].model_copy(update={"tensors": TensorSection(**tensors)})
@@ -173,3 +174,7 @@ def test_tokens_that_windows_inside_of_documents_leave_out_are_counted(prepared,
     assert f"{short:,} of {len(lengths):,} documents are shorter than a window of {seq_len + 1:,} tokens" in note
     DOMAIN.task(store, prepared[0])
     assert not capsys.readouterr().err
+    for name, value in {"is_initialized": True, "get_rank": 1}.items():
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    DOMAIN.task(store, section)
+    assert not capsys.readouterr().err  # the first rank has said it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from outofcore.domains.neural.metrics import NeuronSums, RepeatSums, bits_per_sp
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.tensors import prepare
 from outofcore.domains.neural.transforms import transformed_shape
-from outofcore.domains.task import Batch, Task, doubles
+from outofcore.domains.task import Batch, Task, doubles, note
 from outofcore.errors import ParamsError
 
 if TYPE_CHECKING:
@@ -59,9 +58,9 @@ def _note_small_pixels(store: Store, section: NeuralSection) -> None:
         frames = store.rows("train", part)["stim"]
         first = frames.read(0, min(len(frames), frames.chunk_rows))
         if first.dtype == np.uint8 and first.max(initial=0) == 1:
-            sys.stderr.write(
-                f"note: neural.tensors.cast: {section.tensors.cast} divides pixels by 255, and the first "
-                f"{len(first):,} frames of {part} hold only 0 and 1; cast: none keeps them as they are\n"
+            note(
+                f"neural.tensors.cast: {section.tensors.cast} divides pixels by 255, and the first "
+                f"{len(first):,} frames of {part} hold only 0 and 1; cast: none keeps them as they are"
             )
             return
 

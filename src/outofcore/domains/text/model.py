@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outofcore.domains.task import Batch, Task, doubles
+from outofcore.domains.task import Batch, Task, doubles, note
 from outofcore.domains.text.cross_entropy import cross_entropy, token_losses
 from outofcore.domains.text.network import Network, model_size
 from outofcore.domains.text.params import TensorSection, TextSection
@@ -49,11 +48,11 @@ def _note_unread(documents: Table, tensors: TensorSection) -> None:
         unread, short = unread + int((lengths - read).sum()), short + int((windows == 0).sum())
         total += int(lengths.sum())
     if unread:
-        sys.stderr.write(
-            f"note: in an epoch, text.tensors.across_documents: false leaves {unread:,} of {total:,} train tokens "
+        note(
+            f"in an epoch, text.tensors.across_documents: false leaves {unread:,} of {total:,} train tokens "
             f"unread ({unread / total:.1%}): {short:,} of {len(documents):,} documents are shorter than a window of "
             f"{window:,} tokens, and of the others an end remains; a smaller seq_len, or reset_at_documents instead, "
-            "reads more\n"
+            "reads more"
         )
 
 

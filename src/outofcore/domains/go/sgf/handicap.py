@@ -51,8 +51,8 @@ def _openings(games: Games, facts: npt.NDArray[np.int64]) -> None:
                 facts[game, 4] = BLACK
             elif facts[game, 3] == 0:
                 left, top, right, bottom = points[event]
-                columns = max(left, right) - min(left, right) + 1
-                rows = max(top, bottom) - min(top, bottom) + 1
+                columns = abs(np.int64(right) - np.int64(left)) + 1  # uint8 would wrap around
+                rows = abs(np.int64(bottom) - np.int64(top)) + 1
                 facts[game, 0 if kind == ADD_BLACK else 1] += columns * rows
                 if facts[game, 2] < 0:
                     facts[game, 2] = nodes[event]
