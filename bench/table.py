@@ -4,7 +4,7 @@
     python bench/table.py bench/results     print the tables of the files in a folder
 
 In a document a table is between ``<!-- figures: TABLE of NAME, NAME -->`` and ``<!-- end of figures -->``: the rows
-that the results of these names have for that table.
+that the results of these names have for that table. The table ``summary`` has the lines of ``harness/summary.py``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.summary import summary
 from outofcore.report.benches import Result, how, machine, one_table, tables_in, versions
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,6 +42,8 @@ def filled(text: str, results: Mapping[str, Result]) -> str:
         chosen = [results[bench] for bench in re.split(r",\s*", benches) if bench in results]
         if not chosen:
             return f"{begin}\nNot measured yet.\n\n{end}"
+        if name == "summary":
+            return "\n".join([begin, summary(results), end])
         new = [result for result in chosen if result["name"] not in described]
         described.update(result["name"] for result in new)
         return "\n".join([begin, one_table(chosen, name).markdown, *([notes(new)] if new else []), end])

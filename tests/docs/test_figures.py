@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -23,6 +24,7 @@ def table() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.path.append(str(ROOT / "bench"))  # programs of bench/ import each other by name
     spec.loader.exec_module(module)
     return module
 
@@ -74,3 +76,19 @@ def test_a_table_of_several_has_words_to_the_left_and_figures_to_the_right() -> 
 def test_what_nobody_measured_yet_is_said(table: ModuleType) -> None:
     shown = table.filled("<!-- figures: loading of two -->\n<!-- end of figures -->", {"one": made("one", 2.0)})
     assert "Not measured yet." in shown
+
+
+def test_the_summary_states_both_sides_of_a_comparison(table: ModuleType) -> None:
+    results = table.read_results(table.FIGURES)
+    chess = next(line for line in table.summary(results).splitlines() if line.startswith("| PGN"))
+    (ours,) = (row for row in results["conversion_chess"]["rows"] if row["ratio"] and row["label"].endswith("store"))
+    audited = results["conversion_chess"]["details"]["outofcore"]["audited"]
+    for part in (f"{ours['ratio']:.2g}", "2 workers", "python-chess", "2 processes", f"{audited} of"):
+        assert part in chess
+
+
+def test_a_side_that_was_not_measured_is_named(table: ModuleType) -> None:
+    results = table.read_results(table.FIGURES)
+    rows = [row for row in results["loading_chess"]["rows"] if not row["label"].startswith("gather")]
+    with pytest.raises(KeyError, match=r"loading_chess\.json: expected a speed of 'gather'"):
+        table.summary({**results, "loading_chess": {**results["loading_chess"], "rows": rows}})

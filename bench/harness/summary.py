@@ -1,0 +1,90 @@
+"""A few comparisons for readers in a hurry, each a line: the work, both sides, rows, audits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from outofcore.report.benches import Result
+from outofcore.table import Table, figure
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two rows of a result, by the beginnings of their labels."""
+
+    work: str
+    bench: str
+    ours: str
+    other: str
+    other_work: str  # what the other side does, for somebody who has not read the bench
+
+
+COMPARISONS = (
+    Comparison("PGN to a sealed store", "conversion_chess", "outofcore:", "python-chess", "python-chess, parsing only"),
+    Comparison("SGF to a sealed store", "conversion_go", "outofcore:", "sgfmill", "sgfmill, parsing only"),
+    Comparison("text to a sealed store", "conversion_text", "outofcore:", "tokenizers", "tokenizers, output in memory"),
+    Comparison("shuffled chess positions", "loading_chess", "streamed", "gather", "gathered from arrays in memory"),
+    Comparison(
+        "shuffled chess positions", "loading_chess", "streamed", "items, 2", "`DataLoader` over a memory-mapped file"
+    ),
+    Comparison("shuffled text windows", "loading_text_peers", "streamed", "gather", "gathered from arrays in memory"),
+)
+ROWS = re.compile(r"([\d,]+) (positions|tokens|rows)")
+WORKERS = re.compile(r"(\d+) (processes|workers|threads?)|in all threads")
+
+
+def summary(results: Mapping[str, Result]) -> str:
+    """The comparisons as a table in Markdown."""
+    lines = []
+    for each in COMPARISONS:
+        result = results[each.bench]
+        ours, other = (speed_row(result, label) for label in (each.ours, each.other))
+        cores, unit = result["machine"]["cores"], "workers" if each.ours == "outofcore:" else "threads"
+        own = next((found[0] for fact in result["facts"] if (found := WORKERS.search(fact))), f"{cores} {unit}")
+        lines.append(
+            [
+                each.work,
+                f"{speed(ours)}, {own}",
+                f"{each.other_work}: {speed(other)}, {workers(other['label'])}",
+                f"{ours['ratio'] / other['ratio']:.2g}",
+                rows_of(result),
+                audited(result),
+            ]
+        )
+    kinds = ("text", "text", "text", "figure", "figure", "figure")
+    header = ("", "outofcore", "compared with", "times as fast", "rows", "audited")
+    return Table(list(zip(header, kinds, strict=True)), lines).markdown  # type: ignore[arg-type]
+
+
+def speed_row(result: Result, label: str) -> Result:
+    """The first row of a result with a speed whose label begins so."""
+    for row in result["rows"]:
+        if row["label"].startswith(label) and row["ratio"] and row["unit"].endswith("/s"):
+            return row
+    message = f"bench/figures/{result['name']}.json: expected a speed of {label!r}, found none"
+    raise KeyError(message)
+
+
+def speed(row: Result) -> str:
+    return f"{figure(row['value'])} {row['unit'].replace('MB of text', 'MB')}"
+
+
+def workers(label: str) -> str:
+    found = WORKERS.search(label)
+    return found[0].removeprefix("in ") if found else "1 thread"
+
+
+def rows_of(result: Result) -> str:
+    found = next(found for fact in result["facts"] if (found := ROWS.search(fact)))
+    return f"{figure(int(found[1].replace(',', '')))} {found[2]}"
+
+
+def audited(result: Result) -> str:
+    """How many records the reference library of the field has also read; all were the same."""
+    runs = [run for run in result["details"].values() if isinstance(run, Mapping) and "audited" in run]
+    if not runs:
+        return "-"
+    records = runs[0].get("accepted", runs[0]["found"])
+    return f"{runs[0]['audited']:,} of {records:,}"

@@ -1,0 +1,98 @@
+"""Programs and commands of the pages, as a reader has them: raw files of their own, and stores made of these.
+
+Blocks of a page are run from top to bottom in one folder and one program. Of shell blocks, the commands of outofcore
+are run; DVC, pip and git are not: ``test_commands`` runs what needs a project.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from outofcore.cli import app
+from tests.corpus import TEXTS, Records
+from tests.pipeline.conftest import ROOT
+
+pytestmark = pytest.mark.xdist_group("report")
+
+OWN = {"chess": "games", "go": "sgf", "text": "corpus", "neural": "recordings"}
+"""The reader's raw files, by domain."""
+BLOCK = re.compile(r"```(python|sh)\n(.*?)```", re.DOTALL)
+ELSEWHERE = ("dvc", "git", "pip", "make")
+PAGES = ("README.md", "docs/chess.md", "docs/go.md", "docs/text.md", "docs/neural.md")
+
+
+@pytest.fixture
+def reader(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with raw files and stores of all domains."""
+    monkeypatch.chdir(tmp_path)
+    for domain, name in OWN.items():
+        if domain == "neural":
+            write_recording(tmp_path / name)
+        else:
+            (tmp_path / name).symlink_to(project / "data/sample" / domain)
+    return tmp_path
+
+
+def write_recording(folder: Path) -> None:
+    """A session with an entry per bin, as most labs have it."""
+    folder.mkdir()
+    draw = np.random.default_rng(3)
+    stim, trial = draw.integers(0, 256, (1200, 6, 8), np.uint8), np.arange(1200) // 40
+    np.savez(folder / "monday.npz", stim=stim, robs=draw.poisson(1.0, (1200, 3)).astype(np.float32), trial=trial)
+
+
+def link_stores(project: Path, reader: Path, text: str) -> None:
+    """Stores that the page does not make itself."""
+    for domain in OWN:
+        made = re.search(rf'convert\("{domain}"|outofcore convert {domain} ', text)
+        if not made:
+            (reader / f"{domain}.zarr").symlink_to(project / f"data/stores/{domain}.zarr")
+
+
+def commands(block: str) -> Iterator[list[str]]:
+    """The commands of a shell block, one by one."""
+    for line in block.replace("\\\n", " ").splitlines():
+        for command in line.partition("  #")[0].split(" && "):
+            if words := shlex.split(command, comments=True):
+                yield words
+
+
+def run_shell(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for first, *rest in commands(block):
+        if first == "cd":
+            monkeypatch.chdir(rest[0])
+        elif first not in ELSEWHERE:
+            assert first == "outofcore", first
+            result = CliRunner().invoke(app, rest)
+            assert result.exit_code == 0, f"{rest}: {result.output}{result.exception!r}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_snippets_run(page: str, project: Path, reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    link_stores(project, reader, text)
+    names = {"__name__": "program", "dataset": Records(TEXTS)}
+    blocks = BLOCK.findall(text)
+    assert blocks
+    for kind, block in blocks:
+        if kind == "python":
+            exec(compile(block, page, "exec"), names)
+        else:
+            run_shell(block, monkeypatch)
+
+
+@pytest.mark.parametrize("domain", ["text", "neural"])
+def test_the_first_program_works_in_every_domain(domain: str, reader: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    names: dict[str, object] = {"__name__": "program"}
+    exec(program.replace("games/", f"{OWN[domain]}/").replace("chess", domain), names)
+    assert (reader / f"{domain}.zarr" / "seal.json").exists()
+    assert len(names["batch"]) >= 2  # type: ignore[arg-type]
