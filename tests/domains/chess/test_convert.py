@@ -338,10 +338,10 @@ def test_untidy_games_are_read_as_python_chess_plays_them(seed):
     assert moves_of(result) == [move for game in games for move in game]
 
 
-@given(fragments.pgn)
-@settings(max_examples=150, deadline=None)
-def test_whatever_the_bytes_every_record_is_counted_and_no_moves_are_made_up(data):
-    convert(data)  # asserts that found = accepted + rejected and that python-chess reads the same
+@given(fragments.pgn, st.sampled_from([{}, fragments.EVERYTHING]))
+@settings(max_examples=200, deadline=None)
+def test_whatever_the_bytes_every_record_is_counted_and_no_moves_are_made_up(data, sections):
+    convert(data, **sections)  # asserts that found = accepted + rejected and that python-chess reads the same
 
 
 def test_unit_boundaries_do_not_show():

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
+from outofcore.domains.chess import DOMAIN
 from outofcore.domains.chess.filters import choose_rows
 from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import termination_class, time_class, variant_code
@@ -33,7 +35,9 @@ def one(text: str, **filters: object) -> list[str]:
         (("", 2100), {"min_elo": 2000}, ["elo_unknown"]),
         (("?", 2100), {"min_elo": 2000, "unknown_elo": "keep"}, []),
         (("-", 1000), {"min_elo": 2000, "unknown_elo": "keep"}, ["elo_too_low"]),
-        (("2500?", 2400), {"max_elo": 3000}, ["elo_unknown"]),
+        (("2500?", 2400), {"max_elo": 3000}, []),
+        (("2500?", 2400), {"max_elo": 2450}, ["elo_too_high"]),
+        (("2500??", 2400), {"max_elo": 3000}, ["elo_unknown"]),
         ((" 2500 ", 2400), {"min_elo": 2400}, []),
     ],
 )
@@ -162,6 +166,49 @@ def test_each_game_has_one_reason_and_all_are_counted():
     result = convert("".join(texts), filters={"min_elo": 2000})
     assert reasons(result) == ["elo_too_low", "variant", "no_result"]
     assert result.rejects[0].detail == "White 1000, Black 2500"
+
+
+def test_games_by_their_tags():
+    tags = {"ECO": ["B2*", "C0?"], "WhiteTitle": ["GM", "IM"]}
+    assert one(game(ECO="B20", WhiteTitle="GM"), tags=tags) == []
+    assert one(game(ECO="C05", WhiteTitle="IM"), tags=tags) == []
+    assert one(game(ECO="C20", WhiteTitle="GM"), tags=tags) == ["tag"]
+    assert one(game(ECO="b20", WhiteTitle="GM"), tags=tags) == ["tag"]
+    assert one(game(ECO="B20"), tags=tags) == ["tag"]
+    assert one(game(), tags={"Annotator": [""]}) == []
+    assert one(game(Annotator="x"), tags={"Annotator": [""]}) == ["tag"]
+
+
+def test_tags_are_columns_of_their_games():
+    first, second = (
+        game(ECO="B20", WhiteTitle="GM", UTCTime="1:2"),
+        game(Site='\\"here\\"', ECO="C00").replace("a6", "d6"),
+    )
+    result = convert(first + second, source={"tags": ["ECO", "WhiteTitle", "Site", "UTCTime", "ECOUrl"]})
+    found = {name: result.sequences[name].tolist() for name in ("eco", "white_title", "site", "utc_time", "eco_url")}
+    assert found == {
+        "eco": ["B20", "C00"],
+        "white_title": ["GM", ""],
+        "site": ["", '"here"'],
+        "utc_time": ["1:2", ""],
+        "eco_url": ["", ""],
+    }
+    (schema,) = DOMAIN.schemas(DOMAIN.section(raw="-", source={"tags": ["ECO"]}), []).values()
+    assert [field.name for field in schema.sequences][-1] == "eco"
+    for wrong in ({"tags": ["Date"]}, {"tags": ["ECO", "Eco"]}, {"tags": ["E C O"]}):
+        with pytest.raises(ValidationError, match=r"a column|match pattern"):
+            DOMAIN.section(raw="-", source=wrong)
+
+
+@pytest.mark.parametrize(
+    ("date", "expected"),
+    [
+        *(("2024.1.5", 20240105), ("2024.01.05", 20240105), ("2024-1-05", 20240105), ("2024.?.??", 20240000)),
+        *(("2024", 20240000), ("2024.1", 0), ("2024.001.05", 0), ("24.1.5", 0), ("????.??.??", 0)),
+    ],
+)
+def test_dates(date, expected):
+    assert convert(game(Date=date)).sequences["date"].tolist() == [expected]
 
 
 @pytest.mark.parametrize(

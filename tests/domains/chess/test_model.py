@@ -212,6 +212,28 @@ def test_the_baseline_counts_the_moves_and_averages_the_results_of_the_train_spl
 
 
 @pytest.mark.parametrize("view", ["white", "mover"])
+def test_values_that_are_unknown_neither_teach_nor_count(view):
+    section = TensorSection(view=view)
+    rows = {**ROWS, "result": np.resize(np.array([1, -128, -1, -128], np.int8), 400)}
+    batch = ChessReading(section)(rows, np.zeros(400, np.uint64))
+    known = ~batch["value"].isnan()
+    task = task_of(section).eval()
+    loss, count = task.loss(batch)
+    loss.backward()
+    assert count == 400
+    assert all(parameter.grad.isfinite().all() for parameter in task.parameters())
+    with torch.no_grad():
+        figures, (_, value) = task.summarize(task.evaluate(batch)), task.predict(batch)
+    error = (value - batch["value"])[known].square()
+    assert figures["value_loss"] == pytest.approx(mean(error), rel=1e-5)
+    assert loss.item() == pytest.approx(400 * figures["policy_loss"] + float(error.sum()), rel=1e-5)
+    assert measure_baseline(Rows(rows), section).value_mean == pytest.approx(mean(batch["value"][known]))
+    nothing = {**batch, "value": torch.full((400,), torch.nan)}
+    with torch.no_grad():
+        assert "value_loss" not in task.summarize(task.evaluate(nothing))
+
+
+@pytest.mark.parametrize("view", ["white", "mover"])
 def test_the_baseline_has_the_same_class_for_castling_as_the_targets(view):
     board, positions = chess.Board(chess960=True), []
     for san in ("e4", "e5", "Nf3", "Nf6", "Bc4", "Bc5", "O-O", "O-O"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import chess
 import numpy as np
 import pytest
@@ -7,8 +9,9 @@ import torch
 
 from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import flip_code, mirror_code, uci, vocabulary
-from outofcore.domains.chess.params import TensorSection
-from outofcore.domains.chess.tensors import ChessReading
+from outofcore.domains.chess.params import ChessSection, TensorSection
+from outofcore.domains.chess.tensors import ChessReading, make_reading
+from outofcore.errors import ParamsError
 from tests.domains.chess.positions import image, random_positions, shown_move, stored_rows
 
 POSITIONS = random_positions(600, seed=1) + random_positions(300, seed=2, chess960=True)
@@ -111,6 +114,53 @@ def test_packed_planes_widen_to_the_same_planes(count, view):
     assert packed["packed"].shape == (len(POSITIONS), count, 8)
     assert "planes" not in packed
     assert torch.equal(unpack(packed["packed"]), read(planes=count, view=view, mirror=True)["planes"])
+
+
+EVALUATED = {
+    **ROWS,
+    "result": np.resize(np.array([1, -128, 0, -1], np.int8), len(POSITIONS)),
+    "evaluation": np.resize(np.array([-32768, 0, 117, -300, 5000, -32768], np.int16), len(POSITIONS)),
+    "mate": np.resize(np.array([0, 0, 0, 0, 0, -3, 7], np.int8), len(POSITIONS)),
+    "clock": np.arange(len(POSITIONS), dtype=np.int32),
+}
+
+
+@pytest.mark.parametrize("view", ["white", "mover"])
+def test_value_by_evaluation_is_the_winning_chance_of_lichess(view):
+    found = read(rows=EVALUATED, view=view, value="evaluation", fields=["clock", "mate"])
+    assert found["clock"].tolist() == EVALUATED["clock"].tolist()
+    assert found["mate"].tolist() == EVALUATED["mate"].tolist()
+    columns = (EVALUATED[name].tolist() for name in ("evaluation", "mate"))
+    for (board, _), value, cp, mate in zip(POSITIONS, found["value"].tolist(), *columns, strict=True):
+        if mate == 0 and cp == -32768:
+            assert math.isnan(value)
+            continue
+        bounded = math.copysign(1000, mate) if mate else max(-1000, min(cp, 1000))
+        white = 2 / (1 + math.exp(-0.00368208 * bounded)) - 1
+        assert value == pytest.approx(white if board.turn or view == "white" else -white, abs=1e-6)
+
+
+def test_value_of_an_unfinished_game_is_unknown():
+    value = read(rows=EVALUATED)["value"]
+    assert value.isnan().tolist() == (EVALUATED["result"] == -128).tolist()
+    assert torch.equal(value[2::4].abs(), torch.zeros(len(value[2::4])))
+
+
+@pytest.mark.parametrize("value", ["result", "evaluation"])
+def test_values_and_fields_are_the_same_on_a_device(value):
+    reading = ChessReading(TensorSection(value=value, fields=["clock"]))
+    assert {"clock", *(["result"] if value == "result" else ["evaluation", "mate"])} <= set(reading.fields)
+    rows = {name: torch.from_numpy(column.view(SIGNED.get(name, column.dtype))) for name, column in EVALUATED.items()}
+    batch, expected = (each["value"] for each in (reading.on_device(rows, None), read(rows=EVALUATED, value=value)))
+    assert batch.dtype == torch.float32
+    assert np.array_equal(batch.numpy(), expected.numpy(), equal_nan=True)
+
+
+def test_a_field_that_the_store_lacks_is_named():
+    section = ChessSection(raw="-", tensors={"fields": ["time_spent"]})
+    with pytest.raises(ParamsError, match=r"set chess\.source\.time_spent to true and convert again"):
+        make_reading({"params": {"source": {"time_spent": False}}}, section)
+    assert "time_spent" in make_reading({"params": {"source": {"time_spent": True}}}, section).fields
 
 
 SIGNED = {"boards": np.int64, "move": np.int16, "ply": np.int16}

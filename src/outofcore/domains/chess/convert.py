@@ -14,10 +14,11 @@ import numpy.typing as npt
 from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge, let_through
 from outofcore.domains.chess.params import ChessSection
+from outofcore.domains.chess.pgn.classes import increment
 from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
-from outofcore.domains.chess.pgn.games import Games, read_games
+from outofcore.domains.chess.pgn.games import Games, all_tags, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
-from outofcore.domains.chess.schema import CHESS960, empty_rows
+from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, UNFINISHED, column_of, empty_rows
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
 Ints = npt.NDArray[np.int64]
@@ -37,8 +38,11 @@ class Converter:
     rate: AuditRate
 
     def __call__(self, unit: Unit) -> UnitResult:
-        games = read_games(np.frombuffer(unit.payload, np.uint8))
-        result = _Conversion(unit, self.section, self.rate, games, read_facts(games)).run()
+        source = self.section.source
+        tags = all_tags((*source.tags, *self.section.filters.tags))
+        data = np.frombuffer(unit.payload, np.uint8)
+        games = read_games(data, tags=tags, engine_comments=source.engine_comments)
+        result = _Conversion(unit, self.section, self.rate, tags, games, read_facts(games)).run()
         if "reason" not in unit.detail:
             return result
         unread = Reject(reason=unit.detail["reason"], offset=unit.offset, detail=unit.detail["detail"])
@@ -52,32 +56,39 @@ class _Conversion:
     unit: Unit
     section: ChessSection
     rate: AuditRate
+    tags: tuple[str, ...]
     games: Games
     facts: Facts
     rejects: dict[int, Reject] = field(default_factory=dict)
+    stopped: set[int] = field(default_factory=set)
 
     def run(self) -> UnitResult:
-        verdicts = judge(self.games, self.facts, self.section.filters)
+        filters = self.section.filters
+        verdicts = judge(self.games, self.facts, filters, self.tags)
         for game in np.flatnonzero(verdicts != KEPT).tolist():
             reason = REASONS[verdicts[game]]
             self._reject(game, reason, describe(self.games, self.facts, game, reason))
-        accepted, rows = self._play(np.flatnonzero(verdicts == KEPT))
-        plies = self.games.plies[accepted].astype(np.int64)
+        accepted, plies, rows = self._play(np.flatnonzero(verdicts == KEPT))
         keys = _keys(rows, plies)
-        if self.section.filters.duplicates == "same_game":
+        if filters.duplicates == "same_game":
             keys = _keys_of_games(keys, self.games, self.facts, accepted)
         unusual = _unusual(plies, rows)
         audits = self._audits(accepted, plies, self.rate.chosen(keys.view("<u8")[:, 1], unusual), rows)
-        accepted, keys, lengths, counts = self._select(accepted, plies, keys, rows)
+        accepted, plies, keys, lengths, counts = self._select(accepted, plies, keys, rows)
+        stored = {"elo_unknown_kept": let_through(self.facts, filters)[accepted]}
+        if filters.unfinished == "keep":
+            stored["unfinished"] = self.facts.result[accepted] == UNFINISHED
+        if filters.illegal_move == "stop":
+            stored["stopped"] = np.array([game in self.stopped for game in accepted.tolist()], bool)
         return UnitResult(
             found=len(self.games.results),
             rows=rows,
-            sequences=self._sequences(accepted, lengths),
+            sequences=self._sequences(accepted, plies, lengths),
             keys=keys,
             rejects=tuple(self.rejects[game] for game in sorted(self.rejects)),
             unusual=int(unusual.sum()),
             counts=counts,
-            stored_counts={"elo_unknown_kept": let_through(self.facts, self.section.filters)[accepted]},
+            stored_counts=stored,
             audits=audits,
         )
 
@@ -85,38 +96,56 @@ class _Conversion:
         offset = self.unit.offset + int(self.games.starts[game])
         self.rejects[game] = Reject(reason=reason, offset=offset, detail=detail)
 
-    def _play(self, chosen: Ints) -> tuple[Ints, Rows]:
-        """Rows of all positions of the chosen legal games, and which games these are."""
+    def _play(self, chosen: Ints) -> tuple[Ints, Ints, Rows]:
+        """Rows of all positions of the chosen legal games, which games these are, and their half-moves."""
         if not len(chosen):
-            return chosen, empty_rows(0)
+            return chosen, chosen, self._noted(chosen, chosen, empty_rows(0))
         parsed = engine.parse(self.games, chosen, self.facts)
         by_oracle = {}
-        legal = parsed.readable.copy()
+        plies = np.where(parsed.readable, self.games.plies[chosen], 0).astype(np.int64)
+        least = self.section.filters.min_plies if self.section.filters.illegal_move == "stop" else None
         for place in np.flatnonzero(~parsed.readable).tolist():
             game = int(chosen[place])
             try:
                 by_oracle[place] = oracle.read_moves(
-                    self.games.tokens(game), self.games.start_fen(game), chess960=self.facts.variant[game] == CHESS960
+                    self.games.tokens(game),
+                    self.games.start_fen(game),
+                    chess960=self.facts.variant[game] == CHESS960,
+                    least=least,
                 )
-                legal[place] = True
             except oracle.Refusal as refusal:
                 self._reject(game, refusal.reason, str(refusal))
-        plies = np.where(legal, self.games.plies[chosen], 0).astype(np.int64)
+                continue
+            plies[place] = len(by_oracle[place])
+            if plies[place] < self.games.plies[game]:
+                self.stopped.add(game)
         first_rows = np.cumsum(plies) - plies
         rows = empty_rows(int(plies.sum()))
         engine.fill_rows(parsed, self.games, chosen, self.facts, first_rows, rows)
         for place, replay in by_oracle.items():
             replay.write(rows, int(first_rows[place]))
-        accepted = chosen[legal]
-        plies = plies[legal]
-        noted = np.zeros(len(self.games.results), np.bool_)
-        noted[accepted] = True
-        of_token = np.repeat(noted, self.games.plies)
+        legal = plies > 0
+        return chosen[legal], plies[legal], self._noted(chosen[legal], plies[legal], rows)
+
+    def _noted(self, accepted: Ints, plies: Ints, rows: Rows) -> Rows:
+        """The rows with what the text notes of each move, and what is the same for a whole game."""
+        ply = np.arange(len(rows["move"])) - np.repeat(np.cumsum(plies) - plies, plies)
+        kept = np.zeros(len(self.games.results), np.int64)
+        kept[accepted] = plies
+        tokens = np.repeat(kept > 0, self.games.plies)
+        if self.stopped:
+            place = np.arange(len(tokens)) - np.repeat(self.games.token_offsets[:-1], self.games.plies)
+            tokens &= place < np.repeat(kept, self.games.plies)
         for name in ("clock", "evaluation", "mate"):
-            rows[name] = getattr(self.games, name)[of_token]
-        rows["ply"] = (np.arange(len(rows["move"])) - np.repeat(np.cumsum(plies) - plies, plies)).astype(np.uint16)
+            rows[name] = getattr(self.games, name)[tokens]
+        rows["ply"] = ply.astype(np.uint16)
         rows["result"] = np.repeat(self.facts.result[accepted], plies)
-        return accepted, rows
+        if self.section.source.time_spent:
+            increments = np.array([increment(text) for text in text_column(self.games, "TimeControl")], np.int64)
+            rows["time_spent"] = _time_spent(
+                rows["clock"], self.games.spent[tokens], ply, np.repeat(increments[accepted], plies)
+            )
+        return rows
 
     def _audits(self, accepted: Ints, plies: Ints, chosen: npt.NDArray[np.bool_], rows: Rows) -> tuple[Audit, ...]:
         """Comparisons of the chosen games with the oracle's reading."""
@@ -133,11 +162,16 @@ class _Conversion:
                     self.games.body(game),
                     {name: values[whole].copy() for name, values in rows.items()},
                     int(self.facts.result[game]),
+                    engine_comments=self.section.source.engine_comments,
+                    increment=increment(self.games.tag(game, "TimeControl") or ""),
+                    stopped=game in self.stopped,
                 )
             )
         return tuple(audits)
 
-    def _select(self, accepted: Ints, plies: Ints, keys: Bytes, rows: Rows) -> tuple[Ints, Bytes, Ints, dict[str, int]]:
+    def _select(
+        self, accepted: Ints, plies: Ints, keys: Bytes, rows: Rows
+    ) -> tuple[Ints, Ints, Bytes, Ints, dict[str, int]]:
         """Keep the positions that the filters accept; a game without any is rejected."""
         filters = self.section.filters
         failing = np.any(elo_failures(self.facts, filters), axis=0)[accepted]
@@ -145,16 +179,16 @@ class _Conversion:
             failing[:] = False
         chosen, counts = choose_rows(plies, rows["state"][:, 0], ~failing, keys, filters)
         if chosen.all():
-            return accepted, keys, plies, counts
+            return accepted, plies, keys, plies, counts
         for name in rows:
             rows[name] = rows[name][chosen]
         lengths = np.bincount(np.repeat(np.arange(len(plies)), plies)[chosen], minlength=len(plies))
         kept = lengths > 0
         for place in np.flatnonzero(~kept).tolist():
             self._reject(int(accepted[place]), "no_positions", f"none of {plies[place]} is wanted")
-        return accepted[kept], keys[kept], lengths[kept], counts
+        return accepted[kept], plies[kept], keys[kept], lengths[kept], counts
 
-    def _sequences(self, accepted: Ints, lengths: Ints) -> Rows:
+    def _sequences(self, accepted: Ints, plies: Ints, lengths: Ints) -> Rows:
         return {
             "length": lengths,
             "white_elo": self.facts.elo[accepted, 0],
@@ -164,11 +198,23 @@ class _Conversion:
             "termination": text_column(self.games, "Termination")[accepted],
             "variant": self.facts.variant[accepted],
             "result": self.facts.result[accepted],
-            "plies": self.games.plies[accepted].astype(np.uint16),
+            "plies": plies.astype(np.uint16),
             "source": np.full(len(accepted), self.unit.source, np.uint32),
             "member": np.full(len(accepted), self.unit.detail.get("member", 0), np.uint32),
             "offset": (self.games.starts[accepted] + self.unit.offset).astype(np.uint64),
+            **{column_of(tag): text_column(self.games, tag, self.tags)[accepted] for tag in self.section.source.tags},
         }
+
+
+def _time_spent(clock: Ints, noted: Ints, ply: Ints, increments: Ints) -> Ints:
+    """Centiseconds that each move took, (m,) int32; ``increments`` is ``NO_CLOCK`` where the clocks do not show it."""
+    spent = noted.copy()
+    before = np.full(len(clock), NO_CLOCK)
+    before[2:] = clock[:-2]
+    took = before + increments - clock
+    by_clock = (noted == NO_CLOCK) & (ply >= 2) & (increments >= 0) & (before >= 0) & (clock >= 0) & (took >= 0)
+    spent[by_clock] = np.minimum(took[by_clock], np.iinfo(np.int32).max)
+    return spent
 
 
 @cache

@@ -8,10 +8,17 @@ from typing import Any
 import chess
 
 from outofcore.domains.chess.moves import uci
-from outofcore.domains.chess.schema import BLACK_TO_MOVE, CASTLING_BITS, INNER_ROOK_SHIFT, NO_EN_PASSANT, PIECES
+from outofcore.domains.chess.schema import (
+    BLACK_TO_MOVE,
+    CASTLING_BITS,
+    INNER_ROOK_SHIFT,
+    NO_EN_PASSANT,
+    PIECES,
+    UNFINISHED,
+)
 from outofcore.store.schema import Columns
 
-RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
+RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", UNFINISHED: "*"}
 
 
 def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ REASONS = (
     "time_class",
     "termination",
     "bot",
+    "tag",
 )
 """Reasons to reject a game by its text alone; the first that applies counts."""
 KEPT = 0
@@ -40,8 +42,8 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 
-def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
-    """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` if accepted."""
+def judge(games: Games, facts: Facts, filters: FilterSection, tags: tuple[str, ...]) -> Bytes:
+    """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` if accepted; ``tags`` were read."""
     verdicts = np.zeros(len(games.results), np.uint8)
 
     def reject(reason: str, where: Bools) -> None:
@@ -54,7 +56,8 @@ def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
     reject("no_moves", games.plies == 0)
     reject("unterminated", games.results == NO_RESULT)
     reject("result_conflict", facts.outcome == CONFLICT)
-    reject("no_result", facts.outcome == UNKNOWN_RESULT)
+    if filters.unfinished == "drop":
+        reject("no_result", facts.outcome == UNKNOWN_RESULT)
     reject("too_short", games.plies < filters.min_plies)
     unknown, low, high = elo_failures(facts, filters)
     every = np.any if filters.elo_of == "both" else np.all
@@ -62,7 +65,7 @@ def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
     reject("elo_unknown", failed & unknown.any(axis=1))
     reject("elo_too_low", failed & low.any(axis=1))
     reject("elo_too_high", failed)
-    _judge_texts(games, filters, reject)
+    _judge_texts(games, filters, tags, reject)
     return verdicts
 
 
@@ -103,7 +106,7 @@ def describe(games: Games, facts: Facts, game: int, reason: str) -> str:
     return (games.tag(game, tags[reason]) or "no tag") if reason in tags else ""
 
 
-def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:
+def _judge_texts(games: Games, filters: FilterSection, tags: tuple[str, ...], reject: Any) -> None:
     """Filters on free text, evaluated only if set."""
     defaults = FilterSection()
     if filters.rated_only:
@@ -120,6 +123,10 @@ def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:
     if filters.bots == "drop":
         titles = (text_column(games, "WhiteTitle"), text_column(games, "BlackTitle"))
         reject("bot", (titles[0] == "BOT") | (titles[1] == "BOT"))
+    for tag, patterns in filters.tags.items():
+        texts = text_column(games, tag, tags)
+        wanted = {text: any(fnmatchcase(text, pattern) for pattern in patterns) for text in set(texts.tolist())}
+        reject("tag", np.array([not wanted[text] for text in texts.tolist()], bool))
 
 
 def choose_rows(

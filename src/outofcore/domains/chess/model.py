@@ -18,7 +18,7 @@ from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.schema import CHESS960
-from outofcore.domains.chess.tensors import ChessReading
+from outofcore.domains.chess.tensors import ChessReading, values
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
@@ -42,18 +42,20 @@ class Baseline:
     """Predictions from the training split alone, without looking at the position."""
 
     move_counts: npt.NDArray[np.int64]  # (classes,) int64: how often each move was played
-    value_mean: float  # mean result, in the view of the tensors
+    value_mean: float  # mean of the values that are known, in the view of the tensors
 
 
 def measure_baseline(store: Store, section: TensorSection) -> Baseline:
-    """Count the moves and average the results of the train split, as the tensors give them."""
+    """Count the moves and average the values of the train split, as the tensors give them."""
     moves = vocabulary(section.targets)
     table = store.rows("train")
     counts = np.zeros(moves.size, np.int64)
-    total = 0
+    total, known = 0.0, 0
     chess960 = _has_chess960(store)
-    for rows in table.blocks(_ROWS_AT_ONCE, "move", "state", "result", *(("boards",) if chess960 else ())):
-        move, state, result = rows["move"], rows["state"], rows["result"]
+    unread = {"ply", *section.fields, *(() if chess960 else ("boards",))}
+    fields = [name for name in ChessReading(section).fields if name not in unread]
+    for rows in table.blocks(_ROWS_AT_ONCE, *fields):
+        move, state, value = rows["move"], rows["state"], values(rows, section).astype(np.float64)
         black = state[:, 0] if section.view == "mover" else np.zeros(len(move), np.uint8)
         flips = black * np.uint16(flip_code(0))
         if chess960:
@@ -62,8 +64,9 @@ def measure_baseline(store: Store, section: TensorSection) -> Baseline:
         else:
             targets = moves.index[move ^ flips]
         counts += np.bincount(targets, minlength=moves.size)
-        total += int((result.astype(np.int64) * (1 - 2 * black.astype(np.int64))).sum())
-    return Baseline(counts, total / max(len(table), 1))
+        total += float(np.nansum(value * (1 - 2 * black.astype(np.float64))))
+        known += int(np.count_nonzero(~np.isnan(value)))
+    return Baseline(counts, total / max(known, 1))
 
 
 def _has_chess960(store: Store) -> bool:
@@ -89,8 +92,8 @@ def planned_task(section: Any, schemas: Mapping[str, Schema]) -> ChessTask:
 class ChessTask(MovePrediction):
     """Policy and value of a position.
 
-    The loss of a position is the cross-entropy of the move played plus the squared error of the result. With the mask
-    of legal moves in the tensors, other moves get no probability.
+    The loss of a position is the cross-entropy of the move played plus the squared error of the value, which is 0 where
+    the value is unknown (NaN). With the mask of legal moves in the tensors, other moves get no probability.
     """
 
     columns = ("white_elo", "black_elo")
@@ -121,8 +124,7 @@ class ChessTask(MovePrediction):
         """Summed cross-entropy of the moves plus squared error of the results, and the number of positions."""
         logits, value = self.predict(batch)
         policy = functional.cross_entropy(logits, batch["target"], reduction="sum")
-        error = functional.mse_loss(value, batch["value"], reduction="sum")
-        return policy + error, torch.tensor(len(value))
+        return policy + _value_error(value, batch["value"]), torch.tensor(len(value))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
         """Counts in bins of ten half-moves (16,) and of Elo (40,), and summed losses of the model and the baselines.
@@ -130,12 +132,13 @@ class ChessTask(MovePrediction):
         Those of Elo are missing where the batch has no ``white_elo``, ``black_elo`` and ``to_move``.
         """
         logits, value = self.predict(batch)
-        result = batch["value"]
+        known = ~batch["value"].isnan()
         return {
             **self.count_hits(logits, batch["target"], batch["ply"]),
             **(self._hits_by_elo(logits, batch) if {*self.columns, "to_move"} <= batch.keys() else {}),
-            "value_loss": functional.mse_loss(value, result, reduction="sum"),
-            "constant_loss": (result - self.value_mean).square().sum(),
+            "values": known.sum(),
+            "value_loss": _value_error(value, batch["value"]),
+            "constant_loss": _value_error(self.value_mean.expand_as(value), batch["value"]),
         }
 
     def _hits_by_elo(self, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
@@ -154,16 +157,17 @@ class ChessTask(MovePrediction):
 
         ``top1_most_frequent`` and ``top5_most_frequent`` are accuracies of always predicting the most frequent moves of
         the train split, ``policy_loss_frequencies`` is the cross-entropy of its frequencies, ``value_loss_constant``
-        the squared error of its mean result.
+        the squared error of its mean value; without a known value both are missing.
         """
-        count = float(sums["positions"].sum())
+        count, values = float(sums["positions"].sum()), float(sums["values"])
         figures = {
             **accuracies(sums),
             "policy_loss": float(sums["policy_loss"]) / count,
             "policy_loss_frequencies": float(sums["surprise"]) / count,
-            "value_loss": float(sums["value_loss"]) / count,
-            "value_loss_constant": float(sums["constant_loss"]) / count,
         }
+        if values:
+            figures["value_loss"] = float(sums["value_loss"]) / values
+            figures["value_loss_constant"] = float(sums["constant_loss"]) / values
         for phase, bins in PHASES.items():
             if sums["positions"][bins].sum() > 0:
                 shares = accuracies(sums, bins)
@@ -197,3 +201,8 @@ class ChessTask(MovePrediction):
                     "top1_most_frequent": round(float(sums["elo_frequent1"][bucket]) / positions, 6),
                     "positions": int(positions),
                 }
+
+
+def _value_error(value: Tensor, wanted: Tensor) -> Tensor:
+    """Summed squared error, without a gradient where the wanted value is NaN."""
+    return functional.mse_loss(value, torch.where(wanted.isnan(), value.detach(), wanted), reduction="sum")

@@ -31,6 +31,7 @@ INVALID_POSITION = "invalid_position"
 """Why a game is not legal chess throughout."""
 
 NULL_MOVES = ("--", "Z0", "0000", "@@@@")
+NOTED = {"clock", "evaluation", "mate", "time_spent"}
 _RESULTS = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
 
 
@@ -77,8 +78,11 @@ class Replay:
         rows["move"][here] = self._moves
 
 
-def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool) -> Replay:
-    """Replay a game; raises Refusal at the first token that is not a legal move in SAN (long or short) or UCI."""
+def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool, least: int | None = None) -> Replay:
+    """Replay a game; raises Refusal at the first token that is not a legal move in SAN (long or short) or UCI.
+
+    With ``least``, the game ends there if at least so many moves come before it.
+    """
     try:
         board = chess.Board(fen or chess.STARTING_FEN, chess960=chess960)
     except ValueError as error:
@@ -87,17 +91,26 @@ def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool) -> Replay:
         raise Refusal(INVALID_POSITION, fen, repr(board.status()))
     replay = Replay()
     for ply, token in enumerate(tokens):
-        if token in NULL_MOVES:
-            raise Refusal(NULL_MOVE, f"ply {ply + 1}", token)
         try:
-            move = board.parse_san(token)
-        except chess.InvalidMoveError as error:
-            raise Refusal(UNREADABLE_MOVE, f"ply {ply + 1}", token) from error
-        except ValueError as error:
-            raise Refusal(ILLEGAL_MOVE, f"ply {ply + 1}", error) from error
+            move = _read_move(board, token, f"ply {ply + 1}")
+        except Refusal:
+            if least is None or ply < least:
+                raise
+            return replay
         replay.add(board, move)
         board.push(move)
     return replay
+
+
+def _read_move(board: chess.Board, token: str, where: str) -> chess.Move:
+    if token in NULL_MOVES:
+        raise Refusal(NULL_MOVE, where, token)
+    try:
+        return board.parse_san(token)
+    except chess.InvalidMoveError as error:
+        raise Refusal(UNREADABLE_MOVE, where, token) from error
+    except ValueError as error:
+        raise Refusal(ILLEGAL_MOVE, where, error) from error
 
 
 class _Reader(chess.pgn.BaseVisitor["_Reader"]):
@@ -113,12 +126,14 @@ class _Reader(chess.pgn.BaseVisitor["_Reader"]):
         return chess.pgn.SKIP
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
-        if not self.marker:
+        if not move:
+            self.handle_error(ValueError("null move"))
+        if not self.marker and not self.errors:
             self.replay.add(board, move)
             self.comments.append([])
 
     def visit_comment(self, comment: str) -> None:
-        if self.comments:
+        if self.comments and not self.errors:
             self.comments[-1].append(comment)
 
     def visit_result(self, result: str) -> None:
@@ -132,31 +147,50 @@ class _Reader(chess.pgn.BaseVisitor["_Reader"]):
         return self
 
 
-def audit(where: str, tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result: int) -> str | None:
+def audit(where: str, *game: Any, **settings: Any) -> str | None:
     """:func:`difference` prefixed with the place of the game; picklable, to run in another process."""
-    found = difference(tags, body, stored, result)
+    found = difference(*game, **settings)
     return f"{where}: {found}" if found else None
 
 
-def difference(tags: str, body: str, stored: dict[str, npt.NDArray[Any]], result: int) -> str | None:
+def difference(
+    tags: str,
+    body: str,
+    stored: dict[str, npt.NDArray[Any]],
+    result: int,
+    *,
+    engine_comments: bool = False,
+    increment: int = NO_CLOCK,
+    stopped: bool = False,
+) -> str | None:
     """Read a game's text with python-chess and describe the first difference from its stored rows.
 
     ``tags`` give the start position and variant if unusual, ``body`` is the game after its tags, ``stored`` holds all
-    row fields of all its positions, ``result`` for White (1, 0, -1) applies if the text has no marker.
+    row fields of all its positions, ``result`` for White (1, 0, -1) applies if the text has no marker. ``increment`` is
+    in centiseconds. A game that was ``stopped`` goes on in the text.
     """
     game = chess.pgn.read_game(io.StringIO(tags + _without_empty_lines(body)), Visitor=_Reader)
-    if game is None or game.errors:
+    if game is None or (game.errors and not stopped):
         return f"python-chess reports {game.errors if game else 'no game'}"
     count = len(stored["move"])
-    if len(game.replay) != count:
+    if len(game.replay) < count or (len(game.replay) > count and not stopped):
         return f"{count} moves, by python-chess {len(game.replay)}"
-    expected = empty_rows(count)
+    expected = empty_rows(len(game.replay))
     game.replay.write(expected, 0)
-    for row, comments in enumerate(game.comments):
-        notes = _notes(" ".join(comments)) if comments else (NO_CLOCK, NO_EVALUATION, NO_MATE)
-        expected["clock"][row], expected["evaluation"][row], expected["mate"][row] = notes
-    expected["ply"][:] = np.arange(count)
-    expected["result"][:] = _RESULTS.get(game.marker, result)
+    expected = {name: column[:count] for name, column in expected.items()}
+    notes = [
+        _notes(game.comments[row], int(expected["state"][row, 0]), engine_comments=engine_comments)
+        for row in range(count)
+    ]
+    clock, evaluation, mate, spent = (list(column) for column in zip(*notes, strict=True))
+    expected |= {"clock": np.array(clock), "evaluation": np.array(evaluation), "mate": np.array(mate)}
+    if "time_spent" in stored:
+        expected["time_spent"] = _time_spent(clock, spent, increment)
+    if stopped:  # comments on a move that python-chess skips are, to it, on the last one
+        for name in NOTED & expected.keys():
+            expected[name][-1] = stored[name][-1]
+    expected["ply"] = np.arange(count)
+    expected["result"] = np.full(count, _RESULTS.get(game.marker, result))
     for name, wanted in expected.items():
         same = (stored[name] == wanted).reshape(count, -1).all(axis=1)
         if not same.all():
@@ -186,23 +220,82 @@ def _without_empty_lines(body: str) -> str:
 
 
 # As python-chess has them, but for digits and white space other than ASCII's.
-_CLOCK, _EVALUATION = (
+_CLOCK, _SPENT, _EVALUATION = (
     re.compile(expression.pattern, expression.flags & ~re.UNICODE | re.ASCII)
-    for expression in (chess.pgn.CLOCK_REGEX, chess.pgn.EVAL_REGEX)
+    for expression in (chess.pgn.CLOCK_REGEX, chess.pgn.EMT_REGEX, chess.pgn.EVAL_REGEX)
 )
+_SCORE = r"(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<cp>\d+(?:\.\d*)?))"
+_CUTECHESS = re.compile(rf"[\s\0\x1a]*{_SCORE}/\d+[\s\0\x1a]+(?P<seconds>\d+(?:\.\d*)?)s", re.ASCII)
+_TCEC = re.compile(rf"(?:^|,)[\s\0\x1a]*(?:mt=(?P<spent>\d+)|tl=(?P<left>\d+)|wv={_SCORE})", re.ASCII)
+
+_NONE = (NO_CLOCK, NO_EVALUATION, NO_MATE, NO_CLOCK)
 
 
-def _notes(comment: str) -> tuple[int, int, int]:
-    """Clock, evaluation and mate of a comment, by python-chess's expressions."""
-    clock, evaluation, mate = NO_CLOCK, NO_EVALUATION, NO_MATE
-    if match := _CLOCK.search(comment):
-        with localcontext(Context(traps=[])):  # a million digits overflow to infinity
-            seconds = Decimal(match["hours"]) * 3600 + Decimal(match["minutes"]) * 60 + Decimal(match["seconds"])
-            clock = int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
+def _notes(comments: Sequence[str], mover: int, *, engine_comments: bool) -> tuple[int, int, int, int]:
+    """Clock, evaluation, mate and time spent of the comments on a move."""
+    if not engine_comments:
+        return _in_brackets(" ".join(comments)) if comments else _NONE
+    clock, evaluation, mate, spent = _NONE
+    for comment in comments:
+        found = _in_brackets(comment) if "[" in comment else _of_engine(comment, mover)
+        clock = found[0] if clock == NO_CLOCK else clock
+        evaluation, mate = found[1:3] if (evaluation, mate) == _NONE[1:3] else (evaluation, mate)
+        spent = found[3] if spent == NO_CLOCK else spent
+    return clock, evaluation, mate, spent
+
+
+def _in_brackets(comment: str) -> tuple[int, int, int, int]:
+    """Notes by python-chess's expressions."""
+    evaluation, mate = NO_EVALUATION, NO_MATE
     if match := _EVALUATION.search(comment):
         if match["mate"]:
             mate = int(max(Decimal(-LARGEST_MATE), min(Decimal(match["mate"]), Decimal(LARGEST_MATE))))
         else:
             centipawns = int(Decimal(match["cp"]) * 100)
             evaluation = max(-LARGEST_EVALUATION, min(centipawns, LARGEST_EVALUATION))
-    return clock, evaluation, mate
+    return _time(_CLOCK.search(comment)), evaluation, mate, _time(_SPENT.search(comment))
+
+
+def _time(match: re.Match[str] | None) -> int:
+    if match is None:
+        return NO_CLOCK
+    with localcontext(Context(traps=[])):  # a million digits overflow to infinity
+        seconds = Decimal(match["hours"]) * 3600 + Decimal(match["minutes"]) * 60 + Decimal(match["seconds"])
+        return _centiseconds(seconds)
+
+
+def _centiseconds(seconds: Decimal) -> int:
+    return int(min((seconds * 100).to_integral_value(ROUND_DOWN), Decimal(LARGEST_CLOCK)))
+
+
+def _of_engine(comment: str, mover: int) -> tuple[int, int, int, int]:
+    """Notes of an engine match: by cutechess and fastchess for the mover, by TCEC for White."""
+    if match := _CUTECHESS.match(comment):
+        evaluation, mate = _score(match, 1 if mover == WHITE_TO_MOVE else -1)
+        return NO_CLOCK, evaluation, mate, _centiseconds(Decimal(match["seconds"]))
+    clock, evaluation, mate, spent = _NONE
+    for match in _TCEC.finditer(comment):
+        if match["spent"] is not None:
+            spent = min(int(match["spent"]) // 10, LARGEST_CLOCK) if spent == NO_CLOCK else spent
+        elif match["left"] is not None:
+            clock = min(int(match["left"]) // 10, LARGEST_CLOCK) if clock == NO_CLOCK else clock
+        elif (evaluation, mate) == _NONE[1:3]:
+            evaluation, mate = _score(match, 1)
+    return clock, evaluation, mate, spent
+
+
+def _score(match: re.Match[str], sign: int) -> tuple[int, int]:
+    sign = -sign if match["sign"] == "-" else sign
+    if match["plies"] is not None:
+        return NO_EVALUATION, sign * min((int(match["plies"]) + 1) // 2, LARGEST_MATE)
+    return sign * min(int(Decimal(match["cp"]) * 100), LARGEST_EVALUATION), NO_MATE
+
+
+def _time_spent(clock: list[int], noted: list[int], increment: int) -> npt.NDArray[np.int64]:
+    """Centiseconds that each move took: as noted, else from the mover's clock after the move before."""
+    took = list(noted)
+    for row in range(2, len(clock)):
+        known = increment != NO_CLOCK and NO_CLOCK not in (clock[row], clock[row - 2])
+        if took[row] == NO_CLOCK and known and clock[row - 2] + increment >= clock[row]:
+            took[row] = clock[row - 2] + increment - clock[row]
+    return np.minimum(took, LARGEST_CLOCK)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from outofcore.domains.chess.schema import SCHEMA, column_of
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import DomainSection, Filters, Raw
 
@@ -15,6 +16,8 @@ TerminationClass = Literal[
     "normal", "time forfeit", "abandoned", "adjudication", "rules infraction", "unterminated", "unknown", "other"
 ]
 Variant = Literal["standard", "chess960"]
+RowField = Literal["clock", "evaluation", "mate", "time_spent"]
+Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,255}$")]
 
 
 class SourceSection(Section):
@@ -26,6 +29,30 @@ class SourceSection(Section):
         le=2**31 - 1,
         description="bytes of the longest game; a longer one is rejected, and bounds memory so",
     )
+    engine_comments: bool = Field(
+        default=False,
+        description="also read comments without brackets, as engine matches have them: {+0.13/12 0.29s} of cutechess "
+        "and fastchess, {wv=0.34, mt=94353, tl=1710647} of TCEC",
+    )
+    time_spent: bool = Field(
+        default=False,
+        description="also store the time that each move took: as noted ([%emt], or by engine_comments), else from the "
+        "clocks before and after it and the increment of TimeControl",
+    )
+    tags: tuple[Tag, ...] = Field(
+        (), description="further tags that are stored, as columns of text: WhiteTitle is the column white_title"
+    )
+
+    @field_validator("tags")
+    @classmethod
+    def _new_columns(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
+        names = ["start", "length", *(field.name for field in SCHEMA.sequences)]
+        for tag in tags:
+            if column_of(tag) in names:
+                message = f"{tag}: the games have a column {column_of(tag)!r} without it"
+                raise ValueError(message)
+            names.append(column_of(tag))
+        return tags
 
 
 class FilterSection(Filters):
@@ -56,6 +83,16 @@ class FilterSection(Filters):
     variants: tuple[Variant, ...] = Field(("standard", "chess960"), description="kinds of chess that are read")
     skip_plies: int = Field(0, ge=0, description="positions at the start of each game that are not stored")
     min_plies: int = Field(1, ge=1, description="half-moves of the shortest game that counts")
+    unfinished: Literal["drop", "keep"] = Field(
+        "drop", description="games without a result (*); keep: for the moves, their value is NaN"
+    )
+    illegal_move: Literal["reject", "stop"] = Field(
+        "reject",
+        description="a move that is illegal, unreadable or null; stop: it ends the game, if min_plies come before it",
+    )
+    tags: dict[Tag, list[str]] = Field(
+        {}, description="patterns of which a tag matches one, such as {ECO: [B2*, C0?]}; capitals count"
+    )
     max_positions: int | None = Field(
         None, ge=1, description="most positions of one game, chosen by its content; null: all"
     )
@@ -87,6 +124,11 @@ class TensorSection(Section):
         "uci", description="move vocabulary: 1968 UCI moves, or 4672 = 8 x 8 x 73 as in AlphaZero"
     )
     legal_mask: bool = Field(default=False, description="also give the mask of legal moves")
+    value: Literal["result", "evaluation"] = Field(
+        "result",
+        description="what value is: the result of the game, or the evaluation noted with the move, as expected result",
+    )
+    fields: tuple[RowField, ...] = Field((), description="stored fields that a batch has too, as they are stored")
     mirror: bool = Field(
         default=False,
         description="mirror half of the training positions that have no castling rights left to right; "

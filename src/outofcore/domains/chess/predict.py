@@ -37,7 +37,7 @@ def predict(task: ChessTask, batch: Batch) -> dict[str, Tensor]:
 
 def unfiltered(section: ChessSection) -> ChessSection:
     """All positions of all games of the kinds of chess that the model was trained on."""
-    filters = FilterSection(variants=section.filters.variants, duplicates="keep")
+    filters = FilterSection(variants=section.filters.variants, duplicates="keep", unfinished="keep")
     return section.model_copy(update={"filters": filters})
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,8 @@ NO_EN_PASSANT = 255
 LARGEST_HALFMOVE_CLOCK = 255
 LARGEST_PLY = 65535
 NO_CLOCK, NO_EVALUATION, NO_MATE = -1, -32768, 0
+UNFINISHED = -128
+"""Result of a game that has none."""
 STANDARD, CHESS960, OTHER_VARIANT = 0, 1, 255
 VARIANT_NAMES = {STANDARD: "standard", CHESS960: "chess960"}
 
@@ -50,7 +55,7 @@ SCHEMA = Schema(
             doc="move played: from | to << 6 | promotion << 12 (0 none, 1 N, 2 B, 3 R, 4 Q); castling is the king's "
             "move (e1g1), in Chess960 the king to its rook's square",
         ),
-        Field(name="result", dtype="int8", doc="result of the game for White: 1, 0, -1"),
+        Field(name="result", dtype="int8", doc="result of the game for White: 1, 0, -1; -128: unfinished"),
         Field(
             name="clock",
             dtype="int32",
@@ -82,7 +87,7 @@ SCHEMA = Schema(
             doc="kind of chess",
             attributes={"names": [VARIANT_NAMES[code] for code in sorted(VARIANT_NAMES)]},
         ),
-        Field(name="result", dtype="int8", doc="result for White: 1, 0, -1"),
+        Field(name="result", dtype="int8", doc="result for White: 1, 0, -1; -128: unfinished"),
         Field(name="plies", dtype="uint16", doc="half-moves of the whole game, stored or not"),
         Field(name="source", dtype="uint32", doc="raw file that it comes from, a row of sources"),
         Field(
@@ -93,6 +98,27 @@ SCHEMA = Schema(
         Field(name="offset", dtype="uint64", doc="byte at which the game begins in the decompressed file"),
     ),
 )
+
+
+TIME_SPENT = Field(
+    name="time_spent",
+    dtype="int32",
+    fill=NO_CLOCK,
+    doc="centiseconds that the move took, as noted or by the clocks; -1: unknown",
+)
+
+
+def column_of(tag: str) -> str:
+    """Column in which a tag is stored: ``WhiteTitle`` in ``white_title``, ``ECO`` in ``eco``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", tag).lower()
+
+
+def schemas(section: Any, files: Sequence[object]) -> dict[str, Schema]:
+    """One part, with the fields that the settings ask for."""
+    del files
+    tags = tuple(Field(name=column_of(tag), dtype="string", fill="", doc=f"{tag} tag") for tag in section.source.tags)
+    rows = (TIME_SPENT,) if section.source.time_spent else ()
+    return {"": replace(SCHEMA, rows=SCHEMA.rows + rows, sequences=SCHEMA.sequences + tags)}
 
 
 def empty_rows(count: int) -> dict[str, npt.NDArray[Any]]:

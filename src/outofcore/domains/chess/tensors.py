@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,13 @@ from outofcore.domains.chess import accelerator
 from outofcore.domains.chess.legal import mark_legal
 from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
 from outofcore.domains.chess.params import ChessSection, TensorSection
+from outofcore.domains.chess.schema import NO_EVALUATION, TIME_SPENT, UNFINISHED
 from outofcore.domains.chess.widening import AS_BYTES, AS_WORDS, classify, show
 from outofcore.domains.reading import Draws
+from outofcore.errors import ParamsError
+
+MOST_CENTIPAWNS = 1000
+"""Bound of evaluations as values, on Lichess too; a mate counts as much."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +38,23 @@ class ChessReading:
     packed: bool = False
     side: bool = False
 
-    fields: ClassVar[tuple[str, ...]] = ("boards", "state", "move", "result", "ply")
+    @property
+    def fields(self) -> tuple[str, ...]:
+        value = ("result",) if self.section.value == "result" else ("evaluation", "mate")
+        return tuple(dict.fromkeys(("boards", "state", "move", *value, "ply", *self.section.fields)))
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn rows into tensors.
 
         ``rows`` hold ``boards`` (batch, 12) uint64, ``state`` (batch, 4) uint8, ``move`` (batch,) uint16, ``result``
-        (batch,) int8 and ``ply`` (batch,) integer; ``draws`` (batch,) uint64 choose the positions to mirror.
+        (batch,) int8, ``ply`` (batch,) integer and the other :attr:`fields`; ``draws`` (batch,) uint64 choose the
+        positions to mirror.
 
         Returns ``planes`` (batch, 12 or 18, 8 ranks, 8 files) uint8 (see :func:`outofcore.domains.chess.widening.show`)
         or ``packed``; ``target`` (batch,) int64; ``value`` (batch,) float32: 1, 0 or -1 if White (in the mover's view
-        the side to move) won, drew or lost; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal`` (batch, classes)
-        bool.
+        the side to move) won, drew or lost, NaN in an unfinished game, or with ``value: evaluation`` as in
+        :func:`expected_results`; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal`` (batch, classes) bool; and
+        the stored fields that are named, as they are.
         """
         boards, states = np.ascontiguousarray(rows["boards"]), np.ascontiguousarray(rows["state"])
         count, mover = len(boards), self.section.view == "mover"
@@ -59,7 +70,7 @@ class ChessReading:
         show(boards.view(np.uint8).reshape(count, 12, 8), states, mover, mirrored, table, planes)
         target = np.empty(count, np.int64)
         classify(boards, states, rows["move"], from_white, moves.index, target)
-        value = rows["result"].astype(np.float32)
+        value = values(rows, self.section)
         if mover:
             value *= 1 - 2 * states[:, 0].astype(np.float32)
         batch = {
@@ -75,7 +86,7 @@ class ChessReading:
             batch["planes"] = torch.from_numpy(planes.view(np.uint8).reshape(count, self.section.planes, 8, 8))
         if self.section.legal_mask:
             batch["legal"] = _legal(boards, states, from_mover, moves)
-        return batch
+        return batch | {name: torch.from_numpy(np.ascontiguousarray(rows[name])) for name in self.section.fields}
 
     def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The same from rows on an accelerator, words as signed ones; legal moves are still computed on the CPU."""
@@ -92,7 +103,7 @@ class ChessReading:
         packed = accelerator.pack(boards, states, mirrored.bool(), self.section.planes, mover=mover)
         batch = {
             "target": accelerator.classify(boards, states, rows["move"], from_white, moves),
-            "value": rows["result"].float() * (1 - 2 * black if mover else 1),
+            "value": self._values_on_device(rows) * (1 - 2 * black if mover else 1),
             "ply": rows["ply"].int() & 0xFFFF,
             **({"packed": packed} if self.packed else {"planes": accelerator.unpack(packed)}),
             **({"to_move": states[:, 0]} if self.side else {}),
@@ -101,7 +112,17 @@ class ChessReading:
             from_mover = (from_white ^ black * flip_code(0)).cpu().numpy().astype(np.uint16)
             host = boards.cpu().numpy().view(np.uint64), states.cpu().numpy()
             batch["legal"] = _legal(*host, from_mover, moves).to(device)
-        return batch
+        return batch | {name: rows[name] for name in self.section.fields}
+
+    def _values_on_device(self, rows: Mapping[str, Tensor]) -> Tensor:
+        if self.section.value == "result":
+            result = rows["result"].float()
+            return result.masked_fill(result == UNFINISHED, torch.nan)
+        mate, evaluation = rows["mate"].sign().int(), rows["evaluation"].int()
+        bounded = evaluation.clamp(-MOST_CENTIPAWNS, MOST_CENTIPAWNS)
+        place = torch.where(mate != 0, mate * MOST_CENTIPAWNS, bounded) + MOST_CENTIPAWNS
+        expected = torch.from_numpy(expected_results()).to(place.device)[place]
+        return expected.masked_fill((mate == 0) & (evaluation == NO_EVALUATION), torch.nan)
 
     def plain(self) -> ChessReading:
         """The same reading without mirror images."""
@@ -114,9 +135,42 @@ class ChessReading:
         return (draws >> np.uint64(63)).astype(np.uint8) * without_rights
 
 
+def values(rows: Mapping[str, npt.NDArray[Any]], section: TensorSection) -> npt.NDArray[np.float32]:
+    """Value of each row for White, (n,); NaN where it is unknown."""
+    if section.value == "result":
+        value = rows["result"].astype(np.float32)
+        value[rows["result"] == UNFINISHED] = np.nan
+        return value
+    mate, evaluation = np.sign(rows["mate"]).astype(np.int64), rows["evaluation"].astype(np.int64)
+    bounded = evaluation.clip(-MOST_CENTIPAWNS, MOST_CENTIPAWNS)
+    expected: npt.NDArray[np.float32] = expected_results()[
+        np.where(mate != 0, mate * MOST_CENTIPAWNS, bounded) + MOST_CENTIPAWNS
+    ]
+    expected[(mate == 0) & (evaluation == NO_EVALUATION)] = np.nan
+    return expected
+
+
+@cache
+def expected_results() -> npt.NDArray[np.float32]:
+    """Expected result, from -1 to 1, by centipawns from -1000 to 1000.
+
+    2 / (1 + exp(-0.00368208 centipawns)) - 1, the winning chances of Lichess, fitted to games of players rated from
+    2300 (https://github.com/lichess-org/lila/pull/11148).
+    """
+    centipawns = np.arange(-MOST_CENTIPAWNS, MOST_CENTIPAWNS + 1)
+    chances: npt.NDArray[np.float32] = (2 / (1 + np.exp(-0.00368208 * centipawns)) - 1).astype(np.float32)
+    return chances
+
+
 def make_reading(store_attributes: Mapping[str, Any], section: ChessSection) -> ChessReading:
-    """The reading of a store by the ``tensors`` settings."""
-    del store_attributes
+    """The reading of a store by the ``tensors`` settings; raises ParamsError if a field is missing."""
+    stored = store_attributes.get("params", {}).get("source", {})
+    if TIME_SPENT.name in section.tensors.fields and not stored.get(TIME_SPENT.name):
+        message = (
+            "chess.tensors.fields: the store holds no time_spent; set chess.source.time_spent to true and convert "
+            "again, or leave it out"
+        )
+        raise ParamsError(message)
     return ChessReading(section.tensors)
 
 

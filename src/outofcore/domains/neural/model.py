@@ -161,9 +161,9 @@ class NeuralTask(Task):
 
     def _by_class(self, session: int, rate: Tensor, response: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """Responses and predictions in standard deviations from the mean, summed by class of prediction."""
-        shape = self.sessions[session]
-        mean = torch.tensor(shape.mean, dtype=torch.float64, device=rate.device)
-        spread = torch.tensor(shape.spread, dtype=torch.float64, device=rate.device).clamp(min=1e-9)
+        # Of the weights: a model that is loaded without its store has no other.
+        mean, spread = (doubles(self.encoder.get_buffer(f"{name}_{session}")) for name in ("mean", "spread"))
+        spread = spread.clamp(min=1e-9)
         predicted, recorded = ((each - mean) / spread for each in (rate, response))
         place = ((predicted - LOWEST) / STEP).floor().clamp(0, CLASSES - 1).long() + session * CLASSES
         total = torch.zeros(3, len(self.sessions) * CLASSES, dtype=torch.float64, device=rate.device)

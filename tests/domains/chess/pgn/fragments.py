@@ -19,6 +19,7 @@ GAMES = [
     b'% [Event "escaped"]\n',
     b'; [Event "hidden"]\n',
     b'{ comment\n[Site "inside"]\n}\n',
+    b'[TimeControl "1+1"]\n\n1. e4 {+0.1/9 0.5s} e5 {mt=70, wv=-M3} 2. Nf3 {[%clk 0:01:00]} Nc6 Zz9 -- Ke3 1-0\n',
     '[Event "L\u00e9ko"]\n\n1. \u2658f3 d5 1-0 \u00bd'.encode(),
 ]
 SCRAPS = [
@@ -64,6 +65,10 @@ SCRAPS = [
         b"\xef\xbb\xbf",
         b"\xef",
         b"[%clk 0:00:01]",
+        b"{-0.2/3 4s}",
+        b"{wv=1.5, tl=60}",
+        b"Zz9",
+        b"--",
         b"!",
         b"..",
         b"1",
@@ -74,3 +79,9 @@ SCRAPS = [
 
 pgn = st.lists(st.sampled_from(GAMES) | st.sampled_from(SCRAPS) | st.binary(max_size=3), max_size=30).map(b"".join)
 games = st.lists(st.sampled_from(GAMES), min_size=20, max_size=80).map(b"".join)
+
+EVERYTHING = {
+    "source": {"engine_comments": True, "time_spent": True, "tags": ["Site"]},
+    "filters": {"unfinished": "keep", "illegal_move": "stop"},
+}
+"""Settings with which the most is read."""

@@ -7,7 +7,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from outofcore.domains.chess.params import TerminationClass, TimeClass
-from outofcore.domains.chess.schema import CHESS960, OTHER_VARIANT, STANDARD
+from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, OTHER_VARIANT, STANDARD
 
 _STANDARD_NAMES = {"", "?", "-", "standard", "chess", "normal", "fromposition", "standardchess", "orthodox"}
 _CHESS960_NAMES = {
@@ -85,6 +85,16 @@ def time_class(control: str) -> TimeClass:
         base = base * _MOVES_OF_A_GAME / moves
     seconds = int(base + _MOVES_OF_A_GAME * increment)
     return next((name for bound, name in _BOUNDS if seconds <= bound), "classical")
+
+
+@lru_cache(maxsize=4096)
+def increment(control: str) -> int:
+    """Centiseconds that a clock gains by a move; ``NO_CLOCK`` where that is unknown, or the clock begins anew."""
+    found = [_FIRST_PERIOD.fullmatch(period) for period in control.split(":")]
+    if control.startswith("*") or time_class(control) in ("unknown", "correspondence"):
+        return NO_CLOCK
+    gained = {Decimal(match[3] or 0) for match in found if match}
+    return int(gained.pop() * 100) if len(gained) == 1 and all(found) else NO_CLOCK
 
 
 @lru_cache(maxsize=4096)

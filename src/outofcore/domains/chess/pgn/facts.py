@@ -13,10 +13,10 @@ import numpy.typing as npt
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
 from outofcore.domains.chess.pgn.games import TAGS, Games, decoded
 from outofcore.domains.chess.pgn.lexis import BLACK_WINS, CONFLICT, DRAW, NO_RESULT, UNKNOWN_RESULT, WHITE_WINS
-from outofcore.domains.chess.schema import CHESS960, STANDARD
+from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED
 
-_ELO = re.compile(rb"0*(\d{1,4})")
-_DATE = re.compile(rb"([\d?]{4})(?:[./-]([\d?]{2})[./-]([\d?]{2}))?")
+_ELO = re.compile(rb"0*(\d{1,4})\??")
+_DATE = re.compile(rb"([\d?]{4})(?:[./-]([\d?]{1,2})[./-]([\d?]{1,2}))?")
 _RESULTS = {b"1-0": WHITE_WINS, b"1/2-1/2": DRAW, b"0-1": BLACK_WINS, b"*": UNKNOWN_RESULT}
 _BLANKS = bytes(range(33))
 
@@ -27,7 +27,7 @@ class Facts:
 
     elo: npt.NDArray[np.int16]  # (n, 2) int16: White's and Black's, 0 if unknown
     date: npt.NDArray[np.int32]  # (n,) int32: yyyymmdd, 0 for unknown digits; Date, else UTCDate
-    result: npt.NDArray[np.int8]  # (n,) int8: 1, 0, -1 for White; undefined if ``outcome`` is not a result
+    result: npt.NDArray[np.int8]  # (n,) int8: 1, 0, -1 for White; else UNFINISHED
     outcome: npt.NDArray[np.uint8]  # (n,) uint8: result of tag and marker, a lexis code; CONFLICT if they differ
     variant: npt.NDArray[np.uint8]  # (n,) uint8: STANDARD, CHESS960 or OTHER_VARIANT
 
@@ -40,23 +40,26 @@ def read_facts(games: Games) -> Facts:
     outcome = np.where(decided & ((marker == NO_RESULT) | (marker == UNKNOWN_RESULT)), tagged, marker)
     both = decided & (marker >= WHITE_WINS) & (marker <= BLACK_WINS)
     outcome[both & (tagged != marker)] = CONFLICT
+    known = (outcome >= WHITE_WINS) & (outcome <= BLACK_WINS)
     return Facts(
         elo=np.stack(elo, axis=1),
         date=np.where(date == 0, utc_date, date),
-        result=(DRAW - outcome.astype(np.int8)).astype(np.int8),
+        result=np.where(known, DRAW - outcome.astype(np.int8), UNFINISHED).astype(np.int8),
         outcome=outcome,
         variant=_variants(games),
     )
 
 
-def text_column(games: Games, name: str) -> npt.NDArray[Any]:
-    """Values of one tag as text, (n,) object; empty if missing."""
-    return _column(games, name, _text, object)
+def text_column(games: Games, name: str, tags: tuple[str, ...] = TAGS) -> npt.NDArray[Any]:
+    """Values of one of the tags that were read as text, (n,) object; empty if missing."""
+    return _column(games, name, _text, object, tags)
 
 
-def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
+def _column(
+    games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any, tags: tuple[str, ...] = TAGS
+) -> npt.NDArray[Any]:
     """Values of one tag, (n,), each distinct one parsed once; missing ones are parsed as empty."""
-    spans = games.tags[:, TAGS.index(name)]
+    spans = games.tags[:, tags.index(name)]
     if np.all(spans < 0):
         return np.full(len(spans), parse(b""), dtype)
     data = games.data.tobytes()
@@ -70,13 +73,13 @@ def _text(raw: bytes) -> str:
 
 
 def _elo(raw: bytes) -> int:
-    """An Elo up to 9999; 0 if invalid."""
+    """An Elo up to 9999, ``1500?`` (provisional) as 1500; 0 if invalid."""
     digits = _ELO.fullmatch(raw.strip(_BLANKS))
     return int(digits[1]) if digits else 0
 
 
 def _date(raw: bytes) -> int:
-    """``1997.05.??`` as 19970500; 0 if invalid."""
+    """``1997.05.??`` and ``1997.5.?`` as 19970500; 0 if invalid."""
     date = _DATE.fullmatch(raw.strip(_BLANKS))
     year, month, day = (0 if b"?" in part else int(part) for part in date.groups(b"?")) if date else (0, 0, 0)
     return year * 10_000 + month * 100 + day

@@ -17,7 +17,8 @@ must turn every token into one move, so nothing in the text is skipped unnoticed
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ from outofcore.domains.chess.pgn.lexis import (
     tag_value,
     token_end,
 )
-from outofcore.domains.chess.pgn.notes import read_note
+from outofcore.domains.chess.pgn.notes import read_engine_comment, read_note
 from outofcore.domains.chess.pgn.remarks import is_remark, move_end
 from outofcore.domains.chess.schema import NO_CLOCK, NO_EVALUATION, NO_MATE
 
@@ -68,9 +69,16 @@ TAGS = (
 LOOKAHEAD = 1024
 """A start this far from the end of the data is certain, whatever follows."""
 
-_EVENT = TAGS.index("Event")
+_EVENT, _FEN = TAGS.index("Event"), TAGS.index("FEN")
 _OUTSIDE, _IN_TAGS, _IN_MOVES, _OVER = 0, 1, 2, 3
-_NAMES = np.array([list(name.ljust(max(map(len, TAGS)) + 1, "\0").encode()) for name in TAGS], np.uint8)
+
+
+def _table(names: tuple[str, ...]) -> Bytes:
+    """Names of tags, a row each, that end in a zero."""
+    return np.array([list(name.ljust(max(map(len, names)) + 1, "\0").encode()) for name in names], np.uint8)
+
+
+_NAMES = _table(TAGS)
 
 
 class Games(NamedTuple):
@@ -78,7 +86,8 @@ class Games(NamedTuple):
 
     data: Bytes
     starts: npt.NDArray[np.int64]  # (n + 1,): start of each game, and end of the last
-    tags: npt.NDArray[np.int32]  # (n, len(TAGS), 2): span of each tag's value in ``data``; -1 if missing
+    names: Bytes  # names of the tags that are read: TAGS, and those asked for besides
+    tags: npt.NDArray[np.int32]  # (n, len(names), 2): span of each tag's value in ``data``; -1 if missing
     bodies: npt.NDArray[np.int64]  # (n,): end of each game's tags
     results: Bytes  # (n,): termination marker after the moves, a lexis code
     text: Bytes  # the tokens, each followed by a blank
@@ -87,6 +96,7 @@ class Games(NamedTuple):
     clock: npt.NDArray[np.int32]  # (m,) centiseconds after each move; see notes
     evaluation: npt.NDArray[np.int16]  # (m,) centipawns
     mate: npt.NDArray[np.int8]  # (m,) moves
+    spent: npt.NDArray[np.int32]  # (m,) centiseconds that each move took, as noted
 
     @property
     def plies(self) -> npt.NDArray[np.int32]:
@@ -125,15 +135,24 @@ def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
     return read_games(data).starts[:-1]
 
 
-def read_games(data: Bytes) -> Games:
-    """Read PGN from the beginning of a file or of a game; the last game ends with the data."""
+def all_tags(more: Iterable[str]) -> tuple[str, ...]:
+    """The tags that are read, with some that are asked for."""
+    return tuple(dict.fromkeys((*TAGS, *more)))
+
+
+def read_games(data: Bytes, *, tags: tuple[str, ...] = TAGS, engine_comments: bool = False) -> Games:
+    """Read PGN from the beginning of a file or of a game; the last game ends with the data.
+
+    ``tags`` come from :func:`all_tags`; ``engine_comments`` also reads those of engine matches.
+    """
     room = 64 + data.size // 256
     count = -1
     while count < 0:
         games = Games(
             data=data,
             starts=np.empty(room + 1, np.int64),
-            tags=np.full((room, len(TAGS), 2), -1, np.int32),
+            names=_NAMES if tags == TAGS else _table(tags),
+            tags=np.full((room, len(tags), 2), -1, np.int32),
             bodies=np.empty(room, np.int64),
             results=np.full(room, NO_RESULT, np.uint8),
             text=np.empty(data.size + data.size // 2 + 2, np.uint8),  # tokens such as ``$e$e`` may follow each other
@@ -142,14 +161,15 @@ def read_games(data: Bytes) -> Games:
             clock=np.empty(data.size // 2 + 1, np.int32),
             evaluation=np.empty(data.size // 2 + 1, np.int16),
             mate=np.empty(data.size // 2 + 1, np.int8),
+            spent=np.empty(data.size // 2 + 1, np.int32),
         )
-        count = _read(games)
+        count = _read(games, engine_comments)
         room *= 8  # games shorter than any real one
     tokens = int(games.token_offsets[count])
     lengths = {"starts": count + 1, "text": int(games.text_offsets[count])}
     lengths |= dict.fromkeys(("text_offsets", "token_offsets"), count + 1)
     lengths |= dict.fromkeys(("tags", "bodies", "results"), count)
-    lengths |= dict.fromkeys(("clock", "evaluation", "mate"), tokens)
+    lengths |= dict.fromkeys(("clock", "evaluation", "mate", "spent"), tokens)
     return games._replace(**{name: getattr(games, name)[:length] for name, length in lengths.items()})
 
 
@@ -190,13 +210,13 @@ def _is_move_one(data: Bytes, i: int) -> bool:
 
 
 @kernel
-def _tag_number(data: Bytes, i: int, j: int) -> int:
-    """Index of ``data[i:j]`` in ``TAGS``, or -1."""
-    for row in range(_NAMES.shape[0]):
-        if j - i >= _NAMES.shape[1] or _NAMES[row, j - i] != 0 or _NAMES[row, 0] != data[i]:
+def _tag_number(data: Bytes, i: int, j: int, names: Bytes) -> int:
+    """Row of ``data[i:j]`` in the names, or -1."""
+    for row in range(names.shape[0]):
+        if j - i >= names.shape[1] or names[row, j - i] != 0 or names[row, 0] != data[i]:
             continue
         k = 1
-        while k < j - i and _NAMES[row, k] == data[i + k]:
+        while k < j - i and names[row, k] == data[i + k]:
             k += 1
         if k == j - i:
             return row
@@ -207,7 +227,20 @@ def _tag_number(data: Bytes, i: int, j: int) -> int:
 def _is_quoted_event(data: Bytes, i: int) -> bool:
     """Whether a tag named Event opens at ``i``, its value in quotes."""
     end = tag_name_end(data, i) if data[i] == ord("[") else 0
-    return end > 0 and _tag_number(data, i + 1, end) == _EVENT and tag_value(data, end)[0] >= 0
+    return end > 0 and _tag_number(data, i + 1, end, _NAMES) == _EVENT and tag_value(data, end)[0] >= 0
+
+
+@kernel
+def _black_begins(data: Bytes, i: int, j: int) -> bool:
+    """Whether Black is to move in the position in FEN that is ``data[i:j]``; of nothing, White is."""
+    for word in range(2):
+        while i < j and KIND[data[i]] == BLANK:
+            i += 1
+        if word == 1:
+            return i < j and data[i] == ord("b")
+        while i < j and KIND[data[i]] != BLANK:
+            i += 1
+    return False
 
 
 @kernel
@@ -229,11 +262,11 @@ def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
 
 
 @kernel
-def _read(games: Games) -> int:
+def _read(games: Games, engine_comments: Any) -> int:
     """Fill the arrays of ``games`` from its data; returns the number of games, -1 if there is no room for them."""
     data, starts, tags, bodies, results = games.data, games.starts, games.tags, games.bodies, games.results
     text, text_offsets, token_offsets = games.text, games.text_offsets, games.token_offsets
-    clock, evaluation, mate = games.clock, games.evaluation, games.mate
+    clock, evaluation, mate, spent = games.clock, games.evaluation, games.mate, games.spent
     count, token, first_token, written = 0, 0, 0, 0
     phase, depth = _OUTSIDE, 0
     in_comment, at_line_start = False, True
@@ -246,7 +279,7 @@ def _read(games: Games) -> int:
         kind = KIND[c]
         if in_comment and not (at_line_start and _is_quoted_event(data, i)):
             if c == ord("[") and depth == 0 and token > first_token and i + 1 < data.size and data[i + 1] == ord("%"):
-                read_note(data, i, clock, evaluation, mate, token - 1)
+                read_note(data, i, clock, evaluation, mate, spent, token - 1)
             in_comment = c != ord("}")
             at_line_start = kind == LINE_END
             i += 1
@@ -266,6 +299,11 @@ def _read(games: Games) -> int:
             continue
         if c == ord("{"):
             in_comment, remark_seen, at_line_start = True, True, False
+            if engine_comments and depth == 0 and token > first_token:
+                fen = tags[count - 1, _FEN]
+                by_white = (token - first_token) % 2 == (0 if _black_begins(data, fen[0], fen[1]) else 1)
+                sign = 1 if by_white else -1
+                read_engine_comment(data, i, sign, clock, evaluation, mate, spent, token - 1)
             i += 1
             continue
 
@@ -273,7 +311,7 @@ def _read(games: Games) -> int:
         number, value, value_end, end = -1, -1, -1, i + 1
         name_end = tag_name_end(data, i) if at_line_start and c == ord("[") else 0
         if name_end:
-            number = _tag_number(data, i + 1, name_end)
+            number = _tag_number(data, i + 1, name_end, games.names)
             value, value_end, tag_end = tag_value(data, name_end)
             is_tag = value >= 0 or number == _EVENT or phase <= _IN_TAGS
             if is_tag:
@@ -337,7 +375,7 @@ def _read(games: Games) -> int:
         if after_move and k == start and is_remark(data, k, stop):
             continue
         after_move = True
-        clock[token], evaluation[token], mate[token] = NO_CLOCK, NO_EVALUATION, NO_MATE
+        clock[token], evaluation[token], mate[token], spent[token] = NO_CLOCK, NO_EVALUATION, NO_MATE, NO_CLOCK
         token += 1
         while k < stop:
             text[written] = data[k]

@@ -1,7 +1,11 @@
-"""Clocks and evaluations in comments: ``[%clk 0:09:58]``, ``[%eval -1.25]``, ``[%eval #-3]``.
+"""Clocks and evaluations in comments: ``[%clk 0:09:58]``, ``[%emt 0:00:02]``, ``[%eval -1.25]``, ``[%eval #-3]``.
 
 The grammar is that of python-chess, with numbers exactly as written: centiseconds and centipawns, further digits of a
 second truncated. The first of several notes after a move counts, as in python-chess.
+
+Engine matches have comments without brackets: ``+0.13/12 0.29s`` of cutechess and fastchess, where the evaluation is
+the mover's and a mate is in plies (``-M8/30 1.2s``), and ``d=26, mt=94353, tl=1710647, wv=0.34`` of TCEC, where it is
+White's, and times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -113,6 +117,7 @@ def read_note(
     clock: npt.NDArray[np.int32],
     evaluation: npt.NDArray[np.int16],
     mate: npt.NDArray[np.int8],
+    spent: npt.NDArray[np.int32],
     move: int,
 ) -> None:
     """Read the ``[%`` note at ``i`` into the places of a move, unless already set."""
@@ -126,7 +131,101 @@ def read_note(
     if name_length == 3 and data[i] == ord("c") and data[i + 1] == ord("l") and data[i + 2] == ord("k"):
         if clock[move] == NO_CLOCK:
             clock[move] = _clock(data, value)
+    elif name_length == 3 and data[i] == ord("e") and data[i + 1] == ord("m") and data[i + 2] == ord("t"):
+        if spent[move] == NO_CLOCK:
+            spent[move] = _clock(data, value)
     elif name_length == 4 and data[i] == ord("e") and data[i + 1] == ord("v"):
         is_first = evaluation[move] == NO_EVALUATION and mate[move] == NO_MATE
         if is_first and data[i + 2] == ord("a") and data[i + 3] == ord("l"):
             evaluation[move], mate[move] = _evaluation(data, value)
+
+
+@kernel
+def _score(data: Bytes, i: int) -> tuple[int, int, int]:
+    """Centipawns and moves to mate of the ``-1.25`` or ``-M8`` at ``i``, and the index after it; ``i`` if invalid."""
+    j, sign = i, 1
+    if j < data.size and (data[j] == ord("-") or data[j] == ord("+")):
+        sign = -1 if data[j] == ord("-") else 1
+        j += 1
+    is_mate = j < data.size and data[j] == ord("M")
+    j += is_mate
+    value, k = _digits(data, j)
+    if k == j:
+        return NO_EVALUATION, NO_MATE, i
+    if is_mate:
+        return NO_EVALUATION, sign * min((value + 1) // 2, LARGEST_MATE), k
+    hundredths = 0
+    if k < data.size and data[k] == ord("."):
+        hundredths, k = _fraction(data, k + 1)
+    return sign * min(value * 100 + hundredths, LARGEST_EVALUATION), NO_MATE, k
+
+
+@kernel
+def _spaces_end(data: Bytes, i: int) -> int:
+    """Index after the white space at ``i``."""
+    while i < data.size and (KIND[data[i]] == BLANK or KIND[data[i]] == LINE_END):
+        i += 1
+    return i
+
+
+@kernel
+def _engine_time(data: Bytes, i: int) -> int:
+    """Centiseconds of the ``12 0.29s`` (depth and time) at ``i``; ``NO_CLOCK`` if invalid."""
+    _, j = _digits(data, i)
+    k = _spaces_end(data, j)
+    seconds, end = _digits(data, k)
+    if j == i or k == j or end == k or end >= data.size:
+        return NO_CLOCK
+    hundredths = 0
+    if data[end] == ord("."):
+        hundredths, end = _fraction(data, end + 1)
+    return min(seconds * 100 + hundredths, LARGEST_CLOCK) if end < data.size and data[end] == ord("s") else NO_CLOCK
+
+
+@kernel
+def read_engine_comment(
+    data: Bytes,
+    i: int,
+    mover_sign: int,
+    clock: npt.NDArray[np.int32],
+    evaluation: npt.NDArray[np.int16],
+    mate: npt.NDArray[np.int8],
+    spent: npt.NDArray[np.int32],
+    move: int,
+) -> None:
+    """Read the comment after the brace at ``i`` into the places of a move, unless already set or in brackets.
+
+    ``mover_sign`` is 1 if White made the move, -1 if Black did.
+    """
+    stop = i + 1
+    while stop < data.size and data[stop] != ord("}"):
+        if data[stop] == ord("["):
+            return
+        stop += 1
+    if stop == data.size:
+        return
+    i = _spaces_end(data, i + 1)
+    unrated = evaluation[move] == NO_EVALUATION and mate[move] == NO_MATE
+    centipawns, moves, j = _score(data, i)
+    time = _engine_time(data, j + 1) if j > i and data[j] == ord("/") else NO_CLOCK
+    if time != NO_CLOCK:
+        if spent[move] == NO_CLOCK:
+            spent[move] = time
+        if unrated and (moves != NO_MATE or centipawns != NO_EVALUATION):
+            evaluation[move] = NO_EVALUATION if moves != NO_MATE else mover_sign * centipawns
+            mate[move] = mover_sign * moves
+        return
+    while i + 3 < stop:
+        if data[i + 2] == ord("="):
+            first, second = data[i], data[i + 1]
+            number, end = _digits(data, i + 3)
+            if first == ord("m") and second == ord("t") and end > i + 3 and spent[move] == NO_CLOCK:
+                spent[move] = min(number // 10, LARGEST_CLOCK)
+            elif first == ord("t") and second == ord("l") and end > i + 3 and clock[move] == NO_CLOCK:
+                clock[move] = min(number // 10, LARGEST_CLOCK)
+            elif first == ord("w") and second == ord("v") and unrated:
+                evaluation[move], mate[move], _ = _score(data, i + 3)
+                unrated = evaluation[move] == NO_EVALUATION and mate[move] == NO_MATE
+        while i < stop and data[i] != ord(","):
+            i += 1
+        i = _spaces_end(data, i + 1)

@@ -1,0 +1,164 @@
+"""Clocks, evaluations and the time of moves; every conversion here is checked by python-chess too, in convert."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import chess.pgn
+import numpy as np
+import pytest
+
+from outofcore.domains.chess.pgn.classes import increment
+from tests.domains.chess.test_convert import convert
+
+NOTED = {"engine_comments": True, "time_spent": True}
+
+
+def noted(text: str, **source: object) -> dict[str, list[int]]:
+    rows = convert(text, source=NOTED | source).rows
+    return {name: rows[name].tolist() for name in ("clock", "evaluation", "mate", "time_spent")}
+
+
+def test_comments_of_cutechess_are_seen_by_the_mover():
+    text = (
+        "1. e4 {book} e5 {0.00/31 48s} 2. f3 {-0.17/15 0.073s} Nc6 {+1.24/14\n0.27s} "
+        "3. a3 {-M8/8 2s} Qh4+ {+M7/9 1s, x} 0-1"
+    )
+    assert noted(text) == {
+        "clock": [-1] * 6,
+        "evaluation": [-32768, 0, -17, -124, -32768, -32768],
+        "mate": [0, 0, 0, 0, -4, -4],
+        "time_spent": [-1, 4800, 7, 27, 200, 100],
+    }
+    start = '[FEN "rnbqkbnr/pppppppp/8/8/8/5P2/PPPPP1PP/RNBQKBNR b KQkq - 0 1"]\n\n'
+    black = start + "1... e5 {+0.50/9 1s} 2. e4 {-0.40/9 1s} *"
+    assert convert(black, source=NOTED, filters={"unfinished": "keep"}).rows["evaluation"].tolist() == [-50, -40]
+
+
+def test_comments_of_tcec_are_seen_by_white():
+    text = (
+        "1. e4 {d=26, mt=94353, tl=1710647, pv=e4 e5, wv=0.34, R50=50,} e5 {wv=-M12, mt=10, tl=1800000,} "
+        "2. a3 {wv=M, mt=x} 1-0"
+    )
+    assert noted(text) == {
+        "clock": [171064, 180000, -1],
+        "evaluation": [34, -32768, -32768],
+        "mate": [0, -6, 0],
+        "time_spent": [9435, 1, -1],
+    }
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        *(
+            "+0.13/12 0.29",
+            "+0.13/ 0.29s",
+            "0.13 12 0.29s",
+            "+-1/2 3s",
+            "M/3 1s",
+            "M1.5/3 1s",
+            "/1 2s",
+            "+0.1/12s",
+            "+",
+        ),
+        *(
+            "[%clk 0:00:01] +0.1/1 1s",
+            "[x] mt=5",
+            "mt=5",
+            ",mt=5",
+            "mt =5",
+            "wv=",
+            "wv=1.",
+            "a,\n wv=+1.999,wv=2",
+            "mt",
+        ),
+        *(
+            "M0/1 1s",
+            "-0.00/1 0s",
+            "99999999999999/1 9999999999999999s",
+            "M999/1 1s",
+            "+0.1/1 x, mt=5",
+            "  .5/1 1s",
+            "",
+        ),
+    ],
+)
+def test_odd_comments_are_read_as_the_oracle_reads_them(comment):
+    noted(f"1. e4 {{{comment}}} {{0.5/1 3s}} e5 {{{comment}}} 1-0")
+
+
+def test_by_default_only_notes_in_brackets_are_read():
+    result = convert("1. e4 {+0.13/12 0.29s} e5 {wv=0.34, tl=100} 1-0")
+    assert set(result.rows["evaluation"]) == {-32768}
+    assert set(result.rows["clock"]) == {-1}
+    assert "time_spent" not in result.rows
+
+
+def test_time_spent_is_that_by_the_clocks_or_the_one_noted():
+    clocks = ["0:03:00", "0:03:00", "0:02:55", "0:03:01.5", "0:02:59", "0:02:00"]
+    moves = " ".join(
+        f"{move} {{[%clk {clock}]}}" for move, clock in zip(["e4", "e5", "d4", "d5", "c4", "c5"], clocks, strict=True)
+    )
+    expected = {
+        "180+2": [-1, -1, 700, 50, -1, 6350],
+        "180": [-1, -1, 500, -1, -1, 6150],
+        "?": [-1] * 6,
+        "1/86400": [-1] * 6,
+    }
+    for control, spent in expected.items():
+        assert noted(f'[TimeControl "{control}"]\n\n{moves} 1-0')["time_spent"] == spent
+    noted_ones = moves.replace("0:02:55]", "0:02:55] [%emt 0:00:06.25]").replace(
+        "[%clk 0:03:00]} e5", "[%emt 0:00:01]} e5"
+    )
+    assert noted(f'[TimeControl "180"]\n\n{noted_ones} 1-0')["time_spent"] == [100, -1, 625, -1, -1, 6150]
+
+
+@pytest.mark.parametrize(
+    ("control", "expected"),
+    [
+        *(("180+2", 200), ("60", 0), ("10+0.05", 5), ("40/7200:3600", 0), ("40/5400+30:1800+30", 3000)),
+        *(("40/5400+30:1800", -1), ("*60", -1), ("1/86400", -1), ("-", -1), ("", -1), ("?", -1), ("1:?", -1)),
+    ],
+)
+def test_increments(control, expected):
+    assert increment(control) == expected
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "name", ["online-with-clocks-games.pgn", "engine-with-comments.pgn", "odd/stockfish-learning.pgn"]
+)
+def test_real_files_have_the_times_that_python_chess_computes(real_data, name):
+    content = (real_data / "chess" / name).read_bytes()
+    result = convert(content, one_in=1 if len(content) < 300_000 else 16, source=NOTED, filters={"duplicates": "keep"})
+    spent = result.rows["time_spent"]
+    assert (spent >= 0).mean() > 0.8
+    if name.startswith("engine"):
+        assert (result.rows["evaluation"] > -32768).mean() > 0.9
+    if not name.startswith("online"):
+        return
+    first = 0
+    for text in re.split(r"(?m)^(?=\[Event )", content.decode())[1:]:
+        tags, _, moves = text.replace("\r", "").partition("\n\n")
+        game = chess.pgn.read_game(io.StringIO(f"{tags}\n\n{' '.join(moves.split())}"))
+        assert game is not None
+        clocks = [node.clock() for node in game.mainline()]
+        base, _, gained = game.headers.get("TimeControl", "").partition("+")
+        found = spent[first : first + len(clocks)]
+        first += len(clocks)
+        if not base.isdigit():
+            continue
+        for ply in range(2, len(clocks)):
+            if None not in (clocks[ply], clocks[ply - 2]):
+                took = round((clocks[ply - 2] + float(gained or 0) - clocks[ply]) * 100)
+                assert found[ply] == (took if took >= 0 else -1)
+    assert first == len(spent)
+
+
+def test_a_time_that_no_clock_shows_is_unknown_at_the_start_of_every_game():
+    game = '[TimeControl "60"]\n\n1. e4 {[%clk 0:00:50]} e5 {[%clk 0:00:40]} 2. d4 {[%clk 0:00:30]} 1-0\n\n'
+    rows = convert(game + game.replace("e5", "c5"), source=NOTED).rows
+    assert rows["time_spent"].tolist() == [-1, -1, 2000] * 2
+    assert rows["time_spent"].dtype == np.int32
