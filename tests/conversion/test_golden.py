@@ -40,8 +40,8 @@ RAW = {
     "neural": "5604f49e16b95270aa7b52e72291c27aae1aab5e9ca9b7747d242bf54f10ca1e",
 }
 STORES = {
-    ("chess", "zstd"): "b501dc711a9a00f08d4904a74cc9c38a13cc76364612030e926dad1d7563a7ca",
-    ("chess", "none"): "8a53a15b75dbcc5703898b45c087fb8989415ac34adec97dc1ec0aacac337bf6",
+    ("chess", "zstd"): "f937909e067a9ad85d914d53913e7cc1f863911fbbf303eed192269d7e747844",
+    ("chess", "none"): "4cc24bf52d21a5a2465a71c4d48a209e9cb07357d638e0de9d4757a902ae0384",
     ("go", "zstd"): "b139c21b42ff21d6d82b3d5c4aa12b6df9f48774254cc148cc370c4dd90a3a11",
     ("go", "none"): "b874452a6442d76eda05b0aec41edaca2902b4ad6c91136fdf81e8ceaec7b2fe",
     ("text", "zstd"): "a6f68c01f4927266bc3470b103b2017c112053c2e300d0f9e7d158e52e1ea5c2",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -133,6 +135,24 @@ def test_figures_do_not_depend_on_how_validation_was_cut():
     assert sum(row["responses"] for row in plots["responses"]) == sum(int(made["dfs"].sum()) for made in batches)
     assert len(plots["neurons"]) == 7
     assert float(sums["bins"].sum()) == sum(int(made["dfs"].sum()) for made in batches)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "squared"])
+def test_a_task_without_its_store_draws_responses_against_the_means_of_its_weights(loss):
+    torch.manual_seed(2)
+    trained = NeuralTask(SESSIONS, section(train={"loss": loss}))
+    for parameter in trained.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    alike = (replace(each, mean=(1.0,) * each.neurons, spread=(1.0,) * each.neurons) for each in SESSIONS)
+    loaded = NeuralTask(tuple(alike), section(train={"loss": loss}))
+    loaded.load_state_dict(trained.state_dict())
+    with torch.no_grad():
+        sums = [task.evaluate(batch(1)) for task in (trained, loaded)]
+        rate, _ = trained.predict(batch(1))
+    assert loaded.plots(sums[1])["responses"] == trained.plots(sums[0])["responses"]
+    mean, spread = (np.array(each) for each in (SESSIONS[1].mean, SESSIONS[1].spread))
+    predicted = ((rate.numpy() - mean) / spread)[batch(1)["dfs"].numpy() != 0]
+    assert float(sums[1]["class_predicted"].sum()) == pytest.approx(predicted.sum(), rel=1e-5)
 
 
 def test_windows_and_sessions_are_asked_of_the_loader():
