@@ -30,7 +30,7 @@ SETTINGS = TrainSection(epochs=2, batch_size=100, learning_rate=3e-3, pool_block
 
 def write_store(folder: Path, positions: int = 1000) -> Path:
     """A sealed store of random games, a sequence every 50 positions."""
-    fields = tuple(field for field in SCHEMA.rows if field.name in ChessReading.fields)
+    fields = tuple(field for field in SCHEMA.rows if field.name in ChessReading(TENSORS).fields)
     layout = Layout(codec="zstd", chunk_rows=64, shard_rows=256)
     with ThreadPoolExecutor(1) as encoders:
         schema = Schema(rows=fields, sequences=())

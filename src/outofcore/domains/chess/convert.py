@@ -22,6 +22,7 @@ from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, UNFINISHED, colum
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
 Ints = npt.NDArray[np.int64]
+Times = npt.NDArray[np.int32]
 Rows = dict[str, npt.NDArray[Any]]
 
 
@@ -206,7 +207,7 @@ class _Conversion:
         }
 
 
-def _time_spent(clock: Ints, noted: Ints, ply: Ints, increments: Ints) -> Ints:
+def _time_spent(clock: Times, noted: Times, ply: Ints, increments: Ints) -> Times:
     """Centiseconds that each move took, (m,) int32; ``increments`` is ``NO_CLOCK`` where the clocks do not show it."""
     spent = noted.copy()
     before = np.full(len(clock), NO_CLOCK)
