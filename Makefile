@@ -3,6 +3,7 @@
 # make tour    from a raw file to a trained model in five minutes, saying what is done and why
 # make report  draw reports/index.html from what has run
 # make recipes install the frameworks of docs/recipes.md, and run each program of that page, also on several ranks
+# make docs    build these documents as a site with search: build/site/index.html, which needs no network
 # make api     render the docstrings: build/api/index.html
 # make bench   measure everything on made-up input: bench/results/table.md
 # make bench-quick   measure the ratios that matter most in two minutes, and fail if one is far below the committed one
@@ -15,7 +16,7 @@ export DVC_NO_ANALYTICS := 1
 # Nothing is compiled when it is installed: without bytecode every process would compile torch and DVC again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run tour report recipes api test lint types unit bench bench-quick bench-loader clean
+.PHONY: run tour report recipes docs api test lint types unit bench bench-quick bench-loader clean
 
 run: $(VENV)/installed
 	dvc repro
@@ -32,6 +33,11 @@ report: $(VENV)/installed
 recipes: $(VENV)/installed
 	pip install --quiet --no-compile --constraint requirements.lock --editable ".[dev,recipes]"
 	pytest tests/docs/test_recipes.py -m "" -rs
+
+docs: $(VENV)/installed
+	pip install --quiet --no-compile --constraint requirements.lock --editable ".[dev,docs]"
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	@echo "build/site/index.html is the first page"
 
 api: $(VENV)/installed
 	python stages/api.py

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import outofcore
 from outofcore.cli import app
 from tests.corpus import TEXTS, Records
 from tests.pipeline.conftest import ROOT
@@ -25,7 +26,7 @@ OWN = {"chess": "games", "go": "sgf", "text": "corpus", "neural": "recordings"}
 """The reader's raw files, by domain."""
 BLOCK = re.compile(r"```(python|sh)\n(.*?)```", re.DOTALL)
 ELSEWHERE = ("dvc", "git", "pip", "make")
-PAGES = ("README.md", "docs/chess.md", "docs/go.md", "docs/text.md", "docs/neural.md")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("chess", "go", "text", "neural", "coming-from", "faq")))
 
 
 @pytest.fixture
@@ -48,10 +49,10 @@ def write_recording(folder: Path) -> None:
     np.savez(folder / "monday.npz", stim=stim, robs=draw.poisson(1.0, (1200, 3)).astype(np.float32), trial=trial)
 
 
-def link_stores(project: Path, reader: Path, text: str) -> None:
+def link_stores(project: Path, reader: Path, programs: str) -> None:
     """Stores that the page does not make itself."""
     for domain in OWN:
-        made = re.search(rf'convert\("{domain}"|outofcore convert {domain} ', text)
+        made = re.search(rf'convert\("{domain}"|outofcore convert {domain} ', programs)
         if not made:
             (reader / f"{domain}.zarr").symlink_to(project / f"data/stores/{domain}.zarr")
 
@@ -77,10 +78,10 @@ def run_shell(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_snippets_run(page: str, project: Path, reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    link_stores(project, reader, text)
-    names = {"__name__": "program", "dataset": Records(TEXTS)}
     blocks = BLOCK.findall(text)
     assert blocks
+    link_stores(project, reader, "".join(block for _, block in blocks))
+    names = {"__name__": "program", "dataset": Records(TEXTS)}
     for kind, block in blocks:
         if kind == "python":
             exec(compile(block, page, "exec"), names)
@@ -96,3 +97,27 @@ def test_the_first_program_works_in_every_domain(domain: str, reader: Path) -> N
     exec(program.replace("games/", f"{OWN[domain]}/").replace("chess", domain), names)
     assert (reader / f"{domain}.zarr" / "seal.json").exists()
     assert len(names["batch"]) >= 2  # type: ignore[arg-type]
+
+
+def test_messages_are_quoted_as_they_are(project: Path, reader: Path) -> None:
+    """The page of symptoms is found by the words of the messages."""
+    page = " ".join((ROOT / "docs/faq.md").read_text(encoding="utf-8").lower().split())
+    store = project / "data/stores/chess.zarr"
+    batches = outofcore.loader(store, "train", 64)
+    state = batches.state_dict()
+    (reader / "half.zarr").mkdir()
+    huge = {"frames": np.broadcast_to(np.uint8(0), (10**12, 64, 64))}
+    calls: dict[str, Callable[[], object]] = {
+        "a memory budget": lambda: outofcore.loader(store, memory="1MiB"),
+        "is too small": lambda: outofcore.loader(store, memory="1MiB"),
+        "the saved state belongs to another": lambda: outofcore.loader(store, seed=1).load_state_dict(state),
+        "is not a sealed store": lambda: outofcore.open_store(reader / "half.zarr"),
+        "not enough room, nothing was written": lambda: outofcore.write_store(reader / "huge.zarr", huge),
+        "unknown key chess.filters.min_ello; did you mean 'min_elo'?": lambda: outofcore.convert(
+            "chess", reader / "games", reader / "new.zarr", filters={"min_ello": 2000}
+        ),
+    }
+    for words, call in calls.items():
+        with pytest.raises(outofcore.OutOfCoreError, match=re.escape(words)):
+            call()
+        assert words in page

@@ -1,0 +1,33 @@
+"""The documents as a site: every page in its navigation, nothing fetched from the network."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.conftest import ROOT
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    named = re.findall(r"([\w-]+\.md)$", navigation, re.MULTILINE)
+    pages = [path.name for path in ROOT.glob("docs/*.md")]
+    assert sorted(named) == sorted([*pages, "index.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="'make docs' installs mkdocs-material")
+def test_the_site_is_built_and_needs_no_network(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in tmp_path.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"<(script|link|img|source)[^>]*(src|href|srcset)=[\"']?(https?:)?//", text), page
+    assert 'href="chess.html"' in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert (tmp_path / "api/outofcore.html").exists()
+    assert "memory budget" in (tmp_path / "search/search_index.js").read_text(encoding="utf-8")
