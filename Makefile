@@ -1,6 +1,6 @@
 # make run     install everything and run the pipeline on the sample input
 # make test    install everything, lint, check types, run the tests
-# make tour    from a raw file to a trained model in five minutes, saying what is done and why
+# make tour    from a raw file to a trained model in five minutes, in a folder of its own, saying what is done and why
 # make report  draw reports/index.html from what has run
 # make recipes install the frameworks of docs/recipes.md, and run each program of that page, also on several ranks
 # make docs    build these documents as a site with search: build/site/index.html, which needs no network
