@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from outofcore.store.reader import Store
 
-ROWS = 5003
+ROWS = 2003
 Data = dict[str, npt.NDArray[Any]]
 
 

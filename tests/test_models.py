@@ -60,7 +60,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert not list(temporary.glob("outofcore*"))
 
 
-@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name in ("go", "text") else ()) for name in DOMAINS]
+)
 def test_loaded_in_another_process_it_has_the_figures_of_its_training(
     project: Path, elsewhere: Path, name: str
 ) -> None:

@@ -56,7 +56,9 @@ def run(
     return conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=watch, **kwargs)
 
 
-@pytest.mark.parametrize("name", list(DOMAINS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name in ("go", "text") else ()) for name in DOMAINS]
+)
 def test_three_workers_give_the_bytes_of_one_machine(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -91,7 +93,7 @@ def test_a_worker_that_dies_costs_no_byte(cluster: Cluster, raw: Path, tmp_path:
     assert found.seal.digest == expected.seal.digest
 
 
-@pytest.mark.parametrize("then", ["threads", "cluster"])
+@pytest.mark.parametrize("then", [pytest.param("threads", marks=pytest.mark.long), "cluster"])
 def test_a_scheduler_that_dies_is_one_line_and_the_next_run_goes_on(
     cluster: Cluster, raw: Path, tmp_path: Path, then: str
 ) -> None:

@@ -178,7 +178,7 @@ def shuffled(values: list[int], state: int) -> list[int]:
     return values
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8))])
 def test_stopped_anywhere_it_goes_on_on_any_ranks(sources: dict[str, list[Path]], seed: int) -> None:
     kind = list(WINDOWS)[seed % 4]
     options: dict[str, Any] = {"window": WINDOWS[kind], "last": "drop", "stop": ("first", "all")[seed % 2]}

@@ -132,7 +132,7 @@ def test_the_order_depends_on_the_order_of_the_stores_and_not_on_where_they_are(
     assert identities(opened(months, seed=6)) != order
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8))])
 def test_stopped_anywhere_it_goes_on_on_any_ranks(months: list[Path], seed: int) -> None:
     kind = list(WINDOWS)[seed % 4]
     options: dict[str, Any] = {"window": WINDOWS[kind], "phase": kind == "pack", "last": "drop"}

@@ -212,7 +212,7 @@ def test_a_process_holds_what_is_predicted():
     assert 0.8 < ratio < 2
 
 
-@pytest.mark.parametrize("name", ["chess", "go", "neural"])
+@pytest.mark.parametrize("name", ["chess", pytest.param("go", marks=pytest.mark.long), "neural"])
 def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     domain = get_domain(name)
     raw = tmp_path / "raw"

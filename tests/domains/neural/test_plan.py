@@ -148,6 +148,7 @@ def run_stage(folder, raw, **source):
     return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.long  # other tests refuse and accept; this one does both on a disk of 13 MiB
 def test_a_real_disk_refuses_float32_before_the_first_byte_and_takes_bytes(recording, disk):
     folder = disk("tmpfs", 13)
     refused = run_stage(folder, recording, stimulus_dtype="float32")

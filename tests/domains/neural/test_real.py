@@ -169,7 +169,7 @@ def test_series_with_timestamps(neural):
         np.testing.assert_allclose(result.only.rows["robs"][:, 0], file["acquisition/test_sine_2/data"][:], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("width", "samples"), [(0.001, 20), (0.00005, 1)])
+@pytest.mark.parametrize(("width", "samples"), [(0.001, 20), pytest.param(0.00005, 1, marks=pytest.mark.long)])
 def test_grasshopper_sound_and_spikes_on_one_clock(neural, width, samples):
     folder = neural / "grasshopper"
     result = convert(

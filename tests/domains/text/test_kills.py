@@ -20,7 +20,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.long)])
 def test_a_killed_conversion_goes_on_with_the_same_bytes(tmp_path: Path, kills: int):
     make_text(tmp_path)
     units, expected = whole_run(tmp_path)

@@ -53,6 +53,7 @@ def test_novels_with_a_tokenizer_of_their_own(convert, real_data: Path, tmp_path
                 assert found.documents[number] == [*reference.encode(text).ids, 0]
 
 
+@pytest.mark.long
 def test_poems_without_spaces(convert, real_data: Path, tmp_path: Path):
     raw = real_data / "text" / "poems.jsonl.zst"
     path = learn(raw, tmp_path, vocab_size=2048, sample_bytes=500_000)
