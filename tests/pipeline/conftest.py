@@ -26,6 +26,9 @@ NEEDED = (
 )
 
 
+STAGES = ("sample", "check", "convert", "train", "evaluate", "report")
+
+
 @dataclass
 class Project:
     """A checkout and the commands that a user types in it."""
@@ -89,11 +92,31 @@ def copy_project(folder: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The project after ``dvc repro`` of the chess stages with short training, committed; tests leave it as it is."""
+    """The project after the conversion of chess, with short training, committed; tests leave it as it is."""
     project = copy_project(tmp_path_factory.mktemp("pipeline") / "project")
     params = project.folder / "params.yaml"
     params.write_text(params.read_text().replace("max_steps: -1", "max_steps: 3"))
-    project.dvc("repro", "train@chess")
+    project.dvc("repro", "convert@chess")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "ran")
     return project
+
+
+@pytest.fixture(scope="session")
+def own(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project after ``dvc repro`` on its own games, committed; tests leave it as it is."""
+    own = copy_project(tmp_path_factory.mktemp("own") / "project")
+    own.run("outofcore", "init", ".", "--domains", "chess")
+    raw = own.folder / "data/raw/chess"
+    raw.mkdir(parents=True)
+    games = project.read("data/sample/chess/games.pgn")
+    (raw / "games.pgn").write_text(games[: games.index("[Event ", len(games) // 2)])
+    params = own.folder / "params.yaml"
+    text = params.read_text().replace("raw: data/sample/chess", "raw: data/raw/chess")
+    params.write_text(text.replace("max_steps: -1", "max_steps: 3"))
+    own.dvc("add", "-q", "data/raw/chess")
+    told = own.dvc("repro")
+    assert told.count("Running stage") == len(STAGES)
+    own.git("add", "-A")
+    own.git("commit", "-q", "-m", "own games")
+    return own
