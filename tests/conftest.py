@@ -17,7 +17,7 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / "build"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes minutes; at the end one worker would wait for another. Tests of a file share its fixtures."""
+    """Begin with what takes minutes, so that no worker waits at the end; a file's tests share a worker and fixtures."""
     items.sort(key=lambda item: not {"docs", "pipeline", "training"} & set(item.path.parts[-2:]))
     for item in items:
         if item.get_closest_marker("xdist_group") is None:

@@ -16,6 +16,7 @@ from tests.pipeline.conftest import STAGES, Project
 
 pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
 
+
 def test_the_other_domains_neither_run_nor_fail(own: Project) -> None:
     assert own.dvc("stage", "list", "--name-only").split() == [f"{name}@chess" for name in STAGES]
     assert own.dvc("status").strip().endswith("up to date.")
