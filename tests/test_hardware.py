@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from outofcore.hardware import usable_cores, usable_memory
+from outofcore.hardware import queue_workers, usable_cores, usable_memory
 
 GIB = 2**30
 NONE_V1 = "9223372036854771712\n"
@@ -178,3 +178,24 @@ def test_a_real_limit_of_memory_is_seen(limited_group: Path) -> None:
     value, _, how = told.strip().partition(" ")
     assert GIB // 2 < int(value) <= GIB
     assert how == "left under the cgroup's limit"
+
+
+def test_a_process_knows_how_many_workers_its_queue_has(tmp_path: Path) -> None:
+    asks = f"[{sys.executable!r}, '-c', 'from outofcore.hardware import queue_workers; print(queue_workers())']"
+    worker = tmp_path / "dvc"
+    worker.write_text(f"import subprocess\nsubprocess.run({asks}, check=True)\ninput()\n")
+
+    def started(name: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(worker), "exp", "queue-worker", name, "--clean"]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    assert queue_workers() == 1
+    workers, told = [], []
+    for name in ("dvc-exp-aaaaaa-1@localhost", "dvc-exp-bbbbbb-1@localhost", "dvc-exp-aaaaaa-2@localhost"):
+        workers.append(started(name))
+        out = workers[-1].stdout
+        assert out is not None
+        told.append(int(out.readline()))
+    for each in workers:
+        each.communicate("\n")
+    assert told == [1, 1, 2]

@@ -43,6 +43,19 @@ def test_jobs_side_by_side_share_what_is_measured(tmp_path: Path, monkeypatch: p
     assert load_machine(tmp_path, {"OUTOFCORE_JOBS": "99"}).workers == 1
 
 
+def test_workers_of_a_queue_share_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outofcore.machine.usable_cores", lambda: Measured(8, "8 by affinity"))
+    monkeypatch.setattr("outofcore.machine.usable_memory", lambda: Measured(2**34, "available on the machine"))
+    assert load_machine(tmp_path, {}).share == ""
+    monkeypatch.setattr("outofcore.machine.queue_workers", lambda: 2)
+    found = load_machine(tmp_path, {})
+    assert (found.jobs, found.workers, found.memory) == (2, 4, 2**32)
+    assert found.share == "one of 2 jobs on this machine: 4 workers, memory 4.29 GB"
+    assert found.disk_margin == pytest.approx(2 * 1.2 - 1)
+    assert load_machine(tmp_path, {"OUTOFCORE_JOBS": "1"}).memory == 2**33
+    assert load_machine(tmp_path, {"OUTOFCORE_MEMORY": "1GiB"}).memory == 2**30  # what is stated is for each
+
+
 def test_the_environment_counts_before_the_file_before_what_is_measured(tmp_path: Path) -> None:
     (tmp_path / "machine.yaml").write_text("workers: 3\nmemory: 256MiB\ndisk_margin: 0.1\nscratch: /fast\n")
     found = load_machine(tmp_path, {"OUTOFCORE_WORKERS": "7", "OUTOFCORE_DISK_RESERVE": "0", "WORKERS": "9"})

@@ -43,6 +43,28 @@ def usable_memory(root: Path = Path("/")) -> Measured:
     return Measured(max(0, min(rooms)), "left under the cgroup's limit")
 
 
+def queue_workers() -> int:
+    """How many workers the queue of DVC has that this process runs in; 1 outside of a queue.
+
+    A worker is named by the hash of its project and a number, ``dvc-exp-1a2b3c-2@localhost``.
+    """
+    own = next(filter(None, map(_queue_worker, psutil.Process().parents())), None)
+    if own is None:
+        return 1
+    queue = own.rpartition("-")[0]
+    names = map(_queue_worker, psutil.process_iter())
+    return len({name for name in names if name and name.rpartition("-")[0] == queue})
+
+
+def _queue_worker(process: psutil.Process) -> str | None:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return None
+    name = next((word for word in words if word.startswith("dvc-exp-")), None)
+    return name if "queue-worker" in words else None
+
+
 def _groups(controller: str, root: Path) -> Iterator[Path]:
     """Folders of this process's control groups of either version, innermost first, as far as visible."""
     mounts = list(_mounts(controller, root))

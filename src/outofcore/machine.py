@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationErro
 from pydantic.fields import FieldInfo
 
 from outofcore.errors import ParamsError
-from outofcore.hardware import usable_cores, usable_memory
+from outofcore.hardware import queue_workers, usable_cores, usable_memory
 from outofcore.sizes import EXPECTED_SIZE, format_bytes, parse_bytes
 
 FILE: Final = "machine.yaml"
@@ -86,6 +86,12 @@ class Machine:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # where each setting came from, in words
     stated: frozenset[str] = field(default=frozenset(), compare=False)  # the settings that are not measured or default
 
+    @property
+    def share(self) -> str:
+        """A line about what this is the share of; "" if there is one job on the machine."""
+        own = f"{self.workers} worker{'s' * (self.workers > 1)}, memory {format_bytes(self.memory)}"
+        return f"one of {self.jobs} jobs on this machine: {own}" if self.jobs > 1 else ""
+
     def described(self) -> list[tuple[str, str, str]]:
         """Name, value and origin of every setting, for display."""
         rows = []
@@ -134,6 +140,8 @@ def load_machine(folder: str | Path = ".", environment: Mapping[str, str] | None
         message = f"{where}: expected {_EXPECTED[name]}, got {values[name]!r}"
         raise ParamsError(message) from error
     measured: dict[str, Any] = {}
+    if "jobs" not in values and (workers := queue_workers()) > 1:
+        given, origins["jobs"] = replace(given, jobs=workers), "measured: workers of the queue of DVC"
     jobs, among = given.jobs, f", for one of {given.jobs} jobs" if given.jobs > 1 else ""
     if "workers" not in values:
         cores = usable_cores()
