@@ -144,6 +144,20 @@ def test_nothing_is_removed_while_a_stage_runs(ran: Path, monkeypatch: pytest.Mo
         (ran / "wait").touch()
 
 
+@pytest.mark.parametrize("words", ["repro", "exp run --temp", "-v exp queue-worker dvc-exp-1"])
+def test_nothing_is_removed_before_the_first_lock_of_a_run(ran: Path, tmp_path: Path, words: str) -> None:
+    begun = tmp_path / "dvc"  # which is all that there is of it: a process of this name
+    begun.write_text("print('begun', flush=True)\ninput()\n")
+    command = [sys.executable, str(begun), *words.split()]
+    with subprocess.Popen(command, cwd=ran, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "begun\n"
+        with pytest.raises(OutOfCoreError, match=f"{words} is running, and what it makes"):
+            find_garbage(ran)
+        running.communicate("\n")
+    find_garbage(ran)
+
+
 def test_what_a_stopped_run_resumes_from_is_kept_unless_asked_for(ran: Path) -> None:
     work, partial = ran / "data/stores/chess.zarr.work", ran / "models/chess.partial"
     for folder in (work, partial):

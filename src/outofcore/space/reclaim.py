@@ -25,7 +25,11 @@ from outofcore.space.dvc_cache import DvcCache, find_cache
 from outofcore.space.filesystems import folder_bytes
 
 # Next to stores: work folders of conversions, and stores on their way to their place. Next to models: checkpoints.
-UNFINISHED = ("data/stores/*.zarr.work*", "data/streams/*.zarr.work*", "models/*.partial")
+UNFINISHED = ("data/stores/*.zarr.work*", "data/stores/*/*.zarr.work*", "data/streams/*.zarr.work*", "models/*.partial")
+
+# Commands of DVC that run stages: repro, exp run, and what they start for experiments.
+_STARTS = {"repro", "run", "exec-run", "queue-worker"}
+_FIRST_WORDS = 6  # options such as --cd FOLDER may come before them
 
 
 @dataclass(frozen=True)
@@ -143,18 +147,27 @@ def _running(cache: DvcCache) -> Iterator[str]:
             yield from (entry["cmd"] for entry in entries if _is_dvc(entry["pid"]))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):  # none, or one that DVC is writing
             continue
-    for process in psutil.process_iter(["cwd", "cmdline"]) if spaces else ():
-        at = process.info["cwd"]
-        if at and any(Path(at).is_relative_to(os.path.realpath(space)) for space in spaces):
-            yield " ".join(process.info["cmdline"] or [process.name()])
+    project = os.path.realpath(cache.project)
+    for process in psutil.process_iter(["cwd", "cmdline"]):
+        at, command = process.info["cwd"], process.info["cmdline"] or []
+        # Before its first lock, DVC has only a process: --temp stashes, clones and checks out for seconds.
+        begins = at and Path(at).is_relative_to(project) and _STARTS & set(_arguments(command)[:_FIRST_WORDS])
+        if begins or (at and any(Path(at).is_relative_to(os.path.realpath(space)) for space in spaces)):
+            yield " ".join(command or [process.name()])
 
 
 def _is_dvc(number: int) -> bool:
     """Whether a process runs and is DVC; another may have got the number of one that was killed."""
     try:
-        return "dvc" in {Path(part).name for part in psutil.Process(number).cmdline()[:3]}  # python -m dvc
+        return bool(_arguments(psutil.Process(number).cmdline()))
     except psutil.Error:
         return False
+
+
+def _arguments(command: Sequence[str]) -> Sequence[str]:
+    """The arguments of a command of DVC, ``dvc ...`` or ``python -m dvc ...``; empty for others."""
+    place = next((place for place, part in enumerate(command[:3]) if Path(part).name == "dvc"), len(command))
+    return command[place + 1 :]
 
 
 def _refuse_used(folder: Path) -> None:
