@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from outofcore.domains.registry import get_domain
+from outofcore.inspect.terminal import print_plan
+from outofcore.machine import load_machine
+from outofcore.params import load_params
+from outofcore.plan import plan_domain, plan_run
 from tests.lines_project import call, folder, line_with, lines, store
 from tests.space.conftest import Disk, disk, no_settings_of_the_user
 
@@ -117,3 +124,16 @@ def test_plan_refuses_what_does_not_fit(disk: Disk, folder: Path, monkeypatch: p
     assert not facts["fits"]
     assert len(facts["filesystems"][0]["ways_out"]) == 3
     assert sorted(path.name for path in small.iterdir()) == ["full", "params.yaml"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_on_a_narrow_terminal_no_word_is_cut() -> None:
+    machine, section = load_machine(), load_params().section("lines")
+    found = plan_run([plan_domain(get_domain("lines"), section, machine, None)], machine)
+    words = []
+    for width in (10_000, 80):
+        console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None, highlight=False)
+        print_plan(console, found, machine)
+        words.append(console.file.getvalue().split())  # type: ignore[attr-defined]
+    assert sorted(words[0]) == sorted(words[1])
+    assert words[1][:3] == ["disk:", "everything", "fits"]

@@ -129,6 +129,7 @@ def plan(
         typer.Option(min=0, help="Experiments side by side, each in a workspace of its own (--temp, --queue)."),
     ] = 0,
     ranks: Annotated[int, typer.Option(min=1, help="Processes that train together here (torchrun).")] = 1,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Also show what models of other sizes take.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Forecast what 'dvc repro' would write, where, and whether it fits; exit code 1 if not.
@@ -138,7 +139,7 @@ def plan(
     \b
     Examples:
       outofcore plan
-      outofcore plan chess --json
+      outofcore plan chess --sizes
       OUTOFCORE_DISK_MARGIN=0.5 outofcore plan --experiments 4
     """  # noqa: D301
     with one_line_errors(resumes=False):
@@ -157,7 +158,7 @@ def plan(
             planned = []
             for name, section in sections.items():
                 tell(f"{name}: converting a sample of the input")
-                planned.append(plan_domain(get_domain(name), section, machine, cache, ranks))
+                planned.append(plan_domain(get_domain(name), section, machine, cache, ranks, sizes=sizes))
         found = plan_run(planned, machine, experiments)
         _print_json(terminal.plan_facts(found, machine)) if as_json else terminal.print_plan(_console(), found, machine)
         if not found.fits or found.empty:
@@ -192,7 +193,11 @@ def convert_files(
         settings = given_settings(setting or [])
         if second is None:
             file = params or Path("params.yaml")
-            figures = convert(domain, load_params(file).section(domain).raw, first, params=file, **settings)
+            raw = load_params(file).section(domain).raw
+            if not isinstance(raw, str):
+                message = f"{file}: {domain}.raw has several entries; name the path of one before the store"
+                raise ParamsError(message)
+            figures = convert(domain, raw, first, params=file, **settings)
         else:
             figures = convert(domain, first, second, params=params, **settings)
         _print_json(figures)

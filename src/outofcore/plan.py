@@ -5,27 +5,30 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
+from outofcore.conversion.journal import NOT_CONVERSION
 from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook, Planning
 from outofcore.domains.streaming import RAW, Streaming
-from outofcore.errors import StoreError
+from outofcore.errors import ParamsError, StoreError
 from outofcore.hardware import usable_memory
 from outofcore.machine import Machine
-from outofcore.pipeline import STORES, place_of
+from outofcore.pipeline import STORES, entries_of, open_result, place_of
 from outofcore.raw.files import RawFile, search
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.dvc_lock import stated_bytes
 from outofcore.space.filesystems import filesystem_of, folder_bytes
 from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
 from outofcore.space.links import Commit, commit_of
-from outofcore.store.reader import open_store
+from outofcore.store.reader import Store, open_store
 from outofcore.table import Table, columns
 from outofcore.training.baseline import baseline_bytes
 from outofcore.training.results import Saved, saved_bytes
@@ -53,6 +56,7 @@ class DomainPlan:
     tables: tuple[Table, ...] = ()  # about training, and the domain's own
     # files in the raw folder that will not be read: reason by name
     left_out: Mapping[str, str] = field(default_factory=dict)
+    done: tuple[str, ...] = ()  # entries of the raw input whose stores are here, made with these settings
 
 
 @dataclass(frozen=True)
@@ -72,32 +76,81 @@ class Plan:
         return all(demand.fits for demand in self.demands)
 
 
-def plan_domain(domain: Domain, section: Any, machine: Machine, cache: DvcCache | None, ranks: int = 1) -> DomainPlan:
-    """Estimate a domain's store from a sample of its input, DVC's commit of it, and a training with these ranks."""
+def plan_domain(
+    domain: Domain, section: Any, machine: Machine, cache: DvcCache | None, ranks: int = 1, *, sizes: bool = False
+) -> DomainPlan:
+    """Estimate a domain's store from a sample of its input, DVC's commit of it, and a training with these ranks.
+
+    ``sizes`` adds what other sizes of the model take, which takes seconds for each.
+    """
+    with ThreadPoolExecutor(1) as meanwhile:
+        planned = domain.planned_task() is not None
+        process = meanwhile.submit(baseline_bytes, section.train.optimizer) if planned else None
+        return _plan_domain(domain, section, machine, cache, ranks, process, sizes=sizes)
+
+
+def _plan_domain(
+    domain: Domain,
+    section: Any,
+    machine: Machine,
+    cache: DvcCache | None,
+    ranks: int,
+    process: Future[int] | None,
+    *,
+    sizes: bool,
+) -> DomainPlan:
     store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
-    found = search(section.raw, section.match, domain.suffixes, section=domain.name)
+    done = _done(domain, section)
+    found = [
+        search(raw, section.match, domain.suffixes, section=domain.name)
+        for entry, raw in (entries_of(section) or {"": section.raw}).items()
+        if entry not in done
+    ]
+    files = [file for each in found for file in each.files]
     if isinstance(domain, Streaming) and domain.streamed(section):
-        files = domain.raw_files(section)
+        files = list(domain.raw_files(section))
         expected = Estimate(0, 0, sum(file.bytes for file in files), 0)
+    elif not found:
+        expected = Estimate(0, 0, 0, 0)
     else:
-        files = found.files
         with open_executor(
             machine.engine, machine.workers, address=machine.dask, files=files, domain=domain.name
         ) as executor:
             expected = estimate(domain, section, files, executor)
         work = Conversion(domain, section, files, store, store).work(machine.scratch)
         # DVC removes a stage's outputs before running it, so only its own copy takes space.
-        replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" else 0
+        replaced = folder_bytes(store) if commit and commit.in_workspace == "copy" and not done else 0
         needs = store_needs(store, expected.store_bytes, commit, work, replaced)
-    training, tables, saved = _training(domain, section, machine, files, expected, commit, store, ranks)
-    saved = saved or _saved(domain, section, store)
+    whole = replace(
+        expected,
+        rows=expected.rows + sum(sum(each.attributes["rows"].values()) for each in done.values()),
+        sequences=expected.sequences + sum(sum(each.attributes["sequences"].values()) for each in done.values()),
+    )
+    training, tables, saved = (
+        _training(domain, section, machine, files, whole, commit, store, ranks, process.result(), sizes=sizes)
+        if process is not None
+        else (None, (), None)  # the task needs a store
+    )
+    saved = saved or _saved(domain, section)
     if saved:
         needs += training_needs(MODELS / domain.name, PLOTS / domain.name, *saved, commit)
+    left_out = {name: reason for each in found for name, reason in each.left_out.items()}
     return DomainPlan(
-        domain.name, domain.row, len(files), expected, saved, commit, needs, training, tables, found.left_out
+        domain.name, domain.row, len(files), expected, saved, commit, needs, training, tables, left_out, tuple(done)
     )
+
+
+def _done(domain: Domain, section: Any) -> dict[str, Store]:
+    """The stores of entries of ``raw`` that are here and were made with these settings."""
+    settings, done = section.model_dump(mode="json", exclude=NOT_CONVERSION), {}
+    for entry in entries_of(section):
+        with suppress(StoreError):
+            store = open_store(place_of(domain, section, entry))
+            if store.attributes.get("params") == settings:
+                done[entry] = store
+    return done
 
 
 def _training(
@@ -109,16 +162,17 @@ def _training(
     commit: Commit | None,
     store: Path,
     ranks: int,
+    process: int,
+    *,
+    sizes: bool,
 ) -> tuple[Fit | None, tuple[Table, ...], Saved | None]:
-    """Whether training fits, tables about it, and what it saves; nothing where the task needs a store."""
-    if domain.planned_task() is None:
-        return None, (), None
+    """Whether training fits, tables about it, and what it saves."""
     from outofcore.training.loaders import BALANCED, refuse_ranks
     from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
     from outofcore.training.prediction import UNPREDICTABLE
 
-    process = baseline_bytes(section.train.optimizer)
-    forecast = Forecast(domain, section, domain.schemas(section, files), expected.rows, machine, process, ranks)
+    schemas = domain.schemas(section, files)
+    forecast = Forecast(domain, section, schemas, expected.rows, machine, process, expected.sequences, ranks)
     usable, last = usable_memory().value, _last_run(domain.name)
     if forecast.way == RAW:
         refuse_ranks(ranks, f"{domain.name}.mode: stream", "use one, or mode store")
@@ -126,7 +180,7 @@ def _training(
         if forecast.model.balanced:
             refuse_ranks(ranks, BALANCED)
         fit = fit_of(forecast, usable, accelerator=_own_memory(machine.device))
-        tables = [parts_table(forecast, fit, last), sizes_table(forecast)]
+        tables = [parts_table(forecast, fit, last), *([sizes_table(forecast)] if sizes else [])]
     except UNPREDICTABLE as error:
         why = f"the task of {domain.name} depends on values: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
         said = Table(columns("text", "part"), (), "training_memory", f"training is not predicted: {why}")
@@ -142,6 +196,7 @@ def _training(
             last_run=last,
             loaders=forecast.loaders_of,
             takes=forecast.takes,
+            sizes=sizes,
         )
         tables += domain.plan(section, outlook)
     return fit, tuple(tables), Saved(forecast.model.model, forecast.model.optimizer)
@@ -181,11 +236,11 @@ def _is_metric(name: str, value: Any) -> bool:
     return isinstance(value, str) if name == "device" else isinstance(value, int | float) and math.isfinite(value)
 
 
-def _saved(domain: Domain, section: Any, store: Path) -> Saved | None:
+def _saved(domain: Domain, section: Any) -> Saved | None:
     """What training saves, determined by the current store and the params."""
     try:
-        opened = open_store(store)
-    except StoreError:
+        opened = open_result(domain, section)
+    except (ParamsError, StoreError):
         return None
     return saved_bytes(domain.task(opened, section), section.train.optimizer)
 

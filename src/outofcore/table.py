@@ -66,7 +66,8 @@ def print_table(console: Console, table: Table) -> None:
     named = any(table.header)
     drawn = RichTable(box=None, show_header=named, pad_edge=False, header_style="bold")
     for name, right in zip(table.header, table.numeric, strict=True):
-        drawn.add_column(name, justify="right" if right else "left", overflow="fold")
+        # Numbers are never cut; what is too long for the terminal is broken within its column.
+        drawn.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for row in table.cells:
         drawn.add_row(*row)
     if named:

@@ -231,13 +231,32 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     store = open_store(tmp_path / "a.zarr")
     settings = domain.section.model_validate({"raw": str(raw), **sections[name], "train": {"pool_blocks": 4}})
     reading = domain.reading(store.attributes, settings)
-    batches = loader(store, "train", 32, tensors=reading, pool_blocks=4, threads=2)
+    columns = {"chess": ("white_elo", "black_elo")}.get(name, ())
+    batches = loader(store, "train", 32, tensors=reading, columns=columns, pool_blocks=4, threads=2)
     train = settings.train.model_copy(update={"batch_size": 32})
     schemas = domain.schemas(settings, find_files(raw, settings.match, domain.suffixes, section=name))
     for reader in batches.readers:
         real = measure(reader.split, reader.sampler, 32, 4, 1, 2)
-        rows = len(store.rows("train", reader.split.part))
-        found = loader_needs(schemas[reader.split.part], rows, reading, train, settings.store.layout(), 2)
+        part = reader.split.part
+        rows, sequences = len(store.rows("train", part)), len(store.sequences("train", part))
+        fields = [field for field in schemas[part].sequences if field.name in columns]
+        layout = settings.store.layout()
+        found = loader_needs(
+            schemas[part], rows, reading, train, layout, 2, columns=fields, sequences=sequences if columns else 0
+        )
         assert (found.chunk, found.chunks, found.batch) == (real.chunk, real.chunks, real.batch)
         for size in ("whole", "streamed", "fixed"):
             assert getattr(found, size) == pytest.approx(getattr(real, size), rel=0.15)
+
+
+def test_validation_of_chess_holds_the_elo_of_each_game():
+    domain, rows, games = get_domain("chess"), 10**6, 12_000
+    chess = domain.section.model_validate({"raw": "raw"})
+    found = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), 0, games)
+    without = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), 0)
+    tables = [
+        [sum(each.tables for each in split) for split in forecast._needs(chess, forecast.schemas, forecast._splits)]
+        for forecast in (found, without)
+    ]
+    assert tables[0][0] == tables[1][0]
+    assert tables[0][1] - tables[1][1] == 12 * round(games * chess.splits.val)

@@ -31,6 +31,7 @@ class Outlook:
     memory: int  # bytes for the whole training process
     free_bytes: int  # free space for the store, without the reserve
     store_copies: int = 1  # most copies of the store on that disk, including DVC's during a commit
+    sizes: bool = False  # whether other settings than those of the section are asked for
     # merged train.json and train_run.json of the last training; empty if none
     last_run: Mapping[str, Any] = field(default_factory=dict)
     # what the loaders of splits hold, from a section, the schemas and the rows of each part, for each split

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,6 +131,11 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     """Whether a run fits, and what it would write and hold."""
     room = "everything fits" if plan.fits else "REFUSED, too little room"
     console.print(f"disk: {room}", style="bold green" if plan.fits else "bold red")
+    for domain in plan.domains:
+        if domain.tables:
+            verdict = domain.tables[0].title.partition("\n")[0]
+            bad = domain.training is not None and not domain.training.fits
+            console.print(f"{domain.domain}: {verdict}", style="bold red" if bad else "bold")
     written = [
         (
             each.domain,
@@ -149,6 +154,9 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     for domain in plan.domains:
         kept = f"kept by DVC as {domain.commit}" if domain.commit else "no DVC project here"
         console.print(f"{domain.domain}: {kept}", style="dim")
+        if domain.done:
+            here = f"{len(domain.done):,} stores of its raw input are here, made with these settings"
+            console.print(f"{domain.domain}: {here}", style="dim")
     for domain in plan.domains:
         if counts := ", ".join(f"{reason} {count:,}" for reason, count in domain.estimate.rejected.items()):
             nothing = domain in plan.empty
@@ -164,19 +172,27 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
         if (more := len(domain.left_out) - MOST_NAMES) > 0:
             console.print(f"  and {more:,} more; --json lists them all")
     for domain in plan.domains:
-        for table in domain.tables:
-            print_table(console, table)
+        for number, table in enumerate(domain.tables):
+            rest = table.title.partition("\n")[2] if number == 0 else table.title  # its verdict is above
+            print_table(console, replace(table, title=rest))
     sizes = columns("bytes", "needed", "of it margin", "and reserve", "free")
     verdicts = [
         (
             str(each.filesystem),
             *(each.asked, each.margin, each.reserve, each.free),
             "fits" if each.fits else "REFUSED",
-            ", ".join(f"{purpose} {format_bytes(size)}" for purpose, size in each.purposes.items()),
         )
         for each in plan.demands
     ]
-    print_table(console, Table([*columns("text", "filesystem"), *sizes, *columns("text", "verdict", "for")], verdicts))
+    purposes = [
+        f"written to {each.filesystem.mount}: "
+        + ", ".join(f"{name} {format_bytes(size)}" for name, size in each.purposes.items())
+        for each in plan.demands
+    ]
+    print_table(
+        console,
+        Table([*columns("text", "filesystem"), *sizes, *columns("text", "verdict")], verdicts, notes=tuple(purposes)),
+    )
     for each in plan.demands:
         if not each.fits:
             console.print(f"\n{each.filesystem}: ways out", style="bold red")
@@ -193,6 +209,7 @@ def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
             {
                 "domain": each.domain,
                 "files": each.files,
+                "done": each.done,
                 "left_out": dict(each.left_out),
                 "estimate": asdict(each.estimate),
                 "weights": each.saved and each.saved.weights,

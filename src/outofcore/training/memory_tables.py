@@ -50,6 +50,7 @@ class Forecast:
     rows: int
     machine: Machine
     process: int  # bytes of the interpreter and its libraries
+    sequences: int = 0
     ranks: int = 1  # processes that train together on this machine: they share its memory and each batch
 
     @cached_property
@@ -59,6 +60,8 @@ class Forecast:
 
     def model_of(self, section: Any) -> ModelMemory:
         """The same with other settings of training."""
+        if section is not self.section and section == self.section:
+            return self.model
         make, sample = self._step(section)
         own = section.train.model_copy(update={"batch_size": -(-section.train.batch_size // self.ranks)})
         return model_memory(make, sample, own, self.machine.micro_batch)
@@ -76,6 +79,8 @@ class Forecast:
 
     def _most_samples(self, memory: int) -> int:
         """Samples of the largest step that fits this memory, at most those that pass at a time; 0 if none fits."""
+        if self.process + self.model.total <= memory:
+            return self.model.samples
         make, sample = self._step(self.section)
         one = model_memory(make, sample, self.section.train, 1)
         spare = memory - self.process - one.total
@@ -139,14 +144,19 @@ class Forecast:
     def _needs(
         self, section: Any, schemas: Mapping[str, Schema], splits: Sequence[Mapping[str, int]]
     ) -> list[list[Needs]]:
-        """Of each part, by split; balanced batches are of the first, which is that of training."""
-        reading, layout, train = self._reading(section), section.store.layout(), section.train
+        """Of each part, by split; the first is that of training: balanced batches, and no columns."""
+        layout, threads = section.store.layout(), self.machine.workers
+
+        def needs(part: str, rows: int, *, first: bool) -> Needs:
+            schema, balanced = schemas[part], self.model.balanced if first else None
+            columns = [field for field in schema.sequences if field.name in self.model.columns and not first]
+            sequences = round(rows * self.sequences / self.rows) if self.rows else 0
+            of_model = (self._reading(section), section.train, layout, threads, balanced, self.ranks)
+            return loader_needs(schema, rows, *of_model, columns, sequences)
+
         return [
-            [
-                loader_needs(schemas[part], rows, reading, train, layout, self.machine.workers, balanced, self.ranks)
-                for part, rows in split.items()
-            ]
-            for split, balanced in zip(splits, (self.model.balanced, *[None] * len(splits)), strict=False)
+            [needs(part, rows, first=number == 0) for part, rows in split.items()]
+            for number, split in enumerate(splits)
         ]
 
     def takes(self, section: Any, micro_batch: int) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves
 from outofcore.domains.reading import DeviceReading, Reading, Windowed
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
+from outofcore.loading.columns import indexable
 from outofcore.loading.memory import Needs
 from outofcore.loading.order import PlainSampler, cut_samples
 from outofcore.loading.windows import Window, Windows
@@ -54,6 +55,7 @@ class ModelMemory:
     samples: int  # that pass through the model at a time
     whole: bool  # whether a batch passes whole, whatever the micro-batch
     balanced: tuple[int, int, int] | None = None  # groups, entries and rows of a balanced batch
+    columns: tuple[str, ...] = ()  # of the sequences, that its validation reads
 
     @property
     def states(self) -> int:
@@ -98,6 +100,7 @@ def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection,
         samples=samples,
         whole=least == size > 1,
         balanced=balanced,
+        columns=tuple(task.columns),
     )
 
 
@@ -169,8 +172,14 @@ def loader_needs(
     threads: int,
     balanced: tuple[int, int, int] | None = None,
     world: int = 1,
+    columns: Sequence[Field] = (),
+    sequences: int = 0,
 ) -> Needs:
-    """What the shuffled loader of one long sequence needs; a balanced entry lies in at most two chunks."""
+    """What the shuffled loader of one long sequence needs; a balanced entry lies in at most two chunks.
+
+    ``columns`` of so many ``sequences`` come with the samples.
+    """
+    value = 8 + sum(indexable(np.zeros((1, *each.shape), each.dtype)).nbytes for each in columns) if columns else 0
     fields, chunk_rows = _fields(schema, reading), layout.chunk_rows
     windows = _windows(reading, rows)
     cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=section.pool_blocks, block_rows=None)
@@ -187,8 +196,8 @@ def loader_needs(
         pool_blocks=section.pool_blocks,
         pool_chunks=pool_chunks,
         pool_samples=pool_samples,
-        batch=batch * made_up_sample(schema, reading)[1],
-        tables=sampler.table_bytes + 16 * chunks * len(fields),
+        batch=batch * (made_up_sample(schema, reading)[1] + value),
+        tables=sampler.table_bytes + 16 * chunks * len(fields) + sequences * value,
         threads=threads,
         mappable=layout.codec == "none",
         access="recurring" if balanced else "pools",

@@ -186,7 +186,8 @@ def test_outofcore_plan_prints_it(tmp_path: Path, tokenizer_path: Path, monkeypa
     assert told.exit_code == 0, told.output
     for word in ("gradients", "activations", "raw text", "interpreter and libraries"):
         assert word in told.stdout
-    facts = json.loads(CliRunner().invoke(app, ["plan", "text", "--json"]).stdout)
+    assert "settings that suit a machine" not in told.stdout
+    facts = json.loads(CliRunner().invoke(app, ["plan", "text", "--sizes", "--json"]).stdout)
     memory = {row["part"]: row for row in facts["domains"][0]["training_memory"]}
     assert 10**8 < memory["interpreter and libraries"]["loaded"] < 2 * 10**9
     assert memory["model"]["streamed"] > 0

@@ -96,10 +96,10 @@ class Text(Domain):
         return stream_bytes(section, threads)
 
     def plan(self, section: TextSection, outlook: Outlook) -> tuple[Table, ...]:
-        """Recommended settings by hardware."""
+        """Recommended settings by hardware, if other sizes are asked for."""
         from outofcore.domains.text.advice import advice_table
 
-        return (advice_table(section, outlook),)
+        return (advice_table(section, outlook),) if outlook.sizes else ()
 
 
 DOMAIN = Text()
