@@ -10,20 +10,32 @@ from pathlib import Path
 
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
+from outofcore.errors import ParamsError
 from outofcore.params import load_params
+from outofcore.pipeline import refuse_unlisted
 from outofcore.project.code import check_version, code_of
 from outofcore.replacing import replace_text
 
 
 def main(name: str) -> None:
+    print(f"{name}: checking its settings", flush=True)
     check_version(Path("requirements.txt"))
     section, domain = load_params().section(name), get_domain(name)
     domain.require_packages()
+    refuse_unlisted(domain, section)
+    refuse_unread(name, section.evaluate, Path("dvc.yaml"))
     # The same for all settings: what depends on it runs again when its own settings change, not when any does.
     for what, digests in code_of(domain, section).items():
         replace_text(Path("data/checked") / f"{name}.{what}", digests)
 
 
+def refuse_unread(name: str, fixed: str | None, definition: Path) -> None:
+    """Raise ParamsError if the stage evaluate does not depend on the store that is named for it."""
+    if fixed and definition.is_file() and f"${{{name}.evaluate}}" not in definition.read_text("utf-8"):
+        message = f"{definition}: the stage evaluate does not depend on {name}.evaluate yet; run 'outofcore init .'"
+        raise ParamsError(message)
+
+
 if __name__ == "__main__":
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         main(sys.argv[1])

@@ -1,4 +1,7 @@
-"""Convert a domain's raw input into a sealed store: ``python stages/convert.py chess``."""
+"""Convert a domain's raw input into a sealed store: ``python stages/convert.py chess``.
+
+Where ``raw`` has several entries, one of them: ``python stages/convert.py chess 2024-01``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.pipeline import convert_to_folder, place_of, report_left_out, write_catalogue
+from outofcore.pipeline import convert_to_folder, place_of, report_left_out, section_of_entry, write_catalogue
 from outofcore.raw.files import search
 from outofcore.replacing import replace_text
 from outofcore.sizes import format_bytes
@@ -19,10 +22,12 @@ from outofcore.space.guard import KEPT_STORE, Guard
 from outofcore.space.links import commit_of
 
 
-def main(name: str) -> None:
-    section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
-    print(f"{name}: converting {section.raw}", flush=True)
-    store, rejects = place_of(domain, section), Path("data/rejects") / f"{name}.csv"
+def main(name: str, entry: str = "") -> None:
+    machine, domain = load_machine(), get_domain(name)
+    section = section_of_entry(domain, load_params().section(name), entry)
+    shown, below = f"{name} {entry}".strip(), f"/{entry}" if entry else ""
+    print(f"{shown}: converting {section.raw}", *filter(None, [machine.share]), sep="\n", flush=True)
+    store, rejects = place_of(domain, section, entry), Path(f"data/rejects/{name}{below}.csv")
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_STORE)
     if domain.streamed(section):
         found = search(section.raw, section.match, domain.suffixes, section=name)
@@ -35,13 +40,13 @@ def main(name: str) -> None:
     commit = commit_of(store, cache) if cache else None
     figures, run = convert_to_folder(domain, section, store, rejects, machine, commit)
     with guard.writing(Path("metrics") / name):
-        write(name, "convert", figures)
-        write(name, "convert_run", run)
+        write(name, f"convert{below}", figures)
+        write(name, f"convert_run{below}", run)
     size, held, most = (
         format_bytes(each) for each in (figures["bytes_store"], run["peak_memory_bytes"], machine.memory)
     )
-    print(f"{name}: {figures['accepted']:,} of {figures['found']:,} {domain.sequence}s accepted, {size} stored")
-    print(f"{name}: at most {held} were in memory, of {most} allowed")
+    print(f"{shown}: {figures['accepted']:,} of {figures['found']:,} {domain.sequence}s accepted, {size} stored")
+    print(f"{shown}: at most {held} were in memory, of {most} allowed")
 
 
 def write(name: str, what: str, figures: object) -> None:
@@ -50,4 +55,4 @@ def write(name: str, what: str, figures: object) -> None:
 
 if __name__ == "__main__":
     with one_line_errors():
-        main(sys.argv[1])
+        main(*sys.argv[1:])

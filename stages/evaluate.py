@@ -5,39 +5,41 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import torch
-
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.pipeline import place_of
-from outofcore.report.words import told
-from outofcore.store.reader import open_store
-from outofcore.training.evaluation import HeldOut, evaluate
-from outofcore.training.loaders import open_split, open_streams
-from outofcore.training.ranks import choose_device
-from outofcore.training.results import load_weights, split_digest, write_metrics
+from outofcore.pipeline import open_evaluated, open_result
 
 SPLIT = "test"
 
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
-    store, device = open_store(place_of(domain, section)), choose_device(machine.device)
-    print(f"{name}: the {SPLIT} split of {store.root}, device {device}", flush=True)
+    store = open_result(domain, section)
+    fixed = open_evaluated(domain, section, store)
+    print(f"{name}: evaluating models/{name} on the {SPLIT} split of {fixed.root}", flush=True)
+    import torch  # which takes seconds, as do those that import it
+
+    from outofcore.report.words import told
+    from outofcore.training.evaluation import HeldOut, evaluate
+    from outofcore.training.loaders import open_split, open_streams
+    from outofcore.training.ranks import choose_device
+    from outofcore.training.results import load_weights, split_digest, write_metrics
+
+    device = choose_device(machine.device)
     torch.set_num_threads(machine.workers)
-    counts = [len(store.sequences(SPLIT, part)) for part in store.parts]
+    counts = [len(fixed.sequences(SPLIT, part)) for part in fixed.parts]
     figures = {}
     if sum(counts) or domain.streamed(section):
-        task = domain.task(HeldOut(store, SPLIT), section)
+        task = domain.task(HeldOut(store, fixed, SPLIT), section)
         load_weights(task, Path("models") / name)
         if domain.streamed(section):
             (batches,) = open_streams(domain, section, store, machine, device, (SPLIT,))
             counts = [len(batches)]
         else:
             batches = open_split(
-                store,
+                fixed,
                 task,
                 domain.reading(store.attributes, section),
                 section.train,
@@ -53,10 +55,10 @@ def main(name: str) -> None:
     if not figures:
         print(f"the {SPLIT} split gives no sample: raise {name}.splits.{SPLIT} to evaluate the model on it")
     sequences = {} if domain.streamed(section) else {"sequences": sum(counts)}
-    write_metrics(Path("metrics") / name, test=figures | sequences | {"test_digest": split_digest(store, SPLIT)})
+    write_metrics(Path("metrics") / name, test=figures | sequences | {"test_digest": split_digest(fixed, SPLIT)})
     print(*told(figures), f"metrics/{name}/test.json has all figures of the {SPLIT} split", sep="\n")
 
 
 if __name__ == "__main__":
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         main(sys.argv[1])

@@ -16,11 +16,12 @@ SEED = 20_000_000
 
 def main(name: str) -> None:
     folder = Path("data/sample") / name
+    print(f"{name}: writing {folder}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     get_domain(name).sample(folder, np.random.default_rng(SEED))
 
 
 if __name__ == "__main__":
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         main(sys.argv[1])

@@ -11,6 +11,7 @@ from outofcore.params import load_params
 
 def main() -> None:
     section = load_params().section(DOMAIN.name)
+    print(f"{DOMAIN.name}: the tokenizer {section.tokenizer.path}, for {section.raw}", flush=True)
     DOMAIN.require_packages()
     from outofcore.domains.text.documents.hub import open_raw  # which imports them
     from outofcore.domains.text.tokens.learn import write_tokenizer
@@ -19,5 +20,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with one_line_errors():
+    with one_line_errors(resumes=False):
         main()

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
-
-import torch
 
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.pipeline import place_of
-from outofcore.report.words import told
+from outofcore.pipeline import open_result
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.forecast import training_needs
 from outofcore.space.guard import KEPT_CHECKPOINT, Guard
 from outofcore.space.links import commit_of
-from outofcore.store.reader import open_store
-from outofcore.training.loaders import open_loaders, open_streams
-from outofcore.training.loop import fit
-from outofcore.training.ranks import choose_device, meet, this_rank
-from outofcore.training.results import identity_of, saved_bytes, split_digest
 
 MOST_LINES = 12
 
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
-    store, device = open_store(place_of(domain, section)), choose_device(machine.device)
-    meet(device)  # before the task, whose notes the first rank prints
-    tell(f"{name}: training on {store.root}, device {device}")
+    store = open_result(domain, section)
+    tell(f"{name}: training on {store.root}", *filter(None, [machine.share]))
+    import torch  # which takes seconds, as do those that import it
+
+    from outofcore.report.words import told
+    from outofcore.training.loaders import open_loaders, open_streams
+    from outofcore.training.loop import fit
+    from outofcore.training.ranks import choose_device, meet
+    from outofcore.training.results import identity_of, saved_bytes, split_digest
+
+    device = choose_device(machine.device)
+    meet(device)
+    tell(f"{name}: device {device}")
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
     model, cache = Path("models") / name, find_cache()
@@ -71,7 +74,7 @@ def main(name: str) -> None:
 
 def tell(*lines: str) -> None:
     """Print the first lines, of which recordings of many sessions have many, on the first rank."""
-    if this_rank().rank == 0:
+    if os.environ.get("RANK", "0") == "0":
         more = [f"and {len(lines) - MOST_LINES:,} lines more"] if len(lines) > MOST_LINES else []
         print(*lines[:MOST_LINES], *more, sep="\n", flush=True)
 

@@ -91,6 +91,27 @@ def test_raw_is_a_path(tmp_path: Path, domain: str, raw: Any) -> None:
         load(tmp_path, changed(f"{domain}.raw", raw)).section(domain)
 
 
+@pytest.mark.parametrize("domain", ["chess", "go"])
+def test_raw_may_be_paths_by_name(tmp_path: Path, domain: str) -> None:
+    months = {"2024-02": "b.pgn", "2024-01": "a.pgn"}
+    assert load(tmp_path, changed(f"{domain}.raw", months)).section(domain).raw == months
+    for wrong, key in (
+        ({}, "raw"),
+        ({"2024-01": None}, r"raw\.2024-01"),
+        ({"2024-01": ""}, r"raw\.2024-01"),
+        ({"a/b": "a.pgn"}, r"raw\.a/b"),
+        ({202401: "a.pgn"}, r"raw\.202401"),
+    ):
+        with pytest.raises(ParamsError, match=rf"yaml: {domain}\.{key}: "):
+            load(tmp_path, changed(f"{domain}.raw", wrong)).section(domain)
+
+
+@pytest.mark.parametrize("domain", ["text", "neural"])
+def test_of_text_and_recordings_raw_is_one_path(tmp_path: Path, domain: str) -> None:
+    with pytest.raises(ParamsError, match=rf"{domain}\.raw: .*string"):
+        load(tmp_path, changed(f"{domain}.raw", {"a": "b"})).section(domain)
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [

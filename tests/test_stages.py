@@ -16,8 +16,8 @@ from outofcore.training.ranks import Ranks
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("stage", ["check", "convert", "sample", "tokenizer"])
-def test_only_training_waits_for_torch(stage: str) -> None:
+@pytest.mark.parametrize("stage", ["check", "convert", "evaluate", "report", "sample", "tokenizer", "train"])
+def test_no_stage_waits_for_torch_before_it_says_what_it_works_on(stage: str) -> None:
     code = f"import runpy, sys; runpy.run_path({str(ROOT / 'stages' / f'{stage}.py')!r}); print('torch' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"
@@ -42,29 +42,21 @@ def test_the_first_rank_alone_writes_what_a_stream_read(
     train = runpy.run_path(str(ROOT / "stages" / "train.py"))["main"]
     anything, nothing = MagicMock(), MagicMock(return_value=None)
     anything.tally.figures.return_value = {"found": 5}
-    known = dict.fromkeys(("told", "find_cache", "training_needs"), nothing)
-    for name in (
-        "load_params",
-        "load_machine",
-        "get_domain",
-        "open_store",
-        "Guard",
-        "fit",
-        "saved_bytes",
-        "choose_device",
-    ):
-        known[name] = MagicMock()
-    known |= {
-        "place_of": MagicMock(),
-        "told": MagicMock(return_value=[]),
-        "saved_bytes": MagicMock(return_value=(1, 1)),
-        "open_streams": MagicMock(return_value=(anything, anything)),
-        "meet": MagicMock(return_value=Ranks(rank, 2)),
-    }
+    known = dict.fromkeys(("find_cache", "training_needs"), nothing)
+    known |= {name: MagicMock() for name in ("load_params", "load_machine", "get_domain", "open_result", "Guard")}
     for name, value in known.items():
         monkeypatch.setitem(train.__globals__, name, value)
-    known["open_store"].return_value.digest = "x"
-    known["load_params"].return_value.section.return_value.model_dump.return_value = {}
+    for name, value in {
+        "report.words.told": MagicMock(return_value=[]),
+        "training.loaders.open_streams": MagicMock(return_value=(anything, anything)),
+        "training.loop.fit": MagicMock(),
+        "training.ranks.choose_device": MagicMock(),
+        "training.ranks.meet": MagicMock(return_value=Ranks(rank, 2)),
+        "training.results.identity_of": MagicMock(),
+        "training.results.saved_bytes": MagicMock(return_value=(1, 1)),
+        "training.results.split_digest": MagicMock(),
+    }.items():
+        monkeypatch.setattr(f"outofcore.{name}", value)
     known["load_params"].return_value.section.return_value.train.seed = 0
     monkeypatch.chdir(tmp_path)
     (tmp_path / "metrics/text").mkdir(parents=True)

@@ -126,7 +126,8 @@ def given_settings(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _describe(domain: str, kind: type[Section], problem: dict[str, Any]) -> str:
-    place = [str(step) for step in problem["loc"]]
+    # In angle brackets: which of several types a value was taken for; and pydantic's word for a key of a mapping.
+    place = [str(step) for step in problem["loc"] if str(step)[:1] != "<" and step != "[key]"]
     key = ".".join([domain, *place])
     if problem["type"] == "extra_forbidden":
         return f"unknown key {key}{_nearest(place[-1], _known(kind, place[:-1]))}"

@@ -24,6 +24,7 @@ from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
+from outofcore.loading.several import check_stores
 from outofcore.machine import Machine, load_machine
 from outofcore.params import section_of
 from outofcore.raw.files import RawFile, search
@@ -31,6 +32,8 @@ from outofcore.replacing import replace_text
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
+from outofcore.store.joined import JoinedStore
+from outofcore.store.reader import Store, open_store
 from outofcore.store.remote import url_of
 from outofcore.store.schema import Layout
 from outofcore.store.seal import SEAL
@@ -184,9 +187,67 @@ def _run(
     return outcome.figures | left_out, run
 
 
-def place_of(domain: Domain, section: Any) -> Path:
-    """Path of a domain's store, or of the catalogue in its place, in a project."""
+def place_of(domain: Domain, section: Any, entry: str = "") -> Path:
+    """Path of a domain's store, or of the catalogue in its place, in a project.
+
+    Where ``raw`` has several entries, this is the folder of their stores, or the store of an ``entry``.
+    """
+    if entry or entries_of(section):
+        return STORES / domain.name / (f"{entry}.zarr" if entry else "")
     return (STREAMS if domain.streamed(section) else STORES) / f"{domain.name}.zarr"
+
+
+def entries_of(section: Any) -> dict[str, str]:
+    """The paths in ``raw`` by name, in order of the names; empty if it is a single path."""
+    return dict(sorted(section.raw.items())) if isinstance(section.raw, Mapping) else {}
+
+
+def section_of_entry(domain: Domain, section: Any, entry: str) -> Any:
+    """The section for the conversion of an entry of ``raw``, or of all of it if ``entry`` is ""."""
+    if not entry and not entries_of(section):
+        return section
+    if entry not in entries_of(section):
+        message = f"{domain.name}.raw: expected an entry {entry!r}, got {', '.join(entries_of(section)) or section.raw}"
+        raise ParamsError(message)
+    return section.model_copy(update={"raw": section.raw[entry]})
+
+
+def open_result(domain: Domain, section: Any) -> Store:
+    """The store that a domain's conversion left in a project; the stores of several entries of ``raw`` as one."""
+    place, entries = place_of(domain, section), entries_of(section)
+    if not entries:
+        return open_store(place)
+    refuse_unlisted(domain, section)
+    stores = [open_store(place_of(domain, section, entry)) for entry in entries]
+    check_stores(stores)
+    return JoinedStore(place, stores)
+
+
+def open_evaluated(domain: Domain, section: Any, store: Store) -> Store:
+    """The store whose test split evaluates a model that was trained on ``store``: itself, or that of ``evaluate``."""
+    if section.evaluate is None:
+        return store
+    if domain.streamed(section):
+        message = f"{domain.name}.evaluate: expected null in mode stream, which evaluates on the raw files"
+        raise ParamsError(message)
+    fixed = open_store(section.evaluate)
+    if fixed.digest != store.digest:
+        check_stores([store, fixed])
+    return fixed
+
+
+def refuse_unlisted(domain: Domain, section: Any) -> None:
+    """Raise ParamsError if there is a store, or figures, of an entry that ``raw`` no longer has."""
+    entries = entries_of(section)
+    places = (place_of(domain, section), "*.zarr"), (Path("metrics") / domain.name / "convert", "*.json")
+    left = [path for folder, names in places for path in sorted(folder.glob(names)) if path.stem not in entries]
+    if entries and left:
+        name, paths = left[0].stem, " ".join(str(path) for path in left if path.stem == left[0].stem)
+        message = (
+            f"{domain.name}.raw in params.yaml has no entry {name!r}; add it there, or remove what is left of it: "
+            f"'rm -r {paths}'"
+        )
+        raise ParamsError(message)
 
 
 def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -> dict[str, Any]:

@@ -143,6 +143,45 @@ def test_a_change_runs_again_what_it_concerns(
     assert {name.rpartition("/")[2] for name in changed} == expected
 
 
+def stages_run(told: str) -> list[str]:
+    return [line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage")]
+
+
+def test_a_month_that_is_added_is_converted_alone_and_trained_on_with_all(own: Project, tmp_path: Path) -> None:
+    months = Project(tmp_path / "months")
+    own.run("git", "clone", "-q", str(own.folder), str(months.folder))
+    months.dvc("cache", "dir", "--local", str(own.folder / ".dvc/cache"))
+    games = (own.folder / "data/raw/chess/games.pgn").read_text().split("[Event ")[1:]
+    raw, names = months.folder / "data/raw/chess", ["2024-01", "2024-02", "2024-03"]
+    raw.mkdir(parents=True)
+    for number, name in enumerate(names):
+        (raw / f"{name}.pgn").write_text("".join(f"[Event {game}" for game in games[number::3]))
+
+    def set_raw(chosen: list[str]) -> None:
+        entries = "".join(f"\n    {name}: data/raw/chess/{name}.pgn" for name in chosen)
+        text = own.read("params.yaml").replace("raw: data/raw/chess", f"raw:{entries}")
+        (months.folder / "params.yaml").write_text(text)
+
+    set_raw(names[:2])
+    assert "changed  dvc.yaml" in months.run("outofcore", "init", ".")
+    assert stages_run(months.dvc("repro", "convert-chess"))[-2:] == [f"convert-chess@{name}" for name in names[:2]]
+    set_raw(names)
+    told = months.dvc("repro", "evaluate@chess")
+    assert stages_run(told) == ["check@chess", "convert-chess@2024-03", "train@chess", "evaluate@chess"]
+    assert "train: 3 stores, " in told
+    months.run("python", "stages/report.py")
+    whole = json.loads(own.read("metrics/chess/convert.json"))
+    found = [json.loads(months.read(f"metrics/chess/convert/{name}.json")) for name in names]
+    assert sum(each["found"] for each in found) == whole["found"]
+    accepted = sum(each["accepted"] for each in found)
+    assert f" of {accepted:,} games" in " ".join(months.read("reports/index.html").split())
+    set_raw(names[1:])
+    told = months.dvc("repro", "train@chess", code=255)
+    assert "chess.raw in params.yaml has no entry '2024-01'" in told
+    assert "'rm -r data/stores/chess/2024-01.zarr metrics/chess/convert/2024-01.json'" in told
+    assert stages_run(told) == ["check@chess"]
+
+
 def test_settings_of_another_domain_concern_it_only(project: Project) -> None:
     change = edit("params.yaml", "min_moves: 1", "min_moves: 2")
     before = project.dvc("status", "--with-deps", "train@chess")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 from itertools import combinations
@@ -136,6 +137,48 @@ def test_params_that_were_changed_stay(tmp_path: Path) -> None:
     notes = {each.path: each.note for each in create(tmp_path, ["go"])}  # what was changed stays, in case it is needed
     assert notes["params.yaml"] == "still has chess, which you changed"
     assert load_params(file).domains == ("chess", "go")
+
+
+def test_entries_of_raw_become_stages_of_their_own(tmp_path: Path) -> None:
+    create(tmp_path, ["chess", "go"])
+    before, file = (tmp_path / "dvc.yaml").read_text(), tmp_path / "params.yaml"
+    one = file.read_text()
+    file.write_text(one.replace("raw: data/sample/chess", "raw:\n    2024-01: a.pgn\n    2024-02: b.pgn"))
+    assert [(each.path, each.action) for each in create(tmp_path, ["chess", "go"])] == [("dvc.yaml", "changed")]
+    assert create(tmp_path, ["chess", "go"]) == []
+    names = dvc(tmp_path, "stage", "list", "--name-only").stdout.split()
+    assert names[:2] == ["sample@chess", "sample@go"]
+    assert [name for name in names if "convert" in name] == [
+        "convert@go",
+        "convert-chess@2024-01",
+        "convert-chess@2024-02",
+    ]
+    (tmp_path / "dvc.lock").write_text("schema: '2.0'\nstages:\n  convert-chess@2024-01:\n    cmd: a\n")
+    create(tmp_path, ["go"])
+    assert not (tmp_path / "dvc.lock").exists()
+    create(tmp_path, ["chess", "go"])
+    file.write_text(one)
+    create(tmp_path, ["chess", "go"])
+    assert (tmp_path / "dvc.yaml").read_text() == before
+
+
+def test_a_fixed_store_is_what_the_evaluation_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(tmp_path, ["chess", "text"])
+    before, file = (tmp_path / "dvc.yaml").read_text(), tmp_path / "params.yaml"
+    own = file.read_text()
+    file.write_text(own.replace("evaluate: null", "evaluate: fixed.zarr", 1))
+    monkeypatch.chdir(tmp_path)
+    check = runpy.run_path(str(ROOT / "stages/check.py"))["main"]
+    with pytest.raises(ParamsError, match=r"does not depend on chess\.evaluate yet; run 'outofcore init \.'"):
+        check("chess")
+    create(tmp_path, ["chess", "text"])
+    check("chess")
+    assert create(tmp_path, ["chess", "text"]) == []
+    (tmp_path / "fixed.zarr").mkdir()
+    assert "fixed.zarr" in dvc(tmp_path, "status", "evaluate@chess").stdout
+    file.write_text(own)
+    create(tmp_path, ["chess", "text"])
+    assert (tmp_path / "dvc.yaml").read_text() == before
 
 
 @pytest.mark.parametrize(

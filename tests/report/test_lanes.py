@@ -78,6 +78,17 @@ def test_what_left_the_project_is_left_out(tmp_path: Path) -> None:
     assert [step.name for step in lanes(tmp_path / "dvc.lock", "report")["text"]] == ["convert@text"]
 
 
+def test_a_stage_that_reads_a_folder_follows_all_that_write_into_it(tmp_path: Path) -> None:
+    stages = {
+        "train@chess": (["stores/chess"], ["model"]),
+        **{f"convert-chess@{month}": ([f"{month}.pgn"], [f"stores/chess/{month}.zarr"]) for month in ("jan", "feb")},
+        "convert@go": (["games.sgf"], ["stores/chess960.zarr"]),
+    }
+    found = lanes(write_lock(tmp_path / "dvc.lock", stages), "report")
+    assert [step.name for step in found["chess"]] == ["convert-chess@feb", "convert-chess@jan", "train@chess"]
+    assert found["chess"][2].inputs == ()
+
+
 def test_without_a_lock_file_there_are_no_lanes(tmp_path: Path) -> None:
     assert lanes(tmp_path / "dvc.lock", "report") == {}
     (tmp_path / "dvc.lock").write_text("")

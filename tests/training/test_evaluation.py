@@ -15,8 +15,13 @@ import torch
 import yaml
 from scipy import stats
 
+from outofcore.domains.registry import get_domain
+from outofcore.errors import StoreError
+from outofcore.pipeline import convert
+from outofcore.store.reader import open_store
 from outofcore.training import evaluation
 from outofcore.training.evaluation import GROUPS, evaluate, interval, t_quantile
+from outofcore.training.results import split_digest
 from tests.samples import ROOT
 from tests.trained import DOMAINS, train
 from tests.training.small import ListLoader, WeightedRegression, columns
@@ -138,3 +143,34 @@ def test_a_model_of_other_params_is_one_line(
             "'dvc repro'\n"
         )
         shutil.rmtree(tmp_path / "models/chess", ignore_errors=True)
+
+
+@pytest.mark.xdist_group("report")
+def test_a_fixed_store_takes_the_place_of_the_own_test_split(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(project / "data/stores/chess.zarr", tmp_path / "data/stores/chess.zarr")
+    train(tmp_path, "chess")
+    (tmp_path / "raw").mkdir()
+    get_domain("chess").sample(tmp_path / "raw", np.random.default_rng(7))
+    convert("chess", tmp_path / "raw", tmp_path / "fixed.zarr", audit={"records": 1})
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTOFCORE_DEVICE", "cpu")
+    main = runpy.run_path(str(ROOT / "stages/evaluate.py"))["main"]
+
+    def evaluated(store: str | None) -> dict[str, Any]:
+        params["chess"]["evaluate"] = store
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+        main("chess")
+        found: dict[str, Any] = json.loads(Path("metrics/chess/test.json").read_text())
+        return found
+
+    own, fixed = evaluated(None), open_store("fixed.zarr")
+    figures = evaluated("fixed.zarr")
+    assert figures["test_digest"] == split_digest(fixed, "test") != own["test_digest"]
+    assert figures["sequences"] == len(fixed.sequences("test"))
+    assert figures["top1"] != own["top1"]
+    assert evaluated("data/stores/chess.zarr") == own
+    with pytest.raises(StoreError, match="differ in domain"):
+        evaluated(str(project / "data/stores/go.zarr"))

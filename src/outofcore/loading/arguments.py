@@ -16,6 +16,7 @@ from outofcore.domains.reading import Reading
 from outofcore.domains.sections import MOST
 from outofcore.errors import ParamsError
 from outofcore.sizes import parse_bytes
+from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, open_store
 
 Instance = TypeVar("Instance")
@@ -107,6 +108,8 @@ def opened(value: object) -> Store:
 
 def opened_all(value: object) -> tuple[Store, ...]:
     """One store or several, opened where folders or addresses are given."""
+    if isinstance(value, JoinedStore):
+        return value.stores
     if not isinstance(value, list | tuple):
         return (opened(value),)
     if not value:

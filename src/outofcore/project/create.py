@@ -15,6 +15,7 @@ from outofcore.errors import ParamsError
 from outofcore.project import written
 from outofcore.replacing import replace_text
 from outofcore.space.dvc_cache import find_cache
+from outofcore.space.dvc_lock import domain_of
 
 IGNORED = (".gitignore", ".dvcignore")
 # Entries with the new text of the file, if it is written.
@@ -62,8 +63,7 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     git = any((each / ".git").exists() for each in (place, *place.parents))
     cache = find_cache(folder) if folder.is_dir() else None
     before = _text(folder / "dvc.yaml")
-    new = written.definition(wanted, sources=sources)
-    ours = before is not None and before == written.definition(written.domains_in(before), sources=sources)
+    ours = before is not None and _is_ours(before, sources=sources)
     if before is not None and not ours and set(written.domains_in(before)) != set(wanted):
         message = (
             f"{folder / 'dvc.yaml'}: expected none, or the one that outofcore init wrote, found another; name another "
@@ -71,6 +71,7 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
         )
         raise ParamsError(message)
     params = _params(folder / "params.yaml", wanted, drop=ours)
+    new = written.definition(wanted, sources=sources, **written.shapes_of(params, wanted))
     plan = _put(folder, "dvc.yaml", new if ours or before is None else before) + _put(folder, "params.yaml", params)
     if before is not None and not ours and before != new:
         plan.append((Entry("dvc.yaml", "kept", "differs from what this version writes"), None))
@@ -90,6 +91,12 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     for path, text in rest.items():
         plan += _added(folder, path, text)
     return plan
+
+
+def _is_ours(text: str, *, sources: bool) -> bool:
+    """Whether a ``dvc.yaml`` is as this version writes it."""
+    domains = written.domains_in(text)
+    return bool(domains) and text == written.definition(domains, sources=sources, **written.shapes_in(text))
 
 
 def _put(folder: Path, path: str, text: str) -> Plan:
@@ -170,7 +177,7 @@ def _forget(lock: Path, wanted: Sequence[str]) -> Plan:
 
 
 def _domain_of(stage: str) -> str:
-    return "text" if stage == "tokenizer" else stage.partition("@")[2]
+    return "text" if stage == "tokenizer" else domain_of(stage)
 
 
 def _text(path: Path) -> str | None:

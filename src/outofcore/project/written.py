@@ -28,10 +28,23 @@ def in_order(domains: Sequence[str]) -> tuple[str, ...]:
     return (*known, *sorted(set(domains) - set(ORDER)))
 
 
-def definition(domains: Sequence[str], *, sources: bool) -> str:
-    """``dvc.yaml``; with ``sources``, stages depend on the sources in the folder, else on the version of outofcore."""
+def definition(domains: Sequence[str], *, sources: bool, several: Sequence[str] = (), fixed: Sequence[str] = ()) -> str:
+    """``dvc.yaml``; with ``sources``, stages depend on the sources in the folder, else on the version of outofcore.
+
+    ``several`` are the domains whose ``raw`` has several entries, ``fixed`` those that ``evaluate`` on a fixed store.
+    """
     # The template has another name: DVC reads every dvc.yaml below a project, an installed package's too.
-    return _rendered("pipeline.yaml", domains=in_order(domains), sources=sources)
+    return _rendered("pipeline.yaml", domains=in_order(domains), sources=sources, several=several, fixed=fixed)
+
+
+def shapes_of(params: str, domains: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The arguments ``several`` and ``fixed`` for what ``params.yaml`` states of these domains."""
+    content = yaml.safe_load(params) or {}
+    sections = {name: content[name] for name in in_order(domains) if isinstance(content.get(name), dict)}
+    return {
+        "several": tuple(name for name, section in sections.items() if isinstance(section.get("raw"), dict)),
+        "fixed": tuple(name for name, section in sections.items() if section.get("evaluate")),
+    }
 
 
 def params(domains: Sequence[str]) -> str:
@@ -46,7 +59,7 @@ def section(domain: str) -> str:
     if path.is_file():
         return path.read_text("utf-8")
     defaults = kind.section.model_validate({"raw": f"data/sample/{domain}"}).model_dump(mode="json")
-    return yaml.safe_dump({domain: defaults}, sort_keys=False)
+    return yaml.safe_dump({domain: {**defaults, "evaluate": None}}, sort_keys=False)
 
 
 def sections_in(text: str) -> dict[str, str]:
@@ -62,6 +75,12 @@ def domains_in(text: str) -> tuple[str, ...]:
     except (yaml.YAMLError, ValueError, KeyError, TypeError):
         return ()
     return tuple(found) if isinstance(found, dict) and all(isinstance(name, str) for name in found) else ()
+
+
+def shapes_in(text: str) -> dict[str, tuple[str, ...]]:
+    """The arguments ``several`` and ``fixed`` of a ``dvc.yaml`` that :func:`definition` made."""
+    patterns = {"several": r"^  convert-(\S+):$", "fixed": r"^ +evaluate: \$\{(\S+)\.evaluate\}$"}
+    return {name: tuple(re.findall(pattern, text, re.MULTILINE)) for name, pattern in patterns.items()}
 
 
 def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, str]:

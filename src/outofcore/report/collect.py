@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from outofcore.console import visible
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, gallery_of
 from outofcore.errors import ParamsError
 from outofcore.inspect.store import Card, card_of
-from outofcore.store.reader import open_store
+from outofcore.store.joined import JoinedStore
+from outofcore.store.reader import Store, open_store
 
 MOST_REJECTS = 10
 MOST_WORK_BYTES = 200_000
@@ -52,7 +53,9 @@ class DomainRun:
 
 def collect(project: Path) -> list[DomainRun]:
     """The domains of a project that have results, in order of name; raises StoreError for an incomplete store."""
-    stores = {path.stem for path in (project / "data" / "stores").glob("*.zarr") if path.is_dir()}
+    folder = project / "data" / "stores"
+    stores = {path.stem for path in folder.glob("*.zarr") if path.is_dir()}
+    stores |= {path.parent.name for path in folder.glob("*/*.zarr") if path.parent.suffix != ".zarr"}
     trained = {path.parent.name for path in (project / "metrics").glob("*/train.json")}
     found, own = stores | trained, domains_of(project)
     return [_domain_run(project, name) for name in sorted(found if own is None else found & own)]
@@ -75,18 +78,17 @@ def _domain_run(project: Path, name: str) -> DomainRun:
         (file.parent.name, file.stem): _table(file, "\t")
         for file in sorted((plots / "train" / "plots" / "metrics").glob("*/*.tsv"))
     }
-    convert, run = _json(metrics / "convert.json"), _json(metrics / "convert_run.json")
-    if run.get("digest", convert.get("digest")) != convert.get("digest"):
-        run = {}  # of another conversion: DVC has restored this one from its cache
+    convert, run = _conversion(metrics)
+    store = _store_of(project / "data" / "stores", name, convert)
     return DomainRun(
         name=name,
-        store=_store_view(project / "data" / "stores" / f"{name}.zarr", convert),
+        store=_store_view(store) if store else None,
         convert=convert,
         train=_json(metrics / "train.json"),
         test=_json(metrics / "test.json"),
         convert_run=run,
         train_run=_json(metrics / "train_run.json"),
-        rejects=_table(project / "data" / "rejects" / f"{name}.csv", ",", MOST_REJECTS),
+        rejects=_rejects(project / "data" / "rejects", name),
         curves=curves,
         tables={file.stem: _table(file, ",") for file in sorted(plots.glob("*.csv"))},
         texts={file.stem: file.read_text("utf-8", "replace") for file in _works(models, "*.txt")},
@@ -94,21 +96,47 @@ def _domain_run(project: Path, name: str) -> DomainRun:
     )
 
 
-def _store_view(path: Path, convert: Mapping[str, Any]) -> StoreView | None:
-    """The store, unless it is missing or older than the conversion's metrics."""
-    if not path.is_dir():
+def _conversion(metrics: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Metrics of the conversion, and of its run here; sums over several entries of ``raw``."""
+    several = sorted((metrics / "convert").glob("*.json"))
+    if not several:
+        convert, run = _json(metrics / "convert.json"), _json(metrics / "convert_run.json")
+        # The digest differs where DVC has restored this conversion from its cache.
+        return convert, run if run.get("digest", convert.get("digest")) == convert.get("digest") else {}
+    figures = {path.stem: _json(path) for path in several}
+    added = ("bytes_raw", "bytes_store", "estimate_bytes", "audited", "audit_differences")
+    sums = {key: sum(own[key] for own in figures.values()) for key in added}
+    doubts = [f"{entry}: {each}" for entry, own in figures.items() for each in own.get("doubts", ())]
+    return {**sums, "doubts": doubts, "digests": {entry: own["digest"] for entry, own in figures.items()}}, {}
+
+
+def _store_of(stores: Path, name: str, convert: Mapping[str, Any]) -> Store | None:
+    """The store, or several as one, unless one is missing or older than the conversion's metrics."""
+    digests = convert.get("digests", {})
+    paths = [stores / name / f"{entry}.zarr" for entry in digests] or [stores / f"{name}.zarr"]
+    if not all(path.is_dir() for path in paths):
         return None
-    store = open_store(path)
-    if convert and convert.get("digest") != store.digest:
+    found = [open_store(path) for path in paths]
+    expected = list(digests.values()) or [convert.get("digest") if convert else found[0].digest]
+    if [store.digest for store in found] != expected:
         return None
+    return JoinedStore(stores / name, found) if digests else found[0]
+
+
+def _store_view(store: Store) -> StoreView:
     card = card_of(store)
     try:
         gallery = gallery_of(store.domain) if sum(store.attributes["rows"].values()) else None
         if gallery:
             return StoreView(card, gallery.pictures(store), gallery.distributions(store), gallery.plain_layout(store))
     except ParamsError as error:  # the packages of its domain are not installed; the card says so
-        sys.stderr.write(f"no pictures of {visible(path.name)}: {visible(str(error))}\n")
+        sys.stderr.write(f"no pictures of {visible(Path(store.root).name)}: {visible(str(error))}\n")
     return StoreView(card, (), (), None)
+
+
+def _rejects(folder: Path, name: str) -> Rows:
+    tables = sorted((folder / name).glob("*.csv")) or [folder / f"{name}.csv"]
+    return tuple(islice(chain.from_iterable(_table(path, ",", MOST_REJECTS) for path in tables), MOST_REJECTS))
 
 
 def measurements(project: Path) -> list[Mapping[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from outofcore.space.dvc_lock import lock_stages
+from outofcore.space.dvc_lock import domain_of, lock_stages
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,12 @@ def _lane(steps: Sequence[Step]) -> list[Step]:
 
 def _before(name: str, stages: Mapping[str, Any], writers: Mapping[str, str]) -> set[str]:
     """Stages whose outputs a stage reads."""
-    return {writers[dep["path"]] for dep in stages[name].get("deps", ()) if dep["path"] in writers}
+    return {writer for dep in stages[name].get("deps", ()) for writer in _writers_of(dep["path"], writers)}
+
+
+def _writers_of(path: str, writers: Mapping[str, str]) -> list[str]:
+    """Stages that write a file or folder, or in it."""
+    return [writer for written, writer in writers.items() if f"{written}/".startswith(f"{path}/")]
 
 
 def _depth(name: str, stages: Mapping[str, Any], writers: Mapping[str, str]) -> int:
@@ -74,13 +79,14 @@ def _depth(name: str, stages: Mapping[str, Any], writers: Mapping[str, str]) -> 
 
 def _domain(name: str, stages: Mapping[str, Any], writers: Mapping[str, str]) -> str:
     if "@" in name:
-        return name.partition("@")[2]
-    readers = {other.partition("@")[2] for other in stages if name in _before(other, stages, writers)}
+        return domain_of(name)
+    readers = {domain_of(other) for other in stages if name in _before(other, stages, writers)}
     return readers.pop() if len(readers) == 1 else ""
 
 
 def _step(name: str, stage: Mapping[str, Any], writers: Mapping[str, str]) -> Step:
-    inputs = [dep for dep in stage.get("deps", ()) if dep["path"] not in writers and not dep["path"].endswith(".py")]
+    deps = [dep for dep in stage.get("deps", ()) if not dep["path"].endswith(".py")]
+    inputs = [dep for dep in deps if not _writers_of(dep["path"], writers)]
     return Step(name, tuple(map(_item, inputs)), tuple(map(_item, stage.get("outs", ()))))
 
 

@@ -79,6 +79,12 @@ def stated_outputs(file: Path) -> list[Stated]:
     return found
 
 
+def domain_of(stage: str) -> str:
+    """The domain in the name of a stage, ``train@chess`` or ``convert-chess@2024-01``; "" if there is none."""
+    group, _, key = stage.partition("@")
+    return group.removeprefix("convert-") if group.startswith("convert-") else key
+
+
 def lock_stages(lock: Path) -> dict[str, Any]:
     """The stages of a lock file as it states them; none before the first run."""
     content = yaml.safe_load(lock.read_text(encoding="utf-8")) if lock.is_file() else None

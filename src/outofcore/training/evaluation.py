@@ -33,19 +33,19 @@ Sums = dict[str, Tensor]
 
 
 class HeldOut(Store):
-    """A store in which another split takes the place of ``val``: there tasks choose what they compare."""
+    """A store in which a split of another takes the place of ``val``: there tasks choose what they compare."""
 
-    def __init__(self, store: Store, split: str) -> None:
+    def __init__(self, store: Store, fixed: Store, split: str) -> None:
         vars(self).update(vars(store))
-        self._split = split
+        self._store, self._fixed, self._split = store, fixed, split
 
     def rows(self, split: str, part: str = "") -> Table:
         """The rows of a split."""
-        return super().rows(self._split if split == "val" else split, part)
+        return self._fixed.rows(self._split, part) if split == "val" else self._store.rows(split, part)
 
     def sequences(self, split: str, part: str = "") -> Table:
         """The sequences of a split."""
-        return super().sequences(self._split if split == "val" else split, part)
+        return self._fixed.sequences(self._split, part) if split == "val" else self._store.sequences(split, part)
 
 
 def add_sums(sums: Sums, task: Task, batch: Batch, micro_batch: int = 0) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from outofcore.domains.chess.schema import SCHEMA, column_of
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import DomainSection, Filters, Raw
+from outofcore.domains.sections import DomainSection, Filters, RawOrNamed
 
 TimeClass = Literal["bullet", "blitz", "rapid", "classical", "correspondence", "unknown"]
 TerminationClass = Literal[
@@ -139,8 +139,8 @@ class TensorSection(Section):
 class ChessSection(DomainSection):
     """All chess settings that change the bytes of the store or the model."""
 
-    raw: Raw = Field(
-        description="a PGN file, or a folder of them; .zst, .gz, .bz2, .xz and archives are read as streams"
+    raw: RawOrNamed = Field(
+        description="a PGN file or folder, or several by name; .zst, .gz, .bz2, .xz and archives are read as streams"
     )
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()

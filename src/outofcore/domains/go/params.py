@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, TrainSection
+from outofcore.domains.sections import MOST, DomainSection, Filters, RawOrNamed, TrainSection
 
 Breach = Literal["reject", "stop", "keep"]
 """An illegal move rejects the game, ends it, or is kept."""
@@ -121,7 +121,9 @@ class GoTrainSection(TrainSection):
 class GoSection(DomainSection):
     """All Go settings that change the bytes of the store or the model."""
 
-    raw: Raw = Field(description="an SGF file, or a folder; .zst, .gz, .bz2, .xz and archives are read as streams")
+    raw: RawOrNamed = Field(
+        description="an SGF file or folder, or several by name; .zst, .gz, .bz2, .xz and archives are read as streams"
+    )
     source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
     tensors: TensorSection = TensorSection()

@@ -1,0 +1,94 @@
+"""Several stores as one, for what reads a store as a whole: the task of a training, the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.store.array import Array, Table
+from outofcore.store.reader import Store
+from outofcore.store.seal import Seal
+
+# Attributes that are added up.
+_ADDED = frozenset(("accepted", "audited", "found", "rejected", "rows", "sequences"))
+
+
+class JoinedStore(Store):
+    """Stores in a folder, of one domain and schema; their rows, sequences and sources follow each other."""
+
+    def __init__(self, root: Path, stores: Sequence[Store]) -> None:
+        vars(self).update(vars(stores[0]))
+        self.root = root
+        self.stores = tuple(stores)
+        names = [Path(store.root).name for store in stores]
+        self.seal = Seal(
+            {
+                f"{name}/{file}": facts
+                for name, store in zip(names, stores, strict=True)
+                for file, facts in store.seal.files.items()
+            }
+        )
+        counts: dict[str, Any] = {}
+        for key in _ADDED & self.attributes.keys():
+            values = [store.attributes[key] for store in stores]
+            counts[key] = _sums(values) if isinstance(values[0], dict) else sum(values)
+        self.attributes = self.attributes | counts
+
+    @property
+    def sources(self) -> Table:
+        """One row per raw file: name, digest, bytes, found, accepted, rejected."""
+        return _joined([store.sources for store in self.stores])
+
+    def rows(self, split: str, part: str = "") -> Table:
+        """The rows of a split."""
+        return _joined([store.rows(split, part) for store in self.stores])
+
+    def sequences(self, split: str, part: str = "") -> Table:
+        """The sequences of a split."""
+        table = _joined([store.sequences(split, part) for store in self.stores])
+        rows = [len(store.rows(split, part)) for store in self.stores]
+        starts = [store.sequences(split, part)["start"] for store in self.stores]
+        table.fields["start"] = JoinedArray(starts, np.cumsum([0, *rows[:-1]]))
+        return table
+
+    def stored_bytes(self, array: Array) -> int:
+        """Bytes of an array's shards on disk."""
+        return sum(store.stored_bytes(array) for store in self.stores)
+
+
+class JoinedArray(Array):
+    """A field of several stores; ``added`` is added to the values of each store."""
+
+    def __init__(self, arrays: Sequence[Array], added: npt.NDArray[np.int64] | None = None) -> None:
+        vars(self).update(vars(arrays[0]))
+        self.shape = (sum(map(len, arrays)), *self.shape[1:])
+        self._arrays = arrays
+        self._added = added
+
+    def read(self, start: int = 0, stop: int | None = None, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Decoded rows ``start`` to ``stop`` (exclusive), into ``out`` if given."""
+        stop = len(self) if stop is None else stop
+        found = []
+        for number, array in enumerate(self._arrays):
+            first, last = (min(max(place, 0), len(array)) for place in (start, stop))
+            values = array.read(first, last)
+            found.append(values if self._added is None else values + self._added[number])
+            start, stop = start - len(array), stop - len(array)
+        return np.concatenate(found, out=out)
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    fields = {name: JoinedArray([table[name] for table in tables]) for name in tables[0].fields}
+    return Table(tables[0].path, dict[str, Array](fields))
+
+
+def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total = Counter[str]()
+    for each in counts:
+        total.update(each)
+    return dict(total)
