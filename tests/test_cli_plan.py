@@ -6,16 +6,19 @@ import io
 import json
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from outofcore.domains.registry import get_domain
+from outofcore.errors import ParamsError
 from outofcore.inspect.terminal import print_plan
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.plan import plan_domain, plan_run
+from outofcore.store.reader import open_store
 from tests.lines_project import call, folder, line_with, lines, store
 from tests.space.conftest import Disk, disk, no_settings_of_the_user
 
@@ -124,6 +127,34 @@ def test_plan_refuses_what_does_not_fit(disk: Disk, folder: Path, monkeypatch: p
     assert not facts["fits"]
     assert len(facts["filesystems"][0]["ways_out"]) == 3
     assert sorted(path.name for path in small.iterdir()) == ["full", "params.yaml"]
+
+
+def test_plan_estimates_what_has_no_store_yet(folder: Path) -> None:
+    files = {path.stem: f"raw/{path.name}" for path in (folder / "raw").iterdir()}
+    one, two = sorted(files)
+    params = {"lines": {"raw": files}}
+    (folder / "params.yaml").write_text(json.dumps(params))
+    convert = runpy.run_path(str(ROOT / "stages" / "convert.py"))["main"]
+
+    def planned() -> dict[str, Any]:
+        (found,) = json.loads(call("plan", "--json").stdout)["domains"]
+        return dict(found)
+
+    assert (planned()["files"], planned()["done"]) == (2, [])
+    convert("lines", one)
+    figures = json.loads((folder / f"metrics/lines/convert/{one}.json").read_text())
+    assert open_store(folder / f"data/stores/lines/{one}.zarr").digest == figures["digest"]
+    assert (planned()["files"], planned()["done"]) == (1, [one])
+    convert("lines", two)
+    assert (planned()["done"], planned()["estimate"]["store_bytes"]) == ([one, two], 0)
+    assert "lines: 2 stores of its raw input are here, made with these settings" in call("plan").stdout
+    (folder / "params.yaml").write_text(json.dumps({"lines": {"raw": files, "store": {"codec": "lz4"}}}))
+    assert planned()["done"] == []
+    for entry in ("", "other"):
+        with pytest.raises(ParamsError, match=rf"lines\.raw: expected an entry '{entry}', got {one}, {two}"):
+            convert("lines", entry)
+    refused = call("convert", "lines", "a.zarr", code=2).stderr
+    assert "params.yaml: lines.raw has several entries; name the path of one before the store" in refused
 
 
 @pytest.mark.usefixtures("folder")

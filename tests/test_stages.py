@@ -62,3 +62,19 @@ def test_the_first_rank_alone_writes_what_a_stream_read(
     (tmp_path / "metrics/text").mkdir(parents=True)
     train("text")
     assert [path.name for path in (tmp_path / "metrics/text").iterdir()] == (["stream_run.json"] if rank == 0 else [])
+
+
+@pytest.mark.parametrize("stage", ["check", "convert", "evaluate", "report", "sample", "tokenizer", "train"])
+def test_a_stage_that_is_stopped_speaks_of_resuming_if_it_does(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = MagicMock(side_effect=KeyboardInterrupt)
+    for name in ("params.load_params", "domains.registry.get_domain", "report.render.make_page"):
+        monkeypatch.setattr(f"outofcore.{name}", stop)
+    monkeypatch.setattr("sys.argv", [f"{stage}.py", "chess"])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "stages" / f"{stage}.py"), run_name="__main__")
+    assert ended.value.code == 130
+    resumes = "; finished work is kept, run the same command to resume" if stage in ("convert", "train") else ""
+    assert capsys.readouterr().err == f"stopped{resumes}\n"

@@ -18,7 +18,7 @@ from outofcore.store.schema import Field, Schema
 
 
 class LinesSection(DomainSection):
-    raw: str = ""
+    raw: str | dict[str, str] = ""
     splits: SplitSection = SplitSection(val=0.2, test=0.1)
     store: StoreSection = StoreSection(chunk_rows=64, shard_rows=256)
 

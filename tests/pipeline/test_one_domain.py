@@ -152,23 +152,23 @@ def test_a_month_that_is_added_is_converted_alone_and_trained_on_with_all(own: P
     own.run("git", "clone", "-q", str(own.folder), str(months.folder))
     months.dvc("cache", "dir", "--local", str(own.folder / ".dvc/cache"))
     games = (own.folder / "data/raw/chess/games.pgn").read_text().split("[Event ")[1:]
-    raw, names = months.folder / "data/raw/chess", ["2024-01", "2024-02", "2024-03"]
+    raw, names = months.folder / "data/raw/chess", ["2024-01", "2024-02"]
     raw.mkdir(parents=True)
     for number, name in enumerate(names):
-        (raw / f"{name}.pgn").write_text("".join(f"[Event {game}" for game in games[number::3]))
+        (raw / f"{name}.pgn").write_text("".join(f"[Event {game}" for game in games[number::2]))
 
     def set_raw(chosen: list[str]) -> None:
         entries = "".join(f"\n    {name}: data/raw/chess/{name}.pgn" for name in chosen)
         text = own.read("params.yaml").replace("raw: data/raw/chess", f"raw:{entries}")
         (months.folder / "params.yaml").write_text(text)
 
-    set_raw(names[:2])
+    set_raw(names[:1])
     assert "changed  dvc.yaml" in months.run("outofcore", "init", ".")
-    assert stages_run(months.dvc("repro", "convert-chess"))[-2:] == [f"convert-chess@{name}" for name in names[:2]]
+    assert stages_run(months.dvc("repro", "convert-chess"))[-1] == "convert-chess@2024-01"
     set_raw(names)
     told = months.dvc("repro", "evaluate@chess")
-    assert stages_run(told) == ["check@chess", "convert-chess@2024-03", "train@chess", "evaluate@chess"]
-    assert "train: 3 stores, " in told
+    assert stages_run(told) == ["check@chess", "convert-chess@2024-02", "train@chess", "evaluate@chess"]
+    assert "train: 2 stores, " in told
     months.run("python", "stages/report.py")
     whole = json.loads(own.read("metrics/chess/convert.json"))
     found = [json.loads(months.read(f"metrics/chess/convert/{name}.json")) for name in names]
