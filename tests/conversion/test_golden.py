@@ -46,8 +46,8 @@ STORES = {
     ("go", "none"): "b874452a6442d76eda05b0aec41edaca2902b4ad6c91136fdf81e8ceaec7b2fe",
     ("text", "zstd"): "a6f68c01f4927266bc3470b103b2017c112053c2e300d0f9e7d158e52e1ea5c2",
     ("text", "none"): "6ffb8c3128c80c5bf135da9813e1372a6229cc2803db47c71e4e6764b654ae60",
-    ("neural", "zstd"): "a71dbeeb05c8424a9d6b98dbc3ef30439b04094328db9d0ad9f45938975e3b2e",
-    ("neural", "none"): "f2b5ab18502eb2e568b3d2e2179cdab44ac5193b636460459fb9641098d2d23a",
+    ("neural", "zstd"): "5bfbafbb0693befb7db966c36d13abb31cd5cb70b1cf373e4be6be3e4a03e988",
+    ("neural", "none"): "a3cdb3d2297eb48f9d362b543bab25cf75750e9d388832089e92671796c51494",
 }
 ARRAYS = {
     "zstd": "8eb843e601830e509639716d65f77d1708720a00c496c3748b94b3712c6a0feb",

@@ -23,6 +23,8 @@ def section(**source):
         ({"repeats": {"count": 2, "order": "together"}, "names": {"frame": "f"}}, "one a frame"),
         ({"transforms": [{"name": "rotate"}]}, "'crop', 'downsample', 'normalise', 'difference'"),
         ({"bin_width": -1}, "greater than 0"),
+        ({"units": [{"column": "quality"}]}, "column 'quality' needs values, min or max"),
+        ({"units": [{"column": "quality", "values": ["good"]}]}, "name it as names.spike_times"),
     ],
 )
 def test_settings_that_contradict_each_other_are_named(source, words):

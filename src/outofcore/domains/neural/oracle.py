@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.dtypes import bfloat16_values
-from outofcore.domains.neural.params import Resampling, SourceSection
-from outofcore.domains.neural.reference import READ_ERRORS, Reference, reference
+from outofcore.domains.neural.params import Resampling, SourceSection, UnitCondition
+from outofcore.domains.neural.reference import READ_ERRORS, NwbReference, Reference, reference
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.transforms import Crop, Downsample, Normalise, Transforms
 
@@ -143,10 +145,19 @@ class Oracle:
         if names.spike_neurons is not None:
             return self._by_label(names.spike_times, names.spike_neurons, low, high, factor)
         counts: list[float] = []
-        for train in self._library.trains(names.spike_times):
+        for row, train in enumerate(self._library.trains(names.spike_times)):
+            if self._left_out and self._left_out[row]:
+                continue
             blocks = (_nanoseconds(part, factor) for part in train)
             counts.append(float(sum(int(((times >= low) & (times < high)).sum()) for times in blocks)))
         return np.array(counts)
+
+    @cached_property
+    def _left_out(self) -> list[bool]:
+        """Which units do not meet the conditions; none if there are no conditions."""
+        name, conditions = self._names.spike_times or "", self._source.units
+        columns = [cast("NwbReference", self._library).column(name, each.column) for each in conditions]
+        return [not all(map(_meets, values, conditions)) for values in zip(*columns, strict=True)]
 
     def _by_label(self, name: str, labels: str, low: int, high: int, factor: float) -> npt.NDArray[np.float64]:
         """Spikes of each neuron from a time to another, where one vector holds the spikes of all."""
@@ -203,6 +214,14 @@ class Oracle:
             known = _nanoseconds(values, factor)[: max(0, length - start)]
             yield start, known
             start += len(values)
+
+
+def _meets(value: Any, condition: UnitCondition) -> bool:
+    if isinstance(value, str):
+        return any(fnmatchcase(value, str(each)) for each in condition.values or ())
+    if condition.values is not None and value not in condition.values:
+        return False
+    return bool((condition.min is None or value >= condition.min) and (condition.max is None or value <= condition.max))
 
 
 def _nanoseconds(values: npt.NDArray[Any], factor: float) -> npt.NDArray[np.float64]:

@@ -55,6 +55,24 @@ class NameSection(Section):
         return self
 
 
+class UnitCondition(Section):
+    """What a column of the table of units must have."""
+
+    column: str = Field(min_length=1, description="quality, location, firing_rate, ...; a group counts by its name")
+    values: tuple[str | bool | int | float, ...] | None = Field(
+        None, description="one of these words, in which * and ? stand for any characters, or numbers"
+    )
+    min: float | None = Field(None, description="a number of at least this")
+    max: float | None = Field(None, description="a number of at most this")
+
+    @model_validator(mode="after")
+    def _conditional(self) -> UnitCondition:
+        if self.values is None and self.min is None and self.max is None:
+            message = f"units: column {self.column!r} needs values, min or max"
+            raise ValueError(message)
+        return self
+
+
 class AxisSection(Section):
     """Which axis is time, for files that do not keep it first."""
 
@@ -97,6 +115,9 @@ class SourceSection(Section):
     max_gap: float | None = Field(
         None, gt=0, description="seconds for which a frame or sample counts; null: 1.5 of the usual interval"
     )
+    units: tuple[UnitCondition, ...] = Field(
+        (), description="which units of an NWB file are read: those that meet every condition"
+    )
     trial_bins: int = Field(1024, ge=1, le=2**31, description="bins of a trial where the files mark no trials")
     frame_shape: Shape | None = Field(None, description="shape of a frame where files keep it flat")
     time_axis: AxisSection = AxisSection()
@@ -116,6 +137,9 @@ class SourceSection(Section):
             raise ValueError(message)
         if self.repeats is not None and (self.names.frame is not None or self.bin_width is not None):
             message = "repeats counts responses, one a frame: it goes with neither names.frame nor bin_width"
+            raise ValueError(message)
+        if self.units and (self.names.spike_times is None or self.names.spike_neurons is not None):
+            message = "units chooses rows of a table of units: name it as names.spike_times, without spike_neurons"
             raise ValueError(message)
         if self.resample.stimulus != "hold" and (self.names.frame is not None or self.stimulus_dtype == "uint8"):
             message = f"resample.stimulus {self.resample.stimulus} gives fractions of pixels: it goes neither with "

@@ -139,6 +139,18 @@ class NwbReference(Reference):
             return super().trains(name)
         return [map(units.get_unit_spike_times, [number]) for number in range(len(units))]
 
+    def column(self, name: str, column: str) -> list[Any]:
+        """Values of a column of the units, groups by their names."""
+        units = self._arrays(name)[0]
+        if isinstance(units, h5py.Group):
+            found = units[column]
+            if found.dtype.kind != "O":
+                return list(found[()].tolist())
+            return [
+                each.decode() if isinstance(each, bytes) else units.file[each].name.split("/")[-1] for each in found
+            ]
+        return [getattr(each, "name", each) for each in units[column][:]]
+
     def _shape(self, array: Any) -> tuple[int, ...]:
         return super()._shape(array if isinstance(array, h5py.Dataset) else array.data)
 

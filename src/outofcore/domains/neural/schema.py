@@ -79,6 +79,8 @@ def _attributes(session: Session, survey: Survey, source: SourceSection) -> dict
         "conditions": survey.trials.conditions,
         "trials": len(survey.trials),
     }
+    if survey.units is not None:
+        attributes["units"] = list(survey.units)
     if survey.clock is not None:
         attributes["clock"] = {
             "unit_in_file": source.time_unit if session.kind != "nwb" else "s",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +21,7 @@ from outofcore.domains.neural.clocks import (
     times_of,
     valid_times,
 )
-from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.params import SourceSection, UnitCondition
 from outofcore.domains.neural.recordings.arrays import (
     Array,
     Ints,
@@ -48,6 +49,7 @@ class Spikes:
     clocks: tuple[Array, ...]  # ascending times of each neuron, or of all neurons together
     labels: Labels | None = None  # set only if one vector of the file holds all neurons
     owners: Array | None = None  # label of each spike if ``clocks`` is one vector for all neurons
+    units: tuple[int, ...] | None = None  # rows of a table of units that were chosen
 
     @property
     def neurons(self) -> int:
@@ -106,9 +108,44 @@ def find_spikes(recording: Recording, source: SourceSection, labels: Labels | No
         vectors = []
     if not vectors:
         raise missing(recording, "spike_times", name)
+    units = _chosen(recording, name, source, len(vectors)) if source.units else None
+    vectors = vectors if units is None else [vectors[row] for row in units]
     # MATLAB stores an empty train as 0 x 0 and others as columns.
     trains = (flat(vector, "names.spike_times: expected a vector for each neuron") for vector in vectors)
-    return Spikes(tuple(listed_clock(train, unit) for train in trains))
+    return Spikes(tuple(listed_clock(train, unit) for train in trains), units=units)
+
+
+def _chosen(recording: Recording, name: str, source: SourceSection, count: int) -> tuple[int, ...]:
+    """Rows of the units that meet the conditions."""
+    met = np.ones(count, bool)
+    for condition in source.units:
+        column = recording.column(name, condition.column)
+        if column.shape != (count,):
+            message = f"source.units: {name}/{condition.column} has {len(column)} entries for {count} units"
+            raise SessionError(message, reason="unequal_length")
+        met &= _meeting(column, condition)
+    if not met.any():
+        message = f"source.units: none of {count} units meets the conditions"
+        raise SessionError(message, reason="no_units")
+    return tuple(np.flatnonzero(met).tolist())
+
+
+def _meeting(column: npt.NDArray[Any], condition: UnitCondition) -> npt.NDArray[np.bool_]:
+    if column.dtype.kind not in "biuf":
+        if condition.values is None:
+            message = f"source.units: {condition.column} holds words, which have no min or max; give values"
+            raise SessionError(message, reason="wrong_type")
+        wanted = [str(value) for value in condition.values]
+        return np.array([any(fnmatchcase(str(word), value) for value in wanted) for word in column.tolist()], bool)
+    numbers = column.astype(np.float64)
+    met = np.ones(len(numbers), bool)
+    if condition.values is not None:
+        met &= np.isin(numbers, [value for value in condition.values if not isinstance(value, str)])
+    if condition.min is not None:
+        met &= numbers >= condition.min
+    if condition.max is not None:
+        met &= numbers <= condition.max
+    return met
 
 
 def _labels(owners: Array) -> Labels:

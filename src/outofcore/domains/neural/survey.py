@@ -53,6 +53,7 @@ class Survey:
     longest: Mapping[str, int]  # nanoseconds for which an entry counts, by stream: shown, samples, behavior
     fingerprint: bytes  # equal for sessions of equal content
     labels: Labels | None  # if one vector holds the spikes of all neurons
+    units: tuple[int, ...] | None  # rows of a table of units that were chosen
 
     def slim(self) -> Survey:
         """A copy without the list of trials, small enough to send with every unit."""
@@ -110,6 +111,7 @@ def survey(streams: Streams, source: SourceSection) -> Survey:
         longest,
         _fingerprint(streams, bins),
         streams.spikes.labels if streams.spikes is not None else None,
+        streams.spikes.units if streams.spikes is not None else None,
     )
 
 

@@ -7,6 +7,7 @@ and other optical physiology. ``units`` holds spike times by neuron, ``intervals
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import h5py
@@ -67,6 +68,21 @@ class NwbRecording(Hdf5Recording):
             message = f"{name}/spike_times_index: expected ends that ascend to at most {times.shape[0]}"
             raise SessionError(message, reason="unequal_length")
         return [part(times, start, end) for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+
+    def column(self, name: str, column: str) -> npt.NDArray[Any]:
+        """Numbers or words of the units, groups by their names; raises SessionError."""
+        units, found = self.resolve(name), None
+        with suppress(KeyError):
+            found = self.resolve(f"{name}/{column}")
+        single = isinstance(found, h5py.Dataset) and found.ndim == 1 and found.shape[0] <= MOST_NEURONS
+        if found is None or not single or link_of(units, f"{column}_index") is not None:
+            there = ", ".join(sorted(units)) if isinstance(units, h5py.Group) else "none"
+            message = f"source.units: expected a column {column!r} with one entry a unit; {name} has {there}"
+            raise SessionError(message, reason="missing_field")
+        with damage_named(f"{name}/{column}"):
+            if h5py.check_ref_dtype(found.dtype) is not None:
+                return np.array([self.file[each].name.rpartition("/")[2] for each in found[()]], object)
+            return np.asarray(found.asstr()[()] if h5py.check_string_dtype(found.dtype) else found[()])
 
     def clock(self, name: str, count: int) -> Array | None:
         """The clock of a series: its timestamps, or its start and rate; always seconds."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
 from outofcore.domains.neural.recordings.arrays import Array, SessionError, concatenated, flat
@@ -27,6 +30,11 @@ class Recording:
     def trains(self, name: str) -> list[Array]:
         """One vector per neuron, as the format stores ragged vectors. Raises as :meth:`array`."""
         return [self.array(name)]
+
+    def column(self, name: str, column: str) -> npt.NDArray[Any]:
+        """A column of the table that :meth:`trains` reads, an entry per train; raises SessionError."""
+        message = f"source.units: {name!r} is no table of units with a column {column!r}, which only NWB files have"
+        raise SessionError(message, reason="missing_field")
 
     def clock(self, name: str, count: int) -> Array | None:
         """The format's own clock, in nanoseconds, for an array of ``count`` entries along time, or None."""

@@ -1,0 +1,95 @@
+"""Units of an NWB file chosen by their columns; pynwb chooses them too, in the audit of every bin."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import h5py
+import numpy as np
+import pynwb
+import pytest
+
+from outofcore.errors import RawInputError
+from tests.domains.neural.rig import convert, write_nwb
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # pynwb warns of its own ways
+
+NAMES = {
+    "stimulus": "stimulus/presentation/movie",
+    "responses": None,
+    "spike_times": "units",
+    "trial": None,
+    "valid": None,
+}
+QUALITY = ["good", "mua", "good", "noise", "good", "mua"]
+RATES = [5.0, 0.1, 2.0, 9.0, np.nan, 3.0]
+CLUSTERS = [0, 1, 2, 3, 4, 5]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    generator = np.random.default_rng(4)
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    movie = generator.integers(0, 256, (100, 3, 4)).astype(np.uint8)
+    file.add_stimulus(pynwb.image.ImageSeries(name="movie", data=movie, unit="n/a", rate=20.0, starting_time=0.0))
+    probe = file.create_device("probe")
+    shanks = [file.create_electrode_group(f"shank{number}", "x", "V1", probe) for number in (0, 1)]
+    for name in ("quality", "rate", "cluster", "kept"):
+        file.add_unit_column(name, name)
+    spikes = []
+    for unit, (quality, rate, cluster) in enumerate(zip(QUALITY, RATES, CLUSTERS, strict=True)):
+        spikes.append(np.sort(generator.uniform(0, 5, 20 + 10 * unit)))
+        file.add_unit(
+            spike_times=spikes[-1],
+            quality=quality,
+            rate=rate,
+            cluster=cluster,
+            kept=unit > 2,
+            electrode_group=shanks[unit % 2],
+        )
+    return write_nwb(tmp_path_factory.mktemp("units"), file), spikes
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ([], [0, 1, 2, 3, 4, 5]),
+        ([{"column": "quality", "values": ["good"]}], [0, 2, 4]),
+        ([{"column": "quality", "values": ["g*", "mu?"]}], [0, 1, 2, 4, 5]),
+        ([{"column": "rate", "min": 2, "max": 5.0}], [0, 2, 5]),
+        ([{"column": "quality", "values": ["good"]}, {"column": "rate", "min": 1.0}], [0, 2]),
+        ([{"column": "cluster", "values": [1, 5, 7]}], [1, 5]),
+        ([{"column": "kept", "values": [True]}], [3, 4, 5]),
+        ([{"column": "electrode_group", "values": ["shank1"]}], [1, 3, 5]),
+    ],
+)
+def test_units_that_meet_every_condition_are_the_neurons(recording, conditions, expected):
+    path, spikes = recording
+    result = convert(path, names=NAMES, bin_width=0.05, units=conditions)
+    assert result.only.rows["robs"].sum(0).tolist() == [len(spikes[unit]) for unit in expected]
+    (schema,) = result.schemas.values()
+    assert schema.attributes.get("units") == (expected if conditions else None)
+    assert result.audited == result.accepted > 0
+    assert not result.differences
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ({"column": "quality", "values": ["excellent"]}, "none of 6 units meets the conditions"),
+        ({"column": "area", "values": ["V1"]}, "expected a column 'area' with one entry a unit; units has .*cluster"),
+        ({"column": "spike_times", "min": 0}, "expected a column 'spike_times' with one entry a unit"),
+        ({"column": "quality", "min": 0}, "quality holds words, which have no min or max; give values"),
+    ],
+)
+def test_conditions_that_fit_no_unit_cost_the_session_and_say_why(recording, condition, words):
+    with pytest.raises(RawInputError, match=words):
+        convert(recording[0], names=NAMES, bin_width=0.05, units=[condition])
+
+
+def test_other_formats_have_no_table_of_units(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["stim"], file["times"], file["spikes"] = np.zeros((50, 2, 2), np.uint8), np.arange(50.0), np.arange(49.0)
+    names = {"stimulus": "stim", "frame_times": "times", "responses": None, "spike_times": "spikes", "trial": None}
+    with pytest.raises(RawInputError, match="is no table of units with a column 'quality', which only NWB files have"):
+        convert(tmp_path, names=names, bin_width=1.0, units=[{"column": "quality", "values": ["good"]}])
