@@ -26,6 +26,18 @@ def test_every_format_gives_the_same_rows(tmp_path, frames, kind):
     assert not result.rejects
 
 
+def test_a_column_by_its_title_is_audited(tmp_path):
+    draw = np.random.default_rng(3)
+    table = draw.normal(size=(300, 3)).round(4)
+    np.savetxt(tmp_path / "run.csv", table, "%g", ",", header='time,"speed",rate', comments="")
+    names = {"stimulus": "run.csv[speed]", "responses": "run.csv[rate]"}
+    result = convert(tmp_path, names=names, stimulus_dtype="float32", trial_bins=100)
+    np.testing.assert_allclose(result.only.rows["stim"].reshape(-1), table[:, 1], rtol=1e-6)
+    np.testing.assert_allclose(result.only.rows["robs"][:, 0], table[:, 2], rtol=1e-6)
+    assert result.audited
+    assert not result.differences
+
+
 @pytest.mark.parametrize(("name", "separator"), [("robs.csv", ","), ("robs.tsv", "\t"), ("robs.txt", " ")])
 @pytest.mark.parametrize("header", ["", "a{0}b{0}c{0}d{0}e"])
 def test_tables_of_text_are_responses_of_many_neurons(tmp_path, name, separator, header):

@@ -331,10 +331,15 @@ def _hashed(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return np.array([known[word] for word in words], np.int64)
 
 
-def _text(path: Path, column: int | None) -> npt.NDArray[np.float64]:
-    """The numbers of a text file, a table if lines hold several; or a column of it."""
+def _text(path: Path, column: str | None) -> npt.NDArray[np.float64]:
+    """The numbers of a text file, a table if lines hold several; or a column of it, by number or title."""
     with path.open("rb") as raw:
-        lines = (words for line in decompressed(raw, path.name) if (words := _words(line, column)) is not None)
+        source = iter(decompressed(raw, path.name))
+        place = int(column) if column is not None and column.isdecimal() else None
+        if column is not None and place is None:
+            titles = next(words for line in source if (words := _words(line, None)) is not None)
+            place = [title.strip().strip("\"'") for title in titles].index(column)
+        lines = (words for line in source if (words := _words(line, place)) is not None)
         first = next(lines, None)
         if first is not None and None in map(_number, first):
             first = next(lines, None)  # that was the header
@@ -348,7 +353,7 @@ def _text(path: Path, column: int | None) -> npt.NDArray[np.float64]:
 
 
 def _words(line: bytes, column: int | None) -> list[str] | None:
-    text = line.decode("latin-1").split("#")[0].strip()
+    text = line.decode("utf-8-sig", "replace").split("#")[0].strip()
     mark = "," if "," in text else ";" if ";" in text else "\t" if "\t" in text else None
     words = text.split(mark)
     return None if not text else words if column is None else words[column : column + 1]

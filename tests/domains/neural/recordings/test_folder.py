@@ -35,6 +35,15 @@ def test_columns_of_text(tmp_path, text, column, expected):
     np.testing.assert_array_equal(array.read(0, len(expected)), expected)
 
 
+def test_columns_of_text_by_their_titles(tmp_path):
+    (tmp_path / "run.csv").write_text('\ufeff"time", speed ,gain\n# a comment\n1,5.5,7\n2,6.5,8\n', encoding="utf-8")
+    recording = FolderRecording(tmp_path, ("run.csv",))
+    for name, expected in {"time": [1, 2], "speed": [5.5, 6.5], "2": [7, 8], "gain": [7, 8], "0": [1, 2]}.items():
+        assert recording.array(f"run.csv[{name}]").read(0, 2).tolist() == expected
+    with pytest.raises(SessionError, match="expected one column 'pace', its first line has time, speed, gain"):
+        recording.array("run.csv[pace]")
+
+
 @pytest.mark.parametrize(
     "text",
     [

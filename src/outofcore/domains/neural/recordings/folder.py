@@ -27,7 +27,7 @@ TEXT = (".txt", ".csv", ".tsv", ".dat")
 
 
 class FolderRecording(Recording):
-    """A folder; arrays are named by relative path, ``.npy`` optional, ``[2]`` for a column of text."""
+    """A folder; arrays are named by relative path, ``.npy`` optional; ``[2]`` or ``[speed]`` for a column of text."""
 
     def __init__(self, root: Path, files: tuple[str, ...]) -> None:
         self._root = root
@@ -42,16 +42,35 @@ class FolderRecording(Recording):
         """A file by its path in the folder."""
         file, column = split_column(name)
         if file in self._files and not file.endswith(".npy"):
-            return text_array(self._root / file, column, axis)
+            return text_array(self._root / file, _column_number(self._root / file, column), axis)
         if f"{file.removesuffix('.npy')}.npy" not in self._files:
             raise KeyError(name)
         return npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
 
 
-def split_column(name: str) -> tuple[str, int | None]:
-    """``stimulus.txt.gz[1]`` -> the file and column 1; column None if none is named."""
-    found = re.fullmatch(r"(.*)\[(\d+)\]", name)
-    return (found[1], int(found[2])) if found else (name, None)
+def split_column(name: str) -> tuple[str, str | None]:
+    """``stimulus.txt.gz[1]``, ``run.csv[speed]`` -> the file and its column; column None if none is named."""
+    found = re.fullmatch(r"(.*)\[([^]]+)\]", name)
+    return (found[1], found[2].strip()) if found else (name, None)
+
+
+def _column_number(path: Path, column: str | None) -> int | None:
+    """Number of a column that is named by the header, or by its number."""
+    if column is None or column.isdecimal():
+        return None if column is None else int(column)
+    try:
+        titles = [_title(cell) for cell in _cells(next(chain.from_iterable(_line_blocks(path)), b""))]
+    except STREAM_DAMAGE as error:
+        message = f"{path.name}: damaged: {clean(error)}"
+        raise SessionError(message, reason="unreadable_file") from error
+    if titles.count(column) != 1:
+        message = f"{path.name}: expected one column {column!r}, its first line has {', '.join(titles[:24])}"
+        raise SessionError(message, reason="missing_field")
+    return titles.index(column)
+
+
+def _title(cell: bytes) -> str:
+    return cell.decode("utf-8", "replace").strip("\ufeff\"'")
 
 
 def named_files(name: str) -> PurePosixPath:
