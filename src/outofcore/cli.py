@@ -27,7 +27,7 @@ from outofcore.store.reader import open_store
 EXIT_WRONG = 1
 
 app = typer.Typer(
-    help="Stores, models, disks, projects, and what DVC keeps.",
+    help="Convert raw files into stores, look into stores, plan runs, and try trained models.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -53,13 +53,13 @@ def _options(
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 
 
-@app.command(short_help="Show a store's card.")
+@app.command(short_help="Summarise a store.")
 def info(
     store: Annotated[Path, typer.Argument(help="Folder of a sealed store.")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Show a store's card: counts, splits, fields with their sizes, settings, sources, rejects, a sample.
+    """Summarise a store: counts, splits, fields with their sizes, settings, sources, rejects, a sample.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def show_rows(
     store: Annotated[Path, typer.Argument(help="Folder of a sealed store.")],
     *,
     split: Annotated[str | None, typer.Option(help="train, val or test; the first that has rows by default.")] = None,
-    part: Annotated[str | None, typer.Option(help="Part of a store that has several, such as a session.")] = None,
+    part: Annotated[str | None, typer.Option(help="Which part, such as a session, if the store has several.")] = None,
     row: Annotated[int | None, typer.Option(min=0, help="First row; rows spread over the split by default.")] = None,
     count: Annotated[int, typer.Option(min=1, help="How many rows.")] = 3,
     as_json: AsJson = False,
@@ -238,8 +238,10 @@ def predict(
     *,
     best: Annotated[int | None, typer.Option(help="Chess, Go: moves to list per position; 5 by default.")] = None,
     tokens: Annotated[int | None, typer.Option(help="Text: most tokens to write; 200 by default.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Text: 0.8 by default; 0: no chance.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Text: another seed, another text; 0 by default.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Text: randomness, 0.8 by default; 0: always the most probable token.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Text: seed of the random choices; 0 by default.")] = None,
     device: Annotated[str, typer.Option(help="Where the model computes: cpu, cuda or mps.")] = "cpu",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON per prediction.")] = False,
@@ -273,10 +275,10 @@ def predict(
 
 @app.command(short_help="Write a DVC project.")
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder of the project; made if there is none.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the project; created if missing.")],
     *,
     domains: Annotated[
-        str | None, typer.Option(help="Domains, such as chess or chess,text; by default those that are there.")
+        str | None, typer.Option(help="Domains, such as chess or chess,text; by default those of the project.")
     ] = None,
 ) -> None:
     """Write a DVC project for some domains: dvc.yaml, params.yaml, stages/, .dvc. It runs on a small sample at once.
@@ -301,14 +303,14 @@ def init(
 
 @app.command(short_help="Check DVC's cache after a run.")
 def committed(
-    stages: Annotated[list[str] | None, typer.Argument(help="Only these stages; none: all.")] = None,
+    stages: Annotated[list[str] | None, typer.Argument(help="Check only these stages; all by default.")] = None,
     *,
     folder: Annotated[Path, typer.Option(help="Any folder of a DVC project.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Check that DVC's cache holds what dvc.lock states; exit code 1 if not. DVC itself does not tell.
+    """Check that DVC's cache holds what dvc.lock states; exit code 1 if not. DVC does not report it.
 
-    Stages that were never run or pulled here are named in one line; they are no problem unless you ask for them.
+    Stages that were never run or pulled here are listed in one line; that is an error only for stages that you name.
 
     \b
     Examples:
@@ -326,9 +328,9 @@ def committed(
 @app.command(short_help="Free disk space that nothing needs.")
 def gc(
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it; without this it is only shown.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it; by default it is only listed.")] = False,
     tips: Annotated[
-        bool, typer.Option("--tips", help="Keep what the last commits of branches and tags need, not all before.")
+        bool, typer.Option("--tips", help="Keep only what the latest commit of each branch and tag needs.")
     ] = False,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Remove also what stopped runs would resume from.")

@@ -163,7 +163,7 @@ def test_a_disk_that_a_worker_fills_is_one_line_and_the_next_run_goes_on(
         process = start(project, hosts[0], cluster.address, there, "more", "text", **settings)
         _, err = process.communicate()
         assert process.returncode == 2
-        assert "it is full, free are" in err
+        assert "it is full, " in err
         assert "run 'dvc repro' again to resume" in err
         assert "Traceback" not in err
         found = start(project, hosts[0], cluster.address, there, "more", "text")

@@ -26,7 +26,10 @@ OWN = {"chess": "games", "go": "sgf", "text": "corpus", "neural": "recordings"}
 """The reader's raw files, by domain."""
 BLOCK = re.compile(r"```(python|sh)\n(.*?)```", re.DOTALL)
 ELSEWHERE = ("dvc", "git", "pip", "make")
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("chess", "go", "text", "neural", "coming-from", "faq")))
+PAGES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("chess", "go", "text", "neural", "coming-from", "faq", "loading")),
+)
 
 
 @pytest.fixture
@@ -38,6 +41,11 @@ def reader(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
             write_recording(tmp_path / name)
         else:
             (tmp_path / name).symlink_to(project / "data/sample" / domain)
+    (tmp_path / "data").symlink_to(project / "data")
+    for name in ("jan", "feb", "mar", "twic"):
+        (tmp_path / f"{name}.zarr").symlink_to(project / "data/stores/chess.zarr")
+    np.save(tmp_path / "frames.npy", np.zeros((600, 64, 64), np.float16))
+    np.save(tmp_path / "subject.npy", np.arange(600) // 10)
     return tmp_path
 
 

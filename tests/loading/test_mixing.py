@@ -56,3 +56,16 @@ def test_the_distance_of_labels_is_that_of_the_pools(make_store: MakeStore, capl
     told = re.search(r"labels in memory are (\d+)% off", caplog.text)
     assert told
     np.testing.assert_allclose(int(told[1]), 100 * np.mean(distances), atol=2)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "why"), [([LENGTH] * 10, "no sequence has the 33 rows of a window"), ([0], "no rows")]
+)
+def test_a_split_without_samples_is_a_warning(
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture, lengths: list[int], why: str
+) -> None:
+    window = {"length": LENGTH + 1, "mode": "never"}
+    batches = loader(make_store(lengths), batch_size=BATCH, fields=("id",), window=window)
+    assert len(batches) == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"train: no samples, so no batches: {why}" in caplog.text

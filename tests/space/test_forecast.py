@@ -135,7 +135,7 @@ def test_work_on_another_disk_is_needed_there_as_well(disk: Disk, tmp_path: Path
     on_small = found[0]
     assert (on_small.margin, on_small.reserve) == (MIB // 2, 4 * MIB // 20)
     assert on_small.fits
-    assert "(tmpfs) needs 1.78 MB (work folder 1.05 MB, margin 524 kB, reserve 210 kB), free are 4.19 MB" in str(
+    assert "(tmpfs) needs 1.78 MB (work folder 1.05 MB, margin 524 kB, reserve 210 kB), 4.19 MB are free" in str(
         on_small
     )
 

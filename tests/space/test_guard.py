@@ -77,7 +77,7 @@ def test_what_dvc_will_copy_counts_where_its_cache_lies(disk: Disk, tmp_path: Pa
         Guard("go", margin=0.2, reserve=0).require(needs)
     message = str(refused.value)
     assert (
-        f"{small} (tmpfs) needs 18.9 MB (DVC's copy 15.7 MB, margin 3.15 MB, reserve 0 B), free are 16.8 MB" in message
+        f"{small} (tmpfs) needs 18.9 MB (DVC's copy 15.7 MB, margin 3.15 MB, reserve 0 B), 16.8 MB are free" in message
     )
     assert "the cache on another disk ('dvc cache dir --local FOLDER')" in message
     assert message.count(" needs ") == 1
@@ -111,7 +111,7 @@ def test_a_disk_that_fills_while_writing_stops_it_between_shards(disk: Disk) -> 
         write(work, guard, shards=24)
     message = str(stopped.value)
     assert "\n" not in message
-    assert message.startswith(f"{small} (tmpfs) is nearly full: free are ")
+    assert message.startswith(f"{small} (tmpfs) is nearly full: ")
     assert message.endswith("finished shards are kept; make room and run 'dvc repro' again to resume")
     shards = sorted(work.rglob("c.*"))
     assert len(shards) > 8
@@ -128,7 +128,7 @@ def test_room_for_the_copy_that_dvc_makes_later_is_kept(disk: Disk) -> None:
     assert cache is not None
     guard = Guard("chess", margin=0, reserve=0)
     guard.require(store_needs(root / "out.zarr", 4 * MIB, commit_of(root / "out.zarr", cache)))
-    with pytest.raises(SpaceError, match=r"to be kept are 8\.\d+ MB \(DVC's copy 8.*, reserve 0 B"):
+    with pytest.raises(SpaceError, match=r"8\.\d+ MB must stay free \(DVC's copy 8.*, reserve 0 B"):
         write(root / "out.zarr.work", guard, shards=60)
     assert used(small) < 8.8 * MIB
 
@@ -152,7 +152,7 @@ def test_a_full_disk_is_one_line(disk: Disk, kind: str) -> None:
         write(small / "chess.zarr.work", guard, shards=64)
     message = str(stopped.value)
     assert "\n" not in message
-    assert message.startswith(f"{small} ({kind}): it is full, free are ")
+    assert message.startswith(f"{small} ({kind}): it is full, ")
     assert isinstance(stopped.value.__cause__, OSError)
 
 

@@ -42,7 +42,7 @@ def print_card(console: Console, card: Card) -> None:
     """Print a store's card."""
     raw = sum(field.raw_bytes or 0 for field in card.fields)
     rows, rejected = sum(card.rows.values()), sum(card.rejected.values())
-    each = f", {card.bytes / rows:.3g} bytes a {card.row}" if rows else ""
+    each = f", {card.bytes / rows:.3g} bytes per {card.row}" if rows else ""
     facts = [
         ("domain", card.domain),
         ("digest", card.digest),
@@ -175,7 +175,7 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
         for number, table in enumerate(domain.tables):
             rest = table.title.partition("\n")[2] if number == 0 else table.title  # its verdict is above
             print_table(console, replace(table, title=rest))
-    sizes = columns("bytes", "needed", "of it margin", "and reserve", "free")
+    sizes = columns("bytes", "needed", "margin in it", "reserve in it", "free")
     verdicts = [
         (
             str(each.filesystem),

@@ -28,6 +28,10 @@ def mixing_line(split: Split, sampler: Sampler, batch: int, label: str | None) -
     if isinstance(sampler, MixtureSampler):
         return f"{sampler.positions:,} samples of {len(sampler.sources)} sources"
     assert isinstance(sampler, PlainSampler)
+    if not sampler.positions:
+        windows = sampler.windows
+        why = f"no sequence has the {windows.length:,} rows of a window (lags, seq_len)" if windows.rows else "no rows"
+        return f"no samples, so no batches: {why}"
     order = sampler.epoch(0)
     cut, draws = order.cut, min(batch, order.cut.samples)
     all_blocks, all_sequences = max(1, -(-cut.samples // cut.block)), max(1, len(split.sequences))

@@ -45,7 +45,7 @@ def reading(store: Store | str | Path, params: str | Path | None = None, **setti
     Returns
     -------
     Reading
-        For ``loader(store, ..., tensors=...)`` and ``ZarrDataset``. It also says which window of rows a sample needs.
+        For ``loader(store, ..., tensors=...)`` and ``ZarrDataset``; also sets the window of rows that a sample needs.
 
     Raises
     ------

@@ -32,7 +32,7 @@ class Expansion:
         if self._given > FREE_BYTES + MOST_FOLD * consumed:
             message = (
                 f"{format_bytes(consumed)} on disk became more than {format_bytes(self._given)}: taken for a "
-                "decompression bomb; decompress it yourself if it is none"
+                "decompression bomb; if it is genuine, decompress it yourself"
             )
             raise DamagedInput(message, "decompression_bomb")
 

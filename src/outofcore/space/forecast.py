@@ -77,7 +77,7 @@ class Demand:
         parts += [f"margin {format_bytes(self.margin)}", f"reserve {format_bytes(self.reserve)}"]
         return (
             f"{self.filesystem} needs {format_bytes(self.asked)} ({', '.join(parts)}), "
-            f"free are {format_bytes(self.free)}"
+            f"{format_bytes(self.free)} are free"
         )
 
 

@@ -54,8 +54,8 @@ class Guard:
                 parts = [f"{name} {format_bytes(written)}" for name in copies]
                 parts.append(f"reserve {format_bytes(demand.reserve)}")
                 message = (
-                    f"{demand.filesystem} is nearly full: free are {format_bytes(free)}, to be kept are "
-                    f"{format_bytes(kept)} ({', '.join(parts)}); {self.kept}"
+                    f"{demand.filesystem} is nearly full: {format_bytes(free)} are free, "
+                    f"{format_bytes(kept)} must stay free ({', '.join(parts)}); {self.kept}"
                 )
                 raise SpaceError(message)
 
@@ -79,9 +79,9 @@ def disk_full(error: OSError, folder: Path) -> str:
     if error.errno == errno.EDQUOT:
         what = "this user's quota is used up"
     elif filesystem.without_inodes():
-        what = "it has room for no further file (no inode is free)"
+        what = "it can hold no more files (no inode is free)"
     else:
-        what = f"it is full, free are {format_bytes(filesystem.free())}"
+        what = f"it is full, {format_bytes(filesystem.free())} are free"
     return f"{filesystem}: {what}"
 
 

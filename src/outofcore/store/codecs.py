@@ -119,7 +119,7 @@ def _check_blosc(body: memoryview, size: int | None = None) -> None:
     """Check the lengths in Blosc's header, which its decompressor trusts."""
     decoded, encoded = (int.from_bytes(body[at : at + BLOSC_WORD], "little") for at in (BLOSC_DECODED, BLOSC_ENCODED))
     if len(body) < BLOSC_HEADER or encoded != len(body) or (size is not None and decoded != size):
-        message = f"Blosc's header tells of {decoded} bytes in {encoded}, expected {size} in {len(body)}"
+        message = f"Blosc's header states {decoded} bytes in {encoded}, expected {size} in {len(body)}"
         raise DamagedStore(message)
 
 

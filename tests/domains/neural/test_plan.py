@@ -156,7 +156,7 @@ def test_a_real_disk_refuses_float32_before_the_first_byte_and_takes_bytes(recor
     assert "Traceback" not in refused.stderr
     assert "not enough room, nothing was written" in refused.stderr
     assert "needs" in refused.stderr
-    assert "free are" in refused.stderr
+    assert "are free" in refused.stderr
     assert "Ways out: a smaller store" in refused.stderr
     assert not list(folder.rglob("*.zarr*"))
     command = [sys.executable, "-c", "from outofcore.cli import main; main()", "plan", "neural", "--json"]
