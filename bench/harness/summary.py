@@ -25,11 +25,13 @@ COMPARISONS = (
     Comparison("PGN to a sealed store", "conversion_chess", "outofcore:", "python-chess", "python-chess, parsing only"),
     Comparison("SGF to a sealed store", "conversion_go", "outofcore:", "sgfmill", "sgfmill, parsing only"),
     Comparison("text to a sealed store", "conversion_text", "outofcore:", "tokenizers", "tokenizers, output in memory"),
-    Comparison("shuffled chess positions", "loading_chess", "streamed", "gather", "gathered from arrays in memory"),
+    Comparison("shuffled batches of chess", "loading_chess", "streamed", "gather", "gathered from arrays in memory"),
     Comparison(
-        "shuffled chess positions", "loading_chess", "streamed", "items, 2", "`DataLoader` over a memory-mapped file"
+        "shuffled batches of chess", "loading_chess", "streamed", "items, 2", "`DataLoader` over a memory-mapped file"
     ),
-    Comparison("shuffled text windows", "loading_text_peers", "streamed", "gather", "gathered from arrays in memory"),
+    Comparison(
+        "shuffled batches of text", "loading_text_peers", "streamed", "gather", "gathered from arrays in memory"
+    ),
 )
 ROWS = re.compile(r"([\d,]+) (positions|tokens|rows)")
 WORKERS = re.compile(r"(\d+) (processes|workers|threads?)|in all threads")
@@ -45,16 +47,15 @@ def summary(results: Mapping[str, Result]) -> str:
         own = next((found[0] for fact in result["facts"] if (found := WORKERS.search(fact))), f"{cores} {unit}")
         lines.append(
             [
-                each.work,
+                f"{each.work}: {rows_of(result)}",
                 f"{speed(ours)}, {own}",
                 f"{each.other_work}: {speed(other)}, {workers(other['label'])}",
                 f"{ours['ratio'] / other['ratio']:.2g}",
-                rows_of(result),
                 audited(result),
             ]
         )
-    kinds = ("text", "text", "text", "figure", "figure", "figure")
-    header = ("", "outofcore", "compared with", "times as fast", "rows", "audited")
+    kinds = ("text", "text", "text", "figure", "figure")
+    header = ("", "outofcore", "compared with", "times as fast", "audited")
     return Table(list(zip(header, kinds, strict=True)), lines).markdown  # type: ignore[arg-type]
 
 

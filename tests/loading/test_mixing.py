@@ -66,6 +66,6 @@ def test_a_split_without_samples_is_a_warning(
 ) -> None:
     window = {"length": LENGTH + 1, "mode": "never"}
     batches = loader(make_store(lengths), batch_size=BATCH, fields=("id",), window=window)
-    assert len(batches) == 0
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert list(batches) == []
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
     assert f"train: no samples, so no batches: {why}" in caplog.text

@@ -175,7 +175,7 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
         for number, table in enumerate(domain.tables):
             rest = table.title.partition("\n")[2] if number == 0 else table.title  # its verdict is above
             print_table(console, replace(table, title=rest))
-    sizes = columns("bytes", "needed", "margin in it", "reserve in it", "free")
+    sizes = columns("bytes", "needed", "of which margin", "of which reserve", "free")
     verdicts = [
         (
             str(each.filesystem),

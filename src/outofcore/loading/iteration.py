@@ -134,7 +134,7 @@ class Loader(IterableDataset[Batch]):
         if not self._noted:
             self._noted = True
             for note in self.notes:
-                _log.info("%s", note)
+                _log.log(logging.INFO if self.samples else logging.WARNING, "%s", note)
         self._iteration = iteration = object()
         return self._iterate(iteration)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -43,8 +42,6 @@ from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
 from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
-
-_log = logging.getLogger("outofcore")
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
 _MOST_ASKED = 1024
@@ -224,9 +221,6 @@ def loader(
             message = f"{each.where}: {each.path} has {sampler.positions} samples for {batching.world} ranks"
             raise ParamsError(message)
     mixing = [mixing_line(each, sampler, batch_size, label) for each, sampler in pairs]
-    for (each, sampler), line in zip(pairs, mixing, strict=True):
-        if not sampler.positions:
-            _log.warning("%s: %s", each.path, line)
     needs = [measure(each, sampler, batch_size, pool_blocks, batching.world, threads) for each, sampler in pairs]
     choices = choose(residency, needs, budget, place)
     for each in splits:
