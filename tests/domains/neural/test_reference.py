@@ -14,6 +14,7 @@ from outofcore.domains.neural import DOMAIN, oracle, reference
 from outofcore.domains.neural.params import NameSection
 from outofcore.domains.neural.recordings import arrays
 from outofcore.domains.neural.sessions import find_sessions
+from outofcore.errors import RawInputError
 from outofcore.raw.files import find_files
 from tests.domains.neural.rig import NAMES, convert, save_session, write_nwb
 
@@ -70,6 +71,33 @@ def test_series_of_nwb_may_keep_time_last(tmp_path):
     np.testing.assert_allclose(result.only.rows["robs"], traces, rtol=1e-5, atol=1e-6)
     assert result.audited
     assert not result.differences
+
+
+def test_pictures_of_nwb_are_shown_by_number(tmp_path):
+    draw = np.random.default_rng(5)
+    pictures, shown = draw.integers(0, 256, (7, 4, 5)).astype(np.uint8), draw.integers(0, 7, 100)
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    images = [pynwb.image.GrayscaleImage(name=f"scene{9 - n}", data=each) for n, each in enumerate(pictures)]
+    order = pynwb.base.ImageReferences(name="order_of_images", data=images)
+    scenes = pynwb.base.Images(name="scenes", images=images, description="x", order_of_images=order)
+    file.add_stimulus_template(scenes)
+    file.add_stimulus(
+        pynwb.image.IndexSeries(
+            name="shown", data=shown.astype(np.uint32), indexed_images=scenes, unit="N/A", rate=20.0
+        )
+    )
+    file.add_unit(spike_times=np.sort(draw.uniform(0, 5, 300)))
+    names = {"stimulus": "stimulus/templates/scenes", "frame": "stimulus/presentation/shown"}
+    path = write_nwb(tmp_path, file)
+    result = convert(path, names=names | {"responses": None, "spike_times": "units"}, bin_width=0.05)
+    assert np.array_equal(result.only.rows["stim"], pictures[shown])
+    assert result.audited
+    assert not result.differences
+    with h5py.File(path, "r+") as changed:
+        del changed["stimulus/templates/scenes/scene5"]
+        changed.create_dataset("stimulus/templates/scenes/scene5", data=np.zeros((2, 2), np.uint8))
+    with pytest.raises(RawInputError, match=r"order_of_images|pictures of one shape"):
+        convert(path, names=names | {"responses": None, "spike_times": "units"}, bin_width=0.05)
 
 
 def test_series_and_units_of_nwb_are_audited_in_their_unit(tmp_path):

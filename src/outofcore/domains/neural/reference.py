@@ -112,6 +112,19 @@ class _Series:
     channels: Any
 
 
+class _Images:
+    """Pictures as one array, read one by one."""
+
+    def __init__(self, pictures: list[Any]) -> None:
+        self._pictures = pictures
+        self.shape = (len(pictures), *pictures[0].shape)
+        self.ndim = len(self.shape)
+
+    def __getitem__(self, place: tuple[int, ...]) -> npt.NDArray[Any]:
+        (number,) = place
+        return np.asarray(self._pictures[number][()])
+
+
 class NwbReference(Reference):
     """An NWB file through pynwb, and through h5py alone where pynwb refuses it."""
 
@@ -213,6 +226,11 @@ def _of_nwb(file: h5py.File, io: Any, name: str) -> Any:
             known = io.get_container(found)
     if isinstance(known, pynwb.misc.Units):
         return known
+    if "order_of_images" in found:
+        named = [each.data for each in known.order_of_images.data] if isinstance(known, pynwb.base.Images) else []
+        return _Series(
+            _Images(named or [file[each] for each in found["order_of_images"]]), None, None, None, 1.0, 0.0, None
+        )
     if "data" not in found:
         return found
     channels = found.get("channel_conversion")  # pynwb drops it from all but electrical series

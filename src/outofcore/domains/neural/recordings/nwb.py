@@ -31,7 +31,7 @@ class NwbRecording(Hdf5Recording):
         if name.startswith("specifications"):
             return False
         if isinstance(item, h5py.Group):
-            return "data" in item or "start_time" in item or name == "units"
+            return bool({"data", "start_time", "order_of_images"} & set(item)) or name == "units"
         return item.parent.attrs.get("colnames") is not None
 
     def array(self, name: str, axis: int = 0) -> Array:
@@ -41,6 +41,8 @@ class NwbRecording(Hdf5Recording):
             return as_array(found, axis)
         if all(link_of(found, key) is not None for key in ("start_time", "stop_time")):
             return _intervals(self._there(name, "start_time"), self._there(name, "stop_time"))
+        if link_of(found, "order_of_images") is not None:
+            return _images(self.file, found, axis)
         outside = self._part(name, "external_file")
         if outside is not None:
             message = f"{name!r} keeps its frames in {math.prod(outside.shape)} other files, which are not read"
@@ -142,6 +144,23 @@ class NwbRecording(Hdf5Recording):
             raise SessionError(message, reason="wrong_shape")
         with damage_named(f"{name}/{key}"):
             return np.asarray(self.resolve(f"{name}/{key}")[()])
+
+
+def _images(file: h5py.File, group: h5py.Group, axis: int) -> Array:
+    """The pictures of a group, one by one, in their stated order, which the numbers of an IndexSeries mean."""
+    with damage_named(f"{group.name}/order_of_images"):
+        order = group["order_of_images"]
+        places = [file[each] for each in order[()]] if order.ndim == 1 and order.shape[0] <= MOST_NEURONS else []
+    pictures = [as_array(place) for place in places]
+    shapes = sorted({picture.shape for picture in pictures})
+    if len(shapes) != 1 or len(shapes[0]) < 2 or axis:
+        message = f"{group.name}: expected pictures of one shape, and source.time_axis 0; got shapes {shapes}"
+        raise SessionError(message, reason="unequal_shapes")
+
+    def read(start: int, stop: int) -> npt.NDArray[Any]:
+        return np.stack([picture.read(0, picture.shape[0]) for picture in pictures[start:stop]])
+
+    return Array((len(pictures), *shapes[0]), np.result_type(*(picture.dtype for picture in pictures)), read)
 
 
 def _intervals(start: Array, stop: Array) -> Array:
