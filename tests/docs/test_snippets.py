@@ -23,7 +23,8 @@ from tests.pipeline.conftest import ROOT
 pytestmark = pytest.mark.xdist_group("report")
 
 OWN = {"chess": "games", "go": "sgf", "text": "corpus", "neural": "recordings"}
-"""The reader's raw files, by domain."""
+"""Folders of the reader's raw files, by domain."""
+GAMES = 60
 BLOCK = re.compile(r"```(python|sh)\n(.*?)```", re.DOTALL)
 ELSEWHERE = ("dvc", "git", "pip", "make")
 PAGES = (
@@ -34,13 +35,17 @@ PAGES = (
 
 @pytest.fixture
 def reader(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with raw files and stores of all domains."""
+    """A folder with a few raw files of all domains, arrays, and stores to read as one."""
     monkeypatch.chdir(tmp_path)
-    for domain, name in OWN.items():
-        if domain == "neural":
-            write_recording(tmp_path / name)
-        else:
-            (tmp_path / name).symlink_to(project / "data/sample" / domain)
+    samples = project / "data/sample"
+    for name in OWN.values():
+        (tmp_path / name).mkdir()
+    games = (samples / "chess/games.pgn").read_text().split("[Event ")
+    (tmp_path / "games" / "games.pgn").write_text("[Event ".join(games[: GAMES + 1]))
+    (tmp_path / "sgf" / "1.sgf").symlink_to(samples / "go" / "1.sgf")
+    for path in samples.glob("text/*"):
+        (tmp_path / "corpus" / path.name).symlink_to(path)
+    write_recording(tmp_path / "recordings")
     (tmp_path / "data").symlink_to(project / "data")
     for number, name in enumerate(("jan", "feb", "mar", "twic")):
         outofcore.write_store(tmp_path / f"{name}.zarr", {"number": np.arange(5000) + number})
@@ -51,7 +56,6 @@ def reader(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 def write_recording(folder: Path) -> None:
     """A session with an entry per bin, as most labs have it."""
-    folder.mkdir()
     draw = np.random.default_rng(3)
     stim, trial = draw.integers(0, 256, (1200, 6, 8), np.uint8), np.arange(1200) // 40
     np.savez(folder / "monday.npz", stim=stim, robs=draw.poisson(1.0, (1200, 3)).astype(np.float32), trial=trial)
