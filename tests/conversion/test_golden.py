@@ -42,8 +42,8 @@ RAW = {
 STORES = {
     ("chess", "zstd"): "f937909e067a9ad85d914d53913e7cc1f863911fbbf303eed192269d7e747844",
     ("chess", "none"): "4cc24bf52d21a5a2465a71c4d48a209e9cb07357d638e0de9d4757a902ae0384",
-    ("go", "zstd"): "b139c21b42ff21d6d82b3d5c4aa12b6df9f48774254cc148cc370c4dd90a3a11",
-    ("go", "none"): "b874452a6442d76eda05b0aec41edaca2902b4ad6c91136fdf81e8ceaec7b2fe",
+    ("go", "zstd"): "37e885051c8ca7c6cd22f873b0e4f5528a6738549c19d0339872e3ecf962282f",
+    ("go", "none"): "8d4d98a9ad5f8882de2de8666a68369b52c9a47f53bc85af4ae640ec97cb37ae",
     ("text", "zstd"): "a6f68c01f4927266bc3470b103b2017c112053c2e300d0f9e7d158e52e1ea5c2",
     ("text", "none"): "6ffb8c3128c80c5bf135da9813e1372a6229cc2803db47c71e4e6764b654ae60",
     ("neural", "zstd"): "5bfbafbb0693befb7db966c36d13abb31cd5cb70b1cf373e4be6be3e4a03e988",

@@ -12,7 +12,7 @@ from outofcore.training.memory import MemoryWatch
 
 
 def open_windows(store: Path, split: str, memory: int, threads: int) -> Loader:
-    """Short windows whose documents are told apart: many tensors for each stored byte."""
+    """Short windows whose documents are kept apart: many tensors for each stored byte."""
     return loader(
         store,
         split,

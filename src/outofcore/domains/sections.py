@@ -21,7 +21,7 @@ def _inside(pattern: str) -> str:
         message = f"expected a pattern inside of raw, such as **/*, not {pattern!r}"
         raise ValueError(message)
     if any("**" in step and step != "**" for step in steps):
-        message = "** stands for folders at any depth, as in **/*.txt; inside a name a single * is enough"
+        message = "** matches folders at any depth, as in **/*.txt; inside a name a single * is enough"
         raise ValueError(message)
     return pattern
 

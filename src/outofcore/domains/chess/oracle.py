@@ -167,7 +167,7 @@ def difference(
 
     ``tags`` give the start position and variant if unusual, ``body`` is the game after its tags, ``stored`` holds all
     row fields of all its positions, ``result`` for White (1, 0, -1) applies if the text has no marker. ``increment`` is
-    in centiseconds. A game that was ``stopped`` goes on in the text.
+    in centiseconds. A game that was ``stopped`` continues in the text.
     """
     game = chess.pgn.read_game(io.StringIO(tags + _without_empty_lines(body)), Visitor=_Reader)
     if game is None or (game.errors and not stopped):

@@ -83,13 +83,13 @@ def _sequences() -> tuple[Field, ...]:
             name="black_bytes",
             dtype="string",
             fill="",
-            doc="PB as it stands in the file, one character (latin-1) a byte",
+            doc="PB as in the file, one character (latin-1) per byte",
         ),
         Field(
             name="white_bytes",
             dtype="string",
             fill="",
-            doc="PW as it stands in the file, one character (latin-1) a byte",
+            doc="PW as in the file, one character (latin-1) per byte",
         ),
         Field(name="name_rule", dtype="uint8", doc="how names were decoded", attributes=_codes(NameRule)),
         Field(
@@ -100,10 +100,10 @@ def _sequences() -> tuple[Field, ...]:
         Field(name="white_rank", dtype="int8", doc="as black_rank"),
         Field(name="size", dtype="uint8", doc="side of the board"),
         Field(name="komi", dtype="float32", fill=0.0, doc="points for White, by komi_rule; NaN unknown"),
-        Field(name="komi_raw", dtype="string", fill="", doc="KM as it stands in the file"),
+        Field(name="komi_raw", dtype="string", fill="", doc="KM as in the file"),
         Field(name="komi_rule", dtype="uint8", doc="how komi was read", attributes=_codes(KomiRule)),
         Field(name="handicap", dtype="int16", doc="stones that Black was given, by handicap_rule"),
-        Field(name="handicap_stated", dtype="int16", doc="HA as it stands in the file; -1: none, or no number"),
+        Field(name="handicap_stated", dtype="int16", doc="HA as in the file; -1: missing, or no number"),
         Field(
             name="handicap_rule",
             dtype="uint8",

@@ -71,7 +71,7 @@ class GoReading:
         if stones.ndim == 3:
             if self.reach > 1:
                 message = (
-                    f"tensors.features {self.section.features} reads {self.reach} rows a sample: give the loader a "
+                    f"tensors.features {self.section.features} reads {self.reach} rows per sample: give the loader a "
                     f'window of length {self.reach} with mode "reach"'
                 )
                 raise ParamsError(message)

@@ -29,7 +29,7 @@ def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextRea
         return TextReading(mask=mask, window=window, phase=tensors.phase)
     if tokenizer.end_id is None:
         message = (
-            "text.tensors.reset_at_documents: documents are told apart by the token that ends them, and "
+            "text.tensors.reset_at_documents: documents are separated by the token that ends them, and "
             "text.source.end_of_document is null"
         )
         raise ParamsError(message)
