@@ -59,11 +59,3 @@ def test_what_is_not_in_reach_is_an_error_and_not_a_crash(length: int, row: int)
     room = Room({"x": np.zeros((1, length), np.int64)})
     with pytest.raises(LookupError, match=f"rows from {row} on"):
         gather(table, np.array([row]), length, CHUNK, ORIGINS, np.array([8]), room, 0)
-
-
-def test_a_room_knows_its_own_memory() -> None:
-    array = np.zeros(10)
-    room = Room({"x": array})
-    assert room.holds(array.ctypes.data)
-    assert room.holds(array[9:].ctypes.data)
-    assert not room.holds(array.ctypes.data + array.nbytes)

@@ -304,15 +304,9 @@ class BatchMaker:
         self._transfer = transfer
         self._key = key
         self._part = part
-        self._spare: dict[int, list[Room]] = {}
-        self._lock = threading.Lock()
 
     def room(self, count: int) -> Room:
         """Room for the rows of a group of batches."""
-        with self._lock:
-            spare = self._spare.get(count)
-            if spare:
-                return spare.pop()
         return self._residency.allocate(count)
 
     def make(self, room: Room, first_rows: Ints, counts: Sequence[int], position: int, step: int) -> list[Batch]:
@@ -330,9 +324,6 @@ class BatchMaker:
         if self._part is not None:
             where = next(iter(tensors.values())).device
             tensors = {**tensors, "part": torch.full((total,), self._part, device=where)}
-        if not any(room.holds(tensor.data_ptr()) for tensor in tensors.values()):  # else it has become the batch
-            with self._lock:
-                self._spare.setdefault(total, []).append(room)
         tensors = self._transfer.send(tensors)
         if len(counts) == 1:
             return [tensors]

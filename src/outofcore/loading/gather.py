@@ -182,11 +182,6 @@ class Room:
         self.arrays = arrays
         starts = [array.ctypes.data if isinstance(array, np.ndarray) else array.data_ptr() for array in arrays.values()]
         self.targets = np.array(starts, np.uint64)
-        self._extents = [(start, start + array.nbytes) for start, array in zip(starts, arrays.values(), strict=True)]
-
-    def holds(self, address: int) -> bool:
-        """Whether an address is inside the room."""
-        return any(start <= address < stop for start, stop in self._extents)
 
 
 def gather(

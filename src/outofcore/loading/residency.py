@@ -20,6 +20,7 @@ import torch
 from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.gather import ABSENT, Room, gather
 from outofcore.loading.windows import touched
+from outofcore.recycling import Recycler
 from outofcore.store.bulk import BulkReader
 from outofcore.store.reader import Array
 
@@ -92,14 +93,17 @@ class HostResidency(Residency):
         super().__init__(stores, length)
         self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
         self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
+        self._recycler = Recycler(4 * len(self.fields))
 
     def allocate(self, count: int) -> Room:
         """Uninitialised numpy arrays, (count, ...) or (count, length, ...)."""
         window = (self.length,) if self.length > 1 else ()
-        arrays: dict[str, npt.NDArray[Any]] = {
-            name: np.empty((count, *window, *array.shape[1:]), array.dtype) for name, array in self.fields.items()
-        }
-        return Room(arrays)
+        return Room(
+            {
+                name: self._recycler.empty((count, *window, *array.shape[1:]), array.dtype)
+                for name, array in self.fields.items()
+            }
+        )
 
     def gather(self, first: Ints, room: Room, at: int) -> None:
         """Copy each window once, from its chunks to its place in the batch."""

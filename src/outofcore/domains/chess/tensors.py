@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from outofcore.domains.chess.schema import NO_EVALUATION, TIME_SPENT, UNFINISHED
 from outofcore.domains.chess.widening import AS_BYTES, AS_WORDS, classify, show
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
+from outofcore.recycling import Recycler
 
 MOST_CENTIPAWNS = 1000
 """Bound of evaluations as values, on Lichess too; a mate counts as much."""
@@ -37,6 +38,7 @@ class ChessReading:
     section: TensorSection
     packed: bool = False
     side: bool = False
+    memory: Recycler = field(default_factory=Recycler, compare=False, repr=False)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -66,7 +68,7 @@ class ChessReading:
         moves = vocabulary(self.section.targets)
 
         table = AS_BYTES if self.packed else AS_WORDS
-        planes = np.empty((count, self.section.planes, 8), table.dtype)
+        planes = self.memory.empty((count, self.section.planes, 8), table.dtype)
         show(boards.view(np.uint8).reshape(count, 12, 8), states, mover, mirrored, table, planes)
         target = np.empty(count, np.int64)
         classify(boards, states, rows["move"], from_white, moves.index, target)

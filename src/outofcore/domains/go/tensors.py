@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from outofcore.domains.go.symmetry import SYMMETRIES, boards, tables
 from outofcore.domains.go.widening import Rows, Tensors, widen
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
+from outofcore.recycling import Recycler
 
 HISTORY = 8
 _STEPS = {"planes3": 1, "history8": HISTORY, "alphagozero18": HISTORY}
@@ -37,6 +38,7 @@ class GoReading:
     frame: int  # side of the largest board
     sizes: tuple[int, ...]  # sides of all boards that occur
     games: bool = False  # include the game of each position, by key
+    memory: Recycler = field(default_factory=Recycler, compare=False, repr=False)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -85,7 +87,7 @@ class GoReading:
         if self.section.liberties:
             liberties = rows["liberties"].reshape(count, -1, LIBERTY_PLANES, stones.shape[-1])[:, -1]
         stones, state, move, liberties = (np.ascontiguousarray(values) for values in (stones, state, move, liberties))
-        shown = np.empty((count, planes(self.section), frame * frame), np.uint8)
+        shown = self.memory.empty((count, planes(self.section), frame * frame), np.dtype(np.uint8))
         tensors = Tensors(shown, *np.empty((3, count), np.int64))
         with_ko, with_colour = self.section.features == "planes3", self.section.features == "alphagozero18"
         scratch = np.zeros(8 * stones.shape[-1] + 8, np.uint8)

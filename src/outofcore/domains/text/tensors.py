@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from outofcore.domains.reading import Draws
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.errors import ParamsError
+from outofcore.recycling import Recycler
 
 
 def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextReading:
@@ -44,6 +45,7 @@ class TextReading:
     mask: int = 0xFFFF  # bits of a stored id: 0xFFFF or 0xFFFFFFFF
     window: Mapping[str, Any] | None = None
     phase: bool = False  # whether training shifts the windows from epoch to epoch
+    memory: Recycler = field(default_factory=Recycler, compare=False, repr=False)
 
     fields: ClassVar[tuple[str, ...]] = ("tokens",)
 
@@ -55,7 +57,9 @@ class TextReading:
         previous document's end or the window's start) and ``segments`` (documents ended in the window so far).
         """
         del draws
-        return self._shifted(torch.from_numpy(rows["tokens"].astype(np.int64)))
+        tokens = self.memory.empty(rows["tokens"].shape, np.dtype(np.int64))
+        tokens[...] = rows["tokens"]
+        return self._shifted(torch.from_numpy(tokens))
 
     def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The same from tokens on a device, with unsigned integers as signed ones of the same bits."""

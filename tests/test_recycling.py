@@ -1,0 +1,85 @@
+"""Memory that comes back is used again, and never while anything refers to it."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import tracemalloc
+
+import numpy as np
+import torch
+
+from outofcore.recycling import Recycler
+
+MIB = 2**20
+BYTE = np.dtype(np.uint8)
+
+
+def test_memory_is_used_again_once_the_last_view_of_it_is_gone() -> None:
+    recycler = Recycler(4)
+    array = recycler.empty((4, MIB), BYTE)
+    address = array.ctypes.data
+    tensors = list(torch.split(torch.from_numpy(array), 2))
+    view = array[3:, ::2].reshape(2, -1)
+    assert recycler.empty((4, MIB), BYTE).ctypes.data != address
+    del array
+    assert recycler.empty((4, MIB), BYTE).ctypes.data != address
+    tensors.pop()
+    assert recycler.empty((4, MIB), BYTE).ctypes.data != address
+    del tensors
+    assert recycler.empty((4, MIB), BYTE).ctypes.data != address
+    del view
+    again = [recycler.empty((MIB,), np.dtype(np.uint32)) for _ in range(2)]
+    assert address in [each.ctypes.data for each in again]
+
+
+def test_arrays_have_the_shape_and_type_asked_for() -> None:
+    recycler = Recycler(2)
+    for _ in range(3):
+        for shape, dtype in (((3, 5), "float32"), ((0, 7), "uint16"), ((9,), "float64"), ((), "bool")):
+            array = recycler.empty(shape, np.dtype(dtype))
+            assert (array.shape, array.dtype) == (shape, dtype)
+            array[...] = 1
+            assert array.all()
+
+
+def test_no_more_is_kept_than_is_said() -> None:
+    recycler = Recycler(2)
+    tracemalloc.start()
+    try:
+        arrays = [recycler.empty((MIB,), BYTE) for _ in range(5)]
+        assert tracemalloc.get_traced_memory()[0] > 5 * MIB
+        arrays.clear()
+        assert 2 * MIB < tracemalloc.get_traced_memory()[0] < 2.1 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_copy_has_memory_of_its_own() -> None:
+    recycler = Recycler(2)
+    recycler.empty((MIB,), BYTE)[:] = 1  # whose memory is kept
+    assert len(pickle.dumps(recycler)) < 1000
+    copy = pickle.loads(pickle.dumps(recycler))
+    assert copy.empty((MIB,), BYTE).ctypes.data != recycler.empty((MIB,), BYTE).ctypes.data
+
+
+def test_threads_that_share_it_never_share_memory() -> None:
+    recycler = Recycler(3)
+    wrong = []
+
+    def work(number: int) -> None:
+        held = []
+        for turn in range(400):
+            array = recycler.empty((turn % 3 + 1, 100), np.dtype(np.int64))
+            array[:] = 1000 * number + turn
+            held.append((1000 * number + turn, array[:, 10:20]))
+            if turn % 5 == 0:
+                wrong.extend(value for value, view in held if (view != value).any())
+                held = held[-2:]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
