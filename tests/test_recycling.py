@@ -9,14 +9,14 @@ import tracemalloc
 import numpy as np
 import torch
 
-from outofcore.recycling import Recycler
+from outofcore.recycling import KEPT, Recycler
 
 MIB = 2**20
 BYTE = np.dtype(np.uint8)
 
 
 def test_memory_is_used_again_once_the_last_view_of_it_is_gone() -> None:
-    recycler = Recycler(4)
+    recycler = Recycler()
     array = recycler.empty((4, MIB), BYTE)
     address = array.ctypes.data
     tensors = list(torch.split(torch.from_numpy(array), 2))
@@ -34,7 +34,7 @@ def test_memory_is_used_again_once_the_last_view_of_it_is_gone() -> None:
 
 
 def test_arrays_have_the_shape_and_type_asked_for() -> None:
-    recycler = Recycler(2)
+    recycler = Recycler()
     for _ in range(3):
         for shape, dtype in (((3, 5), "float32"), ((0, 7), "uint16"), ((9,), "float64"), ((), "bool")):
             array = recycler.empty(shape, np.dtype(dtype))
@@ -44,19 +44,20 @@ def test_arrays_have_the_shape_and_type_asked_for() -> None:
 
 
 def test_no_more_is_kept_than_is_said() -> None:
-    recycler = Recycler(2)
+    recycler = Recycler()
     tracemalloc.start()
     try:
-        arrays = [recycler.empty((MIB,), BYTE) for _ in range(5)]
-        assert tracemalloc.get_traced_memory()[0] > 5 * MIB
+        arrays = [recycler.empty((MIB,), BYTE) for _ in range(KEPT + 3)]
         arrays.clear()
-        assert 2 * MIB < tracemalloc.get_traced_memory()[0] < 2.1 * MIB
+        assert KEPT * MIB < tracemalloc.get_traced_memory()[0] < (KEPT + 0.1) * MIB
+        arrays.append(recycler.empty((1000,), BYTE))  # arrays of the size before do not come back
+        assert tracemalloc.get_traced_memory()[0] < MIB / 10
     finally:
         tracemalloc.stop()
 
 
 def test_a_copy_has_memory_of_its_own() -> None:
-    recycler = Recycler(2)
+    recycler = Recycler()
     recycler.empty((MIB,), BYTE)[:] = 1  # whose memory is kept
     assert len(pickle.dumps(recycler)) < 1000
     copy = pickle.loads(pickle.dumps(recycler))
@@ -64,7 +65,7 @@ def test_a_copy_has_memory_of_its_own() -> None:
 
 
 def test_threads_that_share_it_never_share_memory() -> None:
-    recycler = Recycler(3)
+    recycler = Recycler()
     wrong = []
 
     def work(number: int) -> None:

@@ -13,36 +13,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+KEPT = 4
+"""Pieces of memory that wait for the next array; a thread takes one soon after the consumer has dropped it."""
+
 
 class Recycler:
-    """Allocates arrays, from at most ``most`` kept pieces of memory; threads may share it.
+    """Allocates arrays of one size after another; threads may share it. Memory of another size is not kept."""
 
-    By default as many as threads take before the consumer drops the next: for one array per group of batches.
-    """
-
-    def __init__(self, most: int = 4) -> None:
-        self._most = most
+    def __init__(self) -> None:
         # Only single operations of a deque, which need no lock: memory may come back in the middle of any of them.
-        self._spare: deque[npt.NDArray[np.uint8]] = deque(maxlen=most)
+        self._spare: deque[npt.NDArray[np.uint8]] = deque(maxlen=KEPT)
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialised array; when it and all its views are gone, its memory is kept."""
         memory = self._take(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
         return np.asarray(_Lease(memory, self._spare)).view(dtype).reshape(shape)
 
-    def __reduce__(self) -> tuple[type[Recycler], tuple[int]]:
-        return Recycler, (self._most,)  # a copy has memory of its own
+    def __reduce__(self) -> tuple[type[Recycler], tuple[()]]:
+        return Recycler, ()  # a copy has memory of its own
 
     def _take(self, size: int) -> npt.NDArray[np.uint8]:
-        for _ in range(len(self._spare)):
-            try:
-                memory = self._spare.pop()  # the last to come back is still in the processor's cache
-            except IndexError:  # another thread took it
-                break
-            if len(memory) == size:
-                return memory
-            self._spare.appendleft(memory)
-        return np.empty(size, np.uint8)
+        try:
+            while len(memory := self._spare.pop()) != size:  # the last to come back is still in the processor's cache
+                pass
+        except IndexError:
+            return np.empty(size, np.uint8)
+        return memory
 
 
 class _Lease:

@@ -93,14 +93,14 @@ class HostResidency(Residency):
         super().__init__(stores, length)
         self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
         self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
-        self._recycler = Recycler(4 * len(self.fields))
+        self._recyclers = {name: Recycler() for name in self.fields}
 
     def allocate(self, count: int) -> Room:
         """Uninitialised numpy arrays, (count, ...) or (count, length, ...)."""
         window = (self.length,) if self.length > 1 else ()
         return Room(
             {
-                name: self._recycler.empty((count, *window, *array.shape[1:]), array.dtype)
+                name: self._recyclers[name].empty((count, *window, *array.shape[1:]), array.dtype)
                 for name, array in self.fields.items()
             }
         )
