@@ -1,8 +1,8 @@
 """Every command in the documents that stands in a ``console`` block, in order, in a copy of the project.
 
 A page is gone through from top to bottom, a section of ``getting-started.md`` at a time; a command that fails, fails
-the test. By default the chapter on chess and the one on a domain of your own; ``pytest -m long`` goes through all. The
-home folder holds what a reader would have: games, recordings and texts of their own. Training is short.
+the test. By default the chapter on chess; ``pytest -m long`` goes through all. The home folder holds what a reader
+would have: games, recordings and texts of their own. Training is short.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from tests.pipeline.conftest import ROOT, Project, copy_project
 OWN = {"games": "chess", "sgf": "go", "texts": "text", "recordings": "neural"}
 """What the reader has, by folder, and of which domain it is."""
 PAGES = [path for path in sorted(ROOT.glob("docs/*.md")) if "```console" in path.read_text()]
-SHORT = ("Chess", "adding-a-domain")
-"""What is gone through in every run of the tests; the rest takes many minutes."""
 BLOCK = re.compile(r"```(console|python)\n(.*?)```", re.DOTALL)
 
 
@@ -54,7 +52,7 @@ def prepare(folder: Path, text: str) -> Project:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("name", "text"),
-    [pytest.param(name, text, id=name, marks=() if name in SHORT else pytest.mark.long) for name, text in chapters()],
+    [pytest.param(name, text, id=name, marks=() if name == "Chess" else pytest.mark.long) for name, text in chapters()],
 )
 def test_commands_do_what_the_page_says(name: str, text: str, tmp_path: Path) -> None:
     del name

@@ -122,14 +122,9 @@ def test_a_killed_program_resumes_at_its_last_checkpoint(project: Path, start: S
     assert 0 <= len(rest) - (len(whole) - stop_after) < 2 * EVERY
 
 
-@pytest.mark.parametrize(
-    ("name", "ranks"),
-    [
-        pytest.param(name, ranks, marks=() if (name, ranks) == (RANKS, 2) else pytest.mark.long)
-        for name in DISTRIBUTED
-        for ranks in (1, 2, 4)
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", DISTRIBUTED)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_ranks_of_torchrun_read_each_sample_once(project: Path, start: Start, name: str, ranks: int) -> None:
     needs(DISTRIBUTED[name])
     ended = start(name, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
