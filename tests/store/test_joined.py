@@ -11,6 +11,7 @@ import pytest
 from outofcore.loading.arguments import opened_all
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, open_store
+from outofcore.training.evaluation import HeldOut
 from outofcore.training.results import split_digest
 
 LENGTHS = ([[10, 300], [70]], [[5]], [[64, 64, 1]])
@@ -39,6 +40,25 @@ def test_rows_follow_each_other(joined: JoinedStore, stores: list[Store]) -> Non
     np.testing.assert_array_equal(np.concatenate(blocks), table["move"].read())
 
 
+@pytest.mark.parametrize(("start", "stop"), [(513, 519), (-1, 5), (600, 601), (9, 8)])
+def test_rows_out_of_range_are_refused_as_those_of_one_store(joined: JoinedStore, start: int, stop: int) -> None:
+    with pytest.raises(IndexError, match=rf"train/move: expected rows inside 0\.\.514, got {start}\.\.{stop}"):
+        joined.rows("train")["move"].read(start, stop)
+
+
+def test_chunks_are_not_taken_for_those_of_the_first_store(joined: JoinedStore) -> None:
+    array = joined.rows("train")["move"]
+    attempts = (
+        lambda: array.chunks,
+        lambda: array.index(0),
+        lambda: array.locate(0),
+        lambda: array.chunk(0, np.empty(array.chunk_rows, array.dtype)),
+    )
+    for attempt in attempts:
+        with pytest.raises(TypeError, match="train/move: expected rows; chunks and shards are of each of these 3"):
+            attempt()
+
+
 def test_sequences_begin_at_rows_of_all(joined: JoinedStore) -> None:
     starts, lengths = joined.extents("train")
     assert lengths.tolist() == [10, 300, 70, 5, 64, 64, 1]
@@ -54,6 +74,9 @@ def test_counts_and_bytes_are_sums(joined: JoinedStore, stores: list[Store]) -> 
     assert joined.stored_bytes(array) == sum(store.stored_bytes(store.rows("train")["boards"]) for store in stores)
     sizes = [size for store in stores for size, _ in store.seal.files.values()]
     assert sum(size for size, _ in joined.seal.files.values()) == sum(sizes)
+    held_out = HeldOut(joined, stores[0], "test")
+    assert len(held_out.sources) == 3
+    assert held_out.stored_bytes(array) == joined.stored_bytes(array)
 
 
 def test_a_loader_reads_the_stores(joined: JoinedStore, stores: list[Store]) -> None:

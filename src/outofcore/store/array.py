@@ -109,10 +109,7 @@ class Array:
 
     def read(self, start: int = 0, stop: int | None = None, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Decoded rows ``start`` to ``stop`` (exclusive), into ``out`` if given; raises IndexError out of range."""
-        stop = len(self) if stop is None else stop
-        if not 0 <= start <= stop <= len(self):
-            message = f"{self.path}: expected rows inside 0..{len(self)}, got {start}..{stop}"
-            raise IndexError(message)
+        start, stop = self.range_of(start, stop)
         if out is None:
             out = self._room(stop - start)
         size = self.chunk_rows
@@ -128,6 +125,14 @@ class Array:
                 self.chunk(number, scratch)
                 target[...] = scratch[first - number * size : last - number * size]
         return out
+
+    def range_of(self, start: int, stop: int | None) -> tuple[int, int]:
+        """First row and end of a range, None for that of the array; raises IndexError out of range."""
+        stop = len(self) if stop is None else stop
+        if not 0 <= start <= stop <= len(self):
+            message = f"{self.path}: expected rows inside 0..{len(self)}, got {start}..{stop}"
+            raise IndexError(message)
+        return start, stop
 
     def _room(self, rows: int) -> npt.NDArray[Any]:
         try:

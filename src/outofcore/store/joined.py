@@ -71,8 +71,8 @@ class JoinedArray(Array):
         self._added = added
 
     def read(self, start: int = 0, stop: int | None = None, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Decoded rows ``start`` to ``stop`` (exclusive), into ``out`` if given."""
-        stop = len(self) if stop is None else stop
+        """Decoded rows ``start`` to ``stop`` (exclusive), into ``out`` if given; raises IndexError out of range."""
+        start, stop = self.range_of(start, stop)
         found = []
         for number, array in enumerate(self._arrays):
             first, last = (min(max(place, 0), len(array)) for place in (start, stop))
@@ -80,6 +80,18 @@ class JoinedArray(Array):
             found.append(values if self._added is None else values + self._added[number])
             start, stop = start - len(array), stop - len(array)
         return np.concatenate(found, out=out)
+
+    @property
+    def chunks(self) -> int:
+        raise TypeError(self._apart)
+
+    def index(self, shard: int) -> npt.NDArray[np.uint64] | None:
+        del shard
+        raise TypeError(self._apart)
+
+    @property
+    def _apart(self) -> str:
+        return f"{self.path}: expected rows; chunks and shards are of each of these {len(self._arrays)} stores"
 
 
 def _joined(tables: Sequence[Table]) -> Table:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from outofcore.domains.task import Batch, Task
-from outofcore.store.reader import Store, Table
+from outofcore.store.reader import Array, Store, Table
 
 GROUPS = 64
 """Most groups of sequences; more would narrow an interval's own error by little."""
@@ -38,6 +38,15 @@ class HeldOut(Store):
     def __init__(self, store: Store, fixed: Store, split: str) -> None:
         vars(self).update(vars(store))
         self._store, self._fixed, self._split = store, fixed, split
+
+    @property
+    def sources(self) -> Table:
+        """Those of the store that the model was trained on."""
+        return self._store.sources
+
+    def stored_bytes(self, array: Array) -> int:
+        """Bytes of an array's shards on disk."""
+        return self._store.stored_bytes(array)
 
     def rows(self, split: str, part: str = "") -> Table:
         """The rows of a split."""
