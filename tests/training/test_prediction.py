@@ -89,7 +89,23 @@ def test_a_step_of_linear_layers_is_counted_by_hand():
 
 
 def test_time_is_measured_on_the_samples_of_a_step():
-    assert 0 < seconds_per_sample(Linear, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=8), 8) < 10
+    assert 0 < seconds_per_sample(Linear, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=8), 2, 8) < 10
+
+
+def test_threads_that_wait_for_each_other_do_not_slow_a_prediction(monkeypatch: pytest.MonkeyPatch):
+    threads = []
+
+    def busy(task, optimizer, batch) -> float:
+        del task, optimizer
+        threads.append(torch.get_num_threads())
+        return 0.001 + 0.0001 * len(batch["x"]) if threads[-1] == 1 else 0.24
+
+    monkeypatch.setattr("outofcore.training.prediction._step_seconds", busy)
+    before = torch.get_num_threads()
+    found = seconds_per_sample(Linear, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=256), 4, 256)
+    assert 0.0001 < found < 0.0002
+    assert set(threads) == {1, 4}
+    assert torch.get_num_threads() == before
 
 
 def test_no_timed_step_has_more_samples_than_memory_allows():
@@ -100,8 +116,8 @@ def test_no_timed_step_has_more_samples_than_memory_allows():
             sizes.append(len(batch["x"]))
             return super().loss(batch)
 
-    seconds_per_sample(Watched, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=1024), 6)
-    assert sizes == [1, 1, 4, 4, 6, 6]
+    seconds_per_sample(Watched, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=1024), 1, 6)
+    assert sizes == [1, 1, 1, 4, 4, 4, 6, 6, 6]
 
 
 class Whole(Linear):

@@ -75,7 +75,7 @@ class Forecast:
             return None
         splits, section = self.section.splits, self.section
         samples = samples_of(self._reading(section), round(self.rows * (1 - splits.val - splits.test)))
-        return samples * seconds_per_sample(*self._step(section), section.train, most)
+        return samples * seconds_per_sample(*self._step(section), section.train, self.machine.workers, most)
 
     def _most_samples(self, memory: int) -> int:
         """Samples of the largest step that fits this memory, at most those that pass at a time; 0 if none fits."""

@@ -39,8 +39,10 @@ UNPREDICTABLE = (
     UnsupportedOperatorException,
 )
 """What torch raises for a step that needs values of tensors, not only their shapes."""
-STEP_SECONDS = 0.3
+STEP_SECONDS = 0.1
 """A step that takes longer is long enough to be measured."""
+REPEATS = 3
+"""How often each is: the first prepares the others, and other load disturbs some."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,17 +110,30 @@ def _length(batch: Batch) -> int:
     return len(next(iter(batch.values())))
 
 
-def seconds_per_sample(make: Callable[[], Task], sample: Batch, section: TrainSection, most: int) -> float:
-    """Of training on this processor, measured on steps of more and more samples, at most ``most``."""
+def seconds_per_sample(
+    make: Callable[[], Task], sample: Batch, section: TrainSection, threads: int, most: int
+) -> float:
+    """Of training on this processor, measured on steps of more and more samples, at most ``most``.
+
+    One thread finds how many make a step that is long enough: on a busy machine several wait for each other, so that a
+    step of one sample takes as long as one of many.
+    """
     task, count, least = make(), 1, math.inf
     optimizer = make_optimizer(task, section.optimizer, learning_rate=0.0, weight_decay=0.0)
-    while True:
-        batch = {name: tensor.new_zeros((count, *tensor.shape[1:])) for name, tensor in sample.items()}
-        seconds = min(_step_seconds(task, optimizer, batch) for _ in range(2))  # the first prepares the second
-        least = min(least, seconds / count)  # that least disturbed by other load
-        if seconds > STEP_SECONDS or count >= most:
-            return least
-        count = min(4 * count, most)
+    before = torch.get_num_threads()
+    try:
+        for number in sorted({1, threads}):
+            torch.set_num_threads(number)
+            while True:
+                batch = {name: tensor.new_zeros((count, *tensor.shape[1:])) for name, tensor in sample.items()}
+                seconds = min(_step_seconds(task, optimizer, batch) for _ in range(REPEATS))
+                least = min(least, seconds / count)  # that least disturbed by other load
+                if seconds > STEP_SECONDS or count >= most:
+                    break
+                count = min(4 * count, most)
+    finally:
+        torch.set_num_threads(before)
+    return least
 
 
 def _step_seconds(task: Task, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
