@@ -172,8 +172,14 @@ def run(step: Step, folder: Path) -> int:
     if not step.until:
         return subprocess.run(step.command, cwd=folder, check=False).returncode  # noqa: S603 - the commands are above
     with subprocess.Popen(step.command, cwd=folder, start_new_session=True) as running:  # noqa: S603
-        while running.poll() is None and not (folder / step.until).exists():
-            time.sleep(0.05)
+        try:
+            while running.poll() is None and not (folder / step.until).exists():
+                time.sleep(0.05)
+        except KeyboardInterrupt:  # the terminal sends it to this process alone: the command is in a session of its own
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGINT)
+            running.wait()
+            raise
         if running.poll() is not None:
             return running.returncode
         os.killpg(running.pid, signal.SIGINT)

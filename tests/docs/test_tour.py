@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import shlex
 import sys
+import time
 from pathlib import Path
-from types import ModuleType
+from textwrap import dedent
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,6 +74,27 @@ def test_a_command_is_stopped_once_its_file_appears(tour: ModuleType, tmp_path: 
     step = tour.Step("training", "", (sys.executable, "-c", program), until="begun")
     assert tour.run(step, tmp_path) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+def test_ctrl_c_stops_the_command_too(tour: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = dedent("""
+        import pathlib, time
+        try:
+            pathlib.Path("begun").touch()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pathlib.Path("stopped").touch()
+    """)
+
+    def interrupted(seconds: float) -> None:
+        time.sleep(seconds)
+        if (tmp_path / "begun").exists():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tour, "time", SimpleNamespace(sleep=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        tour.run(tour.Step("training", "", (sys.executable, "-c", program), until="never"), tmp_path)
+    assert (tmp_path / "stopped").exists()
 
 
 def test_a_command_that_fails_before_is_a_failure(tour: ModuleType, tmp_path: Path) -> None:
