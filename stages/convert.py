@@ -46,7 +46,7 @@ def main(name: str, entry: str = "") -> None:
         format_bytes(each) for each in (figures["bytes_store"], run["peak_memory_bytes"], machine.memory)
     )
     print(f"{shown}: {figures['accepted']:,} of {figures['found']:,} {domain.sequence}s accepted, {size} stored")
-    print(f"{shown}: at most {held} were in memory, of {most} allowed")
+    print(f"{shown}: peak memory {held} of {most} allowed")
 
 
 def write(name: str, what: str, figures: object) -> None:

@@ -31,7 +31,7 @@ def run_of(steps: int) -> DomainRun:
 def test_a_curve_stands_beside_its_baseline() -> None:
     (chart,) = curve_charts(run_of(3))
     assert chart.title == "Top 1 while training"
-    assert chart.table.header == ["step", "val", "always the commonest"]
+    assert chart.table.header == ["step", "val", "always the most frequent"]
     assert len(chart.table.rows) == 3
 
 

@@ -87,7 +87,7 @@ def test_counts_are_those_of_the_stores(project: Path, page: Page) -> None:
 
 def test_results_stand_beside_their_baselines(page: Page) -> None:
     shown = [element.text.strip() for element in page.all("tr")]
-    assert "|Top 1|0.25|0.125|0.2|0.1 to 0.3|0.1|always the commonest" in shown
+    assert "|Top 1|0.25|0.125|0.2|0.1 to 0.3|0.1|always the most frequent" in shown
     assert "|Steps|20|||||" in shown
     assert "16 sequences" in page.source
     assert f"Validation split {'1f' * 8}" in page.source

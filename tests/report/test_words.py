@@ -35,16 +35,17 @@ def test_results_hold_every_figure_once() -> None:
 def test_what_a_run_has_reached_is_told_beside_what_does_better() -> None:
     figures = {"top1": 0.2, "top1_most_frequent": 0.02, "squared_error": 0.03, "squared_error_mean_response": 0.01}
     assert told({**figures, "neurons": 4}) == [
-        "Top 1: 0.2 (always the commonest: 0.02)",
+        "Top 1: 0.2 (always the most frequent: 0.02)",
         "Squared error: 0.03 (always the mean response, which does better: 0.01)",
     ]
     ends = {"low": {"top1": 0.125}, "high": {"top1": 0.25}}
-    assert told({**figures, **ends, "test_digest": "1f"})[0] == "Top 1: 0.2, 0.125 to 0.25 (always the commonest: 0.02)"
+    first, *_ = told({**figures, **ends, "test_digest": "1f"})
+    assert first == "Top 1: 0.2, 0.125 to 0.25 (always the most frequent: 0.02)"
     for name in ("loss", "policy_loss", "perplexity", "bits_per_byte"):
         assert not any("better" in line for line in told({name: 1.0, f"{name}_frequencies": 2.0}))
         assert all("better" in line for line in told({name: 2.0, f"{name}_frequencies": 1.0}))
 
 
 def test_keys_become_words() -> None:
-    assert figure_name("top1_most_frequent") == "top 1, always the commonest"
+    assert figure_name("top1_most_frequent") == "top 1, always the most frequent"
     assert figure_name("bits_per_byte") == "bits per byte"

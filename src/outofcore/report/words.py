@@ -9,7 +9,7 @@ from typing import Any
 from outofcore.table import number
 
 BASELINES = {
-    "most_frequent": "always the commonest",
+    "most_frequent": "always the most frequent",
     "frequencies": "frequencies alone",
     "constant": "always the mean",
     "mean_response": "always the mean response",
@@ -81,7 +81,7 @@ def baseline_of(key: str, keys: Iterable[str]) -> tuple[str, str]:
 
 
 def figure_name(key: str) -> str:
-    """A key as words: ``top1_most_frequent`` is "top 1, always the commonest"."""
+    """A key as words: ``top1_most_frequent`` is "top 1, always the most frequent"."""
     for ending, what in BASELINES.items():
         if key.endswith(f"_{ending}"):
             return f"{figure_name(key.removesuffix(f'_{ending}'))}, {what}"
