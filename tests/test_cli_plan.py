@@ -148,13 +148,26 @@ def test_plan_estimates_what_has_no_store_yet(folder: Path) -> None:
     convert("lines", two)
     assert (planned()["done"], planned()["estimate"]["store_bytes"]) == ([one, two], 0)
     assert "lines: 2 stores of its raw input are here, made with these settings" in call("plan").stdout
+    with (folder / files[one]).open("a") as grown:
+        grown.write("1 2 3\n")
+    assert (planned()["files"], planned()["done"]) == (1, [two])
+    convert("lines", one)
+    assert planned()["done"] == [one, two]
     (folder / "params.yaml").write_text(json.dumps({"lines": {"raw": files, "store": {"codec": "lz4"}}}))
     assert planned()["done"] == []
-    for entry in ("", "other"):
-        with pytest.raises(ParamsError, match=rf"lines\.raw: expected an entry '{entry}', got {one}, {two}"):
+    for entry, told in {"": "name one of its entries: ", "other": "expected an entry 'other', got "}.items():
+        with pytest.raises(ParamsError, match=rf"lines\.raw: {told}{one}, {two}"):
             convert("lines", entry)
     refused = call("convert", "lines", "a.zarr", code=2).stderr
     assert "params.yaml: lines.raw has several entries; name the path of one before the store" in refused
+
+
+def test_a_pipeline_for_another_form_of_raw_is_pointed_out(folder: Path) -> None:
+    (folder / "dvc.yaml").write_text("stages: {sample: {foreach: {lines: {}}}}\n")
+    assert "dvc.yaml" not in call("plan").stderr
+    (folder / "params.yaml").write_text(json.dumps({"lines": {"raw": {"a": "raw"}}}))
+    told = "dvc.yaml was written for another form of lines.raw: run 'outofcore init .' before 'dvc repro'"
+    assert told in call("plan").stderr
 
 
 @pytest.mark.usefixtures("folder")

@@ -147,6 +147,7 @@ def plan(
         from outofcore.machine import load_machine
         from outofcore.params import load_params
         from outofcore.plan import plan_domain, plan_run
+        from outofcore.project.create import misread
 
         machine, cache, settings = load_machine(), find_cache(), load_params(params)
         names = domains or settings.domains
@@ -154,6 +155,9 @@ def plan(
             message = f"{params}: expected a section of a domain, found none"
             raise ParamsError(message)
         sections = {name: settings.section(name) for name in names}
+        for name in misread(Path()):
+            note = f"dvc.yaml was written for another form of {name}.raw: run 'outofcore init .' before 'dvc repro'"
+            typer.echo(note, err=True)
         with terminal.waiting() as tell:
             planned = []
             for name, section in sections.items():

@@ -206,6 +206,9 @@ def section_of_entry(domain: Domain, section: Any, entry: str) -> Any:
     """The section for the conversion of an entry of ``raw``, or of all of it if ``entry`` is ""."""
     if not entry and not entries_of(section):
         return section
+    if not entry:
+        message = f"{domain.name}.raw: name one of its entries: {', '.join(entries_of(section))}"
+        raise ParamsError(message)
     if entry not in entries_of(section):
         message = f"{domain.name}.raw: expected an entry {entry!r}, got {', '.join(entries_of(section)) or section.raw}"
         raise ParamsError(message)
@@ -237,11 +240,15 @@ def open_evaluated(domain: Domain, section: Any, store: Store) -> Store:
 
 
 def refuse_unlisted(domain: Domain, section: Any) -> None:
-    """Raise ParamsError if there is a store, or figures, of an entry that ``raw`` no longer has."""
+    """Raise ParamsError if there is a store, figures or rejects of an entry that ``raw`` no longer has."""
     entries = entries_of(section)
-    places = (place_of(domain, section), "*.zarr"), (Path("metrics") / domain.name / "convert", "*.json")
+    places = (
+        (STORES / domain.name, "*.zarr"),
+        (Path("metrics") / domain.name / "convert", "*.json"),
+        (Path("data/rejects") / domain.name, "*.csv"),
+    )
     left = [path for folder, names in places for path in sorted(folder.glob(names)) if path.stem not in entries]
-    if entries and left:
+    if left:
         name, paths = left[0].stem, " ".join(str(path) for path in left if path.stem == left[0].stem)
         message = (
             f"{domain.name}.raw in params.yaml has no entry {name!r}; add it there, or remove what is left of it: "

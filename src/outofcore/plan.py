@@ -22,7 +22,7 @@ from outofcore.errors import ParamsError, StoreError
 from outofcore.hardware import usable_memory
 from outofcore.machine import Machine
 from outofcore.pipeline import STORES, entries_of, open_result, place_of
-from outofcore.raw.files import RawFile, search
+from outofcore.raw.files import RawFile, Search, search
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.dvc_lock import stated_bytes
 from outofcore.space.filesystems import filesystem_of, folder_bytes
@@ -102,12 +102,12 @@ def _plan_domain(
     store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
-    done = _done(domain, section)
-    found = [
-        search(raw, section.match, domain.suffixes, section=domain.name)
+    searched = {
+        entry: search(raw, section.match, domain.suffixes, section=domain.name)
         for entry, raw in (entries_of(section) or {"": section.raw}).items()
-        if entry not in done
-    ]
+    }
+    done = _done(domain, section, searched)
+    found = [each for entry, each in searched.items() if entry not in done]
     files = [file for each in found for file in each.files]
     if isinstance(domain, Streaming) and domain.streamed(section):
         files = list(domain.raw_files(section))
@@ -142,13 +142,16 @@ def _plan_domain(
     )
 
 
-def _done(domain: Domain, section: Any) -> dict[str, Store]:
-    """The stores of entries of ``raw`` that are here and were made with these settings."""
+def _done(domain: Domain, section: Any, searched: Mapping[str, Search]) -> dict[str, Store]:
+    """The stores of entries of ``raw`` that are here, made with these settings of files of these names and sizes."""
     settings, done = section.model_dump(mode="json", exclude=NOT_CONVERSION), {}
     for entry in entries_of(section):
         with suppress(StoreError):
             store = open_store(place_of(domain, section, entry))
-            if store.attributes.get("params") == settings:
+            made_of = store.sources.read()
+            before = list(zip(made_of["name"], made_of["bytes"], strict=True))
+            now = [(file.name, file.bytes) for file in searched[entry].files]
+            if store.attributes.get("params") == settings and before == now:
                 done[entry] = store
     return done
 

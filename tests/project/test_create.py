@@ -16,7 +16,7 @@ from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 from outofcore.machine import SETTINGS, load_machine
 from outofcore.params import load_params
-from outofcore.project.create import create
+from outofcore.project.create import create, misread
 from outofcore.project.written import ORDER, definition, params
 from outofcore.space.dvc_cache import find_cache
 from tests.lines_project import call, lines
@@ -144,8 +144,10 @@ def test_entries_of_raw_become_stages_of_their_own(tmp_path: Path) -> None:
     before, file = (tmp_path / "dvc.yaml").read_text(), tmp_path / "params.yaml"
     one = file.read_text()
     file.write_text(one.replace("raw: data/sample/chess", "raw:\n    2024-01: a.pgn\n    2024-02: b.pgn"))
+    assert misread(tmp_path) == ("chess",)
     assert [(each.path, each.action) for each in create(tmp_path, ["chess", "go"])] == [("dvc.yaml", "changed")]
     assert create(tmp_path, ["chess", "go"]) == []
+    assert misread(tmp_path) == ()
     names = dvc(tmp_path, "stage", "list", "--name-only").stdout.split()
     assert names[:2] == ["sample@chess", "sample@go"]
     assert [name for name in names if "convert" in name] == [
@@ -158,6 +160,7 @@ def test_entries_of_raw_become_stages_of_their_own(tmp_path: Path) -> None:
     assert not (tmp_path / "dvc.lock").exists()
     create(tmp_path, ["chess", "go"])
     file.write_text(one)
+    assert misread(tmp_path) == ("chess",)
     create(tmp_path, ["chess", "go"])
     assert (tmp_path / "dvc.yaml").read_text() == before
 
@@ -174,6 +177,11 @@ def test_a_fixed_store_is_what_the_evaluation_depends_on(tmp_path: Path, monkeyp
     create(tmp_path, ["chess", "text"])
     check("chess")
     assert create(tmp_path, ["chess", "text"]) == []
+    stages = yaml.safe_load((tmp_path / "dvc.yaml").read_text())["stages"]
+    read = [each.replace("${item.", "{") for each in stages["evaluate"]["do"]["deps"]]
+    for item in stages["sample"]["foreach"].values():
+        deps = [each.format(**item) for each in read if "${" not in each]
+        assert len(deps) == len(set(deps))
     (tmp_path / "fixed.zarr").mkdir()
     assert "fixed.zarr" in dvc(tmp_path, "status", "evaluate@chess").stdout
     file.write_text(own)

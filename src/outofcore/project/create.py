@@ -57,6 +57,13 @@ def domains_of(folder: Path) -> tuple[str, ...]:
     return written.domains_in(_text(folder / "dvc.yaml") or "")
 
 
+def misread(folder: Path) -> tuple[str, ...]:
+    """The domains whose ``raw`` is one path where ``dvc.yaml`` reads several entries, or the other way around."""
+    text = _text(folder / "dvc.yaml") or ""
+    stated = written.shapes_of(_text(folder / "params.yaml") or "", written.domains_in(text))
+    return tuple(sorted(set(stated["several"]).symmetric_difference(written.shapes_in(text)["several"])))
+
+
 def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     sources = all((folder / "src/outofcore/domains" / name).is_dir() for name in wanted)
     place = folder.resolve()
