@@ -117,7 +117,7 @@ def test_no_timed_step_has_more_samples_than_memory_allows():
             return super().loss(batch)
 
     seconds_per_sample(Watched, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=1024), 1, 6)
-    assert sizes == [1, 1, 1, 4, 4, 4, 6, 6, 6]
+    assert sizes == [1, 1, 4, 4, 6, 6]
 
 
 class Whole(Linear):

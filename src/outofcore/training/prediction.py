@@ -41,8 +41,6 @@ UNPREDICTABLE = (
 """What torch raises for a step that needs values of tensors, not only their shapes."""
 STEP_SECONDS = 0.1
 """A step that takes longer is long enough to be measured."""
-REPEATS = 3
-"""How often each is: the first prepares the others, and other load disturbs some."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +124,8 @@ def seconds_per_sample(
             torch.set_num_threads(number)
             while True:
                 batch = {name: tensor.new_zeros((count, *tensor.shape[1:])) for name, tensor in sample.items()}
-                seconds = min(_step_seconds(task, optimizer, batch) for _ in range(REPEATS))
+                # The very first step prepares the others; with one thread, each size is measured again.
+                seconds = min(_step_seconds(task, optimizer, batch) for _ in range(2 if number == 1 else 1))
                 least = min(least, seconds / count)  # that least disturbed by other load
                 if seconds > STEP_SECONDS or count >= most:
                     break
