@@ -38,6 +38,18 @@ def test_a_column_by_its_title_is_audited(tmp_path):
     assert not result.differences
 
 
+@pytest.mark.parametrize("title", ["speed", "10.5"])
+def test_a_first_value_that_is_missing_is_no_second_header(tmp_path, frames, title):
+    lines = [f"{number},{number / 8 if number else ''}" for number in range(len(frames["stim"]))]
+    (tmp_path / "run.csv").write_text("\n".join([f"time,{title}", *lines]))
+    np.save(tmp_path / "stim.npy", frames["stim"])
+    np.save(tmp_path / "robs.npy", frames["robs"])
+    result = convert(tmp_path, names={"stimulus": "stim", "responses": "robs", "behavior": f"run.csv[{title}]"})
+    assert result.only.rows["behavior"][1:4, 0].tolist() == [0.125, 0.25, 0.375]
+    assert result.audited
+    assert not result.differences
+
+
 @pytest.mark.parametrize(("name", "separator"), [("robs.csv", ","), ("robs.tsv", "\t"), ("robs.txt", " ")])
 @pytest.mark.parametrize("header", ["", "a{0}b{0}c{0}d{0}e"])
 def test_tables_of_text_are_responses_of_many_neurons(tmp_path, name, separator, header):

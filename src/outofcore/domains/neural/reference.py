@@ -358,8 +358,8 @@ def _text(path: Path, column: str | None) -> npt.NDArray[np.float64]:
             titles = next(words for line in source if (words := _words(line, None)) is not None)
             place = [title.strip().strip("\"'") for title in titles].index(column)
         lines = (words for line in source if (words := _words(line, place)) is not None)
-        first = next(lines, None)
-        if first is not None and None in map(_number, first):
+        first, titled = next(lines, None), column is not None and not column.isdecimal()
+        if not titled and first is not None and None in map(_number, first):
             first = next(lines, None)  # that was the header
         if first is None:
             return np.empty(0)

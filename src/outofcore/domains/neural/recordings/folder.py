@@ -42,7 +42,8 @@ class FolderRecording(Recording):
         """A file by its path in the folder."""
         file, column = split_column(name)
         if file in self._files and not file.endswith(".npy"):
-            return text_array(self._root / file, _column_number(self._root / file, column), axis)
+            titled = column is not None and not column.isdecimal()
+            return text_array(self._root / file, _column_number(self._root / file, column), axis, titled=titled)
         if f"{file.removesuffix('.npy')}.npy" not in self._files:
             raise KeyError(name)
         return npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
@@ -78,17 +79,17 @@ def named_files(name: str) -> PurePosixPath:
     return PurePosixPath(split_column(name)[0])
 
 
-def text_array(path: Path, column: int | None, axis: int = 0) -> Array:
+def text_array(path: Path, column: int | None, axis: int = 0, *, titled: bool = False) -> Array:
     """A text of numbers or one column of it, separated by commas, semicolons, tabs or blanks; ``#`` for comments.
 
-    The first line may be a header. A later entry that is not a number is NaN, as is a line whose number of entries
-    differs from the first. A text of one column is a vector, one of several a table.
+    The first line may be a header; if ``titled``, it is one. A later entry that is not a number is NaN, as is a line
+    whose number of entries differs from the first. A text of one column is a vector, one of several a table.
     """
     try:
         head = list(islice(chain.from_iterable(_line_blocks(path)), 2))
-        titled = int(bool(head) and None in map(_number, _wanted(head[0], column)))
-        columns = len(_cells(head[titled])) if len(head) > titled else 0
-        rows = sum(map(len, _line_blocks(path))) - titled
+        header = int(titled or (bool(head) and None in map(_number, _wanted(head[0], column))))
+        columns = len(_cells(head[header])) if len(head) > header else 0
+        rows = sum(map(len, _line_blocks(path))) - header
     except STREAM_DAMAGE as error:
         message = f"{path.name}: damaged: {clean(error)}"
         raise SessionError(message, reason="unreadable_file") from error
@@ -102,11 +103,11 @@ def text_array(path: Path, column: int | None, axis: int = 0) -> Array:
     shape = (rows,) if vector else (rows, columns)
 
     def blocks() -> Iterator[npt.NDArray[np.float64]]:
-        title = titled
+        skipped = header
         for lines in _line_blocks(path):
-            values = [_numbers(_wanted(line, column), 1 if vector else columns) for line in lines[title:]]
+            values = [_numbers(_wanted(line, column), 1 if vector else columns) for line in lines[skipped:]]
             yield np.array(values, np.float64).reshape(-1, *shape[1:])
-            title = title if not lines else 0
+            skipped = skipped if not lines else 0
 
     return streamed(shape, np.dtype(np.float64), blocks)
 
