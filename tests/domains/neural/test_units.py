@@ -24,6 +24,7 @@ NAMES = {
 QUALITY = ["good", "mua", "good", "noise", "good", "mua"]
 RATES = [5.0, 0.1, 2.0, 9.0, np.nan, 3.0]
 CLUSTERS = [0, 1, 2, 3, 4, 5]
+LAYERS = ["L2[a]", "L2a", "L2[b]", "L3", "L4[[]b", "L4[b"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def recording(tmp_path_factory):
     file.add_stimulus(pynwb.image.ImageSeries(name="movie", data=movie, unit="n/a", rate=20.0, starting_time=0.0))
     probe = file.create_device("probe")
     shanks = [file.create_electrode_group(f"shank{number}", "x", "V1", probe) for number in (0, 1)]
-    for name in ("quality", "rate", "cluster", "kept"):
+    for name in ("quality", "rate", "cluster", "kept", "layer"):
         file.add_unit_column(name, name)
     spikes = []
     for unit, (quality, rate, cluster) in enumerate(zip(QUALITY, RATES, CLUSTERS, strict=True)):
@@ -45,6 +46,7 @@ def recording(tmp_path_factory):
             rate=rate,
             cluster=cluster,
             kept=unit > 2,
+            layer=LAYERS[unit],
             electrode_group=shanks[unit % 2],
         )
     return write_nwb(tmp_path_factory.mktemp("units"), file), spikes
@@ -61,6 +63,7 @@ def recording(tmp_path_factory):
         ([{"column": "cluster", "values": [1, 5, 7]}], [1, 5]),
         ([{"column": "kept", "values": [True]}], [3, 4, 5]),
         ([{"column": "electrode_group", "values": ["shank1"]}], [1, 3, 5]),
+        ([{"column": "layer", "values": ["L2[a]", "L?[[]*"]}], [0, 4]),
     ],
 )
 def test_units_that_meet_every_condition_are_the_neurons(recording, conditions, expected):
@@ -80,6 +83,8 @@ def test_units_that_meet_every_condition_are_the_neurons(recording, conditions, 
         ({"column": "area", "values": ["V1"]}, "expected a column 'area' with one entry a unit; units has .*cluster"),
         ({"column": "spike_times", "min": 0}, "expected a column 'spike_times' with one entry a unit"),
         ({"column": "quality", "min": 0}, "quality holds words, which have no min or max; give values"),
+        ({"column": "quality", "values": ["good"], "max": 3}, "quality holds words, which have no min or max"),
+        ({"column": "cluster", "values": ["1", 2]}, "cluster holds numbers, got the word '1'; write numbers unquoted"),
     ],
 )
 def test_conditions_that_fit_no_unit_cost_the_session_and_say_why(recording, condition, words):

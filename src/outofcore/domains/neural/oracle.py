@@ -6,9 +6,9 @@ It shares no alignment code with the engine: times are scanned and compared from
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, cast
@@ -218,7 +218,9 @@ class Oracle:
 
 def _meets(value: Any, condition: UnitCondition) -> bool:
     if isinstance(value, str):
-        return any(fnmatchcase(value, str(each)) for each in condition.values or ())
+        patterns = [re.escape(str(each)) for each in condition.values or ()]
+        patterns = [each.replace(r"\*", ".*").replace(r"\?", ".") for each in patterns]
+        return any(re.fullmatch(each, value, re.DOTALL) for each in patterns)
     if condition.values is not None and value not in condition.values:
         return False
     return bool((condition.min is None or value >= condition.min) and (condition.max is None or value <= condition.max))

@@ -132,15 +132,19 @@ def _chosen(recording: Recording, name: str, source: SourceSection, count: int) 
 
 def _meeting(column: npt.NDArray[Any], condition: UnitCondition) -> npt.NDArray[np.bool_]:
     if column.dtype.kind not in "biuf":
-        if condition.values is None:
+        if condition.values is None or condition.min is not None or condition.max is not None:
             message = f"source.units: {condition.column} holds words, which have no min or max; give values"
             raise SessionError(message, reason="wrong_type")
-        wanted = [str(value) for value in condition.values]
+        wanted = [str(value).replace("[", "[[]") for value in condition.values]  # * and ? are the only wildcards
         return np.array([any(fnmatchcase(str(word), value) for value in wanted) for word in column.tolist()], bool)
+    words = [value for value in condition.values or () if isinstance(value, str)]
+    if words:
+        message = f"source.units: {condition.column} holds numbers, got the word {words[0]!r}; write numbers unquoted"
+        raise SessionError(message, reason="wrong_type")
     numbers = column.astype(np.float64)
     met = np.ones(len(numbers), bool)
     if condition.values is not None:
-        met &= np.isin(numbers, [value for value in condition.values if not isinstance(value, str)])
+        met &= np.isin(numbers, list(condition.values))
     if condition.min is not None:
         met &= numbers >= condition.min
     if condition.max is not None:
