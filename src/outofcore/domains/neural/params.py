@@ -136,14 +136,14 @@ class SourceSection(Section):
             message = f"transforms: {signed[0]} gives signed fractions, which stimulus_dtype uint8 cannot hold"
             raise ValueError(message)
         if self.repeats is not None and (self.names.frame is not None or self.bin_width is not None):
-            message = "repeats counts responses, one a frame: it goes with neither names.frame nor bin_width"
+            message = "repeats expects one response per frame: leave out names.frame and bin_width"
             raise ValueError(message)
         if self.units and (self.names.spike_times is None or self.names.spike_neurons is not None):
             message = "units chooses rows of a table of units: name it as names.spike_times, without spike_neurons"
             raise ValueError(message)
         if self.resample.stimulus != "hold" and (self.names.frame is not None or self.stimulus_dtype == "uint8"):
-            message = f"resample.stimulus {self.resample.stimulus} gives fractions of pixels: it goes neither with "
-            message += "names.frame nor with stimulus_dtype uint8"
+            message = f"resample.stimulus {self.resample.stimulus} turns pixels into fractions: leave out names.frame, "
+            message += "and set a stimulus_dtype other than uint8"
             raise ValueError(message)
         timed = [name for name in ("frame_times", "sample_times", "behavior_times") if getattr(self.names, name)]
         if self.bin_width is None and (timed or self.names.spike_times is not None):
