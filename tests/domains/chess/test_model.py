@@ -211,6 +211,13 @@ def test_the_baseline_counts_the_moves_and_averages_the_results_of_the_train_spl
     assert baseline.value_mean == pytest.approx(mean(batch["value"]))
 
 
+def test_the_baseline_reads_the_fields_of_the_value_if_a_batch_has_them_too():
+    rows = {**ROWS, "evaluation": np.full(400, 1000, np.int16), "mate": np.zeros(400, np.int8)}
+    plain = measure_baseline(Rows(rows), TensorSection(view="white", value="evaluation"))
+    also = TensorSection(view="white", value="evaluation", fields=("evaluation", "mate"))
+    assert measure_baseline(Rows(rows), also).value_mean == plain.value_mean > 0.9
+
+
 @pytest.mark.parametrize("view", ["white", "mover"])
 def test_values_that_are_unknown_neither_teach_nor_count(view):
     section = TensorSection(view=view)

@@ -52,8 +52,9 @@ def measure_baseline(store: Store, section: TensorSection) -> Baseline:
     counts = np.zeros(moves.size, np.int64)
     total, known = 0.0, 0
     chess960 = _has_chess960(store)
-    unread = {"ply", *section.fields, *(() if chess960 else ("boards",))}
-    fields = [name for name in ChessReading(section).fields if name not in unread]
+    needed = ChessReading(section.model_copy(update={"fields": ()})).fields
+    unread = {"ply", *(() if chess960 else ("boards",))}
+    fields = [name for name in needed if name not in unread]
     for rows in table.blocks(_ROWS_AT_ONCE, *fields):
         move, state, value = rows["move"], rows["state"], values(rows, section).astype(np.float64)
         black = state[:, 0] if section.view == "mover" else np.zeros(len(move), np.uint8)
