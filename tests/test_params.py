@@ -106,6 +106,13 @@ def test_raw_may_be_paths_by_name(tmp_path: Path, domain: str) -> None:
             load(tmp_path, changed(f"{domain}.raw", wrong)).section(domain)
 
 
+@pytest.mark.parametrize(("key", "value"), [("raw", "a.pgn"), ("filters.tags", ["x"])])
+def test_a_name_that_yaml_reads_as_a_number_is_to_be_quoted(tmp_path: Path, key: str, value: Any) -> None:
+    words = rf'chess\.{key}\.2024\.1: names are texts, got 2024\.1 \(float\); quote the name, as in "2024\.01":'
+    with pytest.raises(ParamsError, match=words):
+        load(tmp_path, changed(f"chess.{key}", {2024.1: value})).section("chess")
+
+
 @pytest.mark.parametrize("domain", ["text", "neural"])
 def test_of_text_and_recordings_raw_is_one_path(tmp_path: Path, domain: str) -> None:
     with pytest.raises(ParamsError, match=rf"{domain}\.raw: .*string"):

@@ -133,6 +133,9 @@ def _describe(domain: str, kind: type[Section], problem: dict[str, Any]) -> str:
         return f"unknown key {key}{_nearest(place[-1], _known(kind, place[:-1]))}"
     if problem["type"] == "missing":
         return f"missing key {key}"
+    if problem["loc"][-1:] == ("[key]",) and not isinstance(problem["input"], str):
+        what = type(problem["input"]).__name__
+        return f'{key}: names are texts, got {problem["input"]!r} ({what}); quote the name, as in "2024.01":'
     hint = " (YAML reads on, off, yes and no as booleans; quote them)" if isinstance(problem["input"], bool) else ""
     return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}, got {reprlib.repr(problem['input'])}{hint}"
 
