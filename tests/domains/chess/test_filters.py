@@ -179,6 +179,22 @@ def test_games_by_their_tags():
     assert one(game(Annotator="x"), tags={"Annotator": [""]}) == ["tag"]
 
 
+def test_brackets_in_patterns_of_tags_are_plain_characters():
+    assert one(game(Event="Cup [A]"), tags={"Event": ["Cup [A]"]}) == []
+    assert one(game(Event="Cup A"), tags={"Event": ["Cup [A]"]}) == ["tag"]
+
+
+def test_a_game_rejected_by_a_tag_says_which():
+    tags = {"ECO": ["B2*"], "Site": ["here"]}
+    for text, detail in (
+        (game(ECO="B20", Site='\\"there\\"'), "Site '\"there\"'"),
+        (game(ECO="C20", Site="there"), "ECO 'C20'"),
+        (game(Site="here"), "ECO ''"),
+    ):
+        (reject,) = convert(text, filters={"tags": tags}).rejects
+        assert (reject.reason, reject.detail) == ("tag", detail)
+
+
 def test_tags_are_columns_of_their_games():
     first, second = (
         game(ECO="B20", WhiteTitle="GM", UTCTime="1:2"),

@@ -9,7 +9,9 @@ import chess.pgn
 import numpy as np
 import pytest
 
+from outofcore.domains.chess import DOMAIN, oracle
 from outofcore.domains.chess.pgn.classes import increment
+from outofcore.raw.unit import AuditRate, Unit
 from tests.domains.chess.test_convert import convert
 
 NOTED = {"engine_comments": True, "time_spent": True}
@@ -118,12 +120,57 @@ def test_time_spent_is_that_by_the_clocks_or_the_one_noted():
 @pytest.mark.parametrize(
     ("control", "expected"),
     [
-        *(("180+2", 200), ("60", 0), ("10+0.05", 5), ("40/7200:3600", 0), ("40/5400+30:1800+30", 3000)),
+        *(
+            ("180+2", 200),
+            ("60", 0),
+            ("600+5", 500),
+            ("10+0.05", 5),
+            (" 60+1\t", 100),
+            ("999999999+999999999", 99999999900),
+        ),
+        *(("40/7200:3600", -1), ("40/5400+30:1800+30", -1), ("40/60", -1), ("40/7200:20/3600:900", -1), ("600:5", -1)),
         *(("40/5400+30:1800", -1), ("*60", -1), ("1/86400", -1), ("-", -1), ("", -1), ("?", -1), ("1:?", -1)),
+        *(("60 + 1", -1), ("60+1+1", -1), ("60+", -1), ("+1", -1), ("1234567890", -1), ("\xa060", -1), ("6\u0660", -1)),
     ],
 )
-def test_increments(control, expected):
+def test_increments_are_those_of_a_single_period(control, expected):
     assert increment(control) == expected
+    assert oracle._gained(control) == expected
+
+
+def test_a_clock_that_gains_a_period_shows_no_time_spent():
+    text = '[TimeControl "40/7200:3600"]\n\n1. e4 {[%clk 0:01:40]} e5 2. d4 {[%clk 0:01:30]} d5 1-0'
+    assert noted(text)["time_spent"] == [-1] * 4
+
+
+def test_an_increment_that_is_read_wrongly_is_found(monkeypatch):
+    monkeypatch.setattr("outofcore.domains.chess.convert.increment", lambda _: 0)
+    text = b'[TimeControl "40/7200:3600"]\n\n1. e4 {[%clk 0:01:40]} e5 2. d4 {[%clk 0:01:30]} d5 1-0'
+    unit = Unit(source=0, name="a.pgn", offset=0, payload=text)
+    (audit,) = DOMAIN.converter(DOMAIN.section(raw="-", source=NOTED), AuditRate())(unit).audits
+    assert "time_spent at ply 2: 1000, by python-chess -1" in (audit() or "")
+
+
+@pytest.mark.parametrize("count", [5000, 1_200_000])
+def test_numbers_of_any_length_are_bounded(count):
+    digits = "9" * count
+    assert noted(f"1. e4 {{mt={digits}, tl={digits}, wv=M{digits}}} e5 {{wv=-{digits}}} 1-0") == {
+        "clock": [2**31 - 1, -1],
+        "evaluation": [-32768, -32767],
+        "mate": [127, 0],
+        "time_spent": [2**31 - 1, -1],
+    }
+    found = noted(f"1. e4 {{+M{digits}/{digits} {digits}s}} e5 {{0.{digits}/9 0.{digits}s}} 1-0")
+    assert (found["mate"], found["time_spent"]) == ([127, 0], [2**31 - 1, 99])
+    assert found["evaluation"][1] == -99
+    assert noted(f"1. e4 {{[%clk 0:00:00.{digits}]}} 1-0")["clock"] == [99]
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufeff+0.1/1 1s", "+0.1/12\ufeff\n1s", "a\n\ufeff,mt=5\n\ufeff", "\ufeff[%clk\n\ufeff0:00:01]"]
+)
+def test_byte_order_marks_in_comments_are_no_blanks(text):
+    noted(f"1. e4 {{\n{text}}} ; {{\n\ufeff\n\ufeff% {{x\n\ufeffe5 1-0")
 
 
 @pytest.mark.data

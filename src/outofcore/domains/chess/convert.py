@@ -68,7 +68,7 @@ class _Conversion:
         verdicts = judge(self.games, self.facts, filters, self.tags)
         for game in np.flatnonzero(verdicts != KEPT).tolist():
             reason = REASONS[verdicts[game]]
-            self._reject(game, reason, describe(self.games, self.facts, game, reason))
+            self._reject(game, reason, describe(self.games, self.facts, filters, self.tags, game, reason))
         accepted, plies, rows = self._play(np.flatnonzero(verdicts == KEPT))
         keys = _keys(rows, plies)
         if filters.duplicates == "same_game":
@@ -151,6 +151,7 @@ class _Conversion:
     def _audits(self, accepted: Ints, plies: Ints, chosen: npt.NDArray[np.bool_], rows: Rows) -> tuple[Audit, ...]:
         """Comparisons of the chosen games with the oracle's reading."""
         ends = np.cumsum(plies)
+        controls = text_column(self.games, "TimeControl")
         audits = []
         for place in np.flatnonzero(chosen).tolist():
             game = int(accepted[place])
@@ -164,7 +165,7 @@ class _Conversion:
                     {name: values[whole].copy() for name, values in rows.items()},
                     int(self.facts.result[game]),
                     engine_comments=self.section.source.engine_comments,
-                    increment=increment(self.games.tag(game, "TimeControl") or ""),
+                    time_control=controls[game],
                     stopped=game in self.stopped,
                 )
             )

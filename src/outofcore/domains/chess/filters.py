@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from outofcore.compilation import njit
 from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import is_rated, termination_class, time_class
-from outofcore.domains.chess.pgn.facts import Facts, text_column
+from outofcore.domains.chess.pgn.facts import Facts, text_column, text_of
 from outofcore.domains.chess.pgn.games import TAGS, Games
 from outofcore.domains.chess.pgn.lexis import CONFLICT, NO_RESULT, UNKNOWN_RESULT, Bytes
 from outofcore.domains.chess.schema import LARGEST_PLY, VARIANT_NAMES
@@ -89,8 +90,8 @@ def _bounded(filters: FilterSection) -> bool:
     return filters.min_elo is not None or filters.max_elo is not None
 
 
-def describe(games: Games, facts: Facts, game: int, reason: str) -> str:
-    """Why a game was rejected, in words."""
+def describe(games: Games, facts: Facts, filters: FilterSection, tags: tuple[str, ...], game: int, reason: str) -> str:
+    """Why a game was rejected, in words; ``tags`` were read."""
     if reason.startswith("elo"):
         white, black = (str(elo) if elo else "?" for elo in facts.elo[game])
         return f"White {white}, Black {black}"
@@ -102,8 +103,11 @@ def describe(games: Games, facts: Facts, game: int, reason: str) -> str:
         return "no 1-0, 0-1, 1/2-1/2 or * after the moves: the game may be cut off"
     if reason == "result_conflict":
         return f"Result tag {games.tag(game, 'Result')!r} against the marker after the moves"
-    tags = {"variant": "Variant", "time_class": "TimeControl", "termination": "Termination", "not_rated": "Event"}
-    return (games.tag(game, tags[reason]) or "no tag") if reason in tags else ""
+    if reason == "tag":
+        values = {tag: text_of(games, game, tag, tags) for tag in filters.tags}
+        return next(f"{tag} {text!r}" for tag, text in values.items() if not _matches(text, filters.tags[tag]))
+    causes = {"variant": "Variant", "time_class": "TimeControl", "termination": "Termination", "not_rated": "Event"}
+    return (games.tag(game, causes[reason]) or "no tag") if reason in causes else ""
 
 
 def _judge_texts(games: Games, filters: FilterSection, tags: tuple[str, ...], reject: Any) -> None:
@@ -125,8 +129,13 @@ def _judge_texts(games: Games, filters: FilterSection, tags: tuple[str, ...], re
         reject("bot", (titles[0] == "BOT") | (titles[1] == "BOT"))
     for tag, patterns in filters.tags.items():
         texts = text_column(games, tag, tags)
-        wanted = {text: any(fnmatchcase(text, pattern) for pattern in patterns) for text in set(texts.tolist())}
+        wanted = {text: _matches(text, patterns) for text in set(texts.tolist())}
         reject("tag", np.array([not wanted[text] for text in texts.tolist()], bool))
+
+
+def _matches(text: str, patterns: Sequence[str]) -> bool:
+    """Whether a text matches one of the patterns, in which ``*`` and ``?`` alone are wildcards."""
+    return any(fnmatchcase(text, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
 def choose_rows(

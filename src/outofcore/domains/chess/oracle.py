@@ -160,14 +160,14 @@ def difference(
     result: int,
     *,
     engine_comments: bool = False,
-    increment: int = NO_CLOCK,
+    time_control: str = "",
     stopped: bool = False,
 ) -> str | None:
     """Read a game's text with python-chess and describe the first difference from its stored rows.
 
     ``tags`` give the start position and variant if unusual, ``body`` is the game after its tags, ``stored`` holds all
-    row fields of all its positions, ``result`` for White (1, 0, -1) applies if the text has no marker. ``increment`` is
-    in centiseconds. A game that was ``stopped`` continues in the text.
+    row fields of all its positions, ``result`` for White (1, 0, -1) applies if the text has no marker. ``time_control``
+    is the tag ``TimeControl``. A game that was ``stopped`` continues in the text.
     """
     game = chess.pgn.read_game(io.StringIO(tags + _without_empty_lines(body)), Visitor=_Reader)
     if game is None or (game.errors and not stopped):
@@ -185,7 +185,7 @@ def difference(
     clock, evaluation, mate, spent = (list(column) for column in zip(*notes, strict=True))
     expected |= {"clock": np.array(clock), "evaluation": np.array(evaluation), "mate": np.array(mate)}
     if "time_spent" in stored:
-        expected["time_spent"] = _time_spent(clock, spent, increment)
+        expected["time_spent"] = _time_spent(clock, spent, _gained(time_control))
     if stopped:  # comments on a move that python-chess skips are, to it, on the last one
         for name in NOTED & expected.keys():
             expected[name][-1] = stored[name][-1]
@@ -215,6 +215,8 @@ def _castling(board: chess.Board) -> int:
 
 def _without_empty_lines(body: str) -> str:
     """The text without empty lines, at which python-chess would end the game."""
+    # Byte-order marks are blanks, except in a comment, where another character that is no blank replaces them.
+    body = re.sub(r";[^\r\n]*|\{[^}]*", lambda match: match[0].replace("\ufeff", "\u200b"), body)
     lines = (line.strip(" \t\v\f\0\x1a\ufeff") for line in re.split(r"\r\n|\r|\n", body))
     return "\n".join(line for line in lines if line)
 
@@ -228,6 +230,7 @@ _SCORE = r"(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<cp>\d+(?:\.\d*)?))"
 _CUTECHESS = re.compile(rf"[\s\0\x1a]*{_SCORE}/\d+[\s\0\x1a]+(?P<seconds>\d+(?:\.\d*)?)s", re.ASCII)
 _TCEC = re.compile(rf"(?:^|,)[\s\0\x1a]*(?:mt=(?P<spent>\d+)|tl=(?P<left>\d+)|wv={_SCORE})", re.ASCII)
 
+_TRUNCATING = Context(rounding=ROUND_DOWN, traps=[])  # a million digits overflow
 _NONE = (NO_CLOCK, NO_EVALUATION, NO_MATE, NO_CLOCK)
 
 
@@ -259,7 +262,7 @@ def _in_brackets(comment: str) -> tuple[int, int, int, int]:
 def _time(match: re.Match[str] | None) -> int:
     if match is None:
         return NO_CLOCK
-    with localcontext(Context(traps=[])):  # a million digits overflow to infinity
+    with localcontext(_TRUNCATING):
         seconds = Decimal(match["hours"]) * 3600 + Decimal(match["minutes"]) * 60 + Decimal(match["seconds"])
         return _centiseconds(seconds)
 
@@ -272,13 +275,13 @@ def _of_engine(comment: str, mover: int) -> tuple[int, int, int, int]:
     """Notes of an engine match: by cutechess and fastchess for the mover, by TCEC for White."""
     if match := _CUTECHESS.match(comment):
         evaluation, mate = _score(match, 1 if mover == WHITE_TO_MOVE else -1)
-        return NO_CLOCK, evaluation, mate, _centiseconds(Decimal(match["seconds"]))
+        return NO_CLOCK, evaluation, mate, _hundredths(match["seconds"], LARGEST_CLOCK)
     clock, evaluation, mate, spent = _NONE
     for match in _TCEC.finditer(comment):
         if match["spent"] is not None:
-            spent = min(int(match["spent"]) // 10, LARGEST_CLOCK) if spent == NO_CLOCK else spent
+            spent = _milliseconds(match["spent"]) if spent == NO_CLOCK else spent
         elif match["left"] is not None:
-            clock = min(int(match["left"]) // 10, LARGEST_CLOCK) if clock == NO_CLOCK else clock
+            clock = _milliseconds(match["left"]) if clock == NO_CLOCK else clock
         elif (evaluation, mate) == _NONE[1:3]:
             evaluation, mate = _score(match, 1)
     return clock, evaluation, mate, spent
@@ -287,8 +290,32 @@ def _of_engine(comment: str, mover: int) -> tuple[int, int, int, int]:
 def _score(match: re.Match[str], sign: int) -> tuple[int, int]:
     sign = -sign if match["sign"] == "-" else sign
     if match["plies"] is not None:
-        return NO_EVALUATION, sign * min((int(match["plies"]) + 1) // 2, LARGEST_MATE)
-    return sign * min(int(Decimal(match["cp"]) * 100), LARGEST_EVALUATION), NO_MATE
+        return NO_EVALUATION, sign * ((_whole(match["plies"], 2 * LARGEST_MATE) + 1) // 2)
+    return sign * _hundredths(match["cp"], LARGEST_EVALUATION), NO_MATE
+
+
+def _milliseconds(digits: str) -> int:
+    """Centiseconds of a number of milliseconds."""
+    return _whole(digits, 10 * LARGEST_CLOCK) // 10
+
+
+def _whole(digits: str, most: int) -> int:
+    """A number of any length, at most ``most``; Python converts no more than 4300 digits."""
+    return int(min(Decimal(digits), Decimal(most)))
+
+
+def _hundredths(number: str, most: int) -> int:
+    """A number without sign in hundredths, at most ``most``; further digits are cut off."""
+    with localcontext(_TRUNCATING):
+        return int(min(Decimal(number) * 100, Decimal(most)))
+
+
+def _gained(control: str) -> int:
+    """Centiseconds that every move adds to the clock, if one period, as in ``600+5``, lasts for the whole game."""
+    seconds = control.strip(" \t\n\r\f\v").split("+")
+    if len(seconds) > 2 or not all(re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,9})?", each) for each in seconds):
+        return NO_CLOCK
+    return _hundredths(seconds[1], 10**12) if len(seconds) == 2 else 0
 
 
 def _time_spent(clock: list[int], noted: list[int], increment: int) -> npt.NDArray[np.int64]:

@@ -89,12 +89,11 @@ def time_class(control: str) -> TimeClass:
 
 @lru_cache(maxsize=4096)
 def increment(control: str) -> int:
-    """Centiseconds that a clock gains by a move; ``NO_CLOCK`` where that is unknown, or the clock begins anew."""
-    found = [_FIRST_PERIOD.fullmatch(period) for period in control.split(":")]
-    if control.startswith("*") or time_class(control) in ("unknown", "correspondence"):
+    """Centiseconds that a clock gains per move; ``NO_CLOCK`` if unknown, or if a later period adds time of its own."""
+    match = _FIRST_PERIOD.fullmatch(control)
+    if match is None or match[1] is not None or ":" in control:
         return NO_CLOCK
-    gained = {Decimal(match[3] or 0) for match in found if match}
-    return int(gained.pop() * 100) if len(gained) == 1 and all(found) else NO_CLOCK
+    return int(Decimal(match[3] or 0) * 100)
 
 
 @lru_cache(maxsize=4096)

@@ -55,6 +55,12 @@ def text_column(games: Games, name: str, tags: tuple[str, ...] = TAGS) -> npt.ND
     return _column(games, name, _text, object, tags)
 
 
+def text_of(games: Games, game: int, name: str, tags: tuple[str, ...] = TAGS) -> str:
+    """Entry of one game in :func:`text_column`."""
+    begin, end = games.tags[game, tags.index(name)]
+    return _text(games.data[begin:end].tobytes())
+
+
 def _column(
     games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any, tags: tuple[str, ...] = TAGS
 ) -> npt.NDArray[Any]:

@@ -86,7 +86,7 @@ class Games(NamedTuple):
 
     data: Bytes
     starts: npt.NDArray[np.int64]  # (n + 1,): start of each game, and end of the last
-    names: Bytes  # names of the tags that are read: TAGS, and those asked for besides
+    names: Bytes  # names of the tags to read: TAGS, and those that the settings add
     tags: npt.NDArray[np.int32]  # (n, len(names), 2): span of each tag's value in ``data``; -1 if missing
     bodies: npt.NDArray[np.int64]  # (n,): end of each game's tags
     results: Bytes  # (n,): termination marker after the moves, a lexis code
@@ -136,7 +136,7 @@ def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
 
 
 def all_tags(more: Iterable[str]) -> tuple[str, ...]:
-    """The tags that are read, with some that are asked for."""
+    """The tags to read: :data:`TAGS`, and those that the settings add."""
     return tuple(dict.fromkeys((*TAGS, *more)))
 
 
