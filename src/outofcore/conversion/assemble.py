@@ -49,8 +49,8 @@ class Assembler:
         """Append a unit's sequences; returns its rejects as CSV lines by offset; raises AuditError."""
         if result.differences:
             message = (
-                f"{unit.name}: the engine and its oracle differ about {len(result.differences)} of "
-                f"{result.audited} audited records; nothing was sealed. The first: {result.differences[0]}"
+                f"{unit.name}: the engine and its oracle differ; nothing was sealed. Differences: "
+                f"{len(result.differences)}; the first: {result.differences[0]}"
             )
             raise AuditError(message)
         rejects: list[Rejected] = [(reject.offset, reject.reason, reject.detail) for reject in result.rejects]
