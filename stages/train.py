@@ -11,7 +11,7 @@ from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.pipeline import open_result
+from outofcore.pipeline import open_evaluated, open_result
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.forecast import training_needs
 from outofcore.space.guard import KEPT_CHECKPOINT, Guard
@@ -23,6 +23,7 @@ MOST_LINES = 12
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
     store = open_result(domain, section)
+    open_evaluated(domain, section, store)  # a store that evaluate would refuse is refused before the training
     tell(f"{name}: training on {store.root}", *filter(None, [machine.share]))
     import torch  # which takes seconds, as do those that import it
 

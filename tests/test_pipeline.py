@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,24 @@ def test_settings_take_precedence_over_a_params_file(project: Path, elsewhere: P
     assert 0 < some["accepted"] < all_games["accepted"]
     stored = outofcore.open_store("some.zarr").attributes["params"]
     assert stored["filters"] == {**outofcore.open_store("all.zarr").attributes["params"]["filters"], "min_elo": 2000}
+
+
+def test_a_fixed_store_without_a_field_of_the_tensors_is_refused_before_the_training(
+    project: Path, elsewhere: Path
+) -> None:
+    raw = str(project / "data" / "sample" / "chess")
+    (elsewhere / "data" / "stores").mkdir(parents=True)
+    settings = {"source": {"time_spent": True}, "tensors": {"fields": ["time_spent"]}}
+    outofcore.convert("chess", raw, "data/stores/chess.zarr", source=settings["source"])
+    outofcore.convert("chess", raw, "fixed.zarr")
+    (elsewhere / "params.yaml").write_text(yaml.safe_dump({"chess": {"raw": raw, "evaluate": "fixed.zarr"} | settings}))
+    for stage in ("train", "evaluate"):
+        main = runpy.run_path(str(ROOT / "stages" / f"{stage}.py"))["main"]
+        with pytest.raises(
+            ParamsError, match=r"chess\.evaluate: fixed\.zarr holds no time_spent, which chess\.tensors"
+        ):
+            main("chess")
+    assert not (elsewhere / "models").exists()
 
 
 def test_mistakes_are_one_line(project: Path, elsewhere: Path) -> None:

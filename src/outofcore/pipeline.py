@@ -236,6 +236,15 @@ def open_evaluated(domain: Domain, section: Any, store: Store) -> Store:
     fixed = open_store(section.evaluate)
     if fixed.digest != store.digest:
         check_stores([store, fixed])
+        needed = domain.reading(store.attributes, section).fields
+        stored = [set(fixed.rows("test", part).fields) for part in fixed.parts]
+        lacking = sorted({name for name in needed for fields in stored if name not in fields})
+        if lacking:
+            message = (
+                f"{domain.name}.evaluate: {section.evaluate} holds no {lacking[0]}, which {domain.name}.tensors reads; "
+                "convert it again with the settings of source that the model was trained with"
+            )
+            raise ParamsError(message)
     return fixed
 
 
