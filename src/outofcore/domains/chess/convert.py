@@ -137,14 +137,14 @@ class _Conversion:
         if self.stopped:
             place = np.arange(len(tokens)) - np.repeat(self.games.token_offsets[:-1], self.games.plies)
             tokens &= place < np.repeat(kept, self.games.plies)
-        for name in ("clock", "evaluation", "mate"):
-            rows[name] = getattr(self.games, name)[tokens]
+        notes = self.games.notes
+        rows |= {"clock": notes.clock[tokens], "evaluation": notes.evaluation[tokens], "mate": notes.mate[tokens]}
         rows["ply"] = ply.astype(np.uint16)
         rows["result"] = np.repeat(self.facts.result[accepted], plies)
         if self.section.source.time_spent:
             increments = np.array([increment(text) for text in text_column(self.games, "TimeControl")], np.int64)
             rows["time_spent"] = _time_spent(
-                rows["clock"], self.games.spent[tokens], ply, np.repeat(increments[accepted], plies)
+                rows["clock"], notes.spent[tokens], ply, np.repeat(increments[accepted], plies)
             )
         return rows
 

@@ -96,9 +96,9 @@ def test_notes_belong_to_the_move_before_them():
     )
     games = read(text)
     assert games.tokens(0) == ["e4", "e5", "d4", "d5", "c4"]
-    assert games.clock.tolist() == [200, -1, -1, -1, 800]
-    assert games.evaluation.tolist() == [150, -32768, -32768, -32768, -32768]
-    assert games.mate.tolist() == [0, 0, 3, 0, 0]
+    assert games.notes.clock.tolist() == [200, -1, -1, -1, 800]
+    assert games.notes.evaluation.tolist() == [150, -32768, -32768, -32768, -32768]
+    assert games.notes.mate.tolist() == [0, 0, 3, 0, 0]
 
 
 def test_castling_is_a_token_however_it_is_written():

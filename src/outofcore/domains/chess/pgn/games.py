@@ -42,9 +42,8 @@ from outofcore.domains.chess.pgn.lexis import (
     tag_value,
     token_end,
 )
-from outofcore.domains.chess.pgn.notes import read_engine_comment, read_note
+from outofcore.domains.chess.pgn.notes import Notes, clear, new_notes, read_engine_comment, read_note
 from outofcore.domains.chess.pgn.remarks import is_remark, move_end
-from outofcore.domains.chess.schema import NO_CLOCK, NO_EVALUATION, NO_MATE
 
 TAGS = (
     "Event",
@@ -93,10 +92,7 @@ class Games(NamedTuple):
     text: Bytes  # the tokens, each followed by a blank
     text_offsets: npt.NDArray[np.int32]  # (n + 1,): start of each game in ``text``
     token_offsets: npt.NDArray[np.int32]  # (n + 1,): number of each game's first token
-    clock: npt.NDArray[np.int32]  # (m,) centiseconds after each move; see notes
-    evaluation: npt.NDArray[np.int16]  # (m,) centipawns
-    mate: npt.NDArray[np.int8]  # (m,) moves
-    spent: npt.NDArray[np.int32]  # (m,) centiseconds that each move took, as noted
+    notes: Notes  # of each token
 
     @property
     def plies(self) -> npt.NDArray[np.int32]:
@@ -158,10 +154,7 @@ def read_games(data: Bytes, *, tags: tuple[str, ...] = TAGS, engine_comments: bo
             text=np.empty(data.size + data.size // 2 + 2, np.uint8),  # tokens such as ``$e$e`` may follow each other
             text_offsets=np.empty(room + 1, np.int32),
             token_offsets=np.empty(room + 1, np.int32),
-            clock=np.empty(data.size // 2 + 1, np.int32),
-            evaluation=np.empty(data.size // 2 + 1, np.int16),
-            mate=np.empty(data.size // 2 + 1, np.int8),
-            spent=np.empty(data.size // 2 + 1, np.int32),
+            notes=new_notes(data.size // 2 + 1),
         )
         count = _read(games, engine_comments)
         room *= 8  # games shorter than any real one
@@ -169,8 +162,8 @@ def read_games(data: Bytes, *, tags: tuple[str, ...] = TAGS, engine_comments: bo
     lengths = {"starts": count + 1, "text": int(games.text_offsets[count])}
     lengths |= dict.fromkeys(("text_offsets", "token_offsets"), count + 1)
     lengths |= dict.fromkeys(("tags", "bodies", "results"), count)
-    lengths |= dict.fromkeys(("clock", "evaluation", "mate", "spent"), tokens)
-    return games._replace(**{name: getattr(games, name)[:length] for name, length in lengths.items()})
+    notes = Notes(*(column[:tokens] for column in games.notes))
+    return games._replace(notes=notes, **{name: getattr(games, name)[:length] for name, length in lengths.items()})
 
 
 @kernel
@@ -266,7 +259,6 @@ def _read(games: Games, engine_comments: Any) -> int:
     """Fill the arrays of ``games`` from its data; returns the number of games, -1 if there is no room for them."""
     data, starts, tags, bodies, results = games.data, games.starts, games.tags, games.bodies, games.results
     text, text_offsets, token_offsets = games.text, games.text_offsets, games.token_offsets
-    clock, evaluation, mate, spent = games.clock, games.evaluation, games.mate, games.spent
     count, token, first_token, written = 0, 0, 0, 0
     phase, depth = _OUTSIDE, 0
     in_comment, at_line_start = False, True
@@ -279,7 +271,7 @@ def _read(games: Games, engine_comments: Any) -> int:
         kind = KIND[c]
         if in_comment and not (at_line_start and _is_quoted_event(data, i)):
             if c == ord("[") and depth == 0 and token > first_token and i + 1 < data.size and data[i + 1] == ord("%"):
-                read_note(data, i, clock, evaluation, mate, spent, token - 1)
+                read_note(data, i, games.notes, token - 1)
             in_comment = c != ord("}")
             at_line_start = kind == LINE_END
             i += 1
@@ -301,9 +293,8 @@ def _read(games: Games, engine_comments: Any) -> int:
             in_comment, remark_seen, at_line_start = True, True, False
             if engine_comments and depth == 0 and token > first_token:
                 fen = tags[count - 1, _FEN]
-                by_white = (token - first_token) % 2 == (0 if _black_begins(data, fen[0], fen[1]) else 1)
-                sign = 1 if by_white else -1
-                read_engine_comment(data, i, sign, clock, evaluation, mate, spent, token - 1)
+                by_white = (token - first_token + _black_begins(data, fen[0], fen[1])) % 2 == 1
+                read_engine_comment(data, i, 1 if by_white else -1, games.notes, token - 1)
             i += 1
             continue
 
@@ -375,7 +366,7 @@ def _read(games: Games, engine_comments: Any) -> int:
         if after_move and k == start and is_remark(data, k, stop):
             continue
         after_move = True
-        clock[token], evaluation[token], mate[token], spent[token] = NO_CLOCK, NO_EVALUATION, NO_MATE, NO_CLOCK
+        clear(games.notes, token)
         token += 1
         while k < stop:
             text[written] = data[k]

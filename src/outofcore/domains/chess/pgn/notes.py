@@ -10,6 +10,8 @@ White's, and times are in milliseconds.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,6 +25,38 @@ LARGEST_MATE = 127
 MOST_DIGITS = 10
 NO_SPACES = (0x00, 0x1A)
 """Bytes that count as blanks between moves, but not in a note."""
+
+
+class Notes(NamedTuple):
+    """What comments note of each of m moves."""
+
+    clock: npt.NDArray[np.int32]  # (m,) centiseconds left after the move; NO_CLOCK if missing
+    evaluation: npt.NDArray[np.int16]  # (m,) centipawns; NO_EVALUATION if missing
+    mate: npt.NDArray[np.int8]  # (m,) moves to mate; NO_MATE if missing
+    spent: npt.NDArray[np.int32]  # (m,) centiseconds that the move took; NO_CLOCK if missing
+
+
+def new_notes(count: int) -> Notes:
+    """Uninitialised notes of ``count`` moves."""
+    return Notes(
+        clock=np.empty(count, np.int32),
+        evaluation=np.empty(count, np.int16),
+        mate=np.empty(count, np.int8),
+        spent=np.empty(count, np.int32),
+    )
+
+
+@kernel
+def clear(notes: Notes, move: int) -> None:
+    """Mark all notes of a move as missing."""
+    notes.clock[move], notes.spent[move] = NO_CLOCK, NO_CLOCK
+    notes.evaluation[move], notes.mate[move] = NO_EVALUATION, NO_MATE
+
+
+@kernel
+def _is_evaluated(notes: Notes, move: int) -> bool:
+    """Whether a move has an evaluation, as centipawns or as a mate."""
+    return notes.evaluation[move] != NO_EVALUATION or notes.mate[move] != NO_MATE
 
 
 @kernel
@@ -111,16 +145,8 @@ def _after_space(data: Bytes, i: int) -> int:
 
 
 @kernel
-def read_note(
-    data: Bytes,
-    i: int,
-    clock: npt.NDArray[np.int32],
-    evaluation: npt.NDArray[np.int16],
-    mate: npt.NDArray[np.int8],
-    spent: npt.NDArray[np.int32],
-    move: int,
-) -> None:
-    """Read the ``[%`` note at ``i`` into the places of a move, unless already set."""
+def read_note(data: Bytes, i: int, notes: Notes, move: int) -> None:
+    """Read the ``[%`` note at ``i`` as one of a move, unless already set."""
     i += 2
     name_length = 0
     while i + name_length < data.size and ord("a") <= data[i + name_length] <= ord("z"):
@@ -129,15 +155,15 @@ def read_note(
     if value == i + name_length:
         return
     if name_length == 3 and data[i] == ord("c") and data[i + 1] == ord("l") and data[i + 2] == ord("k"):
-        if clock[move] == NO_CLOCK:
-            clock[move] = _clock(data, value)
+        if notes.clock[move] == NO_CLOCK:
+            notes.clock[move] = _clock(data, value)
     elif name_length == 3 and data[i] == ord("e") and data[i + 1] == ord("m") and data[i + 2] == ord("t"):
-        if spent[move] == NO_CLOCK:
-            spent[move] = _clock(data, value)
+        if notes.spent[move] == NO_CLOCK:
+            notes.spent[move] = _clock(data, value)
     elif name_length == 4 and data[i] == ord("e") and data[i + 1] == ord("v"):
-        is_first = evaluation[move] == NO_EVALUATION and mate[move] == NO_MATE
+        is_first = not _is_evaluated(notes, move)
         if is_first and data[i + 2] == ord("a") and data[i + 3] == ord("l"):
-            evaluation[move], mate[move] = _evaluation(data, value)
+            notes.evaluation[move], notes.mate[move] = _evaluation(data, value)
 
 
 @kernel
@@ -183,17 +209,8 @@ def _engine_time(data: Bytes, i: int) -> int:
 
 
 @kernel
-def read_engine_comment(
-    data: Bytes,
-    i: int,
-    mover_sign: int,
-    clock: npt.NDArray[np.int32],
-    evaluation: npt.NDArray[np.int16],
-    mate: npt.NDArray[np.int8],
-    spent: npt.NDArray[np.int32],
-    move: int,
-) -> None:
-    """Read the comment after the brace at ``i`` into the places of a move, unless already set or in brackets.
+def read_engine_comment(data: Bytes, i: int, mover_sign: int, notes: Notes, move: int) -> None:
+    """Read the notes of a move in the comment after the brace at ``i``, unless already set or in brackets.
 
     ``mover_sign`` is 1 if White made the move, -1 if Black did.
     """
@@ -205,27 +222,25 @@ def read_engine_comment(
     if stop == data.size:
         return
     i = _spaces_end(data, i + 1)
-    unrated = evaluation[move] == NO_EVALUATION and mate[move] == NO_MATE
     centipawns, moves, j = _score(data, i)
     time = _engine_time(data, j + 1) if j > i and data[j] == ord("/") else NO_CLOCK
     if time != NO_CLOCK:
-        if spent[move] == NO_CLOCK:
-            spent[move] = time
-        if unrated and (moves != NO_MATE or centipawns != NO_EVALUATION):
-            evaluation[move] = NO_EVALUATION if moves != NO_MATE else mover_sign * centipawns
-            mate[move] = mover_sign * moves
+        if notes.spent[move] == NO_CLOCK:
+            notes.spent[move] = time
+        if not _is_evaluated(notes, move):
+            notes.evaluation[move] = NO_EVALUATION if centipawns == NO_EVALUATION else mover_sign * centipawns
+            notes.mate[move] = mover_sign * moves
         return
     while i + 3 < stop:
         if data[i + 2] == ord("="):
             first, second = data[i], data[i + 1]
             number, end = _digits(data, i + 3)
-            if first == ord("m") and second == ord("t") and end > i + 3 and spent[move] == NO_CLOCK:
-                spent[move] = min(number // 10, LARGEST_CLOCK)
-            elif first == ord("t") and second == ord("l") and end > i + 3 and clock[move] == NO_CLOCK:
-                clock[move] = min(number // 10, LARGEST_CLOCK)
-            elif first == ord("w") and second == ord("v") and unrated:
-                evaluation[move], mate[move], _ = _score(data, i + 3)
-                unrated = evaluation[move] == NO_EVALUATION and mate[move] == NO_MATE
+            if first == ord("m") and second == ord("t") and end > i + 3 and notes.spent[move] == NO_CLOCK:
+                notes.spent[move] = min(number // 10, LARGEST_CLOCK)
+            elif first == ord("t") and second == ord("l") and end > i + 3 and notes.clock[move] == NO_CLOCK:
+                notes.clock[move] = min(number // 10, LARGEST_CLOCK)
+            elif first == ord("w") and second == ord("v") and not _is_evaluated(notes, move):
+                notes.evaluation[move], notes.mate[move], _ = _score(data, i + 3)
         while i < stop and data[i] != ord(","):
             i += 1
         i = _spaces_end(data, i + 1)
