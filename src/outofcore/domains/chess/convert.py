@@ -16,7 +16,7 @@ from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import increment
 from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
-from outofcore.domains.chess.pgn.games import Games, all_tags, read_games
+from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, UNFINISHED, column_of, empty_rows
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
@@ -40,10 +40,10 @@ class Converter:
 
     def __call__(self, unit: Unit) -> UnitResult:
         source = self.section.source
-        tags = all_tags((*source.tags, *self.section.filters.tags))
         data = np.frombuffer(unit.payload, np.uint8)
-        games = read_games(data, tags=tags, engine_comments=source.engine_comments)
-        result = _Conversion(unit, self.section, self.rate, tags, games, read_facts(games)).run()
+        tags = (*source.tags, *self.section.filters.tags)
+        games = read_games(data, more_tags=tags, engine_comments=source.engine_comments)
+        result = _Conversion(unit, self.section, self.rate, games, read_facts(games)).run()
         if "reason" not in unit.detail:
             return result
         unread = Reject(reason=unit.detail["reason"], offset=unit.offset, detail=unit.detail["detail"])
@@ -57,7 +57,6 @@ class _Conversion:
     unit: Unit
     section: ChessSection
     rate: AuditRate
-    tags: tuple[str, ...]
     games: Games
     facts: Facts
     rejects: dict[int, Reject] = field(default_factory=dict)
@@ -65,10 +64,10 @@ class _Conversion:
 
     def run(self) -> UnitResult:
         filters = self.section.filters
-        verdicts = judge(self.games, self.facts, filters, self.tags)
+        verdicts = judge(self.games, self.facts, filters)
         for game in np.flatnonzero(verdicts != KEPT).tolist():
             reason = REASONS[verdicts[game]]
-            self._reject(game, reason, describe(self.games, self.facts, filters, self.tags, game, reason))
+            self._reject(game, reason, describe(self.games, self.facts, filters, game, reason))
         accepted, plies, rows = self._play(np.flatnonzero(verdicts == KEPT))
         keys = _keys(rows, plies)
         if filters.duplicates == "same_game":
@@ -204,7 +203,7 @@ class _Conversion:
             "source": np.full(len(accepted), self.unit.source, np.uint32),
             "member": np.full(len(accepted), self.unit.detail.get("member", 0), np.uint32),
             "offset": (self.games.starts[accepted] + self.unit.offset).astype(np.uint64),
-            **{column_of(tag): text_column(self.games, tag, self.tags)[accepted] for tag in self.section.source.tags},
+            **{column_of(tag): text_column(self.games, tag)[accepted] for tag in self.section.source.tags},
         }
 
 

@@ -16,11 +16,10 @@ import rust_pgn_reader_python_binding as reader
 
 from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.facts import Facts
-from outofcore.domains.chess.pgn.games import TAGS, Games
+from outofcore.domains.chess.pgn.games import Games
 from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
 
-_FEN = TAGS.index("FEN")
 _WHITE_KING, _BLACK_KING = 6, 12
 """The engine's codes: 0 is an empty square, 1 to 12 are the pieces of the schema, a rook two before its king."""
 
@@ -84,7 +83,7 @@ def _foreign(games: Games) -> npt.NDArray[np.bool_]:
 
 def _texts(games: Games, chosen: Ints, facts: Facts, foreign: npt.NDArray[np.bool_]) -> pa.Array:
     """The games as Arrow strings; another game in place of a foreign one, which may not be UTF-8."""
-    special = (games.tags[chosen, _FEN, 0] >= 0) | (facts.variant[chosen] == CHESS960)
+    special = (games.spans("FEN")[chosen, 0] >= 0) | (facts.variant[chosen] == CHESS960)
     if np.any(special) or np.any(foreign):
         texts = [
             "e4" if strange else start_tags(games, facts, game) + " ".join(games.tokens(game))

@@ -13,7 +13,7 @@ from outofcore.compilation import njit
 from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import is_rated, termination_class, time_class
 from outofcore.domains.chess.pgn.facts import Facts, text_column, text_of
-from outofcore.domains.chess.pgn.games import TAGS, Games
+from outofcore.domains.chess.pgn.games import Games
 from outofcore.domains.chess.pgn.lexis import CONFLICT, NO_RESULT, UNKNOWN_RESULT, Bytes
 from outofcore.domains.chess.schema import LARGEST_PLY, VARIANT_NAMES
 
@@ -43,8 +43,8 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 
-def judge(games: Games, facts: Facts, filters: FilterSection, tags: tuple[str, ...]) -> Bytes:
-    """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` if accepted; ``tags`` were read."""
+def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
+    """Reason of each game, (n,) uint8: an index into :data:`REASONS`, ``KEPT`` if accepted."""
     verdicts = np.zeros(len(games.results), np.uint8)
 
     def reject(reason: str, where: Bools) -> None:
@@ -66,7 +66,7 @@ def judge(games: Games, facts: Facts, filters: FilterSection, tags: tuple[str, .
     reject("elo_unknown", failed & unknown.any(axis=1))
     reject("elo_too_low", failed & low.any(axis=1))
     reject("elo_too_high", failed)
-    _judge_texts(games, filters, tags, reject)
+    _judge_texts(games, filters, reject)
     return verdicts
 
 
@@ -90,8 +90,8 @@ def _bounded(filters: FilterSection) -> bool:
     return filters.min_elo is not None or filters.max_elo is not None
 
 
-def describe(games: Games, facts: Facts, filters: FilterSection, tags: tuple[str, ...], game: int, reason: str) -> str:
-    """Why a game was rejected, in words; ``tags`` were read."""
+def describe(games: Games, facts: Facts, filters: FilterSection, game: int, reason: str) -> str:
+    """Why a game was rejected, in words."""
     if reason.startswith("elo"):
         white, black = (str(elo) if elo else "?" for elo in facts.elo[game])
         return f"White {white}, Black {black}"
@@ -104,17 +104,17 @@ def describe(games: Games, facts: Facts, filters: FilterSection, tags: tuple[str
     if reason == "result_conflict":
         return f"Result tag {games.tag(game, 'Result')!r} against the marker after the moves"
     if reason == "tag":
-        values = {tag: text_of(games, game, tag, tags) for tag in filters.tags}
+        values = {tag: text_of(games, game, tag) for tag in filters.tags}
         return next(f"{tag} {text!r}" for tag, text in values.items() if not _matches(text, filters.tags[tag]))
     causes = {"variant": "Variant", "time_class": "TimeControl", "termination": "Termination", "not_rated": "Event"}
     return (games.tag(game, causes[reason]) or "no tag") if reason in causes else ""
 
 
-def _judge_texts(games: Games, filters: FilterSection, tags: tuple[str, ...], reject: Any) -> None:
+def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:
     """Filters on free text, evaluated only if set."""
     defaults = FilterSection()
     if filters.rated_only:
-        changed = games.tags[:, TAGS.index("WhiteRatingDiff"), 0] >= 0
+        changed = games.spans("WhiteRatingDiff")[:, 0] >= 0
         events = text_column(games, "Event")
         rated = [is_rated(event, has_rating_change=bool(has)) for event, has in zip(events, changed, strict=True)]
         reject("not_rated", ~np.array(rated, bool))
@@ -128,7 +128,7 @@ def _judge_texts(games: Games, filters: FilterSection, tags: tuple[str, ...], re
         titles = (text_column(games, "WhiteTitle"), text_column(games, "BlackTitle"))
         reject("bot", (titles[0] == "BOT") | (titles[1] == "BOT"))
     for tag, patterns in filters.tags.items():
-        texts = text_column(games, tag, tags)
+        texts = text_column(games, tag)
         wanted = {text: _matches(text, patterns) for text in set(texts.tolist())}
         reject("tag", np.array([not wanted[text] for text in texts.tolist()], bool))
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
-from outofcore.domains.chess.pgn.games import TAGS, Games, decoded
+from outofcore.domains.chess.pgn.games import Games, decoded
 from outofcore.domains.chess.pgn.lexis import BLACK_WINS, CONFLICT, DRAW, NO_RESULT, UNKNOWN_RESULT, WHITE_WINS
 from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED
 
@@ -50,22 +50,20 @@ def read_facts(games: Games) -> Facts:
     )
 
 
-def text_column(games: Games, name: str, tags: tuple[str, ...] = TAGS) -> npt.NDArray[Any]:
-    """Values of one of the tags that were read as text, (n,) object; empty if missing."""
-    return _column(games, name, _text, object, tags)
+def text_column(games: Games, name: str) -> npt.NDArray[Any]:
+    """Values of a tag as text, (n,) object; empty if missing."""
+    return _column(games, name, _text, object)
 
 
-def text_of(games: Games, game: int, name: str, tags: tuple[str, ...] = TAGS) -> str:
+def text_of(games: Games, game: int, name: str) -> str:
     """Entry of one game in :func:`text_column`."""
-    begin, end = games.tags[game, tags.index(name)]
+    begin, end = games.spans(name)[game]
     return _text(games.data[begin:end].tobytes())
 
 
-def _column(
-    games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any, tags: tuple[str, ...] = TAGS
-) -> npt.NDArray[Any]:
+def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
     """Values of one tag, (n,), each distinct one parsed once; missing ones are parsed as empty."""
-    spans = games.tags[:, tags.index(name)]
+    spans = games.spans(name)
     if np.all(spans < 0):
         return np.full(len(spans), parse(b""), dtype)
     data = games.data.tobytes()
@@ -98,7 +96,7 @@ def _result(raw: bytes) -> int:
 def _variants(games: Games) -> npt.NDArray[np.uint8]:
     """Variant of each game: by its tag, or by its start position if the tag does not mention Chess960."""
     variants = np.array([variant_code(name) for name in text_column(games, "Variant")], np.uint8)
-    own_start = games.tags[:, TAGS.index("FEN"), 0] >= 0
+    own_start = games.spans("FEN")[:, 0] >= 0
     for game in np.flatnonzero(own_start & (variants == STANDARD)).tolist():
         if castles_as_in_chess960(games.start_fen(game)):
             variants[game] = CHESS960

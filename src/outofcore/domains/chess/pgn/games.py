@@ -17,7 +17,7 @@ must turn every token into one move, so nothing in the text is skipped unnoticed
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +72,7 @@ _EVENT, _FEN = TAGS.index("Event"), TAGS.index("FEN")
 _OUTSIDE, _IN_TAGS, _IN_MOVES, _OVER = 0, 1, 2, 3
 
 
-def _table(names: tuple[str, ...]) -> Bytes:
+def _table(names: Collection[str]) -> Bytes:
     """Names of tags, a row each, that end in a zero."""
     return np.array([list(name.ljust(max(map(len, names)) + 1, "\0").encode()) for name in names], np.uint8)
 
@@ -85,7 +85,7 @@ class Games(NamedTuple):
 
     data: Bytes
     starts: npt.NDArray[np.int64]  # (n + 1,): start of each game, and end of the last
-    names: Bytes  # names of the tags to read: TAGS, and those that the settings add
+    names: Bytes  # names of the tags that are read: TAGS, then those that the settings add
     tags: npt.NDArray[np.int32]  # (n, len(names), 2): span of each tag's value in ``data``; -1 if missing
     bodies: npt.NDArray[np.int64]  # (n,): end of each game's tags
     results: Bytes  # (n,): termination marker after the moves, a lexis code
@@ -99,9 +99,14 @@ class Games(NamedTuple):
         """(n,) int32: tokens of each game."""
         return np.diff(self.token_offsets)
 
+    def spans(self, tag: str) -> npt.NDArray[np.int32]:
+        """(n, 2) int32: span of a tag's value in ``data``; -1 if missing."""
+        names = (*TAGS, *(bytes(name).rstrip(b"\0").decode() for name in self.names[len(TAGS) :]))
+        return self.tags[:, names.index(tag)]
+
     def tag(self, game: int, name: str) -> str | None:
         """Value of a tag as UTF-8 or else Latin-1; None if missing."""
-        begin, end = self.tags[game, TAGS.index(name)]
+        begin, end = self.spans(name)[game]
         return decoded(self.data[begin:end].tobytes()) if begin >= 0 else None
 
     def start_fen(self, game: int) -> str:
@@ -131,24 +136,20 @@ def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
     return read_games(data).starts[:-1]
 
 
-def all_tags(more: Iterable[str]) -> tuple[str, ...]:
-    """The tags to read: :data:`TAGS`, and those that the settings add."""
-    return tuple(dict.fromkeys((*TAGS, *more)))
-
-
-def read_games(data: Bytes, *, tags: tuple[str, ...] = TAGS, engine_comments: bool = False) -> Games:
+def read_games(data: Bytes, *, more_tags: Iterable[str] = (), engine_comments: bool = False) -> Games:
     """Read PGN from the beginning of a file or of a game; the last game ends with the data.
 
-    ``tags`` come from :func:`all_tags`; ``engine_comments`` also reads those of engine matches.
+    ``more_tags`` are read next to :data:`TAGS`; ``engine_comments`` also reads those of engine matches.
     """
+    names = _table(dict.fromkeys((*TAGS, *more_tags)))
     room = 64 + data.size // 256
     count = -1
     while count < 0:
         games = Games(
             data=data,
             starts=np.empty(room + 1, np.int64),
-            names=_NAMES if tags == TAGS else _table(tags),
-            tags=np.full((room, len(tags), 2), -1, np.int32),
+            names=names,
+            tags=np.full((room, len(names), 2), -1, np.int32),
             bodies=np.empty(room, np.int64),
             results=np.full(room, NO_RESULT, np.uint8),
             text=np.empty(data.size + data.size // 2 + 2, np.uint8),  # tokens such as ``$e$e`` may follow each other
