@@ -15,9 +15,10 @@ from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge, let_through
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import increment
-from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column
+from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column, text_of
 from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
+from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK
 from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, UNFINISHED, column_of, empty_rows
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
@@ -79,7 +80,7 @@ class _Conversion:
         if filters.unfinished == "keep":
             stored["unfinished"] = self.facts.result[accepted] == UNFINISHED
         if filters.illegal_move == "stop":
-            stored["stopped"] = np.array([game in self.stopped for game in accepted.tolist()], bool)
+            stored["stopped"] = np.isin(accepted, list(self.stopped))
         return UnitResult(
             found=len(self.games.results),
             rows=rows,
@@ -130,27 +131,20 @@ class _Conversion:
     def _noted(self, accepted: Ints, plies: Ints, rows: Rows) -> Rows:
         """The rows with what the text notes of each move, and what is the same for a whole game."""
         ply = np.arange(len(rows["move"])) - np.repeat(np.cumsum(plies) - plies, plies)
-        kept = np.zeros(len(self.games.results), np.int64)
-        kept[accepted] = plies
-        tokens = np.repeat(kept > 0, self.games.plies)
-        if self.stopped:
-            place = np.arange(len(tokens)) - np.repeat(self.games.token_offsets[:-1], self.games.plies)
-            tokens &= place < np.repeat(kept, self.games.plies)
+        tokens = np.repeat(self.games.token_offsets[accepted], plies) + ply
         notes = self.games.notes
         rows |= {"clock": notes.clock[tokens], "evaluation": notes.evaluation[tokens], "mate": notes.mate[tokens]}
         rows["ply"] = ply.astype(np.uint16)
         rows["result"] = np.repeat(self.facts.result[accepted], plies)
         if self.section.source.time_spent:
-            increments = np.array([increment(text) for text in text_column(self.games, "TimeControl")], np.int64)
-            rows["time_spent"] = _time_spent(
-                rows["clock"], notes.spent[tokens], ply, np.repeat(increments[accepted], plies)
-            )
+            controls = text_column(self.games, "TimeControl")[accepted]
+            increments = np.repeat(np.array([increment(text) for text in controls], np.int64), plies)
+            rows["time_spent"] = _time_spent(rows["clock"], notes.spent[tokens], ply, increments)
         return rows
 
     def _audits(self, accepted: Ints, plies: Ints, chosen: npt.NDArray[np.bool_], rows: Rows) -> tuple[Audit, ...]:
         """Comparisons of the chosen games with the oracle's reading."""
         ends = np.cumsum(plies)
-        controls = text_column(self.games, "TimeControl")
         audits = []
         for place in np.flatnonzero(chosen).tolist():
             game = int(accepted[place])
@@ -164,7 +158,7 @@ class _Conversion:
                     {name: values[whole].copy() for name, values in rows.items()},
                     int(self.facts.result[game]),
                     engine_comments=self.section.source.engine_comments,
-                    time_control=controls[game],
+                    time_control=text_of(self.games, game, "TimeControl"),
                     stopped=game in self.stopped,
                 )
             )
@@ -214,7 +208,7 @@ def _time_spent(clock: Times, noted: Times, ply: Ints, increments: Ints) -> Time
     before[2:] = clock[:-2]
     took = before + increments - clock
     by_clock = (noted == NO_CLOCK) & (ply >= 2) & (increments >= 0) & (before >= 0) & (clock >= 0) & (took >= 0)
-    spent[by_clock] = np.minimum(took[by_clock], np.iinfo(np.int32).max)
+    spent[by_clock] = np.minimum(took[by_clock], LARGEST_CLOCK)
     return spent
 
 

@@ -18,7 +18,7 @@ from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.schema import CHESS960
-from outofcore.domains.chess.tensors import ChessReading, values
+from outofcore.domains.chess.tensors import ChessReading, value_fields, values
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
@@ -52,9 +52,7 @@ def measure_baseline(store: Store, section: TensorSection) -> Baseline:
     counts = np.zeros(moves.size, np.int64)
     total, known = 0.0, 0
     chess960 = _has_chess960(store)
-    needed = ChessReading(section.model_copy(update={"fields": ()})).fields
-    unread = {"ply", *(() if chess960 else ("boards",))}
-    fields = [name for name in needed if name not in unread]
+    fields = ("move", "state", *value_fields(section), *(("boards",) if chess960 else ()))
     for rows in table.blocks(_ROWS_AT_ONCE, *fields):
         move, state, value = rows["move"], rows["state"], values(rows, section).astype(np.float64)
         black = state[:, 0] if section.view == "mover" else np.zeros(len(move), np.uint8)

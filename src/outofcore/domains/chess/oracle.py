@@ -31,7 +31,7 @@ INVALID_POSITION = "invalid_position"
 """Why a game is not legal chess throughout."""
 
 NULL_MOVES = ("--", "Z0", "0000", "@@@@")
-NOTED = {"clock", "evaluation", "mate", "time_spent"}
+_NOTED = {"clock", "evaluation", "mate", "time_spent"}
 _RESULTS = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
 
 
@@ -187,7 +187,7 @@ def difference(
     if "time_spent" in stored:
         expected["time_spent"] = _time_spent(clock, spent, _gained(time_control))
     if stopped:  # comments on a move that python-chess skips are, to it, on the last one
-        for name in NOTED & expected.keys():
+        for name in _NOTED & expected.keys():
             expected[name][-1] = stored[name][-1]
     expected["ply"] = np.arange(count)
     expected["result"] = np.full(count, _RESULTS.get(game.marker, result))

@@ -42,7 +42,7 @@ class ChessReading:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        value = ("result",) if self.section.value == "result" else ("evaluation", "mate")
+        value = value_fields(self.section)
         return tuple(dict.fromkeys(("boards", "state", "move", *value, "ply", *self.section.fields)))
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
@@ -135,6 +135,11 @@ class ChessReading:
         if not self.section.mirror:
             return np.zeros(len(without_rights), np.uint8)
         return (draws >> np.uint64(63)).astype(np.uint8) * without_rights
+
+
+def value_fields(section: TensorSection) -> tuple[str, ...]:
+    """Stored fields that :func:`values` reads."""
+    return ("result",) if section.value == "result" else ("evaluation", "mate")
 
 
 def values(rows: Mapping[str, npt.NDArray[Any]], section: TensorSection) -> npt.NDArray[np.float32]:
