@@ -349,17 +349,17 @@ def _hashed(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return np.array([known[word] for word in words], np.int64)
 
 
-def _text(path: Path, column: str | None) -> npt.NDArray[np.float64]:
+def _text(path: Path, column: int | str | None) -> npt.NDArray[np.float64]:
     """The numbers of a text file, a table if lines hold several; or a column of it, by number or title."""
     with path.open("rb") as raw:
         source = iter(decompressed(raw, path.name))
-        place = int(column) if column is not None and column.isdecimal() else None
-        if column is not None and place is None:
+        place = None if isinstance(column, str) else column
+        if isinstance(column, str):
             titles = next(words for line in source if (words := _words(line, None)) is not None)
             place = [title.strip().strip("\"'") for title in titles].index(column)
         lines = (words for line in source if (words := _words(line, place)) is not None)
-        first, titled = next(lines, None), column is not None and not column.isdecimal()
-        if not titled and first is not None and None in map(_number, first):
+        first = next(lines, None)
+        if not isinstance(column, str) and first is not None and None in map(_number, first):
             first = next(lines, None)  # that was the header
         if first is None:
             return np.empty(0)

@@ -42,36 +42,19 @@ class FolderRecording(Recording):
         """A file by its path in the folder."""
         file, column = split_column(name)
         if file in self._files and not file.endswith(".npy"):
-            titled = column is not None and not column.isdecimal()
-            return text_array(self._root / file, _column_number(self._root / file, column), axis, titled=titled)
+            return text_array(self._root / file, column, axis)
         if f"{file.removesuffix('.npy')}.npy" not in self._files:
             raise KeyError(name)
         return npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
 
 
-def split_column(name: str) -> tuple[str, str | None]:
-    """``stimulus.txt.gz[1]``, ``run.csv[speed]`` -> the file and its column; column None if none is named."""
+def split_column(name: str) -> tuple[str, int | str | None]:
+    """``stimulus.txt.gz[1]``, ``run.csv[speed]`` -> the file and the number or title of its column, None if missing."""
     found = re.fullmatch(r"(.*)\[([^]]+)\]", name)
-    return (found[1], found[2].strip()) if found else (name, None)
-
-
-def _column_number(path: Path, column: str | None) -> int | None:
-    """Number of a column that is named by the header, or by its number."""
-    if column is None or column.isdecimal():
-        return None if column is None else int(column)
-    try:
-        titles = [_title(cell) for cell in _cells(next(chain.from_iterable(_line_blocks(path)), b""))]
-    except STREAM_DAMAGE as error:
-        message = f"{path.name}: damaged: {clean(error)}"
-        raise SessionError(message, reason="unreadable_file") from error
-    if titles.count(column) != 1:
-        message = f"{path.name}: expected one column {column!r}, its first line has {', '.join(titles[:24])}"
-        raise SessionError(message, reason="missing_field")
-    return titles.index(column)
-
-
-def _title(cell: bytes) -> str:
-    return cell.decode("utf-8", "replace").strip("\ufeff\"'")
+    if found is None:
+        return name, None
+    column = found[2].strip()
+    return found[1], int(column) if column.isdecimal() else column
 
 
 def named_files(name: str) -> PurePosixPath:
@@ -79,14 +62,16 @@ def named_files(name: str) -> PurePosixPath:
     return PurePosixPath(split_column(name)[0])
 
 
-def text_array(path: Path, column: int | None, axis: int = 0, *, titled: bool = False) -> Array:
+def text_array(path: Path, column: int | str | None, axis: int = 0) -> Array:
     """A text of numbers or one column of it, separated by commas, semicolons, tabs or blanks; ``#`` for comments.
 
-    The first line may be a header; if ``titled``, it is one. A later entry that is not a number is NaN, as is a line
-    whose number of entries differs from the first. A text of one column is a vector, one of several a table.
+    The first line may be a header; it is one if the column is a title. A later entry that is not a number is NaN, as is
+    a line whose number of entries differs from the first. A text of one column is a vector, one of several a table.
     """
     try:
         head = list(islice(chain.from_iterable(_line_blocks(path)), 2))
+        titled = isinstance(column, str)
+        column = _titled(path.name, head, column) if isinstance(column, str) else column
         header = int(titled or (bool(head) and None in map(_number, _wanted(head[0], column))))
         columns = len(_cells(head[header])) if len(head) > header else 0
         rows = sum(map(len, _line_blocks(path))) - header
@@ -110,6 +95,15 @@ def text_array(path: Path, column: int | None, axis: int = 0, *, titled: bool = 
             skipped = skipped if not lines else 0
 
     return streamed(shape, np.dtype(np.float64), blocks)
+
+
+def _titled(name: str, head: list[bytes], title: str) -> int:
+    """Number of the column with a title in the first line."""
+    titles = [cell.decode("utf-8", "replace").strip("\ufeff\"'") for cell in _cells(next(iter(head), b""))]
+    if titles.count(title) != 1:
+        message = f"{name}: expected one column {title!r}, its first line has {', '.join(titles[:24])}"
+        raise SessionError(message, reason="missing_field")
+    return titles.index(title)
 
 
 def _line_blocks(path: Path) -> Iterator[list[bytes]]:
