@@ -11,7 +11,7 @@ from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.pipeline import open_evaluated, open_result
+from outofcore.pipeline import check_evaluated, open_result
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.forecast import training_needs
 from outofcore.space.guard import KEPT_CHECKPOINT, Guard
@@ -23,7 +23,7 @@ MOST_LINES = 12
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
     store = open_result(domain, section)
-    open_evaluated(domain, section, store)  # a store that evaluate would refuse is refused before the training
+    check_evaluated(domain, section, store)  # a store that evaluate would refuse is refused before the training
     tell(f"{name}: training on {store.root}", *filter(None, [machine.share]))
     import torch  # which takes seconds, as do those that import it
 
@@ -34,7 +34,7 @@ def main(name: str) -> None:
     from outofcore.training.results import identity_of, saved_bytes, split_digest
 
     device = choose_device(machine.device)
-    meet(device)
+    ranks = meet(device)  # before the task is made, whose notes come from the first rank
     tell(f"{name}: device {device}")
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
@@ -65,7 +65,7 @@ def main(name: str) -> None:
             threads=machine.workers,
             facts={"val_digest": split_digest(store, "val")},
         )
-    if meet(device).rank:
+    if ranks.rank:
         return
     print(*told(figures), f"metrics/{name}/train.json has all figures; 'python stages/report.py' draws them", sep="\n")
     if streamed:

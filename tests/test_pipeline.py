@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import outofcore
 from outofcore.cli import app
 from outofcore.domains.registry import get_domain
-from outofcore.errors import ClusterError, ParamsError, RawInputError
-from outofcore.pipeline import refuse_unlisted
+from outofcore.errors import ClusterError, ParamsError, RawInputError, StoreError
+from outofcore.pipeline import check_evaluated, open_evaluated, refuse_unlisted
 
 ROOT = Path(__file__).parents[1]
 PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -82,6 +82,20 @@ def test_a_fixed_store_without_a_field_of_the_tensors_is_refused_before_the_trai
         ):
             main("chess")
     assert not (elsewhere / "models").exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_fixed_store_that_is_not_here_is_left_to_the_evaluation(project: Path) -> None:
+    raw, domain = str(project / "data" / "sample" / "chess"), get_domain("chess")
+    outofcore.convert("chess", raw, "own.zarr")
+    store = outofcore.open_store("own.zarr")
+    section = domain.section.model_validate({"raw": raw, "evaluate": "fixed.zarr"})
+    check_evaluated(domain, section, store)
+    with pytest.raises(StoreError, match=r"fixed\.zarr: does not exist; .* or 'dvc pull' to fetch it"):
+        open_evaluated(domain, section, store)
+    Path("fixed.zarr").mkdir()
+    with pytest.raises(StoreError, match=r"fixed\.zarr: is not a sealed store"):
+        check_evaluated(domain, section, store)
 
 
 def test_mistakes_are_one_line(project: Path, elsewhere: Path) -> None:

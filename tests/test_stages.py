@@ -43,7 +43,7 @@ def test_the_first_rank_alone_writes_what_a_stream_read(
     anything, nothing = MagicMock(), MagicMock(return_value=None)
     anything.tally.figures.return_value = {"found": 5}
     known = dict.fromkeys(("find_cache", "training_needs"), nothing)
-    replaced = ("load_params", "load_machine", "get_domain", "open_result", "open_evaluated", "Guard")
+    replaced = ("load_params", "load_machine", "get_domain", "open_result", "check_evaluated", "Guard")
     known |= {name: MagicMock() for name in replaced}
     for name, value in known.items():
         monkeypatch.setitem(train.__globals__, name, value)

@@ -23,7 +23,7 @@ from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.several import check_stores
 from outofcore.machine import Machine, load_machine
 from outofcore.params import section_of
@@ -246,6 +246,15 @@ def open_evaluated(domain: Domain, section: Any, store: Store) -> Store:
             )
             raise ParamsError(message)
     return fixed
+
+
+def check_evaluated(domain: Domain, section: Any, store: Store) -> None:
+    """Raise what :func:`open_evaluated` would, unless the store of ``evaluate`` is not here, as before 'dvc pull'."""
+    try:
+        open_evaluated(domain, section, store)
+    except StoreError:
+        if url_of(section.evaluate) or Path(section.evaluate).exists():
+            raise
 
 
 def refuse_unlisted(domain: Domain, section: Any) -> None:
