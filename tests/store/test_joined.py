@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +82,12 @@ def test_counts_and_bytes_are_sums(joined: JoinedStore, stores: list[Store]) -> 
 
 def test_a_loader_reads_the_stores(joined: JoinedStore, stores: list[Store]) -> None:
     assert opened_all(joined) == tuple(stores)
+
+
+def test_a_copy_in_another_process_is_of_all_stores(joined: JoinedStore) -> None:
+    copy = pickle.loads(pickle.dumps(joined))
+    assert copy.digest == joined.digest
+    np.testing.assert_array_equal(copy.rows("train")["move"].read(), joined.rows("train")["move"].read())
 
 
 def test_digests_are_of_all_stores(joined: JoinedStore, stores: list[Store], tmp_path: Path) -> None:

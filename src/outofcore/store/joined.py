@@ -39,6 +39,9 @@ class JoinedStore(Store):
             counts[key] = _sums(values) if isinstance(values[0], dict) else sum(values)
         self.attributes = self.attributes | counts
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JoinedStore, (self.root, self.stores)
+
     @property
     def sources(self) -> Table:
         """One row per raw file: name, digest, bytes, found, accepted, rejected."""
@@ -50,11 +53,11 @@ class JoinedStore(Store):
 
     def sequences(self, split: str, part: str = "") -> Table:
         """The sequences of a split."""
-        table = _joined([store.sequences(split, part) for store in self.stores])
+        tables = [store.sequences(split, part) for store in self.stores]
         rows = [len(store.rows(split, part)) for store in self.stores]
-        starts = [store.sequences(split, part)["start"] for store in self.stores]
-        table.fields["start"] = JoinedArray(starts, np.cumsum([0, *rows[:-1]]))
-        return table
+        joined = _joined(tables)
+        joined.fields["start"] = JoinedArray([table["start"] for table in tables], np.cumsum([0, *rows[:-1]]))
+        return joined
 
     def stored_bytes(self, array: Array) -> int:
         """Bytes of an array's shards on disk."""
