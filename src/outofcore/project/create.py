@@ -59,8 +59,9 @@ def domains_of(folder: Path) -> tuple[str, ...]:
 
 def misread(folder: Path) -> tuple[str, ...]:
     """The domains whose ``raw`` is one path where ``dvc.yaml`` reads several entries, or the other way around."""
-    text = _text(folder / "dvc.yaml") or ""
-    stated = written.shapes_of(_text(folder / "params.yaml") or "", written.domains_in(text))
+    text, params = _text(folder / "dvc.yaml") or "", _text(folder / "params.yaml") or ""
+    _keys(folder / "params.yaml", params)  # which refuses what is not YAML
+    stated = written.shapes_of(params, written.domains_in(text))
     return tuple(sorted(set(stated["several"]).symmetric_difference(written.shapes_in(text)["several"])))
 
 
