@@ -56,12 +56,13 @@ class Forecast:
     @cached_property
     def model(self) -> ModelMemory:
         """Of the model and a step."""
-        return self.model_of(self.section)
+        return self._model_of(self.section)
 
     def model_of(self, section: Any) -> ModelMemory:
         """The same with other settings of training."""
-        if section is not self.section and section == self.section:
-            return self.model
+        return self.model if section == self.section else self._model_of(section)
+
+    def _model_of(self, section: Any) -> ModelMemory:
         make, sample = self._step(section)
         own = section.train.model_copy(update={"batch_size": -(-section.train.batch_size // self.ranks)})
         return model_memory(make, sample, own, self.machine.micro_batch)
