@@ -147,7 +147,7 @@ def test_plan_estimates_what_has_no_store_yet(folder: Path) -> None:
     assert (planned()["files"], planned()["done"]) == (1, [one])
     convert("lines", two)
     assert (planned()["done"], planned()["estimate"]["store_bytes"]) == ([one, two], 0)
-    assert "lines: 2 stores of its raw input are here, made with these settings" in call("plan").stdout
+    assert "lines: stores of its raw input that are here, made with these settings: 2" in call("plan").stdout
     with (folder / files[one]).open("a") as grown:
         grown.write("1 2 3\n")
     assert (planned()["files"], planned()["done"]) == (1, [two])
@@ -168,6 +168,10 @@ def test_a_pipeline_for_another_form_of_raw_is_pointed_out(folder: Path) -> None
     (folder / "params.yaml").write_text(json.dumps({"lines": {"raw": {"a": "raw"}}}))
     told = "dvc.yaml was written for another form of lines.raw: run 'outofcore init .' before 'dvc repro'"
     assert told in call("plan").stderr
+    (folder / "params.yaml").rename(folder / "other.yaml")
+    (folder / "params.yaml").write_text("lines: {")
+    told = "params.yaml: expected YAML, got "
+    assert told in call("plan", "--params", "other.yaml", code=2).stderr
 
 
 @pytest.mark.usefixtures("folder")
@@ -176,8 +180,9 @@ def test_on_a_narrow_terminal_no_word_is_cut() -> None:
     found = plan_run([plan_domain(get_domain("lines"), section, machine, None)], machine)
     words = []
     for width in (10_000, 80):
-        console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None, highlight=False)
+        shown = io.StringIO()
+        console = Console(width=width, file=shown, force_terminal=True, color_system=None, highlight=False)
         print_plan(console, found, machine)
-        words.append(console.file.getvalue().split())  # type: ignore[attr-defined]
+        words.append(shown.getvalue().split())
     assert sorted(words[0]) == sorted(words[1])
     assert words[1][:3] == ["disk:", "everything", "fits"]

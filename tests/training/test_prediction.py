@@ -257,9 +257,7 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
         rows, sequences = len(store.rows("train", part)), len(store.sequences("train", part))
         fields = [field for field in schemas[part].sequences if field.name in columns]
         layout = settings.store.layout()
-        found = loader_needs(
-            schemas[part], rows, reading, train, layout, 2, columns=fields, sequences=sequences if columns else 0
-        )
+        found = loader_needs(schemas[part], rows, reading, train, layout, 2, columns=fields, sequences=sequences)
         assert (found.chunk, found.chunks, found.batch) == (real.chunk, real.chunks, real.batch)
         for size in ("whole", "streamed", "fixed"):
             assert getattr(found, size) == pytest.approx(getattr(real, size), rel=0.15)

@@ -155,7 +155,7 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
         kept = f"kept by DVC as {domain.commit}" if domain.commit else "no DVC project here"
         console.print(f"{domain.domain}: {kept}", style="dim")
         if domain.done:
-            here = f"{len(domain.done):,} stores of its raw input are here, made with these settings"
+            here = f"stores of its raw input that are here, made with these settings: {len(domain.done):,}"
             console.print(f"{domain.domain}: {here}", style="dim")
     for domain in plan.domains:
         if counts := ", ".join(f"{reason} {count:,}" for reason, count in domain.estimate.rejected.items()):
