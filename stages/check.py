@@ -16,6 +16,8 @@ from outofcore.pipeline import refuse_unlisted
 from outofcore.project.code import check_version, code_of
 from outofcore.replacing import replace_text
 
+DEFINITION = Path("dvc.yaml")
+
 
 def main(name: str) -> None:
     print(f"{name}: checking its settings", flush=True)
@@ -23,16 +25,16 @@ def main(name: str) -> None:
     section, domain = load_params().section(name), get_domain(name)
     domain.require_packages()
     refuse_unlisted(domain, section)
-    refuse_unread(name, section.evaluate, Path("dvc.yaml"))
+    refuse_unread(name, section.evaluate)
     # The same for all settings: what depends on it runs again when its own settings change, not when any does.
     for what, digests in code_of(domain, section).items():
         replace_text(Path("data/checked") / f"{name}.{what}", digests)
 
 
-def refuse_unread(name: str, fixed: str | None, definition: Path) -> None:
+def refuse_unread(name: str, fixed: str | None) -> None:
     """Raise ParamsError if the stage evaluate does not depend on the store that is named for it."""
-    if fixed and definition.is_file() and f"${{{name}.evaluate}}" not in definition.read_text("utf-8"):
-        message = f"{definition}: the stage evaluate does not depend on {name}.evaluate yet; run 'outofcore init .'"
+    if fixed and DEFINITION.is_file() and f"${{{name}.evaluate}}" not in DEFINITION.read_text("utf-8"):
+        message = f"{DEFINITION}: the stage evaluate does not depend on {name}.evaluate yet; run 'outofcore init .'"
         raise ParamsError(message)
 
 

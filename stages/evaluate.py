@@ -53,7 +53,7 @@ def main(name: str) -> None:
         mixed = section.train.precision == "bf16-mixed"
         figures = evaluate(task.to(device), batches, counts, micro_batch=machine.micro_batch, mixed=mixed)
     if not figures:
-        print(f"the {SPLIT} split gives no sample: raise {name}.splits.{SPLIT} to evaluate the model on it")
+        print(f"the {SPLIT} split of {fixed.root} gives no sample: convert it with a larger {name}.splits.{SPLIT}")
     sequences = {} if domain.streamed(section) else {"sequences": sum(counts)}
     write_metrics(Path("metrics") / name, test=figures | sequences | {"test_digest": split_digest(fixed, SPLIT)})
     print(*told(figures), f"metrics/{name}/test.json has all figures of the {SPLIT} split", sep="\n")
