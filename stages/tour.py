@@ -175,15 +175,12 @@ def run(step: Step, folder: Path) -> int:
         try:
             while running.poll() is None and not (folder / step.until).exists():
                 time.sleep(0.05)
-        except KeyboardInterrupt:  # the terminal sends it to this process alone: the command is in a session of its own
-            if running.poll() is None:
+        finally:  # after Ctrl-C too, which does not reach the command: it is in a session of its own
+            stopped = running.poll() is None
+            if stopped:
                 os.killpg(running.pid, signal.SIGINT)
             running.wait()
-            raise
-        if running.poll() is not None:
-            return running.returncode
-        os.killpg(running.pid, signal.SIGINT)
-    return 0
+    return 0 if stopped else running.returncode
 
 
 def say(text: str) -> None:
