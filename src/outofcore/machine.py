@@ -88,7 +88,7 @@ class Machine:
 
     @property
     def share(self) -> str:
-        """A line about what this is the share of; "" if there is one job on the machine."""
+        """A line on the share of the machine that this job has; "" if it is the only one."""
         own = f"{self.workers} worker{'s' * (self.workers > 1)}, memory {format_bytes(self.memory)}"
         return f"one of {self.jobs} jobs on this machine: {own}" if self.jobs > 1 else ""
 

@@ -31,7 +31,6 @@ JOURNAL = 3
 # Settings for reading a store change no byte of it.
 NOT_CONVERSION = {"raw", "match", "tensors", "train"}
 LOCK = "lock"
-# Errors for a lock held by another process; any other means that the filesystem has no locks.
 
 
 @dataclass(frozen=True)
