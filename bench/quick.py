@@ -33,7 +33,7 @@ from harness.sides import Epoch, Measured, compare_here
 from harness.stores import convert, copy_sequences, section_of, write_arrays
 from outofcore.domains.chess.schema import SCHEMA
 from outofcore.store.reader import open_store
-from outofcore.table import Table, figure
+from outofcore.table import Kind, Table, figure
 from peers import LENGTH
 
 COMMITTED = Path(__file__).with_name("quick.json")
@@ -132,8 +132,8 @@ def compared(now: Mapping[str, float], committed: Mapping[str, float]) -> tuple[
         lines.append([name, value, "" if before is None else before, "" if before is None else value / before])
         if before is not None and value < LEAST * before:
             fell.append(f"{name}: {figure(value)}, expected at least {figure(LEAST * before)}")
-    header = [("", "text"), ("now", "figure"), ("committed", "figure"), ("ratio", "figure")]
-    return Table(header, lines), fell  # type: ignore[arg-type]
+    header: list[tuple[str, Kind]] = [("", "text"), ("now", "figure"), ("committed", "figure"), ("ratio", "figure")]
+    return Table(header, lines), fell
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ class Plain:
 def reading_of(kind: str) -> Any:
     """How rows become tensors: of a kind, or of Go's features."""
     if kind in FEATURES:
-        return GoReading(GoSection(features=kind), 19, (19,))  # type: ignore[arg-type]
+        return GoReading(GoSection.model_validate({"features": kind}), 19, (19,))
     return CHESS if kind == "chess" else Plain(SETS[kind])
 
 

@@ -72,7 +72,8 @@ def speed_rows(
         if other is not None and measured[other].rates:
             ratios = each.ratios(measured[other])
             rows.append(Row(value=each.rate, unit=unit, ratio=median(ratios), against=short or other, **of))
-            rows.append(Row(value=f"{figure(min(ratios))} to {figure(max(ratios))}", of="range of rounds", **of))
+            if other != name:
+                rows.append(Row(value=f"{figure(min(ratios))} to {figure(max(ratios))}", of="range of rounds", **of))
         else:
             rows.append(Row(value=each.rate, unit=unit, **of))
         if memory:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outofcore.report.benches import Result
-from outofcore.table import Table, figure
+from outofcore.table import Kind, Table, figure
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,17 @@ class Comparison:
 
 
 COMPARISONS = (
-    Comparison("PGN to a sealed store", "conversion_chess", "outofcore:", "python-chess", "python-chess, parsing only"),
-    Comparison("SGF to a sealed store", "conversion_go", "outofcore:", "sgfmill", "sgfmill, parsing only"),
-    Comparison("text to a sealed store", "conversion_text", "outofcore:", "tokenizers", "tokenizers, output in memory"),
+    Comparison(
+        "PGN to a sealed store",
+        "conversion_chess",
+        "outofcore:",
+        "python-chess",
+        "python-chess: read, replay, twelve bitboards",
+    ),
+    Comparison(
+        "SGF to a sealed store", "conversion_go", "outofcore:", "sgfmill", "sgfmill: parse, play, board to array"
+    ),
+    Comparison("text to a sealed store", "conversion_text", "outofcore:", "tokenizers", "tokenizers: ids to an array"),
     Comparison("shuffled batches of chess", "loading_chess", "streamed", "gather", "gathered from arrays in memory"),
     Comparison(
         "shuffled batches of chess", "loading_chess", "streamed", "items, 2", "`DataLoader` over a memory-mapped file"
@@ -49,14 +57,19 @@ def summary(results: Mapping[str, Result]) -> str:
             [
                 f"{each.work}: {rows_of(result)}",
                 f"{speed(ours)}, {own}",
-                f"{each.other_work}: {speed(other)}, {workers(other['label'])}",
+                f"{each.other_work}; {speed(other)}, {workers(other['label'])}",
                 f"{ours['ratio'] / other['ratio']:.2g}",
                 audited(result),
             ]
         )
-    kinds = ("text", "text", "text", "figure", "figure")
-    header = ("", "outofcore", "compared with", "times as fast", "audited")
-    return Table(list(zip(header, kinds, strict=True)), lines).markdown  # type: ignore[arg-type]
+    header: list[tuple[str, Kind]] = [
+        ("", "text"),
+        ("outofcore", "text"),
+        ("compared with", "text"),
+        ("times as fast", "figure"),
+        ("audited", "figure"),
+    ]
+    return Table(header, lines).markdown
 
 
 def speed_row(result: Result, label: str) -> Result:

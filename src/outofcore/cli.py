@@ -65,7 +65,7 @@ def info(
     Examples:
       outofcore info data/stores/chess.zarr
       outofcore info data/stores/chess.zarr --json | jq .rows
-    """  # noqa: D301 - \b keeps the lines of the examples apart
+    """
     with one_line_errors(resumes=False):
         from outofcore.inspect.store import card_of
 
@@ -90,7 +90,7 @@ def show_rows(
       outofcore show data/stores/chess.zarr
       outofcore show data/stores/go.zarr --split val --row 120 --count 1
       outofcore show data/stores/neural.zarr --part monday --json | jq '.[].sequence'
-    """  # noqa: D301
+    """
     with one_line_errors(resumes=False):
         from outofcore.inspect.store import looks
 
@@ -111,7 +111,7 @@ def verify(
     Examples:
       outofcore verify data/stores/chess.zarr
       outofcore verify data/stores/*.zarr && dvc push
-    """  # noqa: D301
+    """
     with one_line_errors(resumes=False):
         verdicts = [terminal.verify_visibly(store) for store in stores]
         _print_json(terminal.verdict_facts(verdicts)) if as_json else terminal.print_verdicts(_console(), verdicts)
@@ -141,7 +141,7 @@ def plan(
       outofcore plan
       outofcore plan chess --sizes
       OUTOFCORE_DISK_MARGIN=0.5 outofcore plan --experiments 4
-    """  # noqa: D301
+    """
     with one_line_errors(resumes=False):
         from outofcore.domains.registry import get_domain
         from outofcore.machine import load_machine
@@ -189,7 +189,7 @@ def convert_files(
       outofcore convert chess games/ chess.zarr
       outofcore convert chess games/ chess.zarr -S filters.min_elo=2000 -S store.codec=lz4
       outofcore convert text s3://bucket/stores/text.zarr
-    """  # noqa: D301
+    """
     with one_line_errors():
         from outofcore.params import given_settings, load_params
         from outofcore.pipeline import convert
@@ -227,7 +227,7 @@ def write_tokenizer(
       outofcore tokenizer corpus/ tokenizer.json
       outofcore tokenizer corpus/ tokenizer.json -S vocab_size=8192 -S source.text_column=body
       outofcore tokenizer corpus/ tokenizer.json -S kind=gpt2 -S given=gpt2/
-    """  # noqa: D301
+    """
     with one_line_errors(resumes=False):
         from outofcore.params import given_settings
         from outofcore.tokenizer import train_tokenizer
@@ -259,7 +259,7 @@ def predict(
       outofcore predict models/chess game.pgn
       outofcore predict models/text prompt.txt --tokens 100 --temperature 0.5
       outofcore predict models/neural monday.npz --csv > rates.csv
-    """  # noqa: D301
+    """
     with one_line_errors(resumes=False):
         from outofcore.inspect.predictions import FORMS
         from outofcore.models import load_model, summary
@@ -293,7 +293,7 @@ def init(
     Examples:
       outofcore init my-games --domains chess
       outofcore init . --domains chess,text
-    """  # noqa: D301
+    """
     with one_line_errors(resumes=False):
         from outofcore.domains.registry import DOMAINS
         from outofcore.project.create import create, domains_of
@@ -321,7 +321,7 @@ def committed(
       dvc repro && outofcore committed
       dvc repro convert@chess && outofcore committed convert@chess
       outofcore committed && dvc push
-    """  # noqa: D301
+    """
     with one_line_errors(resumes=False):
         found = check_committed(folder, stages or ())
         _print_json(asdict(found)) if as_json else terminal.print_committed(_console(), found)
@@ -354,7 +354,7 @@ def gc(
       outofcore gc
       outofcore gc --yes
       outofcore gc --tips --unfinished
-    """  # noqa: D301
+    """
     with one_line_errors(resumes=False):
         from outofcore.space.reclaim import find_garbage, remove
 

@@ -1,7 +1,7 @@
 """Memory that is used again once nobody refers to it.
 
-The allocator returns a freed batch of wide rows to the kernel, which clears its pages one by one for the next batch:
-about half of the work of copying the rows.
+The allocator returns a freed batch of wide rows to the kernel, which clears its pages one by one for the next batch.
+On a busy machine that took longer than copying the rows.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,10 +106,10 @@ def test_snippets_run(page: str, project: Path, reader: Path, monkeypatch: pytes
 def test_the_first_program_works_in_every_domain(domain: str, reader: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
-    names: dict[str, object] = {"__name__": "program"}
+    names: dict[str, Any] = {"__name__": "program"}
     exec(program.replace("games/", f"{OWN[domain]}/").replace("chess", domain), names)
     assert (reader / f"{domain}.zarr" / "seal.json").exists()
-    assert len(names["batch"]) >= 2  # type: ignore[arg-type]
+    assert len(names["batch"]) >= 2
 
 
 def test_messages_are_quoted_as_they_are(project: Path, reader: Path) -> None:
