@@ -187,12 +187,11 @@ def _filters(total: Any, spikes: Any, truth: Any) -> Iterator[str]:
         f"A neuron of the sample: the average of the stimulus before its {int(spikes[neuron]):,} spikes, by lag",
         extra='font-weight="600"',
     )
-    for row, (name, values) in enumerate(
-        (("spike-triggered average", average), ("filter that made the spikes", truth[neuron]))
-    ):
+    shown = (("spike-triggered", "average", average), ("filter", "that made the spikes", truth[neuron]))
+    for row, (*words, values) in enumerate(shown):
         top, largest = 62 + 132 * row, float(np.abs(values).max())
-        yield text(20, top + 45, name.partition(" ")[0] if row else "spike-triggered", DARK, 'font-size="12"')
-        yield text(20, top + 61, "that made the spikes" if row else "average", DARK, 'font-size="12"')
+        for number, line in enumerate(words):
+            yield text(20, top + 45 + 16 * number, line, DARK, 'font-size="12"')
         for lag, frame in enumerate(values):
             left = 170 + 165 * lag
             for y, x in np.ndindex(frame.shape):
