@@ -163,7 +163,7 @@ def read_games(data: Bytes, *, more_tags: Iterable[str] = (), engine_comments: b
     lengths = {"starts": count + 1, "text": int(games.text_offsets[count])}
     lengths |= dict.fromkeys(("text_offsets", "token_offsets"), count + 1)
     lengths |= dict.fromkeys(("tags", "bodies", "results"), count)
-    notes = Notes(*(column[:tokens] for column in games.notes))
+    notes = games.notes._replace(**{name: column[:tokens] for name, column in games.notes._asdict().items()})
     return games._replace(notes=notes, **{name: getattr(games, name)[:length] for name, length in lengths.items()})
 
 

@@ -56,7 +56,7 @@ def clear(notes: Notes, move: int) -> None:
 @kernel
 def _is_evaluated(notes: Notes, move: int) -> bool:
     """Whether a move has an evaluation, as centipawns or as a mate."""
-    return notes.evaluation[move] != NO_EVALUATION or notes.mate[move] != NO_MATE
+    return bool(notes.evaluation[move] != NO_EVALUATION or notes.mate[move] != NO_MATE)
 
 
 @kernel
