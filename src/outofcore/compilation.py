@@ -23,7 +23,7 @@ import numba
 from numba import njit
 from numba.core import caching
 
-__all__ = ["PackageCacheLocator", "kernel", "njit", "source_digest"]
+__all__ = ["PackageCacheLocator", "inlined_kernel", "kernel", "njit", "source_digest"]
 
 PACKAGE = Path(__file__).resolve().parent
 # Folders kept per file: its current one, and those of branches that someone switches between.
@@ -38,7 +38,24 @@ def kernel(function: Function) -> Function:
     Without ``_nrt``, Numba counts a reference for each array that is passed from one compiled function to another, an
     atomic operation that took most of the time of a scanner's loop.
     """
-    compiled: Function = njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function)  # type: ignore[call-overload]
+    return _compiled(function, inlined=False)
+
+
+def inlined_kernel(function: Function) -> Function:
+    """Compile a part of another kernel into it: to pass many arrays takes longer than most parts run."""
+    return _compiled(function, inlined=True)
+
+
+def _compiled(function: Function, *, inlined: bool) -> Function:
+    # Stated either way: what a kernel calls would otherwise be compiled as the kernel is.
+    options: dict[str, Any] = {
+        "nogil": True,
+        "cache": True,
+        "error_model": "numpy",
+        "forceinline": inlined,
+        "_nrt": False,
+    }
+    compiled: Function = njit(**options)(function)
     return compiled
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
+from outofcore.compilation import inlined_kernel, kernel
 from outofcore.domains.go.params import FilterSection
 from outofcore.domains.go.play.board import (
     EMPTY,
@@ -158,138 +158,156 @@ def _record_setup(record: npt.NDArray[np.int16], recorded: int, digest: Words) -
     return recorded + 5
 
 
+@inlined_kernel
+def _write_position(played: Played, row: int, board: Board, size: int, kind: int, number: int, forbidden: int) -> None:
+    """Write the row of a move but for the move itself."""
+    for place in range(board.bits.shape[1]):
+        played.stones[row, 0, place] = board.bits[0, place]
+        played.stones[row, 1, place] = board.bits[1, place]
+    ko = -1 if forbidden == NO_KO else (forbidden // STRIDE - 1) * board.frame + forbidden % STRIDE - 1
+    state = played.state[row]
+    state[TO_PLAY], state[SIZE], state[KO], state[MOVE_NUMBER] = kind, size, ko, number
+    if len(played.liberties):
+        liberty_planes(board, played.liberties[row])
+
+
+@inlined_kernel
+def _place(
+    board: Board,
+    cell: int,
+    kind: int,
+    forbidden: int,
+    suicide: int,
+    superko: int,
+    seen: Words,
+    number: int,
+    breaches: Ints,
+    counts: npt.NDArray[np.int32],
+) -> tuple[int, int, int]:
+    """Play a stone and count what it breaks.
+
+    Returns the column in ``COUNTED`` of what ends the game, or -1, the captured stones and the new ko.
+    """
+    if board.cells[cell] != EMPTY:
+        counts[OCCUPIED] += 1
+        if breaches[OCCUPIED] != _KEEP:
+            return OCCUPIED, 0, NO_KO
+        put(board, cell, EMPTY)
+    elif cell == forbidden:
+        counts[KO_RETAKEN] += 1
+        if breaches[KO_RETAKEN] != _KEEP:
+            return KO_RETAKEN, 0, NO_KO
+    captured, lost, ko = play(board, cell, kind)
+    if lost and not suicide:
+        counts[SUICIDE] += 1
+        if breaches[SUICIDE] != _KEEP:
+            return SUICIDE, captured, ko
+    # A position can come back without a capture: send two, lose them, retake, send the second again.
+    if superko and _seen_before(seen, number + 1, _situation(board.digest, superko, 1 - kind)):
+        counts[SUPERKO] += 1
+        if breaches[SUPERKO] != _KEEP:
+            return SUPERKO, captured, ko
+    return -1, captured, ko
+
+
+@kernel
+def _play_game(
+    game: int,
+    games: Games,
+    rules: Rules,
+    breaches: Ints,
+    board: Board,
+    seen: Words,
+    played: Played,
+    begin: int,
+    recorded: int,
+) -> tuple[int, int, int, int]:
+    """Play one game: its rows from ``begin``, its record from ``recorded``.
+
+    Returns what :class:`Outcome` says, or ``_STOPPED``; the event that was reached; and the ends of rows and record.
+    """
+    size, superko, placed = rules.size[game], rules.superko[game], rules.placed[game]
+    record, counts = played.record, played.counts[game]
+    clear(board, size)
+    record[recorded] = size
+    recorded += 1
+    for place in range(placed):
+        put(board, STARS[size, placed, place], 0)
+    set_up = placed > 0
+    ko, ko_colour, passes, last_colour = NO_KO, 0, 0, -1
+    row = begin
+    event, end = games.first[game], games.first[game + 1]
+    while event < end:
+        number, kind = row - begin, games.kind[event]
+        if kind >= ADD_BLACK:
+            last = event
+            while last < end and games.kind[last] >= ADD_BLACK and games.node[last] == games.node[event]:
+                last += 1
+            if number:
+                counts[LATE_SETUP] += 1
+                if breaches[LATE_SETUP] != _KEEP:
+                    return _SET_UP_LATE if breaches[LATE_SETUP] == _REJECT else _STOPPED, event, row, recorded
+            verdict = _set_up((event, last), games, size, board)
+            if verdict:
+                return verdict, event, row, recorded
+            counts[SETUP_CAPTURES] += remove_dead(board)
+            ko, set_up, event = NO_KO, True, last
+            continue
+        if number == MOST_MOVES:
+            return _TOO_MANY, event, row, recorded
+        x, y = games.points[event, 0], games.points[event, 1]
+        is_pass = x == NO_POINT or (x == _PASS_LETTERS and y == _PASS_LETTERS and size <= _PASS_LETTERS)
+        if not is_pass and (x >= size or y >= size):
+            return _OFF_BOARD, event, row, recorded
+        if passes >= 2:
+            counts[AFTER_END] += 1
+            if breaches[AFTER_END] != _KEEP:
+                counts[AFTER_END] = 1
+                return _STOPPED, event, row, recorded
+        forbidden = ko if ko_colour == kind else NO_KO
+        _write_position(played, row, board, size, kind, number, forbidden)
+        record_end = _record_setup(record, recorded, board.digest) if set_up else recorded
+        if superko:
+            seen[number] = _situation(board.digest, superko, kind)
+        if is_pass:
+            played.move[row] = board.frame * board.frame
+            record[record_end] = kind * 1024 + 1023
+            ko = NO_KO
+            passes += 1
+            counts[PASSES] += 1
+        else:
+            cell = (y + 1) * STRIDE + x + 1
+            suicide = rules.suicide_allowed[game]
+            breach, captured, ko = _place(
+                board, cell, kind, forbidden, suicide, superko, seen, number, breaches, counts
+            )
+            if breach >= 0:
+                return _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED, event, row, recorded
+            played.move[row] = y * board.frame + x
+            record[record_end] = kind * 1024 + y * size + x
+            ko_colour, passes = 1 - kind, 0
+            counts[CAPTURES] += captured
+        played.alternating[game] &= kind != last_colour
+        recorded, row, event = record_end + 1, row + 1, event + 1
+        last_colour, set_up = kind, False
+    return _KEPT, event, row, recorded
+
+
 @kernel
 def _play(games: Games, rules: Rules, breaches: Ints, min_moves: int, board: Board, seen: Words, played: Played) -> int:
     """Fill ``played``; returns the number of rows. ``breaches`` of the first six in ``COUNTED``: keep, stop, reject."""
-    first, kinds, points, nodes = games.first, games.kind, games.points, games.node
-    sizes, handicaps, suicide_allowed, superkos = rules.size, rules.placed, rules.suicide_allowed, rules.superko
-    out_stones, out_state, out_move, out_liberties = played.stones, played.state, played.move, played.liberties
-    outcome, trouble, spans, counts = played.outcome, played.trouble, played.rows, played.counts
-    alternating, record, record_spans = played.alternating, played.record, played.record_spans
-    cells, bits, digest, frame = board.cells, board.bits, board.digest, board.frame
-    rows = 0
-    recorded = 0
-    for game in range(len(sizes)):
-        if sizes[game] == 0:
-            outcome[game] = _PASSED_OVER
+    rows, recorded = 0, 0
+    for game in range(len(rules.size)):
+        if rules.size[game] == 0:
+            played.outcome[game] = _PASSED_OVER
             continue
-        size, superko = sizes[game], superkos[game]
-        clear(board, size)
-        begin, record_begin = rows, recorded
-        record[recorded] = size
-        recorded += 1
-        placed = handicaps[game]
-        set_up = placed > 0
-        for place in range(placed):
-            put(board, STARS[size, placed, place], 0)
-        ko, ko_colour = NO_KO, 0
-        passes = 0
-        last_colour = -1
-        verdict = _KEPT
-        event, end = first[game], first[game + 1]
-        while event < end:
-            number = rows - begin
-            kind = kinds[event]
-            if kind >= ADD_BLACK:
-                last = event
-                while last < end and kinds[last] >= ADD_BLACK and nodes[last] == nodes[event]:
-                    last += 1
-                if number:
-                    counts[game, LATE_SETUP] += 1
-                    if breaches[LATE_SETUP] != _KEEP:
-                        verdict = _SET_UP_LATE if breaches[LATE_SETUP] == _REJECT else _STOPPED
-                        break
-                verdict = _set_up((event, last), games, size, board)
-                if verdict:
-                    break
-                counts[game, SETUP_CAPTURES] += remove_dead(board)
-                ko = NO_KO
-                set_up = True
-                event = last
-                continue
-            if number == MOST_MOVES:
-                verdict = _TOO_MANY
-                break
-            column, row = points[event, 0], points[event, 1]
-            is_pass = column == NO_POINT or (column == _PASS_LETTERS and row == _PASS_LETTERS and size <= _PASS_LETTERS)
-            if not is_pass and (column >= size or row >= size):
-                verdict = _OFF_BOARD
-                break
-            if passes >= 2:
-                counts[game, AFTER_END] += 1
-                if breaches[AFTER_END] != _KEEP:
-                    counts[game, AFTER_END] = 1
-                    verdict = _STOPPED
-                    break
-            forbidden = ko if ko_colour == kind else NO_KO
-            for place in range(bits.shape[1]):
-                out_stones[rows, 0, place] = bits[0, place]
-                out_stones[rows, 1, place] = bits[1, place]
-            out_state[rows, TO_PLAY] = kind
-            out_state[rows, SIZE] = size
-            out_state[rows, KO] = (
-                -1 if forbidden == NO_KO else (forbidden // STRIDE - 1) * frame + forbidden % STRIDE - 1
-            )
-            out_state[rows, MOVE_NUMBER] = number
-            if len(out_liberties):
-                liberty_planes(board, out_liberties[rows])
-            record_row = recorded
-            if set_up:
-                recorded = _record_setup(record, recorded, digest)
-            if superko:
-                seen[number] = _situation(digest, superko, kind)
-            if is_pass:
-                out_move[rows] = frame * frame
-                record[recorded] = kind * 1024 + 1023
-                ko = NO_KO
-                passes += 1
-                counts[game, PASSES] += 1
-            else:
-                cell = (row + 1) * STRIDE + column + 1
-                out_move[rows] = row * frame + column
-                record[recorded] = kind * 1024 + row * size + column
-                breach = -1
-                if cells[cell] != EMPTY:
-                    breach = OCCUPIED
-                    put(board, cell, EMPTY)
-                elif cell == forbidden:
-                    breach = KO_RETAKEN
-                if breach >= 0:
-                    counts[game, breach] += 1
-                    if breaches[breach] != _KEEP:
-                        verdict = _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED
-                        recorded = record_row
-                        break
-                captured, lost, ko = play(board, cell, kind)
-                ko_colour = 1 - kind
-                breach = -1
-                if lost and not suicide_allowed[game]:
-                    breach = SUICIDE
-                    counts[game, SUICIDE] += 1
-                # A position can come back without a capture: send two, lose them, retake, send the second again.
-                if (breach < 0 or breaches[breach] == _KEEP) and (
-                    superko and _seen_before(seen, number + 1, _situation(digest, superko, 1 - kind))
-                ):
-                    breach = SUPERKO
-                    counts[game, SUPERKO] += 1
-                if breach >= 0 and breaches[breach] != _KEEP:
-                    verdict = _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED
-                    recorded = record_row
-                    break
-                passes = 0
-                counts[game, CAPTURES] += captured
-            if kind == last_colour:
-                alternating[game] = False
-            last_colour = kind
-            recorded += 1
-            rows += 1
-            set_up = False
-            event += 1
-        if verdict <= 0 and rows - begin < min_moves:
+        verdict, event, end, record_end = _play_game(game, games, rules, breaches, board, seen, played, rows, recorded)
+        if verdict <= 0 and end - rows < min_moves:
             verdict = _TOO_SHORT
         if verdict > 0:
-            outcome[game], trouble[game] = verdict, min(event, len(kinds) - 1)
-            rows, recorded = begin, record_begin
-        spans[game, 0], spans[game, 1] = begin, rows - begin
-        record_spans[game, 0], record_spans[game, 1] = record_begin, recorded
+            played.outcome[game], played.trouble[game] = verdict, min(event, len(games.kind) - 1)
+            end, record_end = rows, recorded
+        played.rows[game, 0], played.rows[game, 1] = rows, end - rows
+        played.record_spans[game, 0], played.record_spans[game, 1] = recorded, record_end
+        rows, recorded = end, record_end
     return rows
