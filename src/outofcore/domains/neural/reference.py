@@ -247,14 +247,15 @@ class _Files:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._archive = zipfile.ZipFile(session.root) if session.kind == "npz" else None
         self._held: dict[str, Any] = {}
 
     def array(self, name: str) -> Any:
         if name in self._held:
             return self._held[name]
-        if self._archive is not None:
-            member = _Member(self._archive.open(f"{name.removesuffix('.npy')}.npy"))
+        if self._session.kind == "npz":
+            # Opened for each: members of one archive move each other in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1.
+            archive = zipfile.ZipFile(self._session.root)
+            member = _Member(archive.open(f"{name.removesuffix('.npy')}.npy"))
             # Anything else is read as far as it is needed, so that damage behind that does no harm.
             vector = max(member.shape, default=1) == math.prod(member.shape)
             self._held[name] = member.whole() if vector and member.size <= self._room() else member
