@@ -66,6 +66,7 @@ def write_project(folder: Path) -> None:
         chess / "train_run.json",
         {
             "seconds": 75.5,
+            "training_seconds": 70.0,
             "samples_per_second": 1234.0,
             "data_wait_share": 0.0125,
             "peak_memory_bytes": 750_000_000,

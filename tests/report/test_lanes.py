@@ -67,6 +67,15 @@ def test_a_stage_that_several_domains_read_from_stands_apart(tmp_path: Path) -> 
     assert [step.name for step in lanes(lock, "report")[""]] == ["common"]
 
 
+def test_digests_of_code_are_no_data(tmp_path: Path) -> None:
+    stages = {
+        "check@go": (["src/go"], ["data/checked/go.convert"]),
+        "convert@go": (["games.sgf", "data/checked/go.convert"], ["store"]),
+    }
+    (step,) = lanes(write_lock(tmp_path / "dvc.lock", stages), "report")["go"]
+    assert (step.name, [item.path for item in step.inputs]) == ("convert@go", ["games.sgf"])
+
+
 def test_what_left_the_project_is_left_out(tmp_path: Path) -> None:
     stages = {
         "convert@go": ([], ["x"]),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -85,6 +89,41 @@ def test_counts_are_those_of_the_stores(project: Path, page: Page) -> None:
             assert [reason.replace("_", " "), f"{count:,}"] in shown
 
 
+def saved(page: Page, ending: str) -> dict[str, str]:
+    """The files that links of the page save, by name."""
+    links = [each.attributes for each in page.all("a") if each.attributes.get("download", "").endswith(ending)]
+    return {link["download"]: unquote(link["href"].partition(",")[2]) for link in links}
+
+
+def test_every_chart_is_saved_as_svg(page: Page) -> None:
+    files = saved(page, ".svg")
+    assert len(files) == len([each for each in page.elements if each.attributes.get("role") == "img"])
+    for name, file in files.items():
+        root = ET.fromstring(file)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg", name
+        assert {"width", "height", "viewBox"} <= set(root.attrib)
+        assert "var(" not in file
+
+
+def test_every_table_is_saved_as_csv_with_all_rows_and_digits(page: Page) -> None:
+    files = {name: list(csv.reader(io.StringIO(file))) for name, file in saved(page, ".csv").items()}
+    assert len(files) == len(page.all("table"))
+    assert files["chess-curve-top1.csv"] == [
+        ["step", "val", "always the most frequent"],
+        ["1", "0.1", "0.125"],
+        ["10", "0.2", "0.125"],
+        ["20", "0.25", "0.125"],
+    ]
+    assert files["chess-table-accuracy_by_ply.csv"][1] == ["0", "0.25", "160"]
+    assert files["at-a-glance.csv"][0][:2] == ["domain", "found"]
+
+
+def test_what_is_equal_for_all_is_a_line_and_no_chart(page: Page) -> None:
+    lines = [element.text for element in page.all("p")]
+    assert any(re.fullmatch(r"Length of the trials: \d+ \(bins\) for all \d+ trials\.", line) for line in lines)
+    assert "Length of the trials as a table" not in page.source
+
+
 def test_results_stand_beside_their_baselines(page: Page) -> None:
     shown = [element.text.strip() for element in page.all("tr")]
     assert "|Top 1|0.25|0.125|0.2|0.1 to 0.3|0.1|always the most frequent" in shown
@@ -102,11 +141,11 @@ def test_a_folder_where_nothing_ran_says_so(tmp_path: Path) -> None:
 
 
 def test_figures_of_another_machine_are_left_out(project: Path, page: Page, tmp_path: Path) -> None:
-    assert "1,234 samples a second" in page.source
+    assert "1,234 samples per second" in page.source
     assert "750 MB" in page.source
     shutil.copytree(project, tmp_path / "pulled", ignore=shutil.ignore_patterns("*_run.json"))
     pulled = make_page(tmp_path / "pulled")
-    assert "samples a second" not in pulled
+    assert "samples per second" not in pulled
     assert "Memory and disk" not in pulled
     Page(pulled)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outofcore.report.words import baseline_of, figure_name, results, seconds, told
+from outofcore.report.words import baseline_of, figure_name, results, seconds, told, wait
 
 
 @pytest.mark.parametrize(("value", "shown"), [(4.41, "4.41 s"), (65.66, "65.7 s"), (720, "12 min"), (12600, "3.5 h")])
@@ -44,6 +44,18 @@ def test_what_a_run_has_reached_is_told_beside_what_does_better() -> None:
     for name in ("loss", "policy_loss", "perplexity", "bits_per_byte"):
         assert not any("better" in line for line in told({name: 1.0, f"{name}_frequencies": 2.0}))
         assert all("better" in line for line in told({name: 2.0, f"{name}_frequencies": 1.0}))
+
+
+@pytest.mark.parametrize(
+    ("trained", "share", "shown"),
+    [
+        (3600, 0.384, "Steps waited for data 38.4 % of the time."),
+        (12.5, 0.384, "Steps waited for data 38.4 % of the time (4.8 s): in a run this short, mostly start-up."),
+        (12.5, 0.001, "Steps waited for data 0.1 % of the time."),
+    ],
+)
+def test_waits_of_a_short_run_are_those_of_its_start(trained: float, share: float, shown: str) -> None:
+    assert wait({"seconds": trained + 2, "training_seconds": trained, "data_wait_share": share}) == shown
 
 
 def test_keys_become_words() -> None:

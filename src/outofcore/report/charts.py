@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -126,15 +126,25 @@ def lines(
                 [min(ends), max(ends)],
                 color=BASELINE,
                 linestyle=":",
-                label=f"{y_axis} = {x_axis}",
+                label=f"{y_axis} = {x_axis.partition(',')[0]}",  # without the unit
             )
         if all(float(x).is_integer() for line in series for x in line.x):
             axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
         axes.set(xlabel=x_axis, ylabel=y_axis)
         if len(series) > 1 or diagonal:
-            columns = 2 if max(len(line.name) for line in series) > LONG_NAME else 3
+            columns = 2 if max(len(str(line.get_label())) for line in axes.get_lines()) > LONG_NAME else 3
             axes.figure.legend(loc="outside lower left", ncols=columns)
     return out[0]
+
+
+def as_file(svg: str, colours: Mapping[str, str]) -> str:
+    """A chart as a document of its own; ``colours`` are those of the page, by the name of their CSS variable."""
+    for name, colour in colours.items():
+        svg = svg.replace(f"var(--{name})", colour)
+    width, height = svg.partition('viewBox="0 0 ')[2].partition('"')[0].split()
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    look = f'width="{width}" height="{height}" color="{colours["ink"]}" font-family="sans-serif"'
+    return svg.replace(' aria-hidden="true"', f" {names} {look}", 1)
 
 
 @contextmanager
@@ -171,5 +181,7 @@ def _as_element(document: str, name: str) -> str:
     svg = re.sub(r' id="(?:figure|axes|patch|text|line2d|matplotlib\.axis|xtick|ytick|legend)_\d+"', "", svg)
     svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(style="[^"]*?) font-family: [^";]*;', r"\1", svg)  # the page's
+    svg = re.sub(r">\s+<", "><", svg)
     svg = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', svg, count=1)
     return svg.strip()

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from outofcore.domains.gallery import Distribution
 from outofcore.report.charts import Line, bars, level_bars, lines
 from outofcore.report.collect import DomainRun, Rows, StoreView
-from outofcore.report.words import baseline_of, figure_name, quantity, title_of
+from outofcore.report.words import baseline_of, figure_name, title_of
 from outofcore.sizes import format_bytes
 from outofcore.table import Table, number
 
 MOST_GROUPS = 6
 MOST_WORDS = 8
 """More text labels than this are put below each other."""
-MOST_TABLE_ROWS = 40
 
 
 @dataclass(frozen=True)
 class Chart:
+    name: str  # unique in the page
     title: str
     alt: str  # text alternative, including what stands out
     svg: str  # an element of the page
@@ -34,13 +34,14 @@ def size_chart(run: DomainRun, store: StoreView) -> Chart:
     if store.plain_layout:
         sizes.append(("plain layout", store.plain_layout.bytes))
     shown = [(label, size / count, f"{number(size / count)} bytes") for label, size in sizes if size]
-    title = f"Bytes a {card.row}"
+    name, title = f"{run.name}-size", f"Bytes per {card.row}"
     return Chart(
+        name=name,
         title=title,
         alt=f"{title}: " + ", ".join(f"{label} {figure}" for label, _, figure in shown),
-        svg=level_bars(f"{run.name}-size", f"bytes a {card.row}", shown),
+        svg=level_bars(name, f"bytes per {card.row}", shown),
         table=Table(
-            (("layout", "text"), (f"bytes a {card.row}", "count"), ("altogether", "bytes")),
+            (("layout", "text"), (f"bytes per {card.row}", "count"), ("total", "bytes")),
             [(label, size / count, size) for label, size in sizes if size],
         ),
     )
@@ -57,7 +58,8 @@ def memory_chart(runs: Sequence[DomainRun]) -> Chart | None:
     if not peaks:
         return None
     return Chart(
-        title="The most memory that was held",
+        name="memory",
+        title="Peak memory",
         alt="Peak memory: " + ", ".join(f"{label} {format_bytes(peak)}" for label, peak in peaks),
         svg=level_bars("memory", "MB", [(label, peak / 1e6, format_bytes(peak)) for label, peak in peaks]),
         table=Table((("work", "text"), ("peak memory", "bytes")), peaks),
@@ -65,10 +67,22 @@ def memory_chart(runs: Sequence[DomainRun]) -> Chart | None:
 
 
 def distribution_charts(run: DomainRun, store: StoreView) -> Iterator[Chart]:
-    """Histograms of what the store holds."""
+    """Histograms of what the store holds, of at least two classes."""
     for place, found in enumerate(store.distributions):
-        if found.counts:
+        if len(_filled(found)) > 1:
             yield _histogram(f"{run.name}-distribution-{place}", found)
+
+
+def equal_throughout(store: StoreView) -> Iterator[str]:
+    """A line per distribution of a single class."""
+    for found in store.distributions:
+        match _filled(found):
+            case [(label, count)]:
+                yield f"{found.title}: {label} ({found.axis}) for all {number(count)} {found.of}"
+
+
+def _filled(found: Distribution) -> list[tuple[str, float]]:
+    return [(label, count) for label, count in zip(found.labels, found.counts, strict=True) if count]
 
 
 def _histogram(name: str, found: Distribution) -> Chart:
@@ -81,6 +95,7 @@ def _histogram(name: str, found: Distribution) -> Chart:
         svg = bars(name, found.axis, found.of, found.labels, found.counts)
     rows = list(zip(found.labels, found.counts, strict=True))
     return Chart(
+        name=name,
         title=found.title,
         alt=f"{found.title}: {len(found.counts)} classes from {found.labels[0]} to {found.labels[-1]}, most at {most}",
         svg=svg,
@@ -106,10 +121,12 @@ def curve_charts(run: DomainRun) -> Iterator[Chart]:
         if points < 2 or (flat and len(series) == 1):  # a single point is in the table of results
             continue
         last = ", ".join(f"{line.name} ends at {number(line.y[-1])}" for line in series)
+        chart = f"{run.name}-curve-{name}"
         yield Chart(
+            name=chart,
             title=f"{title_of(name)} while training",
             alt=f"{title_of(name)} over {number(max(max(line.x) for line in series))} steps: {last}",
-            svg=lines(f"{run.name}-curve-{name}", "step", figure_name(name), series),
+            svg=lines(chart, "step", figure_name(name), series),
             table=_joined(series),
         )
 
@@ -130,27 +147,38 @@ def table_charts(run: DomainRun) -> Iterator[Chart]:
         scaled = (x, ys[0]) == ("predicted", "recorded")
         unit = ", standard deviations from the mean" if scaled else ""
         apart = bool(words) and set(first) == {0.0} and all(b - a == 1 for a, b in _steps(series))
+        name = f"{run.name}-table-{stem}"
         yield Chart(
+            name=name,
             title=title_of(stem),
             alt=f"{title_of(stem)}: {', '.join(line.name for line in series)} by {figure_name(x)}, "
             f"from {number(min(columns[x]))} to {number(max(columns[x]))}",
             svg=lines(
-                f"{run.name}-table-{stem}",
+                name,
                 f"{figure_name(x)}{unit}",
                 figure_name(ys[0]) if len(ys) == 1 else "",
                 series,
                 diagonal=scaled,
                 points=apart,
             ),
-            table=table_of(rows[:MOST_TABLE_ROWS]),
+            table=table_of(rows),
         )
 
 
 def table_of(rows: Rows) -> Table:
-    """Rows of a file under readable names, the first column to the left."""
-    first, *others = map(figure_name, rows[0])
-    cells = [[quantity(value) for value in row.values()] for row in rows]
-    return Table(((first, "text"), *((name, "count") for name in others)), cells)
+    """Rows of a file under readable names."""
+    numeric = {name for row in rows for name, value in row.items() if not isinstance(_parsed(value), str)}
+    names = [(figure_name(name), "count" if name in numeric else "text") for name in rows[0]]
+    return Table(names, [[_parsed(value) for value in row.values()] for row in rows])
+
+
+def _parsed(text: str) -> float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _series(rows: Rows, word: str | None, x: str, ys: Sequence[str]) -> Iterator[Line]:
@@ -193,13 +221,10 @@ def _counts(values: Sequence[float]) -> bool:
 
 
 def _joined(series: Sequence[Line]) -> Table:
-    """One row per step, thinned to a readable number, keeping the last."""
+    """One row per step."""
     by_step: dict[float, dict[int, float]] = {}
     for place, line in enumerate(series):
         for x, y in zip(line.x, line.y, strict=True):
             by_step.setdefault(x, {})[place] = y
-    every = -(-len(by_step) // MOST_TABLE_ROWS)
-    steps = sorted(by_step)
-    kept = [step for place, step in enumerate(steps) if place % every == 0 or place == len(steps) - 1]
-    rows = [(number(step), *(by_step[step].get(place, "") for place in range(len(series)))) for step in kept]
-    return Table((("step", "text"), *((line.name, "count") for line in series)), rows)
+    rows = [(int(step), *(by_step[step].get(place, "") for place in range(len(series)))) for step in sorted(by_step)]
+    return Table((("step", "count"), *((line.name, "count") for line in series)), rows)

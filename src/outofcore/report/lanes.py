@@ -9,6 +9,9 @@ from typing import Any
 
 from outofcore.space.dvc_lock import domain_of, lock_stages
 
+CHECK = "check"
+"""The stage that reads and writes digests of code instead of data, not shown."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -43,6 +46,8 @@ def lanes(lock: Path, own: str, domains: Collection[str] | None = None) -> dict[
     depths = {name: _depth(name, stages, writers) for name in stages}
     found: dict[str, list[str]] = {}
     for name in sorted(stages, key=lambda name: (depths[name], name)):
+        if name.partition("@")[0] == CHECK:
+            continue
         found.setdefault(_domain(name, stages, writers), []).append(name)
     return {
         domain: _lane(

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from outofcore.inspect.store import Card, reject_table
 from outofcore.report.collect import DomainRun
 from outofcore.report.words import results
 from outofcore.sizes import format_bytes
 from outofcore.table import Table, columns, number
+
+MOST_ROWS = 40
+
+
+def thinned(table: Table) -> Table:
+    """A readable number of rows, evenly spaced, and the last."""
+    every = -(-len(table.rows) // MOST_ROWS)
+    kept = [row for place, row in enumerate(table.rows, 1) if (place - 1) % every == 0 or place == len(table.rows)]
+    hidden = len(table.rows) - len(kept)
+    notes = (f"{len(kept)} of {len(table.rows):,} rows; the CSV file has all.",) if hidden else ()
+    return replace(table, rows=kept, notes=(*table.notes, *notes))
 
 
 def glance(runs: Sequence[DomainRun]) -> Table:

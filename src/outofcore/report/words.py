@@ -34,8 +34,7 @@ class Result:
 
 def results(figures: Mapping[str, Any]) -> list[Result]:
     """The metrics of a training run, or of a test, each with its baseline."""
-    low, high = figures.get("low", {}), figures.get("high", {})
-    figures = {key: value for key, value in figures.items() if isinstance(value, int | float)}
+    ends, figures = figures, {key: value for key, value in figures.items() if isinstance(value, int | float)}
     compared: dict[str, tuple[str, str]] = {}
     for key in figures:
         name, of = baseline_of(key, figures)
@@ -48,11 +47,16 @@ def results(figures: Mapping[str, Any]) -> list[Result]:
             title_of(key),
             number(figures[key]),
             *compared.get(key, ("", "")),
-            f"{number(low[key])} to {number(high[key])}" if key in low else "",
+            interval(ends, key),
         )
         for key in figures
         if baseline_of(key, figures)[0] == key
     ]
+
+
+def interval(figures: Mapping[str, Any], key: str) -> str:
+    """The 95 % confidence interval of a metric, "" if it has none."""
+    return f"{number(figures['low'][key])} to {number(figures['high'][key])}" if key in figures.get("low", {}) else ""
 
 
 def told(figures: Mapping[str, Any]) -> list[str]:
@@ -94,12 +98,17 @@ def title_of(key: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def quantity(value: Any) -> str:
-    """A number to four digits, anything else unchanged."""
-    try:
-        return number(float(value)) if value not in (True, False) else str(value)
-    except (TypeError, ValueError):
-        return str(value)
+SHORT_RUN = 60
+"""Seconds of training below which waits for data are shown as those of the start."""
+
+
+def wait(run: Mapping[str, Any]) -> str:
+    """What share of the time training waited for data, by ``train_run.json``."""
+    trained, share = run.get("training_seconds", run["seconds"]), run["data_wait_share"]
+    told = f"Steps waited for data {share:.1%} of the time".replace("%", " %")
+    if trained >= SHORT_RUN or share < 0.01:
+        return f"{told}."
+    return f"{told} ({seconds(share * trained)}): in a run this short, mostly start-up."
 
 
 def seconds(value: float) -> str:

@@ -87,8 +87,12 @@ def domain_of(stage: str) -> str:
 
 def lock_stages(lock: Path) -> dict[str, Any]:
     """The stages of a lock file as it states them; none before the first run."""
-    content = yaml.safe_load(lock.read_text(encoding="utf-8")) if lock.is_file() else None
-    return (content or {}).get("stages") or {}
+    return stages_in(lock.read_text(encoding="utf-8")) if lock.is_file() else {}
+
+
+def stages_in(text: str) -> dict[str, Any]:
+    """The stages that the text of a lock file states."""
+    return (yaml.safe_load(text) or {}).get("stages") or {}
 
 
 def stated_bytes(project: Path) -> int:
