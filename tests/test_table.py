@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from jinja2 import Environment, PackageLoader
 from rich.console import Console
 
+from outofcore.report.render import environment
 from outofcore.table import Table, number, print_table
 
 COLUMNS = (("name", "text"), ("files", "count"), ("size", "bytes"))
@@ -71,8 +71,7 @@ def test_programs_get_values_by_column() -> None:
 
 
 def test_the_page_escapes_text() -> None:
-    environment = Environment(loader=PackageLoader("outofcore.report", "page"), autoescape=True)
-    page = environment.get_template("macros.html").module.table("files", TABLE)
+    page = environment().get_template("macros.html").module.table("files", TABLE)
     assert '<th scope="row">a &amp; b</th><td class="n">12,345</td><td class="n">1.52 GB</td>' in page
     assert '<p class="soft">so</p>' in page
 

@@ -28,7 +28,7 @@ def make_page(project: Path) -> str:
     """The report of a project's folder as one self-contained HTML document; raises StoreError, ParamsError."""
     runs = collect(project)
     return (
-        _environment()
+        environment()
         .get_template("index.html")
         .render(
             runs=runs,
@@ -47,7 +47,7 @@ def make_page(project: Path) -> str:
 
 def make_comparison(project: Path) -> str:
     """The experiments of a project as one self-contained HTML document; raises OutOfCoreError."""
-    return _environment().get_template("experiments.html").render(domains=domains(experiments(project)))
+    return environment().get_template("experiments.html").render(domains=domains(experiments(project)))
 
 
 def _timed(found: Mapping[str, Sequence[Step]], runs: Sequence[DomainRun]) -> dict[str, list[tuple[Step, str]]]:
@@ -61,19 +61,20 @@ def _timed(found: Mapping[str, Sequence[Step]], runs: Sequence[DomainRun]) -> di
     }
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates of the pages, with the filters that they use."""
     loader = PackageLoader("outofcore.report", "page")
-    environment = Environment(
+    made = Environment(
         loader=loader,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style, *_ = loader.get_source(environment, "style.css")
+    style, *_ = loader.get_source(made, "style.css")
     light = style.partition("@media")[0]
     colours = dict(re.findall(r"--([\w-]+): (#\w+);", light))
-    environment.filters |= {
+    made.filters |= {
         "bytes": format_bytes,
         "number": number,
         "seconds": seconds,
@@ -86,4 +87,4 @@ def _environment() -> Environment:
         "csv_address": lambda text: f"data:text/csv;charset=utf-8,{quote(text, safe=' /:=,;()')}",
         "png_address": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
     }
-    return environment
+    return made
