@@ -143,7 +143,7 @@ def _comparison(
     for key in _figures(figures):
         shown[figure_name(key)] = "count", [each.get(key, "") for each in figures]
         if any(key in each.get("low", {}) for each in figures):
-            shown[f"{figure_name(key)}, 95 % interval"] = "text", [interval(each, key) for each in figures]
+            shown[f"{figure_name(key)}, 95 % interval"] = "count", [interval(each, key) for each in figures]
     sampled = [key for key in settings if key.removeprefix(f"{domain}.") in SAMPLED_BY]
     data: dict[str, list[str]] = {}
     for name, (each, those) in rows.items():
