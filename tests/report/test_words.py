@@ -50,7 +50,8 @@ def test_what_a_run_has_reached_is_told_beside_what_does_better() -> None:
     ("trained", "share", "shown"),
     [
         (3600, 0.384, "Steps waited for data 38.4 % of the time."),
-        (12.5, 0.384, "Steps waited for data 38.4 % of the time (4.8 s): in a run this short, mostly start-up."),
+        (20, 0.25, "Steps waited for data 25.0 % of the time (5 s): in a run this short, mostly for the first batch."),
+        (200, 0.384, "Steps waited for data 38.4 % of the time."),
         (12.5, 0.001, "Steps waited for data 0.1 % of the time."),
     ],
 )

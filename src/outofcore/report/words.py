@@ -98,17 +98,17 @@ def title_of(key: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-SHORT_RUN = 60
-"""Seconds of training below which waits for data are shown as those of the start."""
+SHORT_RUN, START = 300, 10
+"""Seconds of training, and of waits in it, up to which most of these are for the first batch: code is compiled."""
 
 
 def wait(run: Mapping[str, Any]) -> str:
     """What share of the time training waited for data, by ``train_run.json``."""
     trained, share = run.get("training_seconds", run["seconds"]), run["data_wait_share"]
     told = f"Steps waited for data {share:.1%} of the time".replace("%", " %")
-    if trained >= SHORT_RUN or share < 0.01:
+    if trained > SHORT_RUN or share * trained > START or share < 0.01:
         return f"{told}."
-    return f"{told} ({seconds(share * trained)}): in a run this short, mostly start-up."
+    return f"{told} ({seconds(share * trained)}): in a run this short, mostly for the first batch."
 
 
 def seconds(value: float) -> str:
