@@ -127,7 +127,7 @@ def _compared(found: Sequence[Experiment], domain: str) -> list[Comparison]:
     settings = [key for key in known if len({_shown(each, key) for each in found}) > 1]
     kinds = (("Validation", "train.json", "val_digest"), ("Test", "test.json", "test_digest"))
     comparisons = [_comparison(found, domain, settings, *kind) for kind in kinds]
-    differ = settings or any(row[1:] != each.table.rows[0][1:] for each in comparisons for row in each.table.rows)
+    differ = settings or any(row[1:] != each.table.cells[0][1:] for each in comparisons for row in each.table.cells)
     return comparisons if differ else []
 
 

@@ -10,7 +10,7 @@ from outofcore.report.charts import Line, bars, level_bars, lines
 from outofcore.report.collect import DomainRun, Rows, StoreView
 from outofcore.report.words import baseline_of, figure_name, title_of
 from outofcore.sizes import format_bytes
-from outofcore.table import Table, number
+from outofcore.table import Kind, Table, number
 
 MOST_GROUPS = 6
 MOST_WORDS = 8
@@ -168,7 +168,7 @@ def table_charts(run: DomainRun) -> Iterator[Chart]:
 def table_of(rows: Rows) -> Table:
     """Rows of a file under readable names."""
     numeric = {name for row in rows for name, value in row.items() if not isinstance(_parsed(value), str)}
-    names = [(figure_name(name), "count" if name in numeric else "text") for name in rows[0]]
+    names: list[tuple[str, Kind]] = [(figure_name(name), "count" if name in numeric else "text") for name in rows[0]]
     return Table(names, [[_parsed(value) for value in row.values()] for row in rows])
 
 
