@@ -11,12 +11,14 @@ from outofcore.params import load_params
 
 def main() -> None:
     section = load_params().section(DOMAIN.name)
-    print(f"{DOMAIN.name}: the tokenizer {section.tokenizer.path}, for {section.raw}", flush=True)
+    learnt = section.tokenizer.kind == "bpe"
+    origin = section.raw if learnt else section.tokenizer.given
+    print(f"{DOMAIN.name}: the tokenizer {section.tokenizer.path}, from {origin}", flush=True)
     DOMAIN.require_packages()
     from outofcore.domains.text.documents.hub import open_raw  # which imports them
     from outofcore.domains.text.tokens.learn import write_tokenizer
 
-    write_tokenizer(Path(section.tokenizer.path), section, open_raw(section))
+    write_tokenizer(Path(section.tokenizer.path), section, open_raw(section) if learnt else ())
 
 
 if __name__ == "__main__":

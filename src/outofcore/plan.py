@@ -150,10 +150,23 @@ def _done(domain: Domain, section: Any, searched: Mapping[str, Search]) -> dict[
             store = open_store(place_of(domain, section, entry))
             made_of = store.sources.read()
             before = list(zip(made_of["name"], made_of["bytes"], strict=True))
-            now = [(file.name, file.bytes) for file in searched[entry].files]
-            if store.attributes.get("params") == settings and before == now:
+            files = searched[entry].files
+            now = [(file.name, file.bytes) for file in files]
+            if (
+                store.attributes.get("params") == settings
+                and before == now
+                and _described(domain, section, files, store)
+            ):
                 done[entry] = store
     return done
+
+
+def _described(domain: Domain, section: Any, files: Sequence[RawFile], store: Store) -> bool:
+    """Whether a store has the attributes that a conversion would give it, such as the tokenizer of a text."""
+    return all(
+        store.part_attributes(part).items() >= dict(schema.attributes).items()
+        for part, schema in domain.schemas(section, files).items()
+    )
 
 
 def _training(

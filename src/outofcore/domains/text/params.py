@@ -10,7 +10,15 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.sections import MOST, AuditSection, DomainSection, Filters, Raw, StoreSection, TrainSection
+from outofcore.domains.sections import (
+    MOST,
+    AuditSection,
+    DomainSection,
+    Filters,
+    RawOrNamed,
+    StoreSection,
+    TrainSection,
+)
 
 LONGEST = 2**20
 """Most tokens of a window."""
@@ -174,9 +182,9 @@ class TextTrainSection(TrainSection):
 class TextSection(DomainSection):
     """All text settings that change the bytes of the store or the model."""
 
-    raw: Raw = Field(
-        description="a text file, or a folder; .txt, .jsonl, .parquet, compressed, in archives; in mode stream also a "
-        ".hub file, which names a dataset of the Hugging Face hub"
+    raw: RawOrNamed = Field(
+        description="a text file or a folder, or several by name; .txt, .jsonl, .parquet, compressed, in archives; in "
+        "mode stream also a .hub file, which names a dataset of the Hugging Face hub"
     )
     mode: Literal["store", "stream"] = Field(
         "store", description="train from the store, or tokenize while training and store nothing", exclude=True
@@ -199,10 +207,30 @@ class TextSection(DomainSection):
 
     @model_validator(mode="after")
     def _hub_is_streamed(self) -> TextSection:
-        if self.mode == "store" and self.raw.endswith(HUB):
+        paths = [self.raw] if isinstance(self.raw, str) else self.raw.values()
+        for path in paths if self.mode == "store" else ():
+            if path.endswith(HUB):
+                message = (
+                    f"{path} names a dataset of the hub, which is read in mode stream only; to make a store of it, "
+                    "save the dataset as Parquet files"
+                )
+                raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _entries_share_a_tokenizer(self) -> TextSection:
+        if isinstance(self.raw, str):
+            return self
+        if self.mode == "stream":
+            message = "raw: expected one path in mode stream, got several by name; name their folder, or use mode store"
+            raise ValueError(message)
+        if self.tokenizer.kind == "bpe":
+            given = self.tokenizer.given
             message = (
-                f"{self.raw} names a dataset of the hub, which is read in mode stream only; to make a store of it, "
-                "save the dataset as Parquet files"
+                "tokenizer.kind: with several paths in raw, expected file or gpt2, got bpe: each path that is added "
+                "would change the tokenizer, and so convert all the others again; set kind: file, and learn one with "
+                f"'outofcore tokenizer {next(iter(self.raw.values()))} {given}/tokenizer.json --params params.yaml "
+                "-S kind=bpe'"
             )
             raise ValueError(message)
         return self

@@ -37,8 +37,9 @@ class Dataset(Section):
 
 def open_raw(section: TextSection) -> list[RawFile]:
     """The raw files of a section, or its dataset in the same form."""
-    files = find_files(section.raw, section.match, SUFFIXES, section="text")
-    if not section.raw.endswith(HUB):
+    raw = cast("str", section.raw)  # several by name are neither streamed nor learnt from
+    files = find_files(raw, section.match, SUFFIXES, section="text")
+    if not raw.endswith(HUB):
         return files
     (file,) = files
     try:
