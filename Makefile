@@ -18,6 +18,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run tour report recipes docs api test lint types unit bench bench-quick bench-loader clean
 
+# One thread and the arithmetic that every x86-64 processor has: models and figures are those in dvc.lock, on any machine.
+run: export OUTOFCORE_DEVICE := cpu
+run: export OUTOFCORE_WORKERS := 1
+run: export ATEN_CPU_CAPABILITY := default
+run: export MKL_CBWR := COMPATIBLE
+run: export ONEDNN_MAX_CPU_ISA := SSE41
 run: $(VENV)/installed
 	dvc repro
 	outofcore committed

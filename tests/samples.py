@@ -61,7 +61,10 @@ def write_project(folder: Path) -> None:
         {"steps": 20, "top1": 0.25, "top1_most_frequent": 0.125, "policy_loss": 3.5, "val_digest": "1f" * 8},
     )
     ends = {"low": {"top1": 0.1, "top1_most_frequent": 0.05}, "high": {"top1": 0.3, "top1_most_frequent": 0.2}}
-    write_json(chess / "test.json", {"top1": 0.2, "top1_most_frequent": 0.1, **ends, "sequences": 16})
+    write_json(
+        chess / "test.json",
+        {"top1": 0.2, "top1_most_frequent": 0.1, **ends, "sequences": 16, "test_digest": "2e" * 8},
+    )
     write_json(
         chess / "train_run.json",
         {

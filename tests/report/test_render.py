@@ -129,7 +129,8 @@ def test_results_stand_beside_their_baselines(page: Page) -> None:
     assert "|Top 1|0.25|0.125|0.2|0.1 to 0.3|0.1|always the most frequent" in shown
     assert "|Steps|20|||||" in shown
     assert "16 sequences" in page.source
-    assert f"Validation split {'1f' * 8}" in page.source
+    assert f"Validation split {'1f' * 8}: compare with experiments whose val_digest is the same." in page.source
+    assert f"Test split {'2e' * 8}: compare with experiments whose test_digest is the same." in page.source
 
 
 def test_what_a_model_made_is_text_and_no_markup(page: Page) -> None:

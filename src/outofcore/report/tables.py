@@ -70,8 +70,9 @@ def outcomes(run: DomainRun) -> Table:
     if tested:
         of = f"{run.test['sequences']:,} sequences" if "sequences" in run.test else "the raw files"
         notes.append(f"Test: {of}, read by the trained model alone; 95 % intervals by whole sequences.")
-    if digest := run.train.get("val_digest"):
-        notes.append(f"Validation split {digest}: compare with experiments whose val_digest is the same.")
+    for split, key, figures in (("Validation", "val_digest", run.train), ("Test", "test_digest", run.test)):
+        if digest := figures.get(key):
+            notes.append(f"{split} split {digest}: compare with experiments whose {key} is the same.")
     return Table([*names, *columns("text", "what the baseline is")], rows, notes=tuple(notes))
 
 
