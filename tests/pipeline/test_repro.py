@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from outofcore.store.verify import verify
-from tests.pipeline.conftest import ROOT, Project
+from tests.pipeline.conftest import ROOT, Project, copy_project
 
 pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]
 
@@ -32,6 +33,15 @@ def test_a_fresh_clone_gives_the_store_that_the_lock_file_states(project: Projec
     stated = stage_outputs((ROOT / "dvc.lock").read_text(), "convert@chess")
     assert stage_outputs(project.read("dvc.lock"), "convert@chess") == stated
     assert verify(project.folder / "data/stores/chess.zarr").problems == ()
+
+
+@pytest.mark.long
+def test_make_run_leaves_what_is_committed(tmp_path: Path) -> None:
+    project = copy_project(tmp_path / "project")
+    settings = dict(re.findall(r"^run: export (\w+) := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert settings
+    project.dvc("repro", **settings)
+    assert project.git("diff", "--name-only") == ""
 
 
 def test_every_record_is_accounted_for(project: Project) -> None:
