@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run tour report recipes docs api test lint types unit bench bench-quick bench-loader clean
 
-# One thread and the arithmetic that every x86-64 processor has: models and figures are those in dvc.lock, on any machine.
+# One thread, and kernels that do not depend on the processor's extensions: models and figures are those in dvc.lock.
 run: export OUTOFCORE_DEVICE := cpu
 run: export OUTOFCORE_WORKERS := 1
 run: export ATEN_CPU_CAPABILITY := default
