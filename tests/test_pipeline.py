@@ -15,7 +15,7 @@ import outofcore
 from outofcore.cli import app
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ClusterError, ParamsError, RawInputError, StoreError
-from outofcore.pipeline import check_evaluated, open_evaluated, refuse_unlisted
+from outofcore.pipeline import check_evaluated, open_evaluated
 
 ROOT = Path(__file__).parents[1]
 PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -159,19 +159,3 @@ def test_a_cluster_is_asked_for_the_package_of_the_domain(elsewhere: Path, monke
     with pytest.raises(ClusterError):
         outofcore.convert("chess", "a.pgn", "a.zarr")
     assert asked == ["chess"]
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_what_entries_have_left_is_refused_where_raw_is_one_path() -> None:
-    domain = get_domain("chess")
-    section = domain.section.model_validate({"raw": "games"})
-    refuse_unlisted(domain, section)
-    left = ("data/stores/chess/a.zarr", "metrics/chess/convert/a.json", "data/rejects/chess/a.csv")
-    for path in map(Path, left):
-        path.parent.mkdir(parents=True)
-        path.touch()
-    with pytest.raises(ParamsError, match=f"chess.raw in params.yaml has no entry 'a'; .*: 'rm -r {' '.join(left)}'"):
-        refuse_unlisted(domain, section)
-    for path in left:
-        Path(path).unlink()
-    refuse_unlisted(domain, section)

@@ -27,6 +27,7 @@ from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.several import check_stores
 from outofcore.machine import Machine, load_machine
 from outofcore.params import section_of
+from outofcore.project.entries import STORES, entries_of, refuse_unlisted
 from outofcore.raw.files import RawFile, search
 from outofcore.replacing import replace_text
 from outofcore.space.forecast import Need, Purpose, store_needs
@@ -41,7 +42,7 @@ from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
 from outofcore.training.memory import MemoryWatch
 
-STORES, STREAMS = Path("data/stores"), Path("data/streams")
+STREAMS = Path("data/streams")
 # Shards of each split that are on this machine at a time: one that grows, those that no checkpoint counts yet.
 SHARDS_HERE = 4
 
@@ -197,11 +198,6 @@ def place_of(domain: Domain, section: Any, entry: str = "") -> Path:
     return (STREAMS if domain.streamed(section) else STORES) / f"{domain.name}.zarr"
 
 
-def entries_of(section: Any) -> dict[str, str]:
-    """The paths in ``raw`` by name, in order of the names; empty if it is a single path."""
-    return dict(sorted(section.raw.items())) if isinstance(section.raw, Mapping) else {}
-
-
 def section_of_entry(domain: Domain, section: Any, entry: str) -> Any:
     """The section for the conversion of an entry of ``raw``, or of all of it if ``entry`` is ""."""
     if not entry and not entries_of(section):
@@ -255,24 +251,6 @@ def check_evaluated(domain: Domain, section: Any, store: Store) -> None:
     except StoreError:
         if url_of(section.evaluate) or Path(section.evaluate).exists():
             raise
-
-
-def refuse_unlisted(domain: Domain, section: Any) -> None:
-    """Raise ParamsError if there is a store, figures or rejects of an entry that ``raw`` no longer has."""
-    entries = entries_of(section)
-    places = (
-        (STORES / domain.name, "*.zarr"),
-        (Path("metrics") / domain.name / "convert", "*.json"),
-        (Path("data/rejects") / domain.name, "*.csv"),
-    )
-    left = [path for folder, names in places for path in sorted(folder.glob(names)) if path.stem not in entries]
-    if left:
-        name, paths = left[0].stem, " ".join(str(path) for path in left if path.stem == left[0].stem)
-        message = (
-            f"{domain.name}.raw in params.yaml has no entry {name!r}; add it there, or remove what is left of it: "
-            f"'rm -r {paths}'"
-        )
-        raise ParamsError(message)
 
 
 def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from outofcore.domains.streaming import RAW, Streaming
 from outofcore.errors import ParamsError, StoreError
 from outofcore.hardware import usable_memory
 from outofcore.machine import Machine
-from outofcore.pipeline import STORES, entries_of, open_result, place_of
+from outofcore.pipeline import open_result, place_of
+from outofcore.project.entries import STORES, entries_of
 from outofcore.raw.files import RawFile, Search, search
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.dvc_lock import stated_bytes
