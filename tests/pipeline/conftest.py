@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.real_dvc import run_dvc
+
 ROOT = Path(__file__).parents[2]
 NEEDED = (
     "dvc.yaml",
@@ -37,7 +39,20 @@ class Project:
 
     def run(self, *command: str, code: int = 0, **environment: str) -> str:
         """Run a command; its output, both streams, after its exit code was checked."""
-        variables = {
+        variables = self.environment(**environment)
+        ended = subprocess.run(
+            command, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=900, check=False
+        )
+        return output_of(ended, code)
+
+    def dvc(self, *arguments: str, code: int = 0, **environment: str) -> str:
+        """Run a DVC command."""
+        ended = run_dvc(*arguments, folder=self.folder, environment=self.environment(**environment))
+        return output_of(ended, code)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Variables for a command."""
+        return {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(self.folder / "src"),
@@ -50,18 +65,8 @@ class Project:
                 for what in ("NAME", "EMAIL")
             },
             "OUTOFCORE_WORKERS": "2",
-            **environment,
+            **more,
         }
-        ended = subprocess.run(
-            command, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=900, check=False
-        )
-        output = ended.stdout + ended.stderr
-        assert ended.returncode == code, f"{' '.join(command)} ended with {ended.returncode}:\n{output}"
-        return output
-
-    def dvc(self, *arguments: str, code: int = 0, **environment: str) -> str:
-        """Run a DVC command."""
-        return self.run("dvc", *arguments, code=code, **environment)
 
     def git(self, *arguments: str) -> str:
         """Run a git command."""
@@ -70,6 +75,13 @@ class Project:
     def read(self, name: str) -> str:
         """A file of the checkout."""
         return (self.folder / name).read_text()
+
+
+def output_of(ended: subprocess.CompletedProcess[str], code: int) -> str:
+    """Both streams of a command, after its exit code was checked."""
+    output = ended.stdout + ended.stderr
+    assert ended.returncode == code, f"{' '.join(ended.args)} ended with {ended.returncode}:\n{output}"
+    return output
 
 
 def copy_project(folder: Path) -> Project:

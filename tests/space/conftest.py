@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.real_dvc import run_dvc
+
 MIB = 2**20
 MAKE = {
     "ext4": ["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal"],
@@ -62,8 +64,7 @@ def no_settings_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def dvc(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the real DVC in a project."""
-    command = [sys.executable, "-m", "dvc", *arguments]
-    return subprocess.run(command, cwd=project, check=False, capture_output=True, text=True)
+    return run_dvc(*arguments, folder=project, environment=os.environ)
 
 
 def project(folder: Path, config: str, *, files: int = 6, extra: str = "") -> Path:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,6 +65,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def ran(whole: Path, tmp_path: Path) -> Path:
     """That project, in a folder of its own."""
     return Path(shutil.copytree(whole, tmp_path / "p"))
+
+
+@pytest.fixture(autouse=True)
+def gc_in_a_fork(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``dvc gc`` does not start Python each time; the test of the command line runs all as a user does."""
+    if request.function is not test_it_shows_what_nothing_needs_and_removes_that_alone:
+        monkeypatch.setattr("outofcore.space.reclaim.subprocess", SimpleNamespace(run=run_gc))
+
+
+def run_gc(command: list[str], *, cwd: Path, **_: object) -> subprocess.CompletedProcess[str]:
+    assert command[:3] == [sys.executable, "-m", "dvc"]
+    return dvc(cwd, *command[3:])
 
 
 def make(root: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,14 +35,11 @@ def follow(root: Path, advice: str) -> None:
     """Type the commands that are quoted in an advice, the last one aside where it says "else"."""
     commands = re.findall(r"'([^']*)'", advice)
     for command in commands[:-1] if ", else " in advice else commands:
-        ended = subprocess.run(
-            command.replace("dvc ", f"{sys.executable} -m dvc ", 1) if command.startswith("dvc ") else command,
-            shell=True,
-            cwd=root,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+        program, *arguments = shlex.split(command)
+        if program == "dvc":
+            ended = dvc(root, *arguments)
+        else:
+            ended = subprocess.run(command, shell=True, cwd=root, check=False, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr
 
 
