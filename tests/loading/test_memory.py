@@ -106,7 +106,13 @@ def opener(store: Any, order: str, **more: Any) -> Callable[[int | str], Loader]
 
 def least(opened: Callable[[int | str], Loader]) -> int:
     """The smallest budget that is accepted."""
-    refused, accepted = 0, 1 << 30
+    with pytest.raises(BudgetError) as refusal:
+        opened(1)
+    accepted = parse_bytes(re.search(r"least that works is ([\d.]+ \w+)", str(refusal.value))[1])  # type: ignore[index]
+    opened(accepted)
+    refused = accepted * 98 // 100  # it names three digits
+    with pytest.raises(BudgetError):
+        opened(refused)
     while accepted - refused > 1:
         middle = (refused + accepted) // 2
         try:

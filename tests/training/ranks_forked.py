@@ -1,4 +1,7 @@
-"""The ranks of ``ranks_run`` as torchrun starts them, forked after all was imported: ``RANKS STORE OUT KILLED_IN``."""
+"""The ranks of ``ranks_run`` as torchrun starts them, forked after all was imported: ``STORE OUT RANKS:KILLED_IN``.
+
+Several runs, one after the other, need the imports once.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import sys
 from pathlib import Path
 
 import torch._dynamo  # which every optimizer imports, in seconds
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from tests.training.ranks_run import train_ranks
@@ -13,7 +17,7 @@ from tests.training.ranks_run import train_ranks
 __all__ = ["torch"]
 
 
-def main(ranks: int, store: Path, out: Path, killed_in: int) -> None:
+def main(store: Path, out: Path, ranks: int, killed_in: int) -> None:
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -23,8 +27,15 @@ def main(ranks: int, store: Path, out: Path, killed_in: int) -> None:
         max_restarts=0,
         start_method="fork",
     )
-    elastic_launch(config, train_ranks)(store, out, killed_in)
+    end = "ended"
+    try:
+        elastic_launch(config, train_ranks)(store, out, killed_in)
+    except ChildFailedError as error:
+        end = "failed"
+        sys.stderr.write(f"{error}\n")
+    print(f"{ranks} ranks {end} {'with' if (out / 'metrics').exists() else 'without'} figures", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    for number in sys.argv[3:]:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, number.split(":")))
