@@ -39,7 +39,7 @@ def get_domain(name: str) -> Domain:
     try:
         domain: Domain = import_module(first.module).DOMAIN
         found = domain.name
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, AssertionError) as error:  # AssertionError: Python 3.13's module
         message = (
             f"{_owner(first)}: expected domain {name!r} as DOMAIN in the module that its entry point names, got "
             f"{first.value!r} ({' '.join(str(error).split())}); reinstall or uninstall the package"
