@@ -132,7 +132,12 @@ def compared(now: Mapping[str, float], committed: Mapping[str, float]) -> tuple[
         lines.append([name, value, "" if before is None else before, "" if before is None else value / before])
         if before is not None and value < LEAST * before:
             fell.append(f"{name}: {figure(value)}, expected at least {figure(LEAST * before)}")
-    header: list[tuple[str, Kind]] = [("", "text"), ("now", "figure"), ("committed", "figure"), ("ratio", "figure")]
+    header: list[tuple[str, Kind]] = [
+        ("figure", "text"),
+        ("now", "figure"),
+        ("committed", "figure"),
+        ("ratio", "figure"),
+    ]
     return Table(header, lines), fell
 
 

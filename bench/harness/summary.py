@@ -63,7 +63,7 @@ def summary(results: Mapping[str, Result]) -> str:
             ]
         )
     header: list[tuple[str, Kind]] = [
-        ("", "text"),
+        ("work", "text"),
         ("outofcore", "text"),
         ("compared with", "text"),
         ("times as fast", "figure"),

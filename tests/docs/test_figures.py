@@ -68,7 +68,7 @@ def test_how_it_was_measured_is_told_once_in_a_document(table: ModuleType) -> No
 
 def test_a_table_of_several_has_words_to_the_left_and_figures_to_the_right() -> None:
     shown = one_table([made("one", 2.0), made("two", 0.5, against="more")], "loading").markdown.splitlines()
-    assert shown[0] == "|  |  | samples/s | compared | MB held |"
+    assert shown[0] == "| bench | measured | samples/s | compared | MB held |"
     assert shown[1] == "| --- | --- | ---: | ---: | ---: |"
     assert shown[2] == "| title of one | ours | 1.65 million | 2 times other | 12.3 |"
 

@@ -10,14 +10,14 @@ from tests.report.results import made
 
 def test_a_table_of_one_bench_has_its_labels_and_ratios() -> None:
     shown = one_table([made("one", 39.6)], "loading")
-    assert shown.header == ["", "samples/s", "times other", "MB held"]
+    assert shown.header == ["measured", "samples/s", "times other", "MB held"]
     assert shown.cells == [["ours", "1.65 million", "39.6", "12.3"]]
     assert tables_in(made("one", 39.6)) == ["loading"]
 
 
 def test_a_table_of_several_says_whose_rows_they_are() -> None:
     shown = one_table([made("one", 2.0), made("two", 0.5, against="more")], "loading")
-    assert shown.header == ["", "", "samples/s", "compared", "MB held"]
+    assert shown.header == ["bench", "measured", "samples/s", "compared", "MB held"]
     assert shown.cells == [
         ["title of one", "ours", "1.65 million", "2 times other", "12.3"],
         ["title of two", "ours", "1.65 million", "0.5 times more", "12.3"],

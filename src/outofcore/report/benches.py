@@ -29,7 +29,7 @@ def one_table(results: Sequence[Result], name: str) -> Table:
         for column in columns
     }
     columns.sort(key=lambda column: not against[column])  # the compared item comes first
-    header: list[tuple[str, Kind]] = [("", "text")] * words
+    header: list[tuple[str, Kind]] = [("bench", "text"), ("measured", "text")][-words:]
     for column in columns:
         header.append((column, "figure"))
         if against[column]:
