@@ -22,14 +22,14 @@ def one_table(results: Sequence[Result], name: str) -> Table:
     if not rows:
         message = f"no row for the table {name!r} in {', '.join(result['name'] for result in results)}"
         raise KeyError(message)
-    words = 2 if len(results) > 1 else 1
+    words = ("bench", "measured") if len(results) > 1 else ("measured",)
     columns = _distinct(_column(row) for _, row in rows)
     against = {
         column: _distinct(row["against"] for _, row in rows if _column(row) == column and row["against"])
         for column in columns
     }
     columns.sort(key=lambda column: not against[column])  # the compared item comes first
-    header: list[tuple[str, Kind]] = [("bench", "text"), ("measured", "text")][-words:]
+    header: list[tuple[str, Kind]] = [(word, "text") for word in words]
     for column in columns:
         header.append((column, "figure"))
         if against[column]:
@@ -40,7 +40,7 @@ def one_table(results: Sequence[Result], name: str) -> Table:
         by_label.setdefault((title, row["label"]), {})[_column(row)] = row
     lines = []
     for place, found in by_label.items():
-        cells: list[Any] = list(place[-words:])
+        cells: list[Any] = list(place[-len(words) :])
         for column in columns:
             row = found.get(column, {})
             cells.append(row["value"] if row else "")
