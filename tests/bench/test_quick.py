@@ -11,7 +11,7 @@ from tests.pipeline.conftest import ROOT
 
 def test_a_ratio_far_below_the_committed_one_has_fallen() -> None:
     shown, fell = quick.compared({"a": 0.69, "b": 0.71, "new": 3.0}, {"a": 1.0, "b": 1.0})
-    assert shown.header == ["", "now", "committed", "ratio"]
+    assert shown.header == ["figure", "now", "committed", "ratio"]
     assert shown.cells == [["a", "0.69", "1", "0.69"], ["b", "0.71", "1", "0.71"], ["new", "3", "", ""]]
     assert fell == ["a: 0.69, expected at least 0.7"]
 
