@@ -31,3 +31,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """A folder of sources is no page."""
     return re.sub(r"\[([^]]*)\]\(example/dna\)", r"\1", markdown)
+
+
+def on_post_page(output: str, **_: object) -> str:
+    """The theme's search has no name, which a screen reader would announce."""
+    return output.replace('role="dialog">', 'role="dialog" aria-label="Search">')

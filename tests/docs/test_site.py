@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(named) == sorted([*pages, "index.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 
 
+def test_every_column_of_a_table_has_a_header() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]:
+        lines = page.read_text(encoding="utf-8").splitlines()
+        for header, rule in pairwise(lines):
+            if re.fullmatch(r"\|( :?-+:? \|)+", rule):
+                assert all(cell.strip() for cell in header.strip("|").split("|")), f"{page.name}: {header}"
+
+
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="'make docs' installs mkdocs-material")
 def test_the_site_is_built_and_needs_no_network(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
@@ -28,6 +37,8 @@ def test_the_site_is_built_and_needs_no_network(tmp_path: Path) -> None:
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r"<(script|link|img|source)[^>]*(src|href|srcset)=[\"']?(https?:)?//", text), page
-    assert 'href="chess.html"' in (tmp_path / "index.html").read_text(encoding="utf-8")
+    first = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert 'href="chess.html"' in first
+    assert 'role="dialog" aria-label="Search"' in first
     assert (tmp_path / "api/outofcore.html").exists()
     assert "memory budget" in (tmp_path / "search/search_index.js").read_text(encoding="utf-8")
