@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,9 @@ from outofcore.extras import load
 
 # Of 8-bit states: values of a tensor that share a scale, and values of the smallest tensor that has them.
 BLOCK, SMALLEST = 256, 4096
+
+# Without fused, the square roots of a step are MKL's, whose last bit differs between processors whatever its settings.
+_adamw = partial(torch.optim.AdamW, fused=True)
 
 
 def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -30,7 +34,7 @@ def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    make: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW if name == "adamw" else _adamw8bit()
+    make: Callable[..., torch.optim.Optimizer] = _adamw if name == "adamw" else _adamw8bit()
     return make([group for group in groups if group["params"]], lr=learning_rate)
 
 
