@@ -127,7 +127,7 @@ class AuditSection(Section):
 class TrainSection(Section):
     """Training settings that change the result; those of the machine (device, micro-batch) are in machine.yaml."""
 
-    preset: Literal["test", "small", "medium", "large"] = "test"
+    preset: Literal["test", "small", "medium", "large", "huge"] = "test"
     epochs: int = Field(1, ge=1, le=MOST)
     max_steps: int = Field(-1, ge=-1, le=MOST, description="optimizer steps after which training ends; -1: no bound")
     batch_size: int = Field(1024, ge=1, le=MOST, description="samples an optimizer step, over all ranks and pieces")

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, get_args
 
 from outofcore.domains.planning import LoaderBytes
-from outofcore.domains.sections import TrainSection
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
@@ -262,7 +261,7 @@ def _notes(found: Forecast, last: Mapping[str, Any]) -> tuple[str, ...]:
 def sizes_table(found: Forecast) -> Table:
     """Memory of each model size, and which of them train on a machine of 8 GB."""
     rows = []
-    for preset in get_args(TrainSection.model_fields["preset"].annotation):
+    for preset in get_args(type(found.section.train).model_fields["preset"].annotation):
         changes = {"preset": preset} | ({"parameters": None} if hasattr(found.section.train, "parameters") else {})
         train = found.section.train.model_copy(update=changes)
         try:

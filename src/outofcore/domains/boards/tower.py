@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20)}
+PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256, 20), "huge": (384, 30)}
 """Channels and residual blocks by name."""
 
 _GROUPS = 8

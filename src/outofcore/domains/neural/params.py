@@ -187,6 +187,7 @@ class NeuralStoreSection(StoreSection):
 class NeuralTrainSection(TrainSection):
     """Training of an encoder: the shared core and the readouts."""
 
+    preset: Literal["test", "small", "medium", "large"] = "test"
     batch_size: int = Field(
         256, ge=1, le=MOST, description="windows an optimizer step, over all ranks and micro-batches"
     )

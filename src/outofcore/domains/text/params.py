@@ -170,6 +170,7 @@ class StreamSection(Section):
 class TextTrainSection(TrainSection):
     """Training of a small GPT."""
 
+    preset: Literal["test", "small", "medium", "large"] = "test"
     batch_size: int = Field(
         64, ge=1, le=MOST, description="windows an optimizer step, over all ranks and micro-batches"
     )

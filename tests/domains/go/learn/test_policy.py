@@ -110,7 +110,7 @@ def test_what_the_loaders_are_told(store: Store, store_section: GoSection) -> No
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets(preset: str) -> None:
-    if preset in ("medium", "large"):
+    if preset in ("medium", "large", "huge"):
         with torch.device("meta"):
             network = PolicyNetwork(18, 19, preset)
             assert network(torch.zeros(2, 18, 19, 19), None).shape == (2, 362)

@@ -18,7 +18,7 @@ from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.tensors import GoReading, planes
 from outofcore.domains.task import Batch, Task
 
-DIMENSIONS = {"test": 64, "small": 64, "medium": 128, "large": 256}
+DIMENSIONS = {"test": 64, "small": 64, "medium": 128, "large": 256, "huge": 384}
 """Dimensions of a style embedding."""
 
 NEAR = 5
