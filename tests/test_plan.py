@@ -16,6 +16,7 @@ from outofcore.errors import ClusterError, ParamsError
 from outofcore.machine import load_machine
 from outofcore.plan import _last_run, plan_domain
 from tests.conversion.lines import Lines, LinesSection
+from tests.pipeline.conftest import ROOT
 from tests.training.small import WeightedRegression
 
 MOVES = "".join(f";{'BW'[n % 2]}[{chr(97 + n % 19)}{chr(97 + n // 19)}]" for n in range(60))
@@ -113,6 +114,13 @@ def test_damaged_metrics_of_the_last_run_count_for_nothing(
     (folder / "train_run.json").write_text('{"device": "cpu", "peak_memory_bytes": 5}')
     monkeypatch.chdir(tmp_path)
     assert _last_run("lines") == {"device": "cpu", "peak_memory_bytes": 5}
+
+
+@pytest.mark.parametrize("domain", ["chess", "go", "text", "neural"])
+def test_the_metrics_that_training_writes_count(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert _last_run(domain)["parameters"] > 0
+    assert _last_run(domain)["steps"] > 0
 
 
 @pytest.mark.parametrize(

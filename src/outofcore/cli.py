@@ -172,7 +172,7 @@ def plan(
 @app.command("convert", short_help="Convert raw files into a store.")
 def convert_files(
     domain: Annotated[str, typer.Argument(help="chess, go, text, neural, or one of an installed package.")],
-    first: Annotated[str, typer.Argument(metavar="[RAW]", help="Raw file or folder; that of params.yaml by default.")],
+    first: Annotated[str, typer.Argument(metavar="[RAW]", help="Raw file or folder; without it, that of --params.")],
     second: Annotated[str | None, typer.Argument(metavar="STORE", help="Folder or s3:// address of the store.")] = None,
     *,
     params: Annotated[Path | None, typer.Option(help="A params file; needed without RAW (params.yaml).")] = None,

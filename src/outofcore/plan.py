@@ -250,7 +250,9 @@ def _last_run(name: str) -> dict[str, Any]:
 
 
 def _is_metric(name: str, value: Any) -> bool:
-    return isinstance(value, str) if name == "device" else isinstance(value, int | float) and math.isfinite(value)
+    if name in ("device", "val_digest"):
+        return isinstance(value, str)
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _saved(domain: Domain, section: Any) -> Saved | None:

@@ -21,12 +21,12 @@ MOST_REJECTED = (
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ("1 2\n3 4\n5 x\n6 x\n", []),
+        ("1 2\n3 4\n5 6\n6 x\n", []),
         (
             "1 2\n3 4\n5 x\n6 x\n\n",
             [MOST_REJECTED],
         ),
-        ("1 2\n3 x\n", ["only one line is accepted, so only one split has data"]),
+        ("1 2\n", ["only one line is accepted, so only one split has data"]),
     ],
 )
 def test_what_looks_like_a_mistake_is_said(

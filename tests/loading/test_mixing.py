@@ -33,13 +33,15 @@ def test_batches_mix_as_the_loader_says(
     )
     blocks, sequences = measured(batches, BLOCK), measured(batches, LENGTH)
     told = re.search(
-        r"a batch of 128 mixes (\d+) blocks \(at random (\d+)\) and (\d+) sequences \(at random (\d+)\)", caplog.text
+        r"a batch of 128 is drawn from (\d+) blocks and (\d+) sequences?; "
+        r"rows chosen at random would be of (\d+) and (\d+)",
+        caplog.text,
     )
     assert told
-    np.testing.assert_allclose([int(told[1]), int(told[3])], [blocks, sequences], rtol=0.05, atol=1.5)
+    np.testing.assert_allclose([int(told[1]), int(told[2])], [blocks, sequences], rtol=0.05, atol=1.5)
     random = np.random.default_rng(0).integers(0, ROWS, (300, BATCH))
     ideal = [np.mean([len(set(row.tolist())) for row in random // unit]) for unit in (BLOCK, LENGTH)]
-    np.testing.assert_allclose([int(told[2]), int(told[4])], ideal, rtol=0.02)
+    np.testing.assert_allclose([int(told[3]), int(told[4])], ideal, rtol=0.02)
     assert ("labels in memory are" in caplog.text) == (shuffle == "blocks")
 
 
@@ -59,7 +61,8 @@ def test_the_distance_of_labels_is_that_of_the_pools(make_store: MakeStore, capl
 
 
 @pytest.mark.parametrize(
-    ("lengths", "why"), [([LENGTH] * 10, "no sequence has the 33 rows of a window"), ([0], "no rows")]
+    ("lengths", "why"),
+    [([LENGTH] * 10, "no sequence has the 33 rows of a window; ask for shorter"), ([0], "the split has no rows")],
 )
 def test_a_split_without_samples_is_a_warning(
     make_store: MakeStore, caplog: pytest.LogCaptureFixture, lengths: list[int], why: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import shutil
 import subprocess
@@ -78,6 +79,37 @@ def test_a_project_in_a_new_folder_is_one_for_dvc_without_git(tmp_path: Path) ->
     assert ended.stdout.split() == [
         f"{name}@chess" for name in ("sample", "check", "convert", "train", "evaluate", "report")
     ]
+
+
+def test_without_git_the_way_to_it_is_shown_for_experiments(tmp_path: Path) -> None:
+    alone = call("init", tmp_path / "alone", "--domains", "chess").stdout.splitlines()
+    assert alone[-2] == "new      .dvc/config: for 'dvc exp': git init && dvc config --unset core.no_scm"
+    subprocess.run(["git", "init", "-q", tmp_path / "ours"], check=True)
+    assert "git init" not in call("init", tmp_path / "ours", "--domains", "chess").stdout
+
+
+def test_the_readme_of_a_text_project_makes_the_tokenizer_before_the_plan(tmp_path: Path) -> None:
+    for name in ("text", "chess"):
+        create(tmp_path / name, [name])
+    text, chess = ((tmp_path / name / "README.md").read_text() for name in ("text", "chess"))
+    assert 0 < text.index("dvc repro tokenizer") < text.index("outofcore plan text")
+    assert "tokenizer" not in chess
+
+
+@pytest.mark.parametrize("section", ["source", "filters", "splits", "store", "tensors", "tokenizer"])
+def test_the_pages_list_where_a_project_differs_from_a_call(section: str) -> None:
+    page = (ROOT / "docs/projects.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+\.\w+\.\w+)` \| (.*?) \|$", page, re.MULTILINE))
+    for name in ORDER:
+        kind, own = get_domain(name).section, load_params(ROOT / "params.yaml").section(name)
+        before = kind.model_validate({"raw": "x"}).model_dump(mode="json").get(section, {})
+        after = own.model_dump(mode="json").get(section, {})
+        differ = {f"{name}.{section}.{key}" for key in after if before[key] != after[key]}
+        assert differ == {key for key in listed if key.startswith(f"{name}.{section}.")}
+        for key in differ - {"neural.source.names", "neural.source.bin_width"}:
+            last = key.rpartition(".")[2]
+            stated = [yaml.safe_load(each) for each in listed[key].split(" | ")]
+            assert stated == [before[last], after[last]], key
 
 
 def test_the_explained_machine_file_changes_nothing_and_names_every_setting(tmp_path: Path) -> None:

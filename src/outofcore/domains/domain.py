@@ -84,6 +84,8 @@ class Domain:
         One word: section in params.yaml, folder, stage, store, metrics.
     row, sequence
         Names of a row and a sequence ("position", "game").
+    divided_by
+        The setting that makes several sequences of what would be one ("source.separator"), where there is one.
     suffixes
         File name endings that count in a folder, before a compression suffix ((".pgn",)).
     section
@@ -96,6 +98,7 @@ class Domain:
     name: str
     row: str
     sequence: str
+    divided_by: str = ""
     suffixes: tuple[str, ...]
     section: type[Section]
     packages: tuple[str, ...] = ()

@@ -182,10 +182,11 @@ def flat_params(params: dict[str, Any], above: str = "") -> Iterator[tuple[str, 
     for name, value in params.items():
         if isinstance(value, dict) and value:
             yield from flat_params(value, f"{above}{name}.")
-        elif isinstance(value, list):
+        elif isinstance(value, list) and value:
             yield f"{above}{name}", ", ".join(map(str, value))
         else:
-            yield f"{above}{name}", value if isinstance(value, str) else json.dumps(value)
+            plain = isinstance(value, str) and value.strip() and value.isprintable()
+            yield f"{above}{name}", value if plain else json.dumps(value, ensure_ascii=False)
 
 
 def _fields(store: Store) -> tuple[FieldCard, ...]:

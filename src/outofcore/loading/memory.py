@@ -257,7 +257,7 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None) -> Choice
     size = f"{format_bytes(needs.decoded)} decoded"
     allowed = f"the budget of {format_bytes(budget)}"
     room = torch.cuda.mem_get_info(device)[0] if needs.device and device is not None and device.type == "cuda" else 0
-    if needs.decoded <= _DEVICE_SHARE * room and needs.fixed <= budget:
+    if 0 < needs.decoded <= _DEVICE_SHARE * room and needs.fixed <= budget:
         return Choice(kind="device", reason=f"{size} take little of {format_bytes(room)} free on the accelerator")
     if needs.whole <= budget:
         return Choice(kind="ram", kept=needs.chunks, reason=f"{size} fit {allowed}")

@@ -30,15 +30,16 @@ def mixing_line(split: Split, sampler: Sampler, batch: int, label: str | None) -
     assert isinstance(sampler, PlainSampler)
     if not sampler.positions:
         windows = sampler.windows
-        why = f"no sequence has the {windows.length:,} rows of a window (lags, seq_len)" if windows.rows else "no rows"
+        shorter = f"no sequence has the {windows.length:,} rows of a window; ask for shorter ones (lags=, seq_len=)"
+        why = shorter if windows.rows else "the split has no rows"
         return f"no samples, so no batches: {why}"
     order = sampler.epoch(0)
     cut, draws = order.cut, min(batch, order.cut.samples)
     all_blocks, all_sequences = max(1, -(-cut.samples // cut.block)), max(1, len(split.sequences))
     blocks, sequences = _distinct(order, draws, all_blocks, all_sequences)
     line = (
-        f"a batch of {batch:,} mixes {blocks:,.0f} blocks (at random {_expected(all_blocks, draws):,.0f}) and "
-        f"{max(1.0, sequences):,.0f} sequences (at random {_expected(all_sequences, draws):,.0f})"
+        f"a batch of {batch:,} is drawn from {_counted(blocks, 'block')} and {_counted(sequences, 'sequence')}; rows "
+        f"chosen at random would be of {_expected(all_blocks, draws):,.0f} and {_expected(all_sequences, draws):,.0f}"
     )
     if not label or cut.shuffle not in ("blocks", True):
         return line
@@ -50,6 +51,11 @@ def mixing_line(split: Split, sampler: Sampler, batch: int, label: str | None) -
             "memory is short, or shuffle='full'"
         )
     return line
+
+
+def _counted(count: float, name: str) -> str:
+    whole = max(1, round(count))
+    return f"{whole:,} {name}{'s' if whole > 1 else ''}"
 
 
 def _distinct(order: EpochOrder, draws: int, all_blocks: int, all_sequences: int) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -98,7 +98,14 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
         plan.append((Entry(".dvc", "kept", note), None))
     for path, text in rest.items():
         plan += _added(folder, path, text)
-    return plan
+    return plan if git else [(_without_git(entry), text) for entry, text in plan]
+
+
+def _without_git(entry: Entry) -> Entry:
+    """An entry of a folder that is in no repository: how to use Git is noted with the settings of DVC."""
+    if entry.path != ".dvc/config" or entry.action != "new":
+        return entry
+    return replace(entry, note="for 'dvc exp': git init && dvc config --unset core.no_scm")
 
 
 def _is_ours(text: str, *, sources: bool) -> bool:

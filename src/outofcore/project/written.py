@@ -123,8 +123,8 @@ def is_requirements(text: str) -> bool:
 def dvc_files(*, git: bool) -> dict[str, str]:
     """The files of ``.dvc``."""
     return {
-        ".dvc/config": _file("config") if git else _file("config").replace("[core]\n", "[core]\n    no_scm = true\n"),
         ".dvc/.gitignore": "/config.local\n/tmp\n/cache\n",
+        ".dvc/config": _file("config") if git else _file("config").replace("[core]\n", "[core]\n    no_scm = true\n"),
     }
 
 

@@ -134,7 +134,8 @@ def _lengths(train: Batches, val: Batches, section: TrainSection, name: str) -> 
         if len(loader) == 0:
             message = (
                 f"the {split} split gives no batch: it has no sequence, or none as long as a sample; convert more, or "
-                f"into more sequences, ask for shorter samples in {name}.tensors, or change {name}.splits"
+                f"into more sequences (see the notes of 'outofcore plan {name}'), ask for shorter samples in "
+                f"{name}.tensors, or change {name}.splits"
             )
             raise ParamsError(message)
     steps, val_batches = section.epochs * len(train), len(val)

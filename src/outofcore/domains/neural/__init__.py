@@ -21,6 +21,7 @@ class Neural(Domain):
     name = "neural"
     row = "bin"
     sequence = "trial"
+    divided_by = "source.trial_bins"
     suffixes = (".h5", ".hdf5", ".mat", ".nwb", ".npz", ".npy", ".txt", ".csv", ".tsv", ".dat", ".zarr", *ZARR)
     section = NeuralSection
     packages = ("h5py", "pynwb", "scipy")

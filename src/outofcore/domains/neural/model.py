@@ -43,7 +43,7 @@ def make_task(store: Store, section: NeuralSection) -> NeuralTask:
     if not counted:
         message = (
             "neural: no response of the train split counts, so there is nothing to learn from; the table of rejects "
-            "gives the reasons, bin by bin"
+            "gives the reasons, bin by bin (responses that do not fit neural.source.response_dtype: float32 holds all)"
         )
         raise ParamsError(message)
     _note_small_pixels(store, section)

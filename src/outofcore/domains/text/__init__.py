@@ -25,6 +25,7 @@ class Text(Domain):
     name = "text"
     row = "token"
     sequence = "document"
+    divided_by = "source.separator"
     suffixes = (".txt", ".jsonl", ".ndjson", ".parquet")
     section = TextSection
     packages = ("gigatoken", "pyarrow", "tokenizers")
