@@ -5,14 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.compilation import njit
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
 from outofcore.domains.chess.pgn.games import Games, decoded
-from outofcore.domains.chess.pgn.lexis import BLACK_WINS, CONFLICT, DRAW, NO_RESULT, UNKNOWN_RESULT, WHITE_WINS
+from outofcore.domains.chess.pgn.lexis import (
+    BLACK_WINS,
+    CONFLICT,
+    DRAW,
+    NO_RESULT,
+    UNKNOWN_RESULT,
+    WHITE_WINS,
+    Bytes,
+)
 from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED
 
 _ELO = re.compile(rb"0*(\d{1,4})\??")
@@ -63,25 +73,56 @@ def text_of(games: Games, game: int, name: str) -> str:
 
 def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
     """Values of one tag, (n,), each distinct one parsed once; missing ones are parsed as empty."""
-    spans = games.spans(name)
-    if np.all(spans < 0):
-        return np.full(len(spans), parse(b""), dtype)
-    data = games.data.tobytes()
-    raw = [data[begin:end] for begin, end in spans.tolist()]  # nothing from -1 to -1
-    parsed = {value: parse(value) for value in set(raw)}
-    return np.array([parsed[value] for value in raw], dtype)
+    number, first = _distinct(games.data, games.spans(name))
+    spans = games.spans(name)[first].tolist()
+    return np.array([parse(games.data[begin:end].tobytes()) for begin, end in spans], dtype)[number]
+
+
+@njit(nogil=True, cache=True)
+def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """For n spans the number of each one's text, (n,), and for each number the first span with it; -1 is empty."""
+    count = len(spans)
+    number, first = np.empty(count, np.int64), np.empty(count, np.int64)
+    size = 2
+    while size < 2 * count:
+        size *= 2
+    table = np.full(size, -1, np.int64)  # of numbers, by a hash of their texts; collisions go on to the next place
+    found = 0
+    for each in range(count):
+        begin, length = spans[each, 0], spans[each, 1] - spans[each, 0]
+        word = np.uint64(0xCBF29CE484222325)  # FNV-1a
+        for place in range(begin, begin + length):
+            word = (word ^ np.uint64(data[place])) * np.uint64(0x100000001B3)
+        place = np.int64((word ^ (word >> np.uint64(32))) & np.uint64(size - 1))
+        while table[place] >= 0:
+            other = first[table[place]]
+            if spans[other, 1] - spans[other, 0] == length:
+                step = 0
+                while step < length and data[spans[other, 0] + step] == data[begin + step]:
+                    step += 1
+                if step == length:
+                    break
+            place = (place + 1) & (size - 1)
+        if table[place] < 0:
+            table[place] = found
+            first[found] = each
+            found += 1
+        number[each] = table[place]
+    return number, first[:found]
 
 
 def _text(raw: bytes) -> str:
     return decoded(raw).replace('\\"', '"').replace("\\\\", "\\").replace("\0", "")
 
 
+@lru_cache(10_000)  # they repeat from unit to unit
 def _elo(raw: bytes) -> int:
     """An Elo up to 9999, ``1500?`` (provisional) as 1500; 0 if invalid."""
     digits = _ELO.fullmatch(raw.strip(_BLANKS))
     return int(digits[1]) if digits else 0
 
 
+@lru_cache(10_000)
 def _date(raw: bytes) -> int:
     """``1997.05.??`` and ``1997.5.?`` as 19970500; 0 if invalid."""
     date = _DATE.fullmatch(raw.strip(_BLANKS))
