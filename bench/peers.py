@@ -9,9 +9,12 @@ processes.
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -104,6 +107,11 @@ def lit_data(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: in
 
 
 def mosaicml_streaming(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) -> Epoch:
+    # It imports torchvision, of which no build fits every torch, for data sets of pictures alone.
+    pictures = {"datasets": {"VisionDataset": object}, "transforms.functional": {"to_tensor": None}}
+    for name in ("", ".datasets", ".transforms", ".transforms.functional"):
+        module = sys.modules[f"torchvision{name}"] = ModuleType(f"torchvision{name}")
+        vars(module).update(pictures.get(name[1:], {}), __spec__=ModuleSpec(module.__name__, None))
     import streaming
 
     with streaming.MDSWriter(out=str(folder), columns={"row": "bytes"}) as writer:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from outofcore.compilation import njit
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
-from outofcore.domains.chess.pgn.games import Games, decoded
+from outofcore.domains.chess.pgn.games import Games, decoded, same
 from outofcore.domains.chess.pgn.lexis import (
     BLACK_WINS,
     CONFLICT,
@@ -89,25 +89,20 @@ def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np
     table = np.full(size, -1, np.int64)  # of numbers, by a hash of their texts; collisions go on to the next place
     found = 0
     for each in range(count):
-        begin, length = spans[each, 0], spans[each, 1] - spans[each, 0]
         word = np.uint64(0xCBF29CE484222325)  # FNV-1a
-        for place in range(begin, begin + length):
+        for place in range(spans[each, 0], spans[each, 1]):
             word = (word ^ np.uint64(data[place])) * np.uint64(0x100000001B3)
-        place = np.int64((word ^ (word >> np.uint64(32))) & np.uint64(size - 1))
-        while table[place] >= 0:
-            other = first[table[place]]
-            if spans[other, 1] - spans[other, 0] == length:
-                step = 0
-                while step < length and data[spans[other, 0] + step] == data[begin + step]:
-                    step += 1
-                if step == length:
-                    break
-            place = (place + 1) & (size - 1)
-        if table[place] < 0:
-            table[place] = found
+        slot = np.int64((word ^ (word >> np.uint64(32))) & np.uint64(size - 1))
+        while table[slot] >= 0:
+            begin, end = spans[first[table[slot]]]
+            if same(data, spans[each, 0], spans[each, 1], begin, end):
+                break
+            slot = (slot + 1) & (size - 1)
+        if table[slot] < 0:
+            table[slot] = found
             first[found] = each
             found += 1
-        number[each] = table[place]
+        number[each] = table[slot]
     return number, first[:found]
 
 

@@ -168,7 +168,7 @@ def read_games(data: Bytes, *, more_tags: Iterable[str] = (), engine_comments: b
 
 
 @kernel
-def _same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
+def same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
     """Whether ``data[i:j]`` equals ``data[k:end]``."""
     if j - i != end - k:
         return False
@@ -308,7 +308,7 @@ def _read(games: Games, engine_comments: Any) -> int:
             is_tag = value >= 0 or number == _EVENT or phase <= _IN_TAGS
             if is_tag:
                 end = tag_end
-                repeated = _same(data, i + 1, name_end, first_name, first_name_end)
+                repeated = same(data, i + 1, name_end, first_name, first_name_end)
                 begins = phase != _IN_TAGS or repeated or (number == _EVENT and (event_seen or remark_seen))
         # A glyph ends before the letters of ``$exd5``, unless these may be a move of this game.
         is_glyph = c == ord("$") and (phase == _OVER or not is_glued(data, i))
