@@ -1,22 +1,25 @@
 """What does it cost to keep a store in object storage: to convert to it, and to train from it with no local copy?
 
     python bench/object_storage.py players.pgn.zst
+    python bench/object_storage.py players.pgn.zst --rclone rclone --chunk-rows 4096 32768
 
-The storage is moto's S3 server, a process of this machine, on loopback: what it says of requests, bytes and memory
-holds for any; its speed is that of a server in Python. Both places are read by the same loader with the same budget, an
-epoch in turn, each in a new process; figures are medians.
+The storage is a process of this machine, on loopback: ``rclone serve s3``, or else moto's server in Python, which is
+slower than any loader. What it says of requests, bytes and memory holds for any storage; its speed is that of a server
+on the same cores without a network. Both places are read by the same loader with the same budget, an epoch in turn,
+each in a new process; figures are medians.
 """
 
 from __future__ import annotations
 
 import http.client
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -30,7 +33,7 @@ from outofcore.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.store.remote import RemoteFiles
 
-BATCH, MEMORY = batch_of("chess"), "128MiB"
+BATCH, MEMORY = batch_of("chess"), "256MiB"
 KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_REGION": "us-east-1"}
 SERVER = """
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -42,27 +45,52 @@ server.serve_forever()
 
 
 @contextmanager
-def storage() -> Iterator[str]:
+def storage(rclone: Path | None, folder: Path) -> Iterator[str]:
     """An empty bucket ``stores``; gives the endpoint."""
-    server = subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    command: list[str | Path] = [sys.executable, "-c", SERVER]
+    if rclone:
+        folder.mkdir()
+        port = free_port()
+        keys = f"{KEYS['AWS_ACCESS_KEY_ID']},{KEYS['AWS_SECRET_ACCESS_KEY']}"
+        command = [rclone, "serve", "s3", folder, "--addr", f"127.0.0.1:{port}", "--auth-key", keys]
+        (folder / "stores").mkdir()
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert server.stdout is not None
-        port = int(server.stdout.readline())
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        connection.request("PUT", "/stores")
-        connection.getresponse().read()
+        if rclone:
+            answers(port)
+        else:
+            port = int(server.stdout.readline())
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection.request("PUT", "/stores")
+            connection.getresponse().read()
         yield f"http://127.0.0.1:{port}"
     finally:
         server.kill()
         server.wait()
 
 
-def convert(raw: Path, command: list[str | Path], folder: Path) -> dict[str, Any]:
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def answers(port: int) -> None:
+    """Wait until a server listens."""
+    for _ in range(100):
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    message = f"no server answers at port {port}"
+    raise RuntimeError(message)
+
+
+def convert(raw: Path, chunk_rows: int, command: list[str | Path], folder: Path) -> dict[str, Any]:
     """Convert by a command in an empty folder; what it took, and what it held there."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     settings = Path("params.yaml").read_text().replace("raw: data/sample/chess", f"raw: {raw}")
+    settings = settings.replace("chunk_rows: 4096", f"chunk_rows: {chunk_rows}")
     (folder / "params.yaml").write_text(settings)
     started = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -120,75 +148,95 @@ def read(address: str) -> dict[str, Any]:
 def main() -> None:
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("raw", type=Path, help="a PGN file, plain or .zst")
+    parser.add_argument("--rclone", type=Path, help="the program, whose server is used; moto's otherwise")
+    parser.add_argument("--chunk-rows", type=int, nargs="+", default=[4096], help="a store for each")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary, storage() as endpoint:
+    rows, facts, details = [], [], {}
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        storage(given.rclone, Path(temporary) / "storage") as endpoint,
+    ):
         os.environ |= {**KEYS, "AWS_ENDPOINT_URL": endpoint}
-        folder = Path(temporary)
-        places = {
-            "a disk": str(folder / "a disk/data/stores/chess.zarr"),
-            "object storage": "s3://stores/chess.zarr",
-        }
-        commands: dict[str, list[str | Path]] = {
-            "a disk": [sys.executable, Path("stages/convert.py").resolve(), "chess"],
-            "object storage": [
-                Path(sys.executable).with_name("outofcore"),
-                "convert",
-                "chess",
-                "s3://stores/chess.zarr",
-            ],
-        }
-        made = {name: convert(given.raw.resolve(), command, folder / name) for name, command in commands.items()}
-        epochs: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
-        for _ in range(given.rounds):
-            for name, place in places.items():
-                epochs[name].append(once(read, address=place))
-        stored = bytes_in(Path(places["a disk"]))
-    report(made, epochs, stored, given.out)
+        for chunk_rows in given.chunk_rows:
+            found = measure(given.raw.resolve(), chunk_rows, Path(temporary) / str(chunk_rows), given.rounds)
+            of = f", chunks of {chunk_rows:,} rows" if len(given.chunk_rows) > 1 else ""
+            rows += rows_of(found, of)
+            facts += facts_of(found, of)
+            details[chunk_rows] = found
+    samples = details[given.chunk_rows[0]]["epochs"]["a disk"][0]["samples"]
+    what = f"{samples:,} positions; batches of {BATCH:,} planes in a budget of {MEMORY}"
+    save(
+        given.out,
+        "object_storage",
+        "A store in object storage",
+        rows,
+        facts=(f"{what}; medians of {given.rounds} epochs", *facts),
+        details=details,
+        versions={**server_version(given.rclone), "obstore": version("obstore")},
+    )
 
 
-def report(made: dict[str, dict[str, Any]], epochs: dict[str, list[dict[str, Any]]], stored: int, out: Path) -> None:
+def server_version(rclone: Path | None) -> dict[str, str]:
+    if not rclone:
+        return {"moto": version("moto")}
+    told = subprocess.run([rclone, "version"], check=True, capture_output=True, text=True).stdout
+    return {"rclone": told.split()[1].removeprefix("v")}
+
+
+def measure(raw: Path, chunk_rows: int, folder: Path, rounds: int) -> dict[str, Any]:
+    """Conversions to both places, and epochs from them in turn."""
+    address = f"s3://stores/{chunk_rows}.zarr"
+    places = {"a disk": str(folder / "a disk/data/stores/chess.zarr"), "object storage": address}
+    commands: dict[str, list[str | Path]] = {
+        "a disk": [sys.executable, Path("stages/convert.py").resolve(), "chess"],
+        "object storage": [Path(sys.executable).with_name("outofcore"), "convert", "chess", address],
+    }
+    made = {name: convert(raw, chunk_rows, command, folder / name) for name, command in commands.items()}
+    epochs: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
+    for _ in range(rounds):
+        for name, place in places.items():
+            epochs[name].append(once(read, address=place))
     if len({each["digest"] for found in epochs.values() for each in found}) > 1:
         message = "the stores differ"
         raise RuntimeError(message)
-    medians = {
-        name: {key: median(each[key] for each in found) for key in found[0] if key != "digest"}
-        for name, found in epochs.items()
+    return {"convert": made, "epochs": epochs, "stored_bytes": bytes_in(Path(places["a disk"]))}
+
+
+def medians(found: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Of the epochs from each place."""
+    return {
+        name: {key: median(each[key] for each in epochs) for key in epochs[0] if key != "digest"}
+        for name, epochs in found["epochs"].items()
     }
-    here, there = medians.values()
-    rows = []
+
+
+def rows_of(found: dict[str, Any], of: str) -> list[Row]:
+    made, rows = found["convert"], []
     for name, each in made.items():
-        label = f"converting to {name}"
+        label = f"converting to {name}{of}"
         ratio = each["seconds"] / made["a disk"]["seconds"]
         rows.append(Row(label=label, value=each["seconds"], unit="s", ratio=ratio, against="a disk", table="remote"))
         rows.append(Row(label=label, value=each["memory"] / 1e6, unit="MB of memory", table="remote"))
         rows.append(Row(label=label, value=each["disk"] / 1e6, unit="MB on the local disk", table="remote"))
-    for name, each in medians.items():
-        label = f"an epoch from {name}"
-        speed = each["samples_per_second"]
-        ratio = speed / here["samples_per_second"]
+    read_by = medians(found)
+    for name, each in read_by.items():
+        label, speed = f"an epoch from {name}{of}", each["samples_per_second"]
+        ratio = speed / read_by["a disk"]["samples_per_second"]
         rows.append(Row(label=label, value=speed, unit="samples/s", ratio=ratio, against="a disk", table="remote"))
         rows.append(Row(label=label, value=each["growth_bytes"] / 1e6, unit="MB of memory", table="remote"))
-        rows.append(memory_row(f"chess, from {name}", each["growth_bytes"], parse_bytes(MEMORY)))
+        rows.append(memory_row(f"chess, from {name}{of}", each["growth_bytes"], parse_bytes(MEMORY)))
         rows.append(
             Row(label=label, value=1000 * each["first_batch_seconds"], unit="ms to the first batch", table="remote")
         )
-    received, delivered = there["bytes_received"], there["bytes_delivered"]
-    requests = there["requests"]
+    return rows
+
+
+def facts_of(found: dict[str, Any], of: str) -> list[str]:
+    there = medians(found)["object storage"]
+    received, delivered, requests = there["bytes_received"], there["bytes_delivered"], there["requests"]
+    size = f"a store of {found['stored_bytes'] / 1e6:,.1f} MB{of}"
     traffic = f"{received / 1e6:,.1f} MB received for {delivered / 1e6:,.1f} MB of chunks"
-    what = f"{here['samples']:,.0f} positions, {stored / 1e6:,.1f} MB as a store"
-    facts = (
-        f"{what}; batches of {BATCH:,} planes in a budget of {MEMORY}; medians of {len(epochs['a disk'])} epochs",
-        f"an epoch from the storage: {requests:,.0f} requests, {received / requests / 1e3:,.0f} KB each; {traffic}",
-    )
-    save(
-        out,
-        "object_storage",
-        "A store in object storage",
-        rows,
-        facts=facts,
-        details={"convert": made, "epochs": epochs, "stored_bytes": stored},
-        versions={"moto": version("moto"), "obstore": version("obstore")},
-    )
+    return [f"{size}: {requests:,.0f} requests in an epoch, {received / requests / 1e3:,.0f} KB each; {traffic}"]
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -139,9 +140,11 @@ def predict(folder: Path, tokenizer: str, run: Run, tokens: int) -> dict[str, in
     section = section_of(folder, tokenizer, run)
     rows = round(tokens / (1 - section.splits.val - section.splits.test))
     machine = Machine(workers=2, micro_batch=run.micro_batch)
-    found = Forecast(DOMAIN, section, DOMAIN.schemas(section, ()), rows, machine, baseline_bytes(run.optimizer))
+    found = Forecast(
+        DOMAIN, section, DOMAIN.schemas(section, ()), rows, machine, partial(baseline_bytes, run.optimizer)
+    )
     parts = {part: getattr(found.model, part) for part in PARTS}
-    return {"data": found.data[run.residency], **parts, "interpreter and libraries": found.process}
+    return {"data": found.data[run.residency], **parts, "interpreter and libraries": found.process()}
 
 
 def table(result: dict[str, Any]) -> list[Row]:

@@ -143,11 +143,9 @@ def plan(
       OUTOFCORE_DISK_MARGIN=0.5 outofcore plan --experiments 4
     """
     with one_line_errors(resumes=False):
-        from outofcore.domains.registry import get_domain
         from outofcore.machine import load_machine
         from outofcore.params import load_params
-        from outofcore.plan import plan_domain, plan_run
-        from outofcore.project.create import misread
+        from outofcore.training.baseline import begin_baseline
 
         machine, cache, settings = load_machine(), find_cache(), load_params(params)
         names = domains or settings.domains
@@ -155,6 +153,13 @@ def plan(
             message = f"{params}: expected a section of a domain, found none"
             raise ParamsError(message)
         sections = {name: settings.section(name) for name in names}
+        for section in sections.values():
+            if hasattr(section, "train"):
+                begin_baseline(section.train.optimizer)  # another process, which works while this one imports torch
+        from outofcore.domains.registry import get_domain
+        from outofcore.plan import plan_domain, plan_run
+        from outofcore.project.create import misread
+
         for name in misread(Path()):
             note = f"dvc.yaml was written for another form of {name}.raw: run 'outofcore init .' before 'dvc repro'"
             typer.echo(note, err=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from outofcore.space.forecast import Demand, Need, demands, experiment_needs, ke
 from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import Store, open_store
 from outofcore.table import Table, columns
-from outofcore.training.baseline import baseline_bytes
+from outofcore.training.baseline import baseline_bytes, begin_baseline
 from outofcore.training.results import Saved, saved_bytes
 
 if TYPE_CHECKING:
@@ -84,22 +84,9 @@ def plan_domain(
 
     ``sizes`` adds what other sizes of the model take, which takes seconds for each.
     """
-    with ThreadPoolExecutor(1) as meanwhile:
-        planned = domain.planned_task() is not None
-        process = meanwhile.submit(baseline_bytes, section.train.optimizer) if planned else None
-        return _plan_domain(domain, section, machine, cache, ranks, process, sizes=sizes)
-
-
-def _plan_domain(
-    domain: Domain,
-    section: Any,
-    machine: Machine,
-    cache: DvcCache | None,
-    ranks: int,
-    process: Future[int] | None,
-    *,
-    sizes: bool,
-) -> DomainPlan:
+    planned = domain.planned_task() is not None
+    if planned:
+        begin_baseline(section.train.optimizer)
     store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
@@ -130,8 +117,8 @@ def _plan_domain(
         sequences=expected.sequences + sum(sum(each.attributes["sequences"].values()) for each in done.values()),
     )
     training, tables, saved = (
-        _training(domain, section, machine, files, whole, commit, store, ranks, process.result(), sizes=sizes)
-        if process is not None
+        _training(domain, section, machine, files, whole, commit, store, ranks, sizes=sizes)
+        if planned
         else (None, (), None)  # the task needs a store
     )
     saved = saved or _saved(domain, section)
@@ -179,7 +166,6 @@ def _training(
     commit: Commit | None,
     store: Path,
     ranks: int,
-    process: int,
     *,
     sizes: bool,
 ) -> tuple[Fit | None, tuple[Table, ...], Saved | None]:
@@ -188,7 +174,7 @@ def _training(
     from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
     from outofcore.training.prediction import UNPREDICTABLE
 
-    schemas = domain.schemas(section, files)
+    schemas, process = domain.schemas(section, files), partial(baseline_bytes, section.train.optimizer)
     forecast = Forecast(domain, section, schemas, expected.rows, machine, process, expected.sequences, ranks)
     usable, last = usable_memory().value, _last_run(domain.name)
     if forecast.way == RAW:

@@ -32,10 +32,14 @@ def forgotten() -> Iterator[None]:
 def test_a_process_that_fails_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, code: int, error: str, kind: type[Exception], expected: str
 ) -> None:
-    def ended(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, code, "", error)
+    class Ended:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self.returncode = code
 
-    monkeypatch.setattr(subprocess, "run", ended)
+        def communicate(self) -> tuple[str, str]:
+            return "", error
+
+    monkeypatch.setattr(subprocess, "Popen", Ended)
     with pytest.raises(kind, match=expected) as raised:
         baseline_bytes("adamw")
     assert "\n" not in str(raised.value)

@@ -142,7 +142,7 @@ def style(**machine) -> Forecast:
     domain = get_domain("go")
     train = {"task": "style", "players_per_batch": 18, "games_per_player": 9, "positions_per_game": 10}
     go = domain.section.model_validate({"raw": "raw", "train": train})
-    return Forecast(domain, go, domain.schemas(go, ()), 10**6, Machine(**machine), 0)
+    return Forecast(domain, go, domain.schemas(go, ()), 10**6, Machine(**machine), lambda: 0)
 
 
 def test_a_plan_of_balanced_batches_tells_their_size_and_no_time_of_an_epoch():
@@ -221,7 +221,7 @@ def test_a_process_holds_what_is_predicted():
     domain = get_domain("chess")
     chess = domain.section.model_validate({"raw": "raw", "train": {"preset": "small", "batch_size": 512}})
     schemas = domain.schemas(chess, ())
-    predicted = Forecast(domain, chess, schemas, 10**6, Machine(), 0).model.total
+    predicted = Forecast(domain, chess, schemas, 10**6, Machine(), lambda: 0).model.total
     done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
     # Convolutions allocate workspaces of their own, and the allocator keeps what it has had.
     ratio = int(done.stdout) / predicted
@@ -266,8 +266,8 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
 def test_validation_of_chess_holds_the_elo_of_each_game():
     domain, rows, games = get_domain("chess"), 10**6, 12_000
     chess = domain.section.model_validate({"raw": "raw"})
-    found = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), 0, games)
-    without = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), 0)
+    found = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), lambda: 0, games)
+    without = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), lambda: 0)
     tables = [
         [sum(each.tables for each in split) for split in forecast._needs(chess, forecast.schemas, forecast._splits)]
         for forecast in (found, without)

@@ -6,6 +6,7 @@ machine. So it is measured by training a model of one number on a store of 64.
 
 from __future__ import annotations
 
+import atexit
 import signal
 import subprocess
 import sys
@@ -13,20 +14,40 @@ from functools import lru_cache
 
 from outofcore.errors import OutOfCoreError, ParamsError
 
+_BEGUN: dict[str, subprocess.Popen[str]] = {}
+
+
+def begin_baseline(optimizer: str) -> None:
+    """Begin to measure what :func:`baseline_bytes` then waits for; the process ends with this one."""
+    if optimizer in _BEGUN:
+        return
+    command = [sys.executable, "-m", "outofcore.training.nothing", optimizer]
+    process = _BEGUN[optimizer] = subprocess.Popen(  # noqa: S603 - this interpreter itself
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    atexit.register(_end, process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.returncode is None:
+        process.kill()
+        process.communicate()
+
 
 @lru_cache
 def baseline_bytes(optimizer: str) -> int:
     """Resident bytes of a fresh process after minimal training, measured now; takes some seconds."""
-    command = [sys.executable, "-m", "outofcore.training.nothing", optimizer]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this interpreter itself
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
+    begin_baseline(optimizer)
+    process = _BEGUN.pop(optimizer)
+    output, errors = process.communicate()
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
         message = f"a training of nothing, which measures what a process holds, was ended by {name}; is memory short?"
         raise OutOfCoreError(message)
-    if done.returncode:
-        kind, _, what = (done.stderr.strip().splitlines() or [""])[-1].partition(": ")
+    if process.returncode:
+        kind, _, what = (errors.strip().splitlines() or [""])[-1].partition(": ")
         if kind.endswith(ParamsError.__name__):
             raise ParamsError(what)
         message = f"a training of nothing, which measures what a process holds, failed: {kind}: {what}"
         raise OutOfCoreError(message)
-    return int(done.stdout.split()[-1])
+    return int(output.split()[-1])

@@ -48,7 +48,7 @@ class Forecast:
     schemas: Mapping[str, Schema]  # by part
     rows: int
     machine: Machine
-    process: int  # bytes of the interpreter and its libraries
+    process: Callable[[], int]  # bytes of the interpreter and its libraries
     sequences: int = 0
     ranks: int = 1  # processes that train together on this machine: they share its memory and each batch
 
@@ -79,11 +79,11 @@ class Forecast:
 
     def _most_samples(self, memory: int) -> int:
         """Samples of the largest step that fits this memory, at most those that pass at a time; 0 if none fits."""
-        if self.process + self.model.total <= memory:
+        if self.process() + self.model.total <= memory:
             return self.model.samples
         make, sample = self._step(self.section)
         one = model_memory(make, sample, self.section.train, 1)
-        spare = memory - self.process - one.total
+        spare = memory - self.process() - one.total
         if spare < 0:
             return 0
         each = (self.model.activations - one.activations) / max(self.model.samples - one.samples, 1)
@@ -166,7 +166,7 @@ class Forecast:
 
     def total(self, model: ModelMemory) -> dict[str, int]:
         """Of all ranks with a model, by the way of reading."""
-        return {way: self.ranks * (self.process + model.total) + size for way, size in self.data.items()}
+        return {way: self.ranks * (self.process() + model.total) + size for way, size in self.data.items()}
 
     def least(self, model: ModelMemory) -> int:
         """Of the whole process in the chosen way of reading."""
@@ -204,7 +204,7 @@ def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:
     rows = [
         {"part": "data", **ways},
         *({"part": part, **dict.fromkeys(ways, found.ranks * getattr(model, part))} for part in PARTS),
-        {"part": "interpreter and libraries", **dict.fromkeys(ways, found.ranks * found.process)},
+        {"part": "interpreter and libraries", **dict.fromkeys(ways, found.ranks * found.process())},
         {"part": "in all", **found.total(model), LAST: last.get("peak_memory_bytes")},
         {
             "part": "of it on an accelerator",

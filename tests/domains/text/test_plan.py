@@ -22,7 +22,7 @@ def forecast(
     section: TextSection, *, rows: int = 1_000_000_000, micro_batch: int = 8, process: int = 0, workers: int = 2
 ) -> Forecast:
     machine = Machine(workers=workers, micro_batch=micro_batch)
-    return Forecast(DOMAIN, section, DOMAIN.schemas(section, ()), rows, machine, process)
+    return Forecast(DOMAIN, section, DOMAIN.schemas(section, ()), rows, machine, lambda: process)
 
 
 @pytest.mark.parametrize("number", range(len(ADVICE)), ids=[advice["machine"] for advice in ADVICE])
@@ -84,7 +84,7 @@ def test_every_part_is_told_for_every_way_of_reading(section_of, tmp_path: Path)
 def test_the_memory_setting_limits_the_loaders_and_not_the_process(section_of, tmp_path: Path):
     found = forecast(section_of(tmp_path, train={"parameters": 1_000_000}), process=5 * 10**8)
     limited = replace(found, machine=replace(found.machine, memory=2 * found.least_of_a_loader))
-    assert limited.machine.memory < found.process
+    assert limited.machine.memory < found.process()
     assert parts_table(limited, fit_of(limited, 10**10), {}).title.startswith("training fits: at least ")
     below = replace(found, machine=replace(found.machine, memory=2 * found.least_of_a_loader - 2))
     assert parts_table(below, fit_of(below, 10**10), {}).title.startswith(
@@ -109,7 +109,7 @@ def test_ranks_share_the_memory_and_the_batch(section_of, tmp_path: Path):
 
 def test_the_model_on_an_accelerator_takes_no_memory_of_the_machine(section_of, tmp_path: Path):
     found = forecast(section_of(tmp_path), process=5 * 10**8)
-    usable = found.process + found.data["streamed"]
+    usable = found.process() + found.data["streamed"]
     assert parts_table(found, fit_of(found, usable), {}).title.startswith("training does NOT fit: ")
     assert parts_table(found, fit_of(found, usable, accelerator=True), {}).title.startswith("training fits: ")
 
@@ -132,10 +132,10 @@ def test_no_step_is_timed_that_memory_could_not_hold(section_of, tmp_path: Path,
 
     monkeypatch.setattr("outofcore.training.memory_tables.seconds_per_sample", seconds)
     one = replace(found, machine=replace(found.machine, micro_batch=1)).model
-    assert found.epoch_seconds(found.process + one.total - 1) is None
+    assert found.epoch_seconds(found.process() + one.total - 1) is None
     assert found.epoch_seconds(10**11) is not None
     between = one.activations + (found.model.activations - one.activations) // 2
-    assert found.epoch_seconds(found.process + found.model.states + between) is not None
+    assert found.epoch_seconds(found.process() + found.model.states + between) is not None
     assert most[0] == 16
     assert 1 <= most[1] < 16
 
