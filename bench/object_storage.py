@@ -1,25 +1,24 @@
 """What does it cost to keep a store in object storage: to convert to it, and to train from it with no local copy?
 
     python bench/object_storage.py players.pgn.zst
-    python bench/object_storage.py players.pgn.zst --rclone rclone --chunk-rows 4096 32768
+    python bench/object_storage.py players.pgn.zst --chunk-rows 4096 32768
 
-The storage is a process of this machine, on loopback: ``rclone serve s3``, or else moto's server in Python, which is
-slower than any loader. What it says of requests, bytes and memory holds for any storage; its speed is that of a server
-on the same cores without a network. Both places are read by the same loader with the same budget, an epoch in turn,
-each in a new process; figures are medians.
+The storage is a process of this machine, on loopback: moto's S3 server for conversions, and for epochs one that only
+reads (``harness.objects``), as moto answers a hundred requests per second. What it says of requests, bytes and memory
+holds for any storage; its speed is that of a server on the same cores, without a network. Both places are read by the
+same loader with the same budget, an epoch in turn, each in a new process; figures are medians.
 """
 
 from __future__ import annotations
 
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -33,7 +32,7 @@ from outofcore.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.store.remote import RemoteFiles
 
-BATCH, MEMORY = batch_of("chess"), "256MiB"
+BATCH, MEMORY = batch_of("chess"), "600MiB"
 KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_REGION": "us-east-1"}
 SERVER = """
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -45,45 +44,23 @@ server.serve_forever()
 
 
 @contextmanager
-def storage(rclone: Path | None, folder: Path) -> Iterator[str]:
-    """An empty bucket ``stores``; gives the endpoint."""
-    command: list[str | Path] = [sys.executable, "-c", SERVER]
-    if rclone:
-        folder.mkdir()
-        port = free_port()
-        keys = f"{KEYS['AWS_ACCESS_KEY_ID']},{KEYS['AWS_SECRET_ACCESS_KEY']}"
-        command = [rclone, "serve", "s3", folder, "--addr", f"127.0.0.1:{port}", "--auth-key", keys]
-        (folder / "stores").mkdir()
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+def storage(*command: str | Path) -> Iterator[int]:
+    """A server that prints its port; gives it."""
+    server = subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=Path(__file__).parent,
+    )
     try:
         assert server.stdout is not None
-        if rclone:
-            answers(port)
-        else:
-            port = int(server.stdout.readline())
-            connection = http.client.HTTPConnection("127.0.0.1", port)
-            connection.request("PUT", "/stores")
-            connection.getresponse().read()
-        yield f"http://127.0.0.1:{port}"
+        port = int(server.stdout.readline())
+        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
+        yield port
     finally:
         server.kill()
         server.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
-
-
-def answers(port: int) -> None:
-    """Wait until a server listens."""
-    for _ in range(100):
-        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-            return
-        time.sleep(0.1)
-    message = f"no server answers at port {port}"
-    raise RuntimeError(message)
 
 
 def convert(raw: Path, chunk_rows: int, command: list[str | Path], folder: Path) -> dict[str, Any]:
@@ -133,7 +110,6 @@ def read(address: str) -> dict[str, Any]:
             samples += len(batch["target"])
         took = time.perf_counter() - started
     found = {
-        "digest": store.digest,
         "samples": samples,
         "samples_per_second": samples / took,
         "first_batch_seconds": first,
@@ -145,24 +121,24 @@ def read(address: str) -> dict[str, Any]:
     return found
 
 
+def digest(address: str) -> str:
+    return open_store(address).digest
+
+
 def main() -> None:
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("raw", type=Path, help="a PGN file, plain or .zst")
-    parser.add_argument("--rclone", type=Path, help="the program, whose server is used; moto's otherwise")
     parser.add_argument("--chunk-rows", type=int, nargs="+", default=[4096], help="a store for each")
     given = parser.parse_args()
+    os.environ |= KEYS
     rows, facts, details = [], [], {}
-    with (
-        tempfile.TemporaryDirectory() as temporary,
-        storage(given.rclone, Path(temporary) / "storage") as endpoint,
-    ):
-        os.environ |= {**KEYS, "AWS_ENDPOINT_URL": endpoint}
-        for chunk_rows in given.chunk_rows:
-            found = measure(given.raw.resolve(), chunk_rows, Path(temporary) / str(chunk_rows), given.rounds)
-            of = f", chunks of {chunk_rows:,} rows" if len(given.chunk_rows) > 1 else ""
-            rows += rows_of(found, of)
-            facts += facts_of(found, of)
-            details[chunk_rows] = found
+    for chunk_rows in given.chunk_rows:
+        with tempfile.TemporaryDirectory() as folder:
+            found = measure(given.raw.resolve(), chunk_rows, Path(folder), given.rounds)
+        of = f", chunks of {chunk_rows:,} rows" if len(given.chunk_rows) > 1 else ""
+        rows += rows_of(found, of)
+        facts += facts_of(found, of)
+        details[chunk_rows] = found
     samples = details[given.chunk_rows[0]]["epochs"]["a disk"][0]["samples"]
     what = f"{samples:,} positions; batches of {BATCH:,} planes in a budget of {MEMORY}"
     save(
@@ -172,40 +148,39 @@ def main() -> None:
         rows,
         facts=(f"{what}; medians of {given.rounds} epochs", *facts),
         details=details,
-        versions={**server_version(given.rclone), "obstore": version("obstore")},
+        versions={"moto": version("moto"), "obstore": version("obstore")},
     )
-
-
-def server_version(rclone: Path | None) -> dict[str, str]:
-    if not rclone:
-        return {"moto": version("moto")}
-    told = subprocess.run([rclone, "version"], check=True, capture_output=True, text=True).stdout
-    return {"rclone": told.split()[1].removeprefix("v")}
 
 
 def measure(raw: Path, chunk_rows: int, folder: Path, rounds: int) -> dict[str, Any]:
     """Conversions to both places, and epochs from them in turn."""
-    address = f"s3://stores/{chunk_rows}.zarr"
-    places = {"a disk": str(folder / "a disk/data/stores/chess.zarr"), "object storage": address}
+    here, address = folder / "a disk/data/stores/chess.zarr", "s3://stores/chess.zarr"
     commands: dict[str, list[str | Path]] = {
         "a disk": [sys.executable, Path("stages/convert.py").resolve(), "chess"],
         "object storage": [Path(sys.executable).with_name("outofcore"), "convert", "chess", address],
     }
-    made = {name: convert(raw, chunk_rows, command, folder / name) for name, command in commands.items()}
-    epochs: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
-    for _ in range(rounds):
-        for name, place in places.items():
-            epochs[name].append(once(read, address=place))
-    if len({each["digest"] for found in epochs.values() for each in found}) > 1:
-        message = "the stores differ"
-        raise RuntimeError(message)
-    return {"convert": made, "epochs": epochs, "stored_bytes": bytes_in(Path(places["a disk"]))}
+    with storage("-c", SERVER) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("PUT", "/stores")
+        connection.getresponse().read()
+        made = {name: convert(raw, chunk_rows, command, folder / name) for name, command in commands.items()}
+        if once(digest, address=address) != open_store(here).digest:
+            message = "the stores differ"
+            raise RuntimeError(message)
+    (folder / "objects").mkdir()
+    (folder / "objects/stores").symlink_to(here.parent)
+    epochs: dict[str, list[dict[str, Any]]] = {"a disk": [], "object storage": []}
+    with storage("-m", "harness.objects", folder / "objects"):
+        for _ in range(rounds):
+            for name, place in (("a disk", str(here)), ("object storage", address)):
+                epochs[name].append(once(read, address=place))
+    return {"convert": made, "epochs": epochs, "stored_bytes": bytes_in(here)}
 
 
 def medians(found: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Of the epochs from each place."""
     return {
-        name: {key: median(each[key] for each in epochs) for key in epochs[0] if key != "digest"}
+        name: {key: median(each[key] for each in epochs) for key in epochs[0]}
         for name, epochs in found["epochs"].items()
     }
 

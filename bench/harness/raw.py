@@ -115,10 +115,10 @@ def learn_tokenizer(raw: Path, folder: Path) -> Path:
     return path
 
 
-def lengthen(source: Path, folder: Path, size: int, file_bytes: int = 10_000_000, files: int = 40) -> Path:
+def lengthen(source: Path, folder: Path, size: int, file_bytes: int = 760_000, files: int = 40) -> Path:
     """Plain files with text of ``size`` bytes: the paragraphs of the documents, permuted anew for every repetition.
 
-    A file is a document, and every split needs some: there are at least ``files``.
+    A file is a document of the length of a novel, and every split needs some: there are at least ``files``.
     """
     section = section_of("text", source, {"source": {"newlines": "lf"}})
     documents = [b"".join(document) for file in files_of("text", section) for document in texts(file, section)]
@@ -130,8 +130,7 @@ def lengthen(source: Path, folder: Path, size: int, file_bytes: int = 10_000_000
     rest = b""
     while written < size:
         rest += b"".join(paragraphs[place] for place in generator.permutation(len(paragraphs)))
-        while len(rest) >= piece and written < size:
-            cut = rest.rindex(b"\n\n", 0, piece) + 2
+        while written < size and (cut := rest.find(b"\n\n", piece) + 2) > 1:
             (folder / f"{number}.txt").write_bytes(rest[:cut])
             rest, written, number = rest[cut:], written + cut, number + 1
     return folder

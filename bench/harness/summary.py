@@ -33,12 +33,12 @@ COMPARISONS = (
         "SGF to a sealed store", "conversion_go", "outofcore:", "sgfmill", "sgfmill: parse, play, board to array"
     ),
     Comparison("text to a sealed store", "conversion_text", "outofcore:", "tokenizers", "tokenizers: ids to an array"),
-    Comparison("shuffled batches of chess", "loading_chess", "streamed", "gather", "gathered from arrays in memory"),
+    Comparison("shuffled batches of chess", "loading_chess", "streamed", "gather, 1", "gathered from arrays in memory"),
     Comparison(
         "shuffled batches of chess", "loading_chess", "streamed", "items, 2", "`DataLoader` over a memory-mapped file"
     ),
     Comparison(
-        "shuffled batches of text", "loading_text_peers", "streamed", "gather", "gathered from arrays in memory"
+        "shuffled batches of text", "loading_text", "zstd, streamed", "gather, 1", "gathered from arrays in memory"
     ),
 )
 ROWS = re.compile(r"([\d,]+) (positions|tokens|rows)")
