@@ -35,7 +35,7 @@ class Objects(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *requests, self.waiting = (self.waiting + data).split(b"\r\n\r\n")
         for request in requests:
-            method, address, _ = request.partition(b"\r\n")[0].decode().split(" ")
+            _, address, _ = request.partition(b"\r\n")[0].decode().split(" ")
             path, query = unquote(urlsplit(address).path), parse_qs(urlsplit(address).query)
             if "list-type" in query:
                 self.answer(200, listed(self.folder / path.strip("/"), query.get("prefix", [""])[0]))
@@ -43,16 +43,14 @@ class Objects(asyncio.Protocol):
                 file, size = found
                 asked = RANGE.search(request + b"\r\n")
                 first, last = (int(asked[1]), min(int(asked[2]), size - 1)) if asked else (0, size - 1)
-                content = os.pread(file, last + 1 - first, first) if method == "GET" else b""
                 part = f"Content-Range: bytes {first}-{last}/{size}\r\n" if asked else ""
-                self.answer(206 if asked else 200, content, part, last + 1 - first)
+                self.answer(206 if asked else 200, os.pread(file, last + 1 - first, first), part)
             else:
                 self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
 
-    def answer(self, status: int, content: bytes, more: str = "", length: int | None = None) -> None:
-        size = len(content) if length is None else length
-        head = f'HTTP/1.1 {status} \r\nContent-Length: {size}\r\nLast-Modified: {SINCE}\r\nETag: "0"\r\n{more}\r\n'
-        self.transport.write(head.encode() + content)
+    def answer(self, status: int, content: bytes, more: str = "") -> None:
+        about = f'Content-Length: {len(content)}\r\nLast-Modified: {SINCE}\r\nETag: "0"\r\n{more}'
+        self.transport.write(f"HTTP/1.1 {status} \r\n{about}\r\n".encode() + content)
 
 
 @cache

@@ -215,10 +215,8 @@ Line = tuple[str, str, list[tuple[float, float]]]
 def training_chess(folder: Path) -> str:
     """Accuracy over the steps of a training of bench/trainings.py, and by Elo."""
     del folder
-    found = _training("chess")
-    steps = [("model", BLUE, _points(found["curves"]["top1"], "step", "top1"))]
-    steps.append(_level("most frequent moves", found["test"]["top1_most_frequent"], steps[0]))
-    rows = [row for row in found["tables"]["accuracy_by_elo"] if row["positions"] >= 500]
+    steps = _by_step("chess", "top1", "most frequent moves", "top1_most_frequent")
+    rows = [row for row in _training("chess")["tables"]["accuracy_by_elo"] if row["positions"] >= 500]
     elo = [("model", BLUE, _points(rows, "elo", "top1"))]
     elo.append(("most frequent moves", BROWN, _points(rows, "elo", "top1_most_frequent")))
     left = _panel(20, "Share of moves predicted, by step", steps)
@@ -228,10 +226,8 @@ def training_chess(folder: Path) -> str:
 def training_go(folder: Path) -> str:
     """Players found over the steps of a training of bench/trainings.py, and by games a question."""
     del folder
-    found = _training("go")
-    steps = [("model", BLUE, _points(found["curves"]["top1_games_10"], "step", "top1_games_10"))]
-    steps.append(_level("heat maps of openings", found["test"]["top1_games_10_heat_map"], steps[0]))
-    rows = found["tables"]["identification"]
+    steps = _by_step("go", "top1_games_10", "heat maps of openings", "top1_games_10_heat_map")
+    rows = _training("go")["tables"]["identification"]
     games = [("model", BLUE, _points(rows, "games", "top1"))]
     games.append(("heat maps of openings", BROWN, _points(rows, "games", "top1_heat_map")))
     left = _panel(20, "Share of players found from 10 games, by step", steps)
@@ -251,13 +247,16 @@ def _training(name: str) -> Any:
     return json.loads((FIGURES / f"training_{name}.json").read_text(encoding="utf-8"))["details"]
 
 
+def _by_step(name: str, metric: str, rival: str, rival_metric: str) -> list[Line]:
+    """A metric of the model over the steps of a training, and the level of what it is compared with."""
+    found = _training(name)
+    points = _points(found["curves"][metric], "step", metric)
+    level = found["test"][rival_metric]
+    return [("model", BLUE, points), (rival, BROWN, [(points[0][0], level), (points[-1][0], level)])]
+
+
 def _points(rows: list[dict[str, float]], x: str, y: str) -> list[tuple[float, float]]:
     return [(row[x], row[y]) for row in rows]
-
-
-def _level(words: str, value: float, beside: Line) -> Line:
-    points = beside[2]
-    return words, BROWN, [(points[0][0], value), (points[-1][0], value)]
 
 
 def _panel(left: float, title: str, lines: list[Line]) -> Iterator[str]:

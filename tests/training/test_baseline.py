@@ -1,15 +1,17 @@
-"""What a training of nothing holds, where its process does not live to tell."""
+"""What a training of nothing holds: its process is begun once, is told of where it fails, and does not outlive us."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from outofcore.errors import OutOfCoreError, ParamsError
-from outofcore.training.baseline import baseline_bytes
+from outofcore.training.baseline import baseline_bytes, begin_baseline
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +45,30 @@ def test_a_process_that_fails_is_told_in_one_line(
     with pytest.raises(kind, match=expected) as raised:
         baseline_bytes("adamw")
     assert "\n" not in str(raised.value)
+
+
+def test_what_was_begun_is_waited_for_and_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[list[str]] = []
+
+    class Ended:
+        returncode = 0
+
+        def __init__(self, command: list[str], **_: Any) -> None:
+            begun.append(command)
+
+        def communicate(self) -> tuple[str, str]:
+            return "123\n", ""
+
+    monkeypatch.setattr(subprocess, "Popen", Ended)
+    begin_baseline("sgd")
+    begin_baseline("sgd")
+    assert [baseline_bytes("sgd"), baseline_bytes("sgd")] == [123, 123]
+    assert [command[-1] for command in begun] == ["sgd"]
+
+
+def test_what_nobody_waits_for_ends_with_the_process_that_began_it() -> None:
+    begin = "from outofcore.training import baseline; baseline.begin_baseline('adamw')"
+    tell = "print(baseline._BEGUN['adamw'].pid)"
+    done = subprocess.run([sys.executable, "-c", f"{begin}; {tell}"], capture_output=True, text=True, check=True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)

@@ -73,9 +73,9 @@ def text_of(games: Games, game: int, name: str) -> str:
 
 def _column(games: Games, name: str, parse: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
     """Values of one tag, (n,), each distinct one parsed once; missing ones are parsed as empty."""
-    number, first = _distinct(games.data, games.spans(name))
-    spans = games.spans(name)[first].tolist()
-    return np.array([parse(games.data[begin:end].tobytes()) for begin, end in spans], dtype)[number]
+    spans = games.spans(name)
+    number, first = _distinct(games.data, spans)
+    return np.array([parse(games.data[begin:end].tobytes()) for begin, end in spans[first].tolist()], dtype)[number]
 
 
 @njit(nogil=True, cache=True)
@@ -86,7 +86,7 @@ def _distinct(data: Bytes, spans: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np
     size = 2
     while size < 2 * count:
         size *= 2
-    table = np.full(size, -1, np.int64)  # of numbers, by a hash of their texts; collisions go on to the next place
+    table = np.full(size, -1, np.int64)  # of numbers, by a hash of their texts; linear probing
     found = 0
     for each in range(count):
         word = np.uint64(0xCBF29CE484222325)  # FNV-1a
