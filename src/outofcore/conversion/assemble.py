@@ -23,8 +23,8 @@ from outofcore.store.writer import StoreWriter
 
 REJECT_COLUMNS = ("file", "offset", "reason", "detail")
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
-Rejected = tuple[int, str, str]
-"""Offset, reason and detail of a rejected record."""
+Rejected = tuple[int, int, str, str]
+"""File (an index into the unit's), offset, reason and detail of a rejected record."""
 
 
 class Assembler:
@@ -46,38 +46,48 @@ class Assembler:
         self._open: dict[str, Any] | None = None
 
     def add(self, unit: Unit, result: UnitResult) -> str:
-        """Append a unit's sequences; returns its rejects as CSV lines by offset; raises AuditError."""
+        """Append a unit's sequences; returns its rejects as CSV lines by file and offset; raises AuditError."""
         if result.differences:
             message = (
                 f"{unit.name}: the engine and its oracle differ; nothing was sealed. Differences: "
                 f"{len(result.differences)}; the first: {result.differences[0]}"
             )
             raise AuditError(message)
-        rejects: list[Rejected] = [(reject.offset, reject.reason, reject.detail) for reject in result.rejects]
+        rejects: list[Rejected] = [
+            (reject.file, reject.offset, reject.reason, reject.detail) for reject in result.rejects
+        ]
         accepted = self._add_sequences(unit, result, rejects)
         self.found += result.found
-        self.accepted += accepted
-        self.rejected += Counter(reason for _, reason, _ in rejects)
+        self.accepted += len(accepted)
+        self.rejected += Counter(reason for _, _, reason, _ in rejects)
         self.counts.update(result.counts)
         self.audited += result.audited + len(result.audits)
-        if result.found != accepted + len(rejects):
-            message = f"{unit.name}, offset {unit.offset}: {result.found} found, {accepted} + {len(rejects)} told"
+        if result.found != len(accepted) + len(rejects):
+            message = f"{unit.name}, offset {unit.offset}: {result.found} found, {len(accepted)} + {len(rejects)} told"
             raise AssertionError(message)
-        source = self.by_source.setdefault(unit.source, [0, 0])
-        source[0] += result.found
-        source[1] += accepted
-        self._touched.add(unit.source)
+        self._count(unit, accepted, rejects)
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(
-            (_no_formula(unit.name), offset, reason, _no_formula(detail)) for offset, reason, detail in sorted(rejects)
+            (_no_formula(unit.places[file][1]), offset, reason, _no_formula(detail))
+            for file, offset, reason, detail in sorted(rejects)
         )
         return text.getvalue()
 
-    def _add_sequences(self, unit: Unit, result: UnitResult, rejects: list[Rejected]) -> int:
-        """Append new sequences, report duplicates as rejects, and return the number of accepted records."""
+    def _count(self, unit: Unit, accepted: npt.NDArray[np.int64], rejects: list[Rejected]) -> None:
+        """Count the records of each raw file; ``accepted`` and ``rejects`` name the unit's file of each."""
+        stored = np.bincount(accepted, minlength=len(unit.places)).tolist()
+        refused = Counter(file for file, *_ in rejects)
+        for file, (source, _) in enumerate(unit.places):
+            counts = self.by_source.setdefault(source, [0, 0])
+            counts[0] += stored[file] + refused[file]
+            counts[1] += stored[file]
+            self._touched.add(source)
+
+    def _add_sequences(self, unit: Unit, result: UnitResult, rejects: list[Rejected]) -> npt.NDArray[np.int64]:
+        """Append new sequences, report duplicates as rejects, and return the file of each accepted record."""
         count = len(result.keys)
         if not count:
-            return 0
+            return np.zeros(0, np.int64)
         ends = np.cumsum(result.sequences["length"], dtype=np.int64)
         first = int(result.continues)
         last = count - int(result.unfinished and count > first)
@@ -95,9 +105,12 @@ class Assembler:
             new[dated] = self._seen.add(keys)
             self._unsaved.append(keys[new[dated]].tobytes())
         offsets = result.sequences.get("offset", np.full(count, unit.offset))[first:]
-        rejects += [(int(offset), "duplicate", "") for offset in offsets[dated[~new[dated]]]]
-        undated = offsets[split == UNDATED]
-        rejects += [(int(offset), "undated", "no whole date, by which it would be split") for offset in undated]
+        files = result.places[first:]
+        told = [("duplicate", "", dated[~new[dated]])]
+        told += [("undated", "no whole date, by which it would be split", np.flatnonzero(split == UNDATED))]
+        for reason, detail, these in told:
+            where = zip(files[these].tolist(), offsets[these].tolist(), strict=True)
+            rejects += [(file, int(offset), reason, detail) for file, offset in where]
         stored[first:] = new
         for name, values in result.stored_counts.items():
             if total := int(np.sum(values[stored], dtype=np.int64)):
@@ -107,7 +120,8 @@ class Assembler:
         if last < count:
             row = int(ends[last - 1]) if last else 0
             self._begin(result, row, int(ends[-1]), SPLITS[split[-1]] if new[-1] else None)
-        return int(new.sum())
+        accepted: npt.NDArray[np.int64] = files[new]
+        return accepted
 
     def _append(
         self, result: UnitResult, body: slice, ends: npt.NDArray[np.int64], split: npt.NDArray[np.int8]

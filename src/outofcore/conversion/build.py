@@ -74,7 +74,8 @@ class Build:
         """Store the result of the next unit; raises AuditError."""
         self.savable = False
         self._journal.rejects.write(self.assembler.add(unit, result).encode(errors="backslashreplace"))
-        self._read.update((unit.source, *unit.others))
+        self._read.update(source for source, _ in unit.places)
+        self._read.update(unit.others)
         self.units += 1
         self.savable = True
 

@@ -27,7 +27,7 @@ from outofcore.store.durable import sync_folder, write_file, writing
 from outofcore.store.schema import Schema
 from outofcore.store.seal import FORMAT
 
-JOURNAL = 3
+JOURNAL = 4
 # Settings for reading a store change no byte of it.
 NOT_CONVERSION = {"raw", "match", "tensors", "train"}
 LOCK = "lock"

@@ -25,7 +25,7 @@ def splits_of(unit: Unit, result: UnitResult, section: SplitSection) -> npt.NDAr
     if section.by == "content":
         return assign(result.keys, section)
     if section.by == "file":
-        return assign(np.repeat(_key(unit.name), len(result.keys), axis=0), section)
+        return assign(np.concatenate([_key(name) for _, name in unit.places])[result.places], section)
     if section.by not in result.sequences or section.by in _PLACES:
         columns = ", ".join(sorted(result.sequences.keys() - _PLACES))
         message = f"splits.by: expected content, file, or a column of the store ({columns}), got {section.by}"

@@ -38,6 +38,8 @@ class Unit:
         Bytes of raw (compressed) input covered by this unit; they sum to the size of the input.
     others
         Indices of further raw files that the worker reads, if a record lies in several.
+    files
+        Source and name of each file, if the unit holds whole records of several; the first is that of the unit.
     """
 
     source: int
@@ -47,6 +49,12 @@ class Unit:
     detail: Mapping[str, Any] = field(default_factory=dict)
     raw_bytes: int = 0
     others: tuple[int, ...] = ()
+    files: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def places(self) -> tuple[tuple[int, str], ...]:
+        """Source and name of each file that records lie in."""
+        return self.files or ((self.source, self.name),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +69,14 @@ class Reject:
         Byte offset of the record in the decompressed file.
     detail
         What was wrong, in words.
+    file
+        Which of the unit's files the record lies in: an index into :attr:`Unit.places`.
     """
 
     reason: str
     offset: int
     detail: str = ""
+    file: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,8 @@ class UnitResult:
     keys
         Content hash of each sequence, shape (n, 16) uint8: equal content, equal key. Splits and removal of
         duplicates depend on it.
+    file
+        Which of the unit's files each sequence lies in, (n,): indices into :attr:`Unit.places`; None: all in the first.
     split
         Split name of each sequence if the domain decides (held-out records), else None: by hash of the key.
     rejects
@@ -144,6 +157,7 @@ class UnitResult:
     rows: Columns
     sequences: Columns
     keys: npt.NDArray[np.uint8]
+    file: npt.NDArray[np.int64] | None = None
     split: npt.NDArray[Any] | None = None
     rejects: tuple[Reject, ...] = ()
     part: str = ""
@@ -156,6 +170,11 @@ class UnitResult:
     audited: int = 0
     differences: tuple[str, ...] = ()
     kept: Any = None
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """Index into :attr:`Unit.places` for each sequence, (n,)."""
+        return np.zeros(len(self.keys), np.int64) if self.file is None else self.file
 
 
 def difference(audit: Audit) -> str | None:

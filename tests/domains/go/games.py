@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,8 @@ def convert(raw: Path, block: int = 1 << 20, one_in: int = 1, **settings: Any) -
         whole.found += result.found
         whole.raw_bytes += unit.raw_bytes
         whole.keys += [key.tobytes() for key in result.keys]
-        whole.rejects += [(unit.name, reject) for reject in result.rejects]
+        rejects = sorted(result.rejects, key=lambda reject: (reject.file, reject.offset))
+        whole.rejects += [(unit.places[reject.file][1], replace(reject, file=0)) for reject in rejects]
         whole.counts.update(result.counts)
         whole.counts.update({name: int(values.sum()) for name, values in result.stored_counts.items()})
         whole.audited += len(result.audits)

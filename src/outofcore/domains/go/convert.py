@@ -92,10 +92,10 @@ class Converter:
         if self.section.source.liberties:
             rows["liberties"] = played.liberties
         rejects = [
-            Reject(reason=reason, offset=int(offsets[number]), detail=why)
+            Reject(reason=reason, offset=int(offsets[number]), detail=why, file=int(detail["file"][number]))
             for number, (reason, why) in sorted(refused.items())
         ]
-        rejects += _of_file(unit)
+        rejects += detail["rejects"]
         counts["stray_bytes"] += detail["stray"]
         return UnitResult(
             found=len(headers) + len(rejects) - len(refused),
@@ -107,9 +107,10 @@ class Converter:
                 "alternating": played.alternating[kept],
                 "offset": offsets[kept],
                 **columns(chosen, self._dtypes),
-                **{name: np.full(len(kept), told, object) for name, told in _labels(detail).items()},
+                **_labels(detail["files"], detail["file"][kept]),
             },
             keys=keys,
+            file=detail["file"][kept],
             rejects=tuple(rejects),
             unusual=int(unusual.sum()),
             counts={name: int(count) for name, count in sorted(counts.items()) if count},
@@ -124,7 +125,8 @@ class Converter:
         """Headers of the games to be played (None for the others), and why the others are refused."""
         headers: list[Header | None] = []
         refused: dict[int, Rejection] = {}
-        payload, utf16, filters = text.payload, detail["utf16"], self.section.filters
+        payload, filters = text.payload, self.section.filters
+        utf16 = [detail["files"][file][2] for file in detail["file"].tolist()]
         endings, status = detail["endings"].tolist(), games.status.tolist()
         spans, facts = games.spans.ravel().tolist(), openings(games).ravel().tolist()
         begins, ends, width = spans[::2], spans[1::2], len(PROPERTIES)
@@ -141,7 +143,7 @@ class Converter:
                     payload[begin:end] if begin >= 0 else b"" for begin, end in zip(begins[own], ends[own], strict=True)
                 ]
                 opening = facts[number * len(OPENING) : (number + 1) * len(OPENING)]
-                header = read_header(values, opening, utf16=utf16, codec=text.codecs.get(number))
+                header = read_header(values, opening, utf16=utf16[number], codec=text.codecs.get(number))
                 why = refusal(header, values, filters)
                 if why is None:
                     headers[number] = header
@@ -171,7 +173,8 @@ class Converter:
         """Comparisons of the chosen games with the oracle's reading of their trees; unreadable ones are counted."""
         comparisons: list[Audit] = []
         for number in chosen.tolist():
-            header, where = headers[number], f"{unit.name}, game at byte {unit.detail['offsets'][number]}"
+            header, name = headers[number], unit.places[unit.detail["file"][number]][1]
+            where = f"{name}, game at byte {unit.detail['offsets'][number]}"
             tree = unit.detail["trees"].get(number, text.game(number))
             events = header and oracle.read_events(tree, header.size)
             closed = unit.detail["endings"][number] == Ending.CLOSED and number not in text.codecs
@@ -255,31 +258,22 @@ def _illegal(games: Games, played: Played, headers: Sequence[Header | None]) -> 
     return rejected
 
 
-def _of_file(unit: Unit) -> list[Reject]:
-    """Problems of the file rather than of one game: one reject each."""
-    if unit.detail["problem"]:
-        reason, why = unit.detail["problem"]
-        return [Reject(reason=reason, offset=unit.offset, detail=why)]
-    if unit.detail["empty"]:
-        return [Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file")]
-    return []
-
-
 def _let_through(headers: Sequence[Header], filters: FilterSection) -> npt.NDArray[np.bool_]:
     """Which games have a player without a rank, although a lowest one is set."""
     unranked = [meaning.UNKNOWN_RANK in (header.black_rank, header.white_rank) for header in headers]
     return np.array(unranked, np.bool_) & (filters.min_rank is not None and filters.unknown_rank == "keep")
 
 
-def _labels(detail: Mapping[str, Any]) -> dict[str, str]:
-    """Stored labels of all games, from their headers."""
-    path: str = detail["path"]
-    first_line = decode((detail["first_line"],), b"", utf16=detail["utf16"])[0][0]
-    return {
-        "player_of_file": path[:-4] if path.lower().endswith(".sgf") else path,
-        "first_line": first_line,
-        "source": path,
+def _labels(
+    files: Sequence[tuple[str, bytes, bool]], file: npt.NDArray[np.int64]
+) -> dict[str, npt.NDArray[np.object_]]:
+    """Stored labels of games, from their files."""
+    labels = {
+        "player_of_file": [path[:-4] if path.lower().endswith(".sgf") else path for path, _, _ in files],
+        "first_line": [decode((line,), b"", utf16=utf16)[0][0] if line else "" for _, line, utf16 in files],
+        "source": [path for path, _, _ in files],
     }
+    return {name: np.array(values, object)[file] for name, values in labels.items()}
 
 
 def _game_counts(

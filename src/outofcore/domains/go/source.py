@@ -12,36 +12,95 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, Piece, cut
+from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, MOST_GAMES, Piece, cut
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.raw.blocks import read_block
 from outofcore.raw.files import Member, RawFile, plain_name
-from outofcore.raw.unit import Unit
+from outofcore.raw.unit import Reject, Unit
 
 SUFFIXES = (".sgf",)
+NO_GAME = Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file")
 
+_OF_GAMES = ("starts", "ends", "endings", "offsets")
 _NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8), 0, b"")
 
 
 def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES) -> Iterator[Unit]:
-    """Cut the raw files, in order, into units of about ``block`` bytes at game boundaries.
+    """Cut the raw files, in order, into units of about ``block`` bytes at game boundaries; small files share one.
 
     A unit's ``detail`` holds ``starts``, ``ends`` and ``endings`` of its games; ``trees``, the whole tree of each that
-    is only part of one; ``offsets``, the byte of each in the decompressed file; ``path`` below the raw folder, archives
-    counting as folders; ``first_line``, a name in a first line that is not SGF; ``utf16``; ``stray``, bytes outside
-    games; ``empty`` if the whole file has no game; ``problem``, reason and detail if the rest of the file cannot be
-    read.
+    is only part of one; ``offsets``, the byte of each in its decompressed file; ``file``, the index of each one's file;
+    ``files``, for each file its path below the raw folder, archives counting as folders, a name in a first line that is
+    not SGF, and whether it is UTF-16; ``stray``, bytes outside games; ``rejects``, files without a game, or whose rest
+    cannot be read.
     """
+    return _gathered(_of_files(files, section.source.longest_game, block), block)
+
+
+def _gathered(pieces: Iterator[Unit], block: int) -> Iterator[Unit]:
+    """Join small units: to hand over and store one of a single game takes ten times as long as to convert it."""
+    held: list[Unit] = []
+    size = games = 0
+    for piece in pieces:
+        size, games = size + len(piece.payload), games + max(1, len(piece.detail["starts"]))
+        if held and (size > block or games > MOST_GAMES):
+            yield _joined(held)
+            held, size, games = [], len(piece.payload), len(piece.detail["starts"])
+        held.append(piece)
+    if held:
+        yield _joined(held)
+
+
+def _joined(units_: Sequence[Unit]) -> Unit:
+    """One unit of the games of several, each of one file or a piece of it."""
+    if len(units_) == 1:
+        return units_[0]
+    details = [unit.detail for unit in units_]
+    games = [len(detail["starts"]) for detail in details]
+    arrays = {name: np.concatenate([detail[name] for detail in details]) for name in _OF_GAMES}
+    before = np.repeat(_before([len(unit.payload) for unit in units_]), games)
+    detail = {
+        **arrays,
+        "starts": arrays["starts"] + before,
+        "ends": arrays["ends"] + before,
+        "file": np.repeat(np.arange(len(units_)), games),
+        "files": tuple(file for each in details for file in each["files"]),
+        "trees": {
+            first + game: tree
+            for first, each in zip(_before(games).tolist(), details, strict=True)
+            for game, tree in each["trees"].items()
+        },
+        "stray": sum(each["stray"] for each in details),
+        "rejects": tuple(
+            replace(reject, file=number) for number, each in enumerate(details) for reject in each["rejects"]
+        ),
+    }
+    return replace(
+        units_[0],
+        payload=b"".join(unit.payload for unit in units_),
+        detail=detail,
+        raw_bytes=sum(unit.raw_bytes for unit in units_),
+        files=tuple((unit.source, unit.name) for unit in units_),
+    )
+
+
+def _before(sizes: Sequence[int]) -> npt.NDArray[np.int64]:
+    """What comes before each of some pieces."""
+    return np.cumsum([0, *sizes[:-1]], dtype=np.int64)
+
+
+def _of_files(files: Sequence[RawFile], longest: int, block: int) -> Iterator[Unit]:
+    """Units of one file or a piece of it, with their raw bytes."""
     for source, file in enumerate(files):
         waiting: Unit | None = None
         told = 0
-        for unit, position in _of_file(source, file, section.source.longest_game, block):
+        for unit, position in _of_file(source, file, longest, block):
             if waiting is not None:
                 yield waiting
             waiting = replace(unit, raw_bytes=position - told)
             told = position
         if waiting is None:
-            waiting = Unit(source=source, name=file.name, offset=0, detail=_detail(file.name))
+            waiting = Unit(source=source, name=file.name, offset=0, detail=_detail(file.name, rejects=(NO_GAME,)))
         yield replace(waiting, raw_bytes=waiting.raw_bytes + file.bytes - told)
 
 
@@ -64,7 +123,7 @@ def _of_member(source: int, name: str, path: str, text: _Text, longest: int, blo
         empty = empty and not len(piece.starts)
         if text.problem and not len(piece.starts):
             continue
-        detail = _detail(path, piece, first_line, utf16=text.utf16, empty=empty)
+        detail = _detail(path, piece, first_line, utf16=text.utf16, rejects=(NO_GAME,) if empty else ())
         offset = piece.offset
         if text.utf16:
             offset = text.raw_offset(piece)
@@ -72,7 +131,9 @@ def _of_member(source: int, name: str, path: str, text: _Text, longest: int, blo
         yield Unit(source=source, name=name, offset=offset, payload=piece.payload, detail=detail)
     if text.problem:
         offset = broken_off if broken_off >= 0 and not text.utf16 else text.bytes
-        yield Unit(source=source, name=name, offset=offset, detail=_detail(path, problem=text.problem))
+        reason, why = text.problem
+        unread = Reject(reason=reason, offset=offset, detail=why)
+        yield Unit(source=source, name=name, offset=offset, detail=_detail(path, rejects=(unread,)))
 
 
 def _reaches(piece: Piece, end: int) -> bool:
@@ -94,8 +155,7 @@ def _detail(
     first_line: bytes = b"",
     *,
     utf16: bool = False,
-    empty: bool = True,
-    problem: tuple[str, str] | None = None,
+    rejects: tuple[Reject, ...] = (),
 ) -> dict[str, Any]:
     return {
         "starts": piece.starts,
@@ -103,12 +163,10 @@ def _detail(
         "endings": piece.endings,
         "trees": piece.trees,
         "offsets": piece.offset + piece.starts,
+        "file": np.zeros(len(piece.starts), np.int64),
+        "files": ((path, first_line, utf16),),
         "stray": piece.stray,
-        "path": path,
-        "first_line": first_line,
-        "utf16": utf16,
-        "empty": empty,
-        "problem": problem,
+        "rejects": rejects,
     }
 
 
