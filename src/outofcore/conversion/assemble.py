@@ -49,8 +49,8 @@ class Assembler:
         """Append a unit's sequences; returns its rejects as CSV lines by file and offset; raises AuditError."""
         if result.differences:
             message = (
-                f"{unit.name}: the engine and its oracle differ; nothing was sealed. Differences: "
-                f"{len(result.differences)}; the first: {result.differences[0]}"
+                f"the engine and its oracle differ, nothing was sealed. Differences: {len(result.differences)}; "
+                f"the first: {result.differences[0]}"
             )
             raise AuditError(message)
         rejects: list[Rejected] = [

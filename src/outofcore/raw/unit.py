@@ -148,7 +148,7 @@ class UnitResult:
     audited
         Number of records that the oracle has already read.
     differences
-        Description of each record on which engine and oracle disagree.
+        Description of each record on which engine and oracle disagree, and of its place.
     kept
         Reference to rows that stay with the worker that made them; ``rows`` is then empty.
     """

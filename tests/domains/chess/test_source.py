@@ -16,10 +16,18 @@ from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.games import game_starts
 from outofcore.domains.chess.source import TOO_LONG, last_start, pieces, units
 from outofcore.raw.files import find_files
+from outofcore.raw.gather import parts_of
+from outofcore.raw.unit import Unit
 from tests.domains.chess.pgn import fragments
 
 LONGEST = 1 << 22
 SECTION = ChessSection(raw="raw", source={"longest_game": LONGEST})
+
+
+def units_of(raw) -> list[Unit]:
+    """The units of a folder, before small files share one."""
+    found = units(find_files(raw, "**/*", (".pgn",), section="chess"), SECTION)
+    return [part for unit in found for part in parts_of(unit)]
 
 
 def games_of(found) -> list[tuple[int, bytes]]:
@@ -75,8 +83,7 @@ def test_raw_bytes_add_up(tmp_path, compress):
     (tmp_path / "c.pgn").write_bytes(b"\n\n")
     files = find_files(tmp_path, "**/*", (".pgn",), section="chess")
     found = list(units(files, SECTION))
-    for source, file in enumerate(files):
-        assert sum(unit.raw_bytes for unit in found if unit.source == source) == file.bytes
+    assert sum(unit.raw_bytes for unit in found) == sum(file.bytes for file in files)
     assert len(found) > 2
 
 
@@ -85,7 +92,7 @@ def test_a_damaged_file_gives_what_can_be_read(tmp_path, compress, suffix):
     text = b"".join(b'[Event "%d"]\n\n1. e4 e5 1-0\n\n' % number for number in range(100_000))
     whole = compress(text)
     (tmp_path / f"a.pgn{suffix}").write_bytes(whole[: len(whole) * 3 // 4])
-    *before, last = units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), SECTION)
+    *before, last = units_of(tmp_path)
     read = b"".join(unit.payload for unit in before)
     assert len(read) > len(text) / 10
     assert text.startswith(read)
@@ -101,8 +108,9 @@ def test_units_name_the_member_of_an_archive_that_they_come_from(tmp_path):
         for name in ("one.pgn", "notes.txt", "two.pgn"):
             archive.writestr(name, GAME)
     (tmp_path / "b.pgn").write_bytes(GAME)
-    found = [unit for unit in units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), SECTION) if unit.payload]
-    places = [(unit.source, unit.detail["member"], unit.offset, unit.name) for unit in found]
+    places = [
+        (part.source, part.detail["member"], part.offset, part.name) for part in units_of(tmp_path) if part.payload
+    ]
     assert places == [(0, 0, 0, "a.zip/one.pgn"), (0, 1, 0, "a.zip/two.pgn"), (1, 0, 0, "b.pgn")]
 
 
@@ -115,17 +123,16 @@ def test_what_cannot_be_read_has_the_reason_that_every_domain_gives(tmp_path):
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    found = list(units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), SECTION))
-    reasons = {unit.name: unit.detail["reason"] for unit in found if "reason" in unit.detail}
+    found = units_of(tmp_path)
+    reasons = {part.name: part.detail["reason"] for part in found if "reason" in part.detail}
     assert reasons == {
         "a.tar/link.pgn": "not_a_file",
         "a.tar/inner.zip": "nested_archive",
         "a.tar/damaged.pgn.gz": "damaged_file",
     }
-    assert [(unit.name, unit.payload) for unit in found if unit.payload] == [("a.tar/whole.pgn", GAME)]
+    assert [(part.name, part.payload) for part in found if part.payload] == [("a.tar/whole.pgn", GAME)]
 
 
 def test_a_file_that_becomes_absurdly_large_says_so(tmp_path):
     (tmp_path / "a.pgn.gz").write_bytes(gzip.compress(GAME + bytes(300 << 20)))
-    found = list(units(find_files(tmp_path, "**/*", (".pgn",), section="chess"), SECTION))
-    assert "decompression_bomb" in [unit.detail.get("reason") for unit in found]
+    assert "decompression_bomb" in [part.detail.get("reason") for part in units_of(tmp_path)]

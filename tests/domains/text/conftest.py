@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,8 @@ def convert(section_of: Callable[..., TextSection]) -> Convert:
                 names = set(result.sequences) - {"length"}
                 whole.columns.append({name: int(result.sequences[name][number]) for name in names})
             is_open = result.unfinished
-            whole.rejects += [(unit.name, reject) for reject in result.rejects]
+            rejects = sorted(result.rejects, key=lambda reject: (reject.file, reject.offset))
+            whole.rejects += [(unit.places[reject.file][1], replace(reject, file=0)) for reject in rejects]
             for name, count in result.counts.items():
                 whole.counts[name] = whole.counts.get(name, 0) + count
             for name, values in result.stored_counts.items():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any
 
 import chess
@@ -16,10 +18,11 @@ from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import increment
 from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column, text_of
-from outofcore.domains.chess.pgn.games import Games, read_games
+from outofcore.domains.chess.pgn.games import Games, read_files
 from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK
 from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, UNFINISHED, column_of, empty_rows
+from outofcore.raw.gather import parts_of
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
 Ints = npt.NDArray[np.int64]
@@ -43,19 +46,37 @@ class Converter:
         source = self.section.source
         data = np.frombuffer(unit.payload, np.uint8)
         tags = (*source.tags, *self.section.filters.tags)
-        games = read_games(data, more_tags=tags, engine_comments=source.engine_comments)
-        result = _Conversion(unit, self.section, self.rate, games, read_facts(games)).run()
-        if "reason" not in unit.detail:
-            return result
-        unread = Reject(reason=unit.detail["reason"], offset=unit.offset, detail=unit.detail["detail"])
-        return replace(result, found=result.found + 1, rejects=(*result.rejects, unread))
+        parts = parts_of(unit)
+        starts = [0, *accumulate(len(part.payload) for part in parts)]
+        games, file = read_files(data, starts, more_tags=tags, engine_comments=source.engine_comments)
+        offsets = np.array([part.offset - start for part, start in zip(parts, starts, strict=False)])
+        origin = _Origin(parts, file, games.starts + offsets[file])
+        result = _Conversion(origin, self.section, self.rate, games, read_facts(games)).run()
+        unread = tuple(
+            Reject(reason=part.detail["reason"], offset=part.offset, detail=part.detail["detail"], file=number)
+            for number, part in enumerate(parts)
+            if "reason" in part.detail
+        )
+        return replace(result, found=result.found + len(unread), rejects=(*result.rejects, *unread))
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where the n games of a unit come from."""
+
+    parts: Sequence[Unit]
+    part: Ints  # (n,): index into parts
+    offset: Ints  # (n,): in the decompressed file
+
+    def name(self, game: int) -> str:
+        return self.parts[int(self.part[game])].name
 
 
 @dataclass
 class _Conversion:
     """The conversion of one unit; games are numbered by their place in it."""
 
-    unit: Unit
+    origin: _Origin
     section: ChessSection
     rate: AuditRate
     games: Games
@@ -86,6 +107,7 @@ class _Conversion:
             rows=rows,
             sequences=self._sequences(accepted, plies, lengths),
             keys=keys,
+            file=self.origin.part[accepted],
             rejects=tuple(self.rejects[game] for game in sorted(self.rejects)),
             unusual=int(unusual.sum()),
             counts=counts,
@@ -94,8 +116,8 @@ class _Conversion:
         )
 
     def _reject(self, game: int, reason: str, detail: str) -> None:
-        offset = self.unit.offset + int(self.games.starts[game])
-        self.rejects[game] = Reject(reason=reason, offset=offset, detail=detail)
+        offset, file = int(self.origin.offset[game]), int(self.origin.part[game])
+        self.rejects[game] = Reject(reason=reason, offset=offset, detail=detail, file=file)
 
     def _play(self, chosen: Ints) -> tuple[Ints, Ints, Rows]:
         """Rows of all positions of the chosen legal games, which games these are, and their half-moves."""
@@ -152,7 +174,7 @@ class _Conversion:
             audits.append(
                 partial(
                     oracle.audit,
-                    f"{self.unit.name}, game at byte {self.unit.offset + int(self.games.starts[game])}",
+                    f"{self.origin.name(game)}, game at byte {self.origin.offset[game]}",
                     engine.start_tags(self.games, self.facts, game),
                     self.games.body(game),
                     {name: values[whole].copy() for name, values in rows.items()},
@@ -184,6 +206,7 @@ class _Conversion:
         return accepted[kept], plies[kept], keys[kept], lengths[kept], counts
 
     def _sequences(self, accepted: Ints, plies: Ints, lengths: Ints) -> Rows:
+        parts, part = self.origin.parts, self.origin.part[accepted]
         return {
             "length": lengths,
             "white_elo": self.facts.elo[accepted, 0],
@@ -194,9 +217,9 @@ class _Conversion:
             "variant": self.facts.variant[accepted],
             "result": self.facts.result[accepted],
             "plies": plies.astype(np.uint16),
-            "source": np.full(len(accepted), self.unit.source, np.uint32),
-            "member": np.full(len(accepted), self.unit.detail.get("member", 0), np.uint32),
-            "offset": (self.games.starts[accepted] + self.unit.offset).astype(np.uint64),
+            "source": np.array([each.source for each in parts], np.uint32)[part],
+            "member": np.array([each.detail.get("member", 0) for each in parts], np.uint32)[part],
+            "offset": self.origin.offset[accepted].astype(np.uint64),
             **{column_of(tag): text_column(self.games, tag)[accepted] for tag in self.section.source.tags},
         }
 

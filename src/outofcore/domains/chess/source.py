@@ -13,6 +13,7 @@ from outofcore.domains.chess.pgn.games import LOOKAHEAD, game_starts
 from outofcore.raw.blocks import read_block
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
+from outofcore.raw.gather import gathered, side_by_side
 from outofcore.raw.unit import Unit
 
 SUFFIXES = (".pgn",)
@@ -37,8 +38,16 @@ class Piece:
 
 
 def units(files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
-    """Cut the files, in order, into units; a game of more than ``source.longest_game`` bytes is skipped."""
-    longest_game = section.source.longest_game
+    """Cut the files, in order, into units; small files share one.
+
+    A game of more than ``source.longest_game`` bytes is skipped. A unit's ``detail`` holds the ``member`` of the raw
+    file, and ``reason`` and ``detail`` of what cannot be read; that of a shared one its parts.
+    """
+    return gathered(_of_files(files, section.source.longest_game), UNIT_BYTES, side_by_side)
+
+
+def _of_files(files: Sequence[RawFile], longest_game: int) -> Iterator[Unit]:
+    """Units of one file or a piece of it, with their raw bytes."""
     for source, file in enumerate(files):
         counted = 0
         name = file.name

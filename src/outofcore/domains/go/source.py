@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.go.params import GoSection
-from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, MOST_GAMES, Piece, cut
+from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, Piece, cut
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.raw.blocks import read_block
 from outofcore.raw.files import Member, RawFile, plain_name
+from outofcore.raw.gather import gathered
 from outofcore.raw.unit import Reject, Unit
 
 SUFFIXES = (".sgf",)
@@ -34,36 +35,20 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
     not SGF, and whether it is UTF-16; ``stray``, bytes outside games; ``rejects``, files without a game, or whose rest
     cannot be read.
     """
-    return _gathered(_of_files(files, section.source.longest_game, block), block)
+    return gathered(_of_files(files, section.source.longest_game, block), block, _joined)
 
 
-def _gathered(pieces: Iterator[Unit], block: int) -> Iterator[Unit]:
-    """Join small units: to hand over and store one of a single game takes ten times as long as to convert it."""
-    held: list[Unit] = []
-    size = games = 0
-    for piece in pieces:
-        size, games = size + len(piece.payload), games + max(1, len(piece.detail["starts"]))
-        if held and (size > block or games > MOST_GAMES):
-            yield _joined(held)
-            held, size, games = [], len(piece.payload), len(piece.detail["starts"])
-        held.append(piece)
-    if held:
-        yield _joined(held)
-
-
-def _joined(units_: Sequence[Unit]) -> Unit:
-    """One unit of the games of several, each of one file or a piece of it."""
-    if len(units_) == 1:
-        return units_[0]
-    details = [unit.detail for unit in units_]
+def _joined(parts: Sequence[Unit]) -> dict[str, Any]:
+    """The detail of a unit of several, each of one file or a piece of it."""
+    details = [part.detail for part in parts]
     games = [len(detail["starts"]) for detail in details]
     arrays = {name: np.concatenate([detail[name] for detail in details]) for name in _OF_GAMES}
-    before = np.repeat(_before([len(unit.payload) for unit in units_]), games)
-    detail = {
+    before = np.repeat(_before([len(part.payload) for part in parts]), games)
+    return {
         **arrays,
         "starts": arrays["starts"] + before,
         "ends": arrays["ends"] + before,
-        "file": np.repeat(np.arange(len(units_)), games),
+        "file": np.repeat(np.arange(len(parts)), games),
         "files": tuple(file for each in details for file in each["files"]),
         "trees": {
             first + game: tree
@@ -75,13 +60,6 @@ def _joined(units_: Sequence[Unit]) -> Unit:
             replace(reject, file=number) for number, each in enumerate(details) for reject in each["rejects"]
         ),
     }
-    return replace(
-        units_[0],
-        payload=b"".join(unit.payload for unit in units_),
-        detail=detail,
-        raw_bytes=sum(unit.raw_bytes for unit in units_),
-        files=tuple((unit.source, unit.name) for unit in units_),
-    )
 
 
 def _before(sizes: Sequence[int]) -> npt.NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -37,11 +37,8 @@ class Converter:
 
     def __call__(self, unit: Unit) -> UnitResult:
         """Tokenize the documents of a unit, or a piece of one."""
-        kind = unit.detail["kind"]
-        if kind == "piece":
+        if unit.detail["kind"] == "piece":
             return self._piece(unit)
-        if kind == "reject":
-            return self._result(unit, Documents(rejects=[unit.detail["reject"]]))
         return self._result(unit, read_documents(unit, self.section))
 
     def _result(self, unit: Unit, documents: Documents) -> UnitResult:
@@ -64,7 +61,8 @@ class Converter:
             stop = int(lengths[: number + 1].sum())
             found = self._oracle.difference(texts[number], ids[stop - int(lengths[number]) : stop])
             if found:
-                differences.append(f"document at {documents.offsets[number]}: {found}")
+                name = unit.places[documents.files[number]][1]
+                differences.append(f"{name}, document at {documents.offsets[number]}: {found}")
         counts = Counter(
             documents_replaced=documents.replaced,
             carriage_returns=documents.carriage_returns,
@@ -75,8 +73,9 @@ class Converter:
         return UnitResult(
             found=len(texts) + len(documents.rejects),
             rows={"tokens": tokens},
-            sequences=_columns(unit, lengths, sizes, counted, documents.offsets),
+            sequences=_columns(unit, lengths, sizes, counted, documents),
             keys=keys,
+            file=np.array(documents.files, np.int64),
             rejects=tuple(documents.rejects),
             counts=+counts,
             stored_counts=stored,
@@ -105,14 +104,14 @@ class Converter:
         return UnitResult(
             found=0 if detail["continues"] else 1,
             rows={"tokens": tokens},
-            sequences=_columns(unit, lengths, sizes, counted, [unit.offset]),
+            sequences=_columns(unit, lengths, sizes, counted, Documents(offsets=[unit.offset], files=[0])),
             keys=np.frombuffer(found.key, np.uint8).reshape(1, KEY_BYTES),
             continues=detail["continues"],
             unfinished=detail["unfinished"],
             counts=+counts,
             stored_counts=stored,
             audited=int(audited),
-            differences=(f"document at {unit.offset}: {difference}",) if difference else (),
+            differences=(f"{unit.name}, document at {unit.offset}: {difference}",) if difference else (),
         )
 
     def _encode_in_pieces(self, engine: Engine, documents: Documents) -> tuple[Ids, Lengths]:
@@ -123,17 +122,18 @@ class Converter:
         kept.rejects = documents.rejects
         ids: list[Ids] = []
         lengths: list[int] = []
-        for text, offset in zip(documents.texts, documents.offsets, strict=True):
+        for text, offset, file in zip(documents.texts, documents.offsets, documents.files, strict=True):
             found = survey([text], cleaned, self.section.filters, cutter, engine.longest, offset)
             if isinstance(found, Reject):
-                kept.rejects.append(found)
+                kept.rejects.append(replace(found, file=file))
                 continue
             parts, _ = engine.encode(list(pieces([text], cleaned, found.cuts)))
             ids.append(parts)
             lengths.append(len(parts))
             kept.texts.append(text)
             kept.offsets.append(offset)
-        documents.texts, documents.offsets = kept.texts, kept.offsets
+            kept.files.append(file)
+        documents.texts, documents.offsets, documents.files = kept.texts, kept.offsets, kept.files
         return np.concatenate(ids) if ids else np.empty(0, np.uint32), np.array(lengths, np.int64)
 
     def _ended(self, ids: Ids, lengths: Lengths) -> tuple[npt.NDArray[Any], Lengths]:
@@ -196,16 +196,17 @@ def _count_characters(data: Any, sizes: Any, counted: Any) -> None:
 
 
 def _columns(
-    unit: Unit, lengths: Lengths, sizes: Lengths, counted: Lengths, offsets: Sequence[int]
+    unit: Unit, lengths: Lengths, sizes: Lengths, counted: Lengths, documents: Documents
 ) -> dict[str, npt.NDArray[Any]]:
-    count = len(lengths)
+    sources = [source for source, _ in unit.places]
+    members = [part.detail["member"] for part in unit.detail.get("parts", (unit,))]
     return {
         "length": lengths,
         "bytes": sizes,
         "characters": counted,
-        "source": np.full(count, unit.source, np.int32),
-        "member": np.full(count, unit.detail["member"], np.int32),
-        "offset": np.array(offsets, np.int64),
+        "source": np.array(sources, np.int32)[documents.files],
+        "member": np.array(members, np.int32)[documents.files],
+        "offset": np.array(documents.offsets, np.int64),
     }
 
 

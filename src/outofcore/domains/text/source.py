@@ -7,23 +7,39 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from outofcore.domains.text.documents.long import pieces, survey
-from outofcore.domains.text.documents.reading import SUFFIXES, OpenMember, Scout
+from outofcore.domains.text.documents.reading import BLOCK_BYTES, SUFFIXES, OpenMember, Scout
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
 from outofcore.domains.text.tokens.engine import open_engine
 from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
+from outofcore.raw.gather import gathered, side_by_side
 from outofcore.raw.unit import Reject, Unit
 
 
 def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
-    """Cut raw files into units, in order.
+    """Cut raw files into units, in order; whole documents of small files share one.
 
     A unit's ``detail`` has its ``kind`` (``text``, ``lines``, ``values``: whole documents; ``piece``; ``reject``), the
-    ``member`` of the raw file, and whether it is the ``first`` of all. ``section`` has the tokenizer's file, which
-    decides where long documents may be cut.
+    ``member`` of the raw file, and whether it is the ``first`` of all; that of a shared one has its parts. ``section``
+    has the tokenizer's file, which decides where long documents may be cut.
     """
+    return gathered(_of_files(files, section), BLOCK_BYTES, _joined, lambda unit: unit.detail["kind"] != "piece")
+
+
+def _joined(parts: Sequence[Unit]) -> dict[str, Any]:
+    """The detail of a unit of several."""
+    return {
+        **side_by_side(parts),
+        "kind": "joined",
+        "first": parts[0].detail["first"],
+        "marks": sum(part.detail["marks"] for part in parts),
+    }
+
+
+def _of_files(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
+    """Units of one file or a piece of it, with their raw bytes."""
     first = True
     for number, file in enumerate(files):
         # A unit is held back until it is known how much of the file was read for it.

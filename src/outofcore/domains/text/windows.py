@@ -163,9 +163,9 @@ class RawText:
             ThreadPoolExecutor(self.threads, thread_name_prefix="text-stream") as pool,
             closing(in_order(pool, lambda item: converter(item[2]), wanted, units_in_memory(self.threads))) as results,
         ):
-            for (file, number, unit), result in results:
+            for (file, number, _), result in results:
                 if result.differences:
-                    message = f"{unit.name}: the engine and its oracle differ: {result.differences[0]}"
+                    message = f"the engine and its oracle differ: {result.differences[0]}"
                     raise AuditError(message)
                 self.tally.add(file, number, result)
                 yield result

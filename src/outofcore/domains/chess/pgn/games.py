@@ -17,7 +17,9 @@ must turn every token into one move, so nothing in the text is skipped unnoticed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,10 +71,12 @@ LOOKAHEAD = 1024
 """A start this far from the end of the data is certain, whatever follows."""
 
 _EVENT, _FEN = TAGS.index("Event"), TAGS.index("FEN")
+_JOINED = ("starts", "ends", "tags", "bodies", "results", "text")
 _OUTSIDE, _IN_TAGS, _IN_MOVES, _OVER = 0, 1, 2, 3
 
 
-def _table(names: Collection[str]) -> Bytes:
+@cache
+def _table(names: tuple[str, ...]) -> Bytes:
     """Names of tags, a row each, that end in a zero."""
     return np.array([list(name.ljust(max(map(len, names)) + 1, "\0").encode()) for name in names], np.uint8)
 
@@ -84,7 +88,8 @@ class Games(NamedTuple):
     """The n games of a piece of PGN, with m tokens in all."""
 
     data: Bytes
-    starts: npt.NDArray[np.int64]  # (n + 1,): start of each game, and end of the last
+    starts: npt.NDArray[np.int64]  # (n,): start of each game
+    ends: npt.NDArray[np.int64]  # (n,): start of the next in the same file, or the end of the file
     names: Bytes  # names of the tags that are read: TAGS, then those that the settings add
     tags: npt.NDArray[np.int32]  # (n, len(names), 2): span of each tag's value in ``data``; -1 if missing
     bodies: npt.NDArray[np.int64]  # (n,): end of each game's tags
@@ -115,7 +120,7 @@ class Games(NamedTuple):
 
     def body(self, game: int) -> str:
         """Text of a game after its tags."""
-        return decoded(self.data[self.bodies[game] : self.starts[game + 1]].tobytes())
+        return decoded(self.data[self.bodies[game] : self.ends[game]].tobytes())
 
     def tokens(self, game: int) -> list[str]:
         """Moves of a game as written; only spaces separate them, not other Unicode white space."""
@@ -133,7 +138,7 @@ def decoded(text: bytes) -> str:
 
 def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
     """Offsets at which games begin, in PGN from the beginning of a file or of a game, (n,)."""
-    return read_games(data).starts[:-1]
+    return read_games(data).starts
 
 
 def read_games(data: Bytes, *, more_tags: Iterable[str] = (), engine_comments: bool = False) -> Games:
@@ -141,13 +146,14 @@ def read_games(data: Bytes, *, more_tags: Iterable[str] = (), engine_comments: b
 
     ``more_tags`` are read next to :data:`TAGS`; ``engine_comments`` also reads those of engine matches.
     """
-    names = _table(dict.fromkeys((*TAGS, *more_tags)))
+    names = _table(tuple(dict.fromkeys((*TAGS, *more_tags))))
     room = 64 + data.size // 256
     count = -1
     while count < 0:
         games = Games(
             data=data,
-            starts=np.empty(room + 1, np.int64),
+            starts=np.empty(room, np.int64),
+            ends=np.empty(room, np.int64),
             names=names,
             tags=np.full((room, len(names), 2), -1, np.int32),
             bodies=np.empty(room, np.int64),
@@ -160,11 +166,34 @@ def read_games(data: Bytes, *, more_tags: Iterable[str] = (), engine_comments: b
         count = _read(games, engine_comments)
         room *= 8  # games shorter than any real one
     tokens = int(games.token_offsets[count])
-    lengths = {"starts": count + 1, "text": int(games.text_offsets[count])}
+    lengths = dict.fromkeys(("starts", "ends", "tags", "bodies", "results"), count)
     lengths |= dict.fromkeys(("text_offsets", "token_offsets"), count + 1)
-    lengths |= dict.fromkeys(("tags", "bodies", "results"), count)
+    lengths["text"] = int(games.text_offsets[count])
     notes = games.notes._replace(**{name: column[:tokens] for name, column in games.notes._asdict().items()})
     return games._replace(notes=notes, **{name: getattr(games, name)[:length] for name, length in lengths.items()})
+
+
+def read_files(data: Bytes, bounds: Sequence[int], **settings: Any) -> tuple[Games, npt.NDArray[np.int64]]:
+    """The games of files one after the other, each read as :func:`read_games` does, and the file of each, (n,).
+
+    ``bounds`` has the start of each file, and the end of the last.
+    """
+    files = [read_games(data[start:end], **settings) for start, end in pairwise(bounds)]
+    count = [len(each.starts) for each in files]
+    file = np.repeat(np.arange(len(files)), count)
+    if len(files) == 1:
+        return files[0], file
+    before = np.array(bounds)[file]
+    joined = {name: np.concatenate([getattr(each, name) for each in files]) for name in _JOINED}
+    for name in ("starts", "ends", "bodies"):
+        joined[name] += before
+    joined["tags"] = np.where(joined["tags"] < 0, -1, joined["tags"] + before[:, None, None]).astype(np.int32)
+    for name in ("text_offsets", "token_offsets"):
+        lengths = np.concatenate([np.diff(getattr(each, name)) for each in files])
+        joined[name] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    columns = zip(*(each.notes for each in files), strict=True)
+    notes = Notes(*(np.concatenate(column) for column in columns))
+    return Games(data=data, names=files[0].names, notes=notes, **joined), file
 
 
 @kernel
@@ -258,7 +287,8 @@ def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
 @kernel
 def _read(games: Games, engine_comments: Any) -> int:
     """Fill the arrays of ``games`` from its data; returns the number of games, -1 if there is no room for them."""
-    data, starts, tags, bodies, results = games.data, games.starts, games.tags, games.bodies, games.results
+    data, tags, bodies, results = games.data, games.tags, games.bodies, games.results
+    starts, ends = games.starts, games.ends
     text, text_offsets, token_offsets = games.text, games.text_offsets, games.token_offsets
     count, token, first_token, written = 0, 0, 0, 0
     phase, depth = _OUTSIDE, 0
@@ -326,6 +356,7 @@ def _read(games: Games, engine_comments: Any) -> int:
             if count == results.size:
                 return -1
             starts[count] = bodies[count] = i
+            ends[count - (count > 0)] = i
             text_offsets[count] = written
             token_offsets[count] = first_token = token
             count += 1
@@ -375,7 +406,7 @@ def _read(games: Games, engine_comments: Any) -> int:
             k += 1
         text[written] = ord(" ")
         written += 1
-    starts[count] = data.size
+    ends[count - (count > 0)] = data.size
     text_offsets[count] = written
     token_offsets[count] = token
     return count

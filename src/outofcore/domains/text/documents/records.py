@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from outofcore.domains.text.documents.cleaning import InvalidText, clean, is_utf8
+from outofcore.domains.text.documents.cleaning import Cleaned, InvalidText, clean, is_utf8
 from outofcore.domains.text.documents.long import too_long_or_short
 from outofcore.domains.text.documents.reading import RECORD_BYTES, division
 from outofcore.domains.text.params import SourceSection, TextSection
+from outofcore.raw.gather import parts_of
 from outofcore.raw.unit import Reject, Unit
 
 # Below this many bytes, building a table does not pay off.
@@ -28,42 +29,52 @@ class Documents:
 
     texts: list[bytes] = field(default_factory=list)  # cleaned UTF-8
     offsets: list[int] = field(default_factory=list)  # first byte in the decompressed file, or row of a Parquet file
+    files: list[int] = field(default_factory=list)  # each one's, as an index into the unit's
     rejects: list[Reject] = field(default_factory=list)
     replaced: int = 0  # number of documents with U+FFFD in place of bytes that were not UTF-8
     carriage_returns: int = 0  # CR characters that became LF, or were dropped before one
 
 
 def read_documents(unit: Unit, section: TextSection) -> Documents:
-    """Read the documents of a unit of kind ``text``, ``lines`` or ``values``."""
+    """Read the documents of a unit of any kind but ``piece``."""
     documents = Documents()
-    source, filters = section.source, section.filters
-    for offset, raw in _raw_texts(unit, section):
-        if isinstance(raw, Reject):
-            documents.rejects.append(raw)
-            continue
-        text, replaced = raw
-        try:
-            cleaned = clean(text, source)
-        except InvalidText as error:
-            detail = f"byte {error.position} of the document"
-            documents.rejects.append(Reject(reason="invalid_utf8", offset=offset, detail=detail))
-            continue
-        reject = too_long_or_short(len(cleaned.text), filters, offset)
-        if reject:
-            documents.rejects.append(reject)
-            continue
-        documents.texts.append(cleaned.text)
-        documents.offsets.append(offset)
-        documents.replaced += replaced or cleaned.replaced
-        documents.carriage_returns += cleaned.carriage_returns
+    for file, part in enumerate(parts_of(unit)):
+        _add(documents, file, part, section)
     return documents
+
+
+def _add(documents: Documents, file: int, unit: Unit, section: TextSection) -> None:
+    """Add the documents of a unit of one file."""
+    for offset, raw in _raw_texts(unit, section):
+        found = raw if isinstance(raw, Reject) else _cleaned(*raw, offset, section)
+        if isinstance(found, Reject):
+            documents.rejects.append(replace(found, file=file))
+            continue
+        documents.texts.append(found.text)
+        documents.offsets.append(offset)
+        documents.files.append(file)
+        documents.replaced += found.replaced
+        documents.carriage_returns += found.carriage_returns
+
+
+def _cleaned(text: bytes, replaced: bool, offset: int, section: TextSection) -> Cleaned | Reject:  # noqa: FBT001 - as read
+    try:
+        cleaned = clean(text, section.source)
+    except InvalidText as error:
+        return Reject(reason="invalid_utf8", offset=offset, detail=f"byte {error.position} of the document")
+    if replaced:
+        cleaned = replace(cleaned, replaced=True)
+    return too_long_or_short(len(cleaned.text), section.filters, offset) or cleaned
 
 
 _Raw = tuple[bytes, bool] | Reject
 
 
 def _raw_texts(unit: Unit, section: TextSection) -> Iterator[tuple[int, _Raw]]:
-    if unit.detail["kind"] == "lines":
+    if unit.detail["kind"] == "reject":
+        reject = unit.detail["reject"]
+        yield reject.offset, reject
+    elif unit.detail["kind"] == "lines":
         yield from texts_of_lines(unit, section.source)
     elif unit.detail["kind"] == "values":
         yield from _values(unit)
