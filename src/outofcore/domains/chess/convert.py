@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import blake2b
-from itertools import accumulate
 from typing import Any
 
 import chess
@@ -18,7 +17,7 @@ from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import increment
 from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column, text_of
-from outofcore.domains.chess.pgn.games import Games, read_files
+from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK
 from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, UNFINISHED, column_of, empty_rows
@@ -47,9 +46,10 @@ class Converter:
         data = np.frombuffer(unit.payload, np.uint8)
         tags = (*source.tags, *self.section.filters.tags)
         parts = parts_of(unit)
-        starts = [0, *accumulate(len(part.payload) for part in parts)]
-        games, file = read_files(data, starts, more_tags=tags, engine_comments=source.engine_comments)
-        offsets = np.array([part.offset - start for part, start in zip(parts, starts, strict=False)])
+        bounds = np.cumsum([0, *(len(part.payload) for part in parts)])
+        games = read_games(data, bounds, more_tags=tags, engine_comments=source.engine_comments)
+        file = np.searchsorted(bounds, games.starts, "right") - 1
+        offsets = np.array([part.offset for part in parts]) - bounds[:-1]
         origin = _Origin(parts, file, games.starts + offsets[file])
         result = _Conversion(origin, self.section, self.rate, games, read_facts(games)).run()
         unread = tuple(

@@ -17,9 +17,7 @@ must turn every token into one move, so nothing in the text is skipped unnoticed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cache
-from itertools import pairwise
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,12 +69,10 @@ LOOKAHEAD = 1024
 """A start this far from the end of the data is certain, whatever follows."""
 
 _EVENT, _FEN = TAGS.index("Event"), TAGS.index("FEN")
-_JOINED = ("starts", "ends", "tags", "bodies", "results", "text")
 _OUTSIDE, _IN_TAGS, _IN_MOVES, _OVER = 0, 1, 2, 3
 
 
-@cache
-def _table(names: tuple[str, ...]) -> Bytes:
+def _table(names: Collection[str]) -> Bytes:
     """Names of tags, a row each, that end in a zero."""
     return np.array([list(name.ljust(max(map(len, names)) + 1, "\0").encode()) for name in names], np.uint8)
 
@@ -141,12 +137,20 @@ def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
     return read_games(data).starts
 
 
-def read_games(data: Bytes, *, more_tags: Iterable[str] = (), engine_comments: bool = False) -> Games:
+def read_games(
+    data: Bytes,
+    bounds: npt.NDArray[np.int64] | None = None,
+    *,
+    more_tags: Iterable[str] = (),
+    engine_comments: bool = False,
+) -> Games:
     """Read PGN from the beginning of a file or of a game; the last game ends with the data.
 
-    ``more_tags`` are read next to :data:`TAGS`; ``engine_comments`` also reads those of engine matches.
+    ``bounds`` has the start of each of several files in ``data``, and the end of the last. ``more_tags`` are read next
+    to :data:`TAGS`; ``engine_comments`` also reads those of engine matches.
     """
-    names = _table(tuple(dict.fromkeys((*TAGS, *more_tags))))
+    files = np.array([0, data.size]) if bounds is None else bounds
+    names = _table(dict.fromkeys((*TAGS, *more_tags)))
     room = 64 + data.size // 256
     count = -1
     while count < 0:
@@ -163,7 +167,7 @@ def read_games(data: Bytes, *, more_tags: Iterable[str] = (), engine_comments: b
             token_offsets=np.empty(room + 1, np.int32),
             notes=new_notes(data.size // 2 + 1),
         )
-        count = _read(games, engine_comments)
+        count = _read(games, files, engine_comments)
         room *= 8  # games shorter than any real one
     tokens = int(games.token_offsets[count])
     lengths = dict.fromkeys(("starts", "ends", "tags", "bodies", "results"), count)
@@ -171,29 +175,6 @@ def read_games(data: Bytes, *, more_tags: Iterable[str] = (), engine_comments: b
     lengths["text"] = int(games.text_offsets[count])
     notes = games.notes._replace(**{name: column[:tokens] for name, column in games.notes._asdict().items()})
     return games._replace(notes=notes, **{name: getattr(games, name)[:length] for name, length in lengths.items()})
-
-
-def read_files(data: Bytes, bounds: Sequence[int], **settings: Any) -> tuple[Games, npt.NDArray[np.int64]]:
-    """The games of files one after the other, each read as :func:`read_games` does, and the file of each, (n,).
-
-    ``bounds`` has the start of each file, and the end of the last.
-    """
-    files = [read_games(data[start:end], **settings) for start, end in pairwise(bounds)]
-    count = [len(each.starts) for each in files]
-    file = np.repeat(np.arange(len(files)), count)
-    if len(files) == 1:
-        return files[0], file
-    before = np.array(bounds)[file]
-    joined = {name: np.concatenate([getattr(each, name) for each in files]) for name in _JOINED}
-    for name in ("starts", "ends", "bodies"):
-        joined[name] += before
-    joined["tags"] = np.where(joined["tags"] < 0, -1, joined["tags"] + before[:, None, None]).astype(np.int32)
-    for name in ("text_offsets", "token_offsets"):
-        lengths = np.concatenate([np.diff(getattr(each, name)) for each in files])
-        joined[name] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    columns = zip(*(each.notes for each in files), strict=True)
-    notes = Notes(*(np.concatenate(column) for column in columns))
-    return Games(data=data, names=files[0].names, notes=notes, **joined), file
 
 
 @kernel
@@ -285,18 +266,34 @@ def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
 
 
 @kernel
-def _read(games: Games, engine_comments: Any) -> int:
+def _read(games: Games, bounds: Any, engine_comments: Any) -> int:
     """Fill the arrays of ``games`` from its data; returns the number of games, -1 if there is no room for them."""
-    data, tags, bodies, results = games.data, games.tags, games.bodies, games.results
-    starts, ends = games.starts, games.ends
-    text, text_offsets, token_offsets = games.text, games.text_offsets, games.token_offsets
-    count, token, first_token, written = 0, 0, 0, 0
+    count = token = written = 0
+    for file in range(bounds.size - 1):
+        text = games.data[: bounds[file + 1]]
+        first = count
+        count, token, written = _read_file(text, bounds[file], games, count, token, written, engine_comments)
+        if count < 0:
+            return -1
+        if count > first:
+            games.ends[count - 1] = text.size
+    games.text_offsets[count] = written
+    games.token_offsets[count] = token
+    return int(count)
+
+
+@kernel
+def _read_file(
+    data: Bytes, i: int, games: Games, count: int, token: int, written: int, engine_comments: Any
+) -> tuple[int, int, int]:
+    """Add the games of a file, which is ``data`` from ``i`` on, to those there; the new counts, or -1 for no room."""
+    tags, bodies, results, text = games.tags, games.bodies, games.results, games.text
+    first_game, first_token = count, token
     phase, depth = _OUTSIDE, 0
     in_comment, at_line_start = False, True
     moved, after_move = False, False
     event_seen, remark_seen = False, False
     first_name, first_name_end = 0, 0
-    i = 0
     while i < data.size:
         c = data[i]
         kind = KIND[c]
@@ -354,11 +351,12 @@ def _read(games: Games, engine_comments: Any) -> int:
 
         if begins:
             if count == results.size:
-                return -1
-            starts[count] = bodies[count] = i
-            ends[count - (count > 0)] = i
-            text_offsets[count] = written
-            token_offsets[count] = first_token = token
+                return -1, token, written
+            games.starts[count] = bodies[count] = i
+            if count > first_game:
+                games.ends[count - 1] = i
+            games.text_offsets[count] = written
+            games.token_offsets[count] = first_token = token
             count += 1
             phase, depth = _IN_MOVES, 0
             moved, after_move = False, False
@@ -406,7 +404,4 @@ def _read(games: Games, engine_comments: Any) -> int:
             k += 1
         text[written] = ord(" ")
         written += 1
-    ends[count - (count > 0)] = data.size
-    text_offsets[count] = written
-    token_offsets[count] = token
-    return count
+    return count, token, written
