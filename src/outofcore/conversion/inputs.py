@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 from outofcore.errors import RawInputError
@@ -14,6 +15,8 @@ from outofcore.raw.files import RawFile
 
 # The coarsest clock of a filesystem (FAT): two changes within it may leave the same times.
 TICK_NS = 2 * 10**9
+# To hand a file to another thread takes longer than to digest a small one.
+MOST_TASKS = 1000
 
 
 class Inputs:
@@ -45,13 +48,15 @@ class Inputs:
             fresh = abs(before.seen - max(before.modified, before.changed)) < TICK_NS
             if fresh or now.changed != before.changed:
                 doubtful[number] = now
-        for number, digest in zip(doubtful, self._digests(doubtful), strict=True):
+        for number, digest in zip(doubtful, self._digests(list(doubtful)), strict=True):
             if digest != self.digests[number]:
                 raise RawInputError(_changed(self.files[number], "its bytes differ from the beginning"))
             self._states[number] = doubtful[number]
 
-    def _digests(self, numbers: Iterable[int]) -> list[str]:
+    def _digests(self, numbers: Sequence[int]) -> list[str]:
         stopped = threading.Event()
+        size = 1 + len(numbers) // MOST_TASKS
+        tasks = [numbers[start : start + size] for start in range(0, len(numbers), size)]
 
         def check() -> None:
             if stopped.is_set():
@@ -59,7 +64,8 @@ class Inputs:
 
         with ThreadPoolExecutor(self._threads, thread_name_prefix="digest") as pool:
             try:
-                return list(pool.map(lambda number: _digest(self.files[number], check), numbers))
+                digests = pool.map(lambda task: [_digest(self.files[number], check) for number in task], tasks)
+                return list(chain.from_iterable(digests))
             except BaseException:  # Ctrl-C must not wait for whole files
                 stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
