@@ -11,7 +11,7 @@ by the same code from the same rows. Without input, some is made up. Sides:
 * ``streamed``, ``mapped``, ``ram``: a store, read by the loader.
 * ``gather``: arrays in memory, rows of a permutation taken in whole batches, by two threads ahead of the consumer and
   by the consumer itself. Every ratio is to the faster of them.
-* ``gather bits``: the least work that gives planes.
+* ``gather, NumPy alone``: the least work that gives planes.
 * ``memmap``: as ``gather``, from ``.npy`` files that are memory-mapped; of text, the usual way: a random place of one
   mapped file of tokens for each window, with replacement.
 * ``items``: a torch ``DataLoader`` over mapped files, row by row.
@@ -34,9 +34,9 @@ from harness.arrays import (
     FEATURES,
     THREADS,
     batch_of,
-    bits,
     gathered,
     items,
+    numpy_alone,
     random_places,
     reading_of,
     window_of,
@@ -96,7 +96,7 @@ def chess_sides(store: Path, folder: Path) -> list[Side]:
         stored_side("chess", folder / "plain.zarr", "mapped", "mapped", "128MiB"),
         of("ram", "ram", "8GiB"),
         *gather_sides("chess", folder / "arrays"),
-        Side("gather bits", bits, {"arrays": folder / "arrays"}),
+        Side("gather, NumPy alone", numpy_alone, {"arrays": folder / "arrays"}),
         Side("memmap", gathered, {"arrays": folder / "arrays", "kind": "chess", "mapped": True}),
         *item_sides("chess", folder / "arrays"),
         of("streamed 32 MiB", "streamed", "32MiB", pool_blocks=16),

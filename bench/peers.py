@@ -26,6 +26,7 @@ from harness.sides import Epoch
 Batch = dict[str, torch.Tensor]
 HEIGHT, WIDTH, CELLS = 36, 64, 16
 LENGTH = 512
+PIECES = np.array([1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14], np.uint8).reshape(12, 1, 1)
 SLICE = 1 << 20  # rows per table of Arrow, whose offsets have 32 bits
 
 
@@ -43,9 +44,9 @@ class RowSet:
 
 
 def read_positions(rows: Any) -> Batch:
-    boards = np.ascontiguousarray(rows["boards"]).view(np.uint8).reshape(len(rows["move"]), 12, 8)
+    board = np.stack([rows["squares"] & 15, rows["squares"] >> 4], axis=2).reshape(-1, 1, 8, 8)
     return {
-        "planes": torch.from_numpy(np.unpackbits(boards, axis=2, bitorder="little").reshape(-1, 12, 8, 8)),
+        "planes": torch.from_numpy((board == PIECES).view(np.uint8)),
         "move": torch.from_numpy(rows["move"].astype(np.int64)),
         "result": torch.from_numpy(rows["result"].copy()),
     }
@@ -61,7 +62,7 @@ def read_frames(rows: Any) -> Batch:
 
 
 SETS = {
-    "chess": RowSet(np.dtype([("boards", "<u8", (12,)), ("move", "<u2"), ("result", "i1")]), 1024, read_positions),
+    "chess": RowSet(np.dtype([("squares", "u1", (4, 8)), ("move", "<u2"), ("result", "i1")]), 1024, read_positions),
     "text": RowSet(np.dtype([("tokens", "<u2", (LENGTH + 1,))]), 64, read_tokens),
     "frames": RowSet(np.dtype([("frame", "u1", (HEIGHT, WIDTH)), ("response", "<f4", (CELLS,))]), 256, read_frames),
 }

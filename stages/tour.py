@@ -109,13 +109,13 @@ STEPS = (
     ),
     Step(
         "A position, as it is stored",
-        """Twelve bitboards, castling and en passant, the move played, the result: a few bytes.""",
+        """The board in half a byte per square, castling and en passant, the move played, the result.""",
         ("outofcore", "show", "data/stores/chess.zarr", "--row", "40", "--count", "1"),
     ),
     Step(
         "The same position, as a model sees it",
-        """Planes are made from the bits when a batch is put together: one for each kind of piece, those of the side to
-        move first, seen from its side. None of them is stored.""",
+        """Planes are made from the squares when a batch is put together: one for each kind of piece, those of the side
+        to move first, seen from its side. None of them is stored.""",
         ("python", "-c", PLANES),
     ),
     Step(

@@ -87,7 +87,7 @@ def _position(row: Any, batch: Any) -> Iterator[str]:
     arrows = [chess.svg.Arrow(move.from_square, move.to_square, color="#15781bcc")]
     drawn = chess.svg.board(board, arrows=arrows, coordinates=False)
     yield drawn.replace("<svg ", '<svg x="375" y="45" width="240" height="240" ', 1)
-    yield text(375, 310, f"12 bitboards, move played ({san}), result (1-0)", GREY, 'font-size="12"')
+    yield text(375, 310, f"board in 32 bytes, move played ({san}), result (1-0)", GREY, 'font-size="12"')
     yield arrow(630, 170, 34)
     yield text(685, 30, "batch: tensors", extra=bold)
     for plane, letter in enumerate(PIECES):

@@ -40,8 +40,8 @@ RAW = {
     "neural": "5604f49e16b95270aa7b52e72291c27aae1aab5e9ca9b7747d242bf54f10ca1e",
 }
 STORES = {
-    ("chess", "zstd"): "f937909e067a9ad85d914d53913e7cc1f863911fbbf303eed192269d7e747844",
-    ("chess", "none"): "4cc24bf52d21a5a2465a71c4d48a209e9cb07357d638e0de9d4757a902ae0384",
+    ("chess", "zstd"): "8f68d18aa5e555217e7b16f955ee10be463776ec63ff066aba4ab3f2c4745f11",
+    ("chess", "none"): "544765a3569106eab08de35bc5a65fd68ae28ca32089604fe82edd874d756218",
     ("go", "zstd"): "37e885051c8ca7c6cd22f873b0e4f5528a6738549c19d0339872e3ecf962282f",
     ("go", "none"): "8d4d98a9ad5f8882de2de8666a68369b52c9a47f53bc85af4ae640ec97cb37ae",
     ("text", "zstd"): "a6f68c01f4927266bc3470b103b2017c112053c2e300d0f9e7d158e52e1ea5c2",

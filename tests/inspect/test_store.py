@@ -103,7 +103,14 @@ def test_a_store_with_one_row_and_no_columns_is_shown(tmp_path: Path) -> None:
     assert "1 found = 1 accepted + 0 rejected" in call("info", path).stdout
 
 
-def write_one_row(folder: Path) -> Path:
+def test_a_store_without_the_fields_that_its_domain_draws_is_named(tmp_path: Path) -> None:
+    path = write_one_row(tmp_path / "old.zarr", domain="chess")
+    said = call("show", path, code=2).stderr
+    assert said.count("\n") == 1
+    assert "old.zarr: no field 'squares', so another version of outofcore has made it: convert again" in said
+
+
+def write_one_row(folder: Path, domain: str = "numbers") -> Path:
     schema = Schema(rows=(Field(name="number", dtype="int32", doc="a number"),), sequences=())
     splits = ("train", "val")
     with ThreadPoolExecutor(1) as encoders:
@@ -111,7 +118,7 @@ def write_one_row(folder: Path) -> Path:
         writer.append("", "train", {"number": np.ones(1, np.int32)}, {"length": np.ones(1, np.int64)})
         counted = {"found": 1, "accepted": 1, "rejected": {}, "params": {}}
         sums = {name: {"train": 1, "val": 0} for name in ("rows", "sequences")}
-        names = {"domain": "numbers", "row": "number", "sequence": "line", "parts": [""], "splits": list(splits)}
+        names = {"domain": domain, "row": "number", "sequence": "line", "parts": [""], "splits": list(splits)}
         ones = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
         texts = {name: np.array(["x"], object) for name in ("name", "digest")}
         writer.commit(folder, {**counted, **sums, **names}, {**ones, **texts})

@@ -241,7 +241,11 @@ def _drawing(store: Store, split: str, part: str, row: int, stop: int) -> str:
     if store.domain not in DOMAINS:  # of a later version, or a user's own arrays
         return ""
     rows = store.rows(split, part).read(row, min(row + DRAWN_ROWS, stop))
-    return get_domain(store.domain).draw(rows, store.attributes)
+    try:
+        return get_domain(store.domain).draw(rows, store.attributes)
+    except KeyError as error:
+        message = f"{store.root}: no field {error}, so another version of outofcore has made it: convert again"
+        raise StoreError(message) from error
 
 
 def _plain(value: Any) -> Any:

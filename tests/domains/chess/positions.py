@@ -53,16 +53,25 @@ def shown_move(board: chess.Board, move: chess.Move) -> chess.Move:
     return move
 
 
+def stored_squares(board: chess.Board) -> np.ndarray:
+    """The board as a store has it, square by square."""
+    squares = np.zeros((4, 8), np.uint8)
+    for square, piece in board.piece_map().items():
+        rank, file = divmod(square, 8)
+        code = piece.piece_type + (0 if piece.color else 8)
+        squares[rank // 2, file] |= code << 4 * (rank % 2)
+    return squares
+
+
 def stored_rows(positions: list[tuple[chess.Board, chess.Move]], result: int = 1) -> dict[str, np.ndarray]:
     """Rows of a store, all of games with that result."""
-    boards, states = [], []
+    states = []
     for board, _ in positions:
-        boards.append([int(board.pieces(piece, color)) for color in chess.COLORS for piece in chess.PIECE_TYPES])
         rights = sum(bit | bit << 4 * inner(board, bit, color) for bit, color, has in CASTLING if has(board, color))
         file = 255 if board.ep_square is None else chess.square_file(board.ep_square)
         states.append([0 if board.turn else 1, rights, file, min(board.halfmove_clock, 255)])
     return {
-        "boards": np.array(boards, np.uint64),
+        "squares": np.array([stored_squares(board) for board, _ in positions]),
         "state": np.array(states, np.uint8),
         "move": np.array([stored_move(move) for _, move in positions], np.uint16),
         "result": np.full(len(positions), result, np.int8),

@@ -42,12 +42,13 @@ def reasons(result: UnitResult) -> list[str]:
 
 
 def board_of(result: UnitResult, row: int) -> str:
-    """Piece placement of a row as FEN writes it, by reading the bits."""
+    """Piece placement of a row as FEN writes it, by reading half a byte per square."""
     board = chess.Board(None)
-    for letter, squares in zip("PNBRQKpnbrqk", result.rows["boards"][row], strict=True):
-        for square in range(64):
-            if int(squares) >> square & 1:
-                board.set_piece_at(square, chess.Piece.from_symbol(letter))
+    for square in range(64):
+        rank, file = divmod(square, 8)
+        letter = ".PNBRQK..pnbrqk"[result.rows["squares"][row, rank // 2, file] >> 4 * (rank % 2) & 15]
+        if letter != ".":
+            board.set_piece_at(square, chess.Piece.from_symbol(letter))
     return board.board_fen()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from outofcore.domains.chess.legal import mark_legal
 from outofcore.domains.chess.moves import flip_code, uci, vocabulary
+from outofcore.domains.chess.squares import as_words
 from tests.domains.chess.positions import random_positions, shown_move, stored_rows
 
 # Positions made to break move generators, from the chess programming community's perft collections.
@@ -31,7 +32,7 @@ def legal_by_kernel(positions: list[tuple[chess.Board, chess.Move]]) -> list[set
     moves = vocabulary("uci")
     mask = np.zeros((len(positions), moves.size), bool)
     flips = rows["state"][:, 0] * np.uint16(flip_code(0))
-    mark_legal(rows["boards"], rows["state"], flips, moves.index, mask)
+    mark_legal(as_words(rows["squares"]), rows["state"], flips, moves.index, mask)
     return [{uci(code) for code in moves.codes[row]} for row in mask]
 
 
@@ -98,5 +99,5 @@ def test_a_state_that_contradicts_its_board_adds_no_move(fen):
     rows["state"][0, 1:3] = 15, chess.FILE_NAMES.index("c")
     moves = vocabulary("uci")
     mask = np.zeros((1, moves.size), bool)
-    mark_legal(rows["boards"], rows["state"], np.zeros(1, np.uint16), moves.index, mask)
+    mark_legal(as_words(rows["squares"]), rows["state"], np.zeros(1, np.uint16), moves.index, mask)
     assert {uci(code) for code in moves.codes[mask[0]]} == {move.uci() for move in board.legal_moves}

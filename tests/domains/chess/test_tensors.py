@@ -163,7 +163,7 @@ def test_a_field_that_the_store_lacks_is_named():
     assert "time_spent" in make_reading({"params": {"source": {"time_spent": True}}}, section).fields
 
 
-SIGNED = {"boards": np.int64, "move": np.int16, "ply": np.int16}
+SIGNED = {"move": np.int16, "ply": np.int16}
 
 
 @pytest.mark.parametrize("packed", [False, True])

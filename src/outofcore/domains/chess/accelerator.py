@@ -7,7 +7,8 @@ from torch import Tensor
 
 from outofcore.domains.chess.legal import NO_FILE
 from outofcore.domains.chess.moves import Vocabulary
-from outofcore.domains.chess.widening import AS_BYTES
+from outofcore.domains.chess.schema import CODES
+from outofcore.domains.chess.squares import BLACK, KING, ROOK
 
 
 def unpack(packed: Tensor) -> Tensor:
@@ -16,37 +17,50 @@ def unpack(packed: Tensor) -> Tensor:
     return packed.unsqueeze(-1) >> files & 1
 
 
-def pack(boards: Tensor, states: Tensor, mirrored: Tensor, planes: int, *, mover: bool) -> Tensor:
-    """Packed planes (positions, 12 or 18, 8) uint8, a byte per rank; see :func:`outofcore.domains.chess.widening.show`.
+def pack(planes: Tensor) -> Tensor:
+    """Planes (..., planes, 8, 8) uint8 -> bits (..., planes, 8) uint8, the inverse of :func:`unpack`."""
+    files = torch.arange(8, dtype=torch.uint8, device=planes.device)
+    return (planes << files).sum(-1, dtype=torch.uint8)
 
-    ``boards`` (positions, 12) int64 with the bits of unsigned words, ``states`` (positions, 4) uint8, ``mirrored``
-    (positions,) bool; ``mover`` shows the board from the side to move.
+
+def show(squares: Tensor, states: Tensor, mirrored: Tensor, planes: int, *, mover: bool) -> Tensor:
+    """Planes (positions, 12 or 18, 8, 8) uint8; see :func:`outofcore.domains.chess.widening.show`.
+
+    ``squares`` (positions, 4, 8) uint8: stored boards, ``states`` (positions, 4) uint8, ``mirrored`` (positions,)
+    bool; ``mover`` shows the board from the side to move.
     """
     black = (states[:, 0] != 0)[:, None, None]
-    shown = boards.view(torch.uint8).view(-1, 12, 8)
+    board = _ranks(squares)
+    pieces = torch.tensor(list(CODES.values()), dtype=torch.uint8, device=board.device)[None, :, None]
     if mover:
-        shown = torch.where(black, shown.flip(2).roll(6, 1), shown)
+        board = torch.where(black, board.flip(1), board)
+        pieces = torch.where(black, pieces.roll(6, 1), pieces)
+    shown = (board[:, None] == pieces[..., None]).to(torch.uint8)
     if planes > shown.shape[1]:
-        shown = torch.cat([shown, _state_planes(states, mover=mover)], 1)
-    reverse = torch.from_numpy(AS_BYTES[1]).to(boards.device)
-    return torch.where(mirrored[:, None, None], reverse[shown.int()], shown)
+        shown = torch.cat([shown, unpack(_state_planes(states, mover=mover))], 1)
+    return torch.where(mirrored[:, None, None, None], shown.flip(3), shown)
 
 
-def classify(boards: Tensor, states: Tensor, moves: Tensor, flips: Tensor, vocabulary: Vocabulary) -> Tensor:
+def classify(squares: Tensor, states: Tensor, moves: Tensor, flips: Tensor, vocabulary: Vocabulary) -> Tensor:
     """Classes (positions,) int64 of stored moves; see :func:`outofcore.domains.chess.widening.classify`.
 
-    ``boards`` (positions, 12) int64, ``states`` (positions, 4) uint8, ``moves`` (positions,) int16 with the bits of
+    ``squares`` (positions, 4, 8) uint8, ``states`` (positions, 4) uint8, ``moves`` (positions,) int16 with the bits of
     unsigned words, ``flips`` (positions,) int64: exclusive or from the stored move to the move as shown.
     """
     code = moves.long() & 0xFFFF
     start, end = code & 63, code >> 6 & 63
-    black = states[:, 0] != 0
-    king, rook = (torch.where(black, boards[:, piece + 6], boards[:, piece]) for piece in (5, 3))
+    board, side = _ranks(squares).flatten(1), (states[:, 0] != 0) * BLACK
+    king, rook = (board.gather(1, square[:, None])[:, 0] for square in (start, end))
     to_corner = (start & 7 == 4) & ((end & 7 == 7) | (end & 7 == 0))
-    castles = to_corner & (king >> start & 1 == 1) & (rook >> end & 1 == 1)
+    castles = to_corner & (king == KING + side) & (rook == ROOK + side)
     two_squares = start | start + torch.where(end > start, 2, -2) << 6
-    index = torch.from_numpy(vocabulary.index.astype("int64")).to(boards.device)
+    index = torch.from_numpy(vocabulary.index.astype("int64")).to(squares.device)
     return index[torch.where(castles, two_squares, code) ^ flips]
+
+
+def _ranks(squares: Tensor) -> Tensor:
+    """(positions, 8, 8) uint8: pieces by rank and file."""
+    return torch.stack([squares & 15, squares >> 4], 2).view(-1, 8, 8)
 
 
 def _state_planes(states: Tensor, *, mover: bool) -> Tensor:

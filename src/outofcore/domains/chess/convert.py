@@ -21,6 +21,7 @@ from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK
 from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, UNFINISHED, column_of, empty_rows
+from outofcore.domains.chess.squares import as_words, bitboards
 from outofcore.raw.gather import parts_of
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
@@ -247,7 +248,7 @@ def _standard_start() -> Rows:
 def _unusual(plies: Ints, rows: Rows) -> npt.NDArray[np.bool_]:
     """Games from another start position than that of standard chess, and those with an underpromotion."""
     firsts, start = np.cumsum(plies) - plies, _standard_start()
-    unusual: npt.NDArray[np.bool_] = (rows["boards"][firsts] != start["boards"]).any(axis=1)
+    unusual: npt.NDArray[np.bool_] = (rows["squares"][firsts] != start["squares"]).any(axis=(1, 2))
     unusual |= (rows["state"][firsts] != start["state"]).any(axis=1)
     promoted = rows["move"] >> 12
     unusual[np.repeat(np.arange(len(plies)), plies)[(promoted > 0) & (promoted < chess.QUEEN - 1)]] = True
@@ -258,11 +259,12 @@ def _keys(rows: Rows, plies: Ints) -> Bytes:
     """Hash of start position and moves of each game, (n, 16) uint8."""
     if not len(plies):
         return np.zeros((0, KEY_BYTES), np.uint8)
-    boards, state, moves = (rows["boards"].data.cast("B"), rows["state"].data.cast("B"), rows["move"].data.cast("B"))
+    starts = bitboards(as_words(rows["squares"][np.cumsum(plies) - plies])).data.cast("B")
+    state, moves = rows["state"].data.cast("B"), rows["move"].data.cast("B")
     keys = bytearray()
     first = 0
-    for count in plies.tolist():
-        digest = blake2b(boards[96 * first : 96 * first + 96], digest_size=KEY_BYTES)
+    for game, count in enumerate(plies.tolist()):
+        digest = blake2b(starts[96 * game : 96 * game + 96], digest_size=KEY_BYTES)
         digest.update(state[4 * first : 4 * first + 3])  # the halfmove clock is not part of the game
         first += count
         digest.update(moves[2 * (first - count) : 2 * first])

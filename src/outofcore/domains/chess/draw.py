@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import chess
+import numpy as np
 
 from outofcore.domains.chess.moves import uci
 from outofcore.domains.chess.schema import (
@@ -13,7 +14,6 @@ from outofcore.domains.chess.schema import (
     CASTLING_BITS,
     INNER_ROOK_SHIFT,
     NO_EN_PASSANT,
-    PIECES,
     UNFINISHED,
 )
 from outofcore.store.schema import Columns
@@ -38,9 +38,11 @@ def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
 def board_of(rows: Columns, *, chess960: bool = False) -> chess.Board:
     """The first row as a board of python-chess; ``chess960`` as its game is."""
     board = chess.Board(None)
-    for letter, squares in zip(PIECES, rows["boards"][0], strict=True):
-        for square in chess.scan_forward(int(squares)):
-            board.set_piece_at(square, chess.Piece.from_symbol(letter))
+    for pair, file in np.argwhere(rows["squares"][0]).tolist():
+        byte = int(rows["squares"][0, pair, file])
+        for rank, code in ((2 * pair, byte & 15), (2 * pair + 1, byte >> 4)):
+            if code:
+                board.set_piece_at(chess.square(file, rank), chess.Piece(code & 7, color=not code & 8))
     side, rights, file, halfmove_clock = rows["state"][0].tolist()
     board.turn = side != BLACK_TO_MOVE
     # In Chess960 the rooks may start elsewhere; a board of standard chess then shows castling by squares.

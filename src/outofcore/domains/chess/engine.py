@@ -22,6 +22,9 @@ from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960, INNER_ROOK_S
 
 _WHITE_KING, _BLACK_KING = 6, 12
 """The engine's codes: 0 is an empty square, 1 to 12 are the pieces of the schema, a rook two before its king."""
+_BLACKS = np.uint64(0x7979_7979_7979_7979)
+"""Added to a rank of the engine's codes, it sets the highest bit of those from 7 on."""
+_HIGH_BITS = np.uint64(0x8080_8080_8080_8080)
 
 
 Ints = npt.NDArray[np.int64]
@@ -62,7 +65,8 @@ def fill_rows(
     """Write the readable games into ``rows``, from row ``first_rows`` of each on."""
     rooks = np.array([_castling_rooks(games, facts, int(game)) for game in chosen], np.uint64)
     ranks, is_chess960 = parsed.boards.view(np.uint64), facts.variant[chosen] == CHESS960
-    _fill(parsed, ranks, is_chess960, rooks, first_rows, rows["boards"], rows["state"], rows["move"])
+    squares = rows["squares"].reshape(-1, 32).view(np.uint64)  # of the same memory
+    _fill(parsed, ranks, is_chess960, rooks, first_rows, squares, rows["state"], rows["move"])
 
 
 def _foreign(games: Games) -> npt.NDArray[np.bool_]:
@@ -114,12 +118,28 @@ def _castling_rooks(games: Games, facts: Facts, game: int) -> int:
 
 
 @kernel
-def _rights(rooks: np.uint64, boards: npt.NDArray[np.uint64]) -> int:
+def _stored(rank: np.uint64) -> np.uint64:
+    """A rank of the engine's codes with those of the schema: Black's are two higher."""
+    return rank + ((rank + _BLACKS & _HIGH_BITS) >> np.uint64(6))
+
+
+@kernel
+def _squares_of(board: Bytes, piece: int) -> np.uint64:
+    """Bitboard of the squares where a piece of the engine is."""
+    found = np.uint64(0)
+    for square in range(64):
+        found |= np.uint64(board[square] == piece) << np.uint64(square)
+    return found
+
+
+@kernel
+def _rights(rooks: np.uint64, board: Bytes) -> int:
     """Stored castling rights, by the side of its king on which each castling rook is."""
     rights = 0
     one = np.uint64(1)
     first_rank, last_rank = np.uint64(0xFF), np.uint64(0xFF) << np.uint64(56)
-    for bit, rank, king, own in ((1, first_rank, boards[5], boards[3]), (4, last_rank, boards[11], boards[9])):
+    for bit, rank, king_code in ((1, first_rank, _WHITE_KING), (4, last_rank, _BLACK_KING)):
+        king, own = _squares_of(board, king_code), _squares_of(board, king_code - 2)
         towards_h, towards_a = rank & ~(king | (king - one)), rank & (king - one)
         rook = rooks & towards_h
         if rook:
@@ -156,7 +176,7 @@ def _fill(
     is_chess960: npt.NDArray[np.bool_],
     castling_rooks: npt.NDArray[np.uint64],
     first_rows: Ints,
-    out_boards: npt.NDArray[np.uint64],
+    out_squares: npt.NDArray[np.uint64],
     out_state: Bytes,
     out_move: npt.NDArray[np.uint16],
 ) -> None:
@@ -172,24 +192,13 @@ def _fill(
         first_position, first_move = np.int64(position_offsets[game]), np.int64(move_offsets[game])
         for ply in range(np.int64(move_offsets[game + 1]) - first_move):
             position: Any = first_position + ply
-            for piece in range(12):
-                out_boards[row, piece] = out_boards[row - 1, piece] if ply else np.uint64(0)
-            for rank in range(8):
-                if ply and ranks[position, rank] == ranks[position - 1, rank]:
-                    continue
-                for square in range(8 * rank, 8 * rank + 8):
-                    old = boards[position - 1, square] if ply else np.uint8(0)
-                    new = boards[position, square]
-                    if old != new:
-                        bit = np.uint64(1) << np.uint64(square)
-                        if old:
-                            out_boards[row, old - 1] ^= bit
-                        if new:
-                            out_boards[row, new - 1] ^= bit
+            for pair in range(4):
+                lower, upper = _stored(ranks[position, 2 * pair]), _stored(ranks[position, 2 * pair + 1])
+                out_squares[row, pair] = lower | upper << np.uint64(4)
             out_state[row, 1] = 0
             out_state[row, 0] = WHITE_TO_MOVE if turn[position] else BLACK_TO_MOVE
             if is_chess960[game]:
-                out_state[row, 1] = _rights(rooks, out_boards[row])
+                out_state[row, 1] = _rights(rooks, boards[position])
             else:
                 for right in range(4):
                     out_state[row, 1] |= castling[position, right] << right
@@ -205,8 +214,7 @@ def _fill(
             if promotion < 0:
                 promotion = np.int64(0)
             out_move[row] = origin | target << 6 | promotion << 12
-            moved = np.uint64(1) << np.uint64(origin)
-            rooks &= ~(moved | np.uint64(1) << np.uint64(target))
-            if moved & (out_boards[row, 5] | out_boards[row, 11]):
+            rooks &= ~(np.uint64(1) << np.uint64(origin) | np.uint64(1) << np.uint64(target))
+            if boards[position, origin] == _WHITE_KING or boards[position, origin] == _BLACK_KING:
                 rooks &= ~(np.uint64(0xFF) << np.uint64(origin & 56))
             row += 1

@@ -25,8 +25,8 @@ from outofcore.domains.chess.bitboards import (
     highest,
     lowest,
     slides,
-    upside_down,
 )
+from outofcore.domains.chess.squares import look, to_bitboards
 
 MOST_MOVES = 256
 """Room for the moves of any position; the known maximum is 218."""
@@ -38,22 +38,21 @@ _NOWHERE = np.uint64(0)
 
 
 @njit(nogil=True, cache=True)
-def mark_legal(boards: Any, states: Any, flips: Any, index: Any, mask: Any) -> None:
+def mark_legal(squares: Any, states: Any, flips: Any, index: Any, mask: Any) -> None:
     """Set the classes of the legal moves of each position in ``mask``.
 
-    ``boards`` (positions, 12) uint64: pawns, knights, bishops, rooks, queens, king of White, then of Black. ``states``
-    (positions, 4) uint8: side to move, castling bits, en passant file, halfmove clock. ``flips`` (positions,) uint16:
-    exclusive or from a move seen by the side to move to the move as shown. ``index`` int16 by stored move: its class.
-    ``mask`` (positions, classes) bool, all false on entry.
+    ``squares`` (positions, 4) uint64: stored boards. ``states`` (positions, 4) uint8: side to move, castling bits, en
+    passant file, halfmove clock. ``flips`` (positions,) uint16: exclusive or from a move seen by the side to move to
+    the move as shown. ``index`` int16 by stored move: its class. ``mask`` (positions, classes) bool, all false at
+    first.
     """
-    own, enemy = np.empty(6, np.uint64), np.empty(6, np.uint64)
+    ranks, boards = np.empty(8, np.uint64), np.empty(12, np.uint64)
     codes = np.empty(MOST_MOVES, np.uint16)
-    for position in range(len(boards)):
+    for position in range(len(squares)):
         black = states[position, 0] != 0
-        for piece in range(6):
-            white_pieces, black_pieces = boards[position, piece], boards[position, piece + 6]
-            own[piece] = upside_down(black_pieces) if black else white_pieces
-            enemy[piece] = upside_down(white_pieces) if black else black_pieces
+        look(squares[position], black, False, ranks)  # noqa: FBT003 - compiled code takes no keywords
+        to_bitboards(ranks, boards)
+        own, enemy = (boards[6:], boards[:6]) if black else (boards[:6], boards[6:])
         rights = np.int64(states[position, 1])
         castling = (rights >> 2 & 3 | rights >> 4 & 12) if black else (rights & 3 | rights >> 2 & 12)
         count = legal_moves(own, enemy, castling, states[position, 2], codes)

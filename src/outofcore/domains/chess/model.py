@@ -18,6 +18,7 @@ from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.schema import CHESS960
+from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.tensors import ChessReading, value_fields, values
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.reading import Reading
@@ -52,14 +53,14 @@ def measure_baseline(store: Store, section: TensorSection) -> Baseline:
     counts = np.zeros(moves.size, np.int64)
     total, known = 0.0, 0
     chess960 = _has_chess960(store)
-    fields = ("move", "state", *value_fields(section), *(("boards",) if chess960 else ()))
+    fields = ("move", "state", *value_fields(section), *(("squares",) if chess960 else ()))
     for rows in table.blocks(_ROWS_AT_ONCE, *fields):
         move, state, value = rows["move"], rows["state"], values(rows, section).astype(np.float64)
         black = state[:, 0] if section.view == "mover" else np.zeros(len(move), np.uint8)
         flips = black * np.uint16(flip_code(0))
         if chess960:
             targets = np.empty(len(move), np.int64)
-            classify(rows["boards"], state, move, flips, moves.index, targets)
+            classify(as_words(rows["squares"]), state, move, flips, moves.index, targets)
         else:
             targets = moves.index[move ^ flips]
         counts += np.bincount(targets, minlength=moves.size)

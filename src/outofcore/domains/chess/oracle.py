@@ -16,6 +16,7 @@ import numpy.typing as npt
 from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK, LARGEST_EVALUATION, LARGEST_MATE
 from outofcore.domains.chess.schema import (
     BLACK_TO_MOVE,
+    CODES,
     INNER_ROOK_SHIFT,
     LARGEST_HALFMOVE_CLOCK,
     NO_CLOCK,
@@ -71,9 +72,12 @@ class Replay:
         self._moves.append(move.from_square | move.to_square << 6 | promotion << 12)
 
     def write(self, rows: dict[str, npt.NDArray[Any]], first: int) -> None:
-        """Write ``boards``, ``state`` and ``move`` from row ``first`` on."""
+        """Write ``squares``, ``state`` and ``move`` from row ``first`` on."""
         here = slice(first, first + len(self))
-        rows["boards"][here] = np.array(self._boards, np.uint64).reshape(-1, 12)
+        ranks = np.array(self._boards, np.uint64).reshape(-1, 12, 1).view(np.uint8)
+        ranks = np.unpackbits(ranks[..., None], axis=3, bitorder="little")  # (positions, 12, ranks, files)
+        pieces = np.tensordot(ranks, np.array(list(CODES.values()), np.uint8), (1, 0))
+        rows["squares"][here] = pieces[:, 0::2] | pieces[:, 1::2] << 4
         rows["state"][here] = np.array(self._states, np.uint8).reshape(-1, 4)
         rows["move"][here] = self._moves
 

@@ -15,6 +15,7 @@ from outofcore.domains.chess.model import ChessTask
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.params import ChessSection, FilterSection, TensorSection
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960
+from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.widening import classify
 from outofcore.domains.domain import Section
 from outofcore.domains.predictor import SPLIT, Row
@@ -77,7 +78,8 @@ def _classes(position: Columns, moves: list[chess.Move], section: TensorSection)
     count, black = len(codes), int(position["state"][0, 0]) == BLACK_TO_MOVE
     flip = flip_code(0) if black and section.view == "mover" else 0
     found = np.empty(count, np.int64)
-    boards, states = (np.repeat(position[name], count, axis=0) for name in ("boards", "state"))
+    squares, states = (np.repeat(position[name], count, axis=0) for name in ("squares", "state"))
     flips = np.full(count, flip, np.uint16)
-    classify(boards, states, np.array(codes, np.uint16), flips, vocabulary(section.targets).index, found)
+    index = vocabulary(section.targets).index
+    classify(as_words(squares), states, np.array(codes, np.uint16), flips, index, found)
     return found

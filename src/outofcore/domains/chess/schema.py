@@ -13,7 +13,9 @@ import numpy.typing as npt
 from outofcore.store.schema import Field, Schema
 
 PIECES = ("P", "N", "B", "R", "Q", "K", "p", "n", "b", "r", "q", "k")
-"""Bitboards in order, by the letters of FEN."""
+"""Planes in order, by the letters of FEN."""
+CODES = dict(zip(PIECES, (1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14), strict=True))
+"""Pieces as they are stored; 0 is an empty square."""
 
 STATE = ("side_to_move", "castling", "en_passant_file", "halfmove_clock")
 WHITE_TO_MOVE, BLACK_TO_MOVE = 0, 1
@@ -32,11 +34,12 @@ VARIANT_NAMES = {STANDARD: "standard", CHESS960: "chess960"}
 SCHEMA = Schema(
     rows=(
         Field(
-            name="boards",
-            dtype="uint64",
-            shape=(12,),
-            doc="bitboards by piece; bit 8 * rank + file, a1 the lowest",
-            attributes={"pieces": list(PIECES)},
+            name="squares",
+            dtype="uint8",
+            shape=(4, 8),
+            doc="pieces on two squares per byte: in [pair, file], the lower four bits are the square of that file on "
+            "rank 2 * pair + 1, the upper four the square above it; 0: empty",
+            attributes={"codes": CODES},
         ),
         Field(
             name="state",

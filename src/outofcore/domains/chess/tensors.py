@@ -17,7 +17,8 @@ from outofcore.domains.chess.legal import mark_legal
 from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
 from outofcore.domains.chess.params import ChessSection, TensorSection
 from outofcore.domains.chess.schema import NO_EVALUATION, TIME_SPENT, UNFINISHED
-from outofcore.domains.chess.widening import AS_BYTES, AS_WORDS, classify, show
+from outofcore.domains.chess.squares import as_words
+from outofcore.domains.chess.widening import classify, show, show_packed
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
 from outofcore.recycling import Recycler
@@ -43,12 +44,12 @@ class ChessReading:
     @property
     def fields(self) -> tuple[str, ...]:
         value = value_fields(self.section)
-        return tuple(dict.fromkeys(("boards", "state", "move", *value, "ply", *self.section.fields)))
+        return tuple(dict.fromkeys(("squares", "state", "move", *value, "ply", *self.section.fields)))
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], draws: Draws) -> dict[str, Tensor]:
         """Turn rows into tensors.
 
-        ``rows`` hold ``boards`` (batch, 12) uint64, ``state`` (batch, 4) uint8, ``move`` (batch,) uint16, ``result``
+        ``rows`` hold ``squares`` (batch, 4, 8) uint8, ``state`` (batch, 4) uint8, ``move`` (batch,) uint16, ``result``
         (batch,) int8, ``ply`` (batch,) integer and the other :attr:`fields`; ``draws`` (batch,) uint64 choose the
         positions to mirror.
 
@@ -58,8 +59,8 @@ class ChessReading:
         :func:`expected_results`; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal`` (batch, classes) bool; and
         the stored fields that are named, as they are.
         """
-        boards, states = np.ascontiguousarray(rows["boards"]), np.ascontiguousarray(rows["state"])
-        count, mover = len(boards), self.section.view == "mover"
+        squares, states = as_words(rows["squares"]), np.ascontiguousarray(rows["state"])
+        count, mover = len(squares), self.section.view == "mover"
         mirrored = self._mirrored(states[:, 1] == 0, draws)
         turned = states[:, 0] * np.uint16(flip_code(0))
         # Exclusive or to the move as shown: from a stored move (White's squares), from one seen by the side to move.
@@ -67,11 +68,14 @@ class ChessReading:
         from_mover = from_white ^ turned
         moves = vocabulary(self.section.targets)
 
-        table = AS_BYTES if self.packed else AS_WORDS
-        planes = self.memory.empty((count, self.section.planes, 8), table.dtype)
-        show(boards.view(np.uint8).reshape(count, 12, 8), states, mover, mirrored, table, planes)
+        if self.packed:
+            planes = self.memory.empty((count, self.section.planes), np.dtype(np.uint64))
+            show_packed(squares, states, mover, mirrored, planes)
+        else:
+            planes = self.memory.empty((count, self.section.planes, 64), np.dtype(np.uint8))
+            show(squares, states, mover, mirrored, planes)
         target = np.empty(count, np.int64)
-        classify(boards, states, rows["move"], from_white, moves.index, target)
+        classify(squares, states, rows["move"], from_white, moves.index, target)
         value = values(rows, self.section)
         if mover:
             value *= 1 - 2 * states[:, 0].astype(np.float32)
@@ -83,17 +87,17 @@ class ChessReading:
         if self.side:
             batch["to_move"] = torch.from_numpy(np.ascontiguousarray(states[:, 0]))
         if self.packed:
-            batch["packed"] = torch.from_numpy(planes)
+            batch["packed"] = torch.from_numpy(planes.view(np.uint8).reshape(count, self.section.planes, 8))
         else:
-            batch["planes"] = torch.from_numpy(planes.view(np.uint8).reshape(count, self.section.planes, 8, 8))
+            batch["planes"] = torch.from_numpy(planes.reshape(count, self.section.planes, 8, 8))
         if self.section.legal_mask:
-            batch["legal"] = _legal(boards, states, from_mover, moves)
+            batch["legal"] = _legal(squares, states, from_mover, moves)
         return batch | {name: torch.from_numpy(np.ascontiguousarray(rows[name])) for name in self.section.fields}
 
     def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The same from rows on an accelerator, words as signed ones; legal moves are still computed on the CPU."""
-        boards, states = rows["boards"], rows["state"]
-        device, mover = boards.device, self.section.view == "mover"
+        squares, states = rows["squares"], rows["state"]
+        device, mover = squares.device, self.section.view == "mover"
         black = states[:, 0].long()
         if self.section.mirror:
             without_rights = (states[:, 1] == 0).cpu().numpy()
@@ -102,17 +106,17 @@ class ChessReading:
             mirrored = torch.zeros_like(states[:, 0])
         from_white = mirrored.long() * mirror_code(0) ^ (black * flip_code(0) if mover else 0)
         moves = vocabulary(self.section.targets)
-        packed = accelerator.pack(boards, states, mirrored.bool(), self.section.planes, mover=mover)
+        planes = accelerator.show(squares, states, mirrored.bool(), self.section.planes, mover=mover)
         batch = {
-            "target": accelerator.classify(boards, states, rows["move"], from_white, moves),
+            "target": accelerator.classify(squares, states, rows["move"], from_white, moves),
             "value": self._values_on_device(rows) * (1 - 2 * black if mover else 1),
             "ply": rows["ply"].int() & 0xFFFF,
-            **({"packed": packed} if self.packed else {"planes": accelerator.unpack(packed)}),
+            **({"packed": accelerator.pack(planes)} if self.packed else {"planes": planes}),
             **({"to_move": states[:, 0]} if self.side else {}),
         }
         if self.section.legal_mask:
             from_mover = (from_white ^ black * flip_code(0)).cpu().numpy().astype(np.uint16)
-            host = boards.cpu().numpy().view(np.uint64), states.cpu().numpy()
+            host = as_words(squares.cpu().numpy()), states.cpu().numpy()
             batch["legal"] = _legal(*host, from_mover, moves).to(device)
         return batch | {name: rows[name] for name in self.section.fields}
 
@@ -182,9 +186,9 @@ def make_reading(store_attributes: Mapping[str, Any], section: ChessSection) -> 
 
 
 def _legal(
-    boards: npt.NDArray[np.uint64], states: npt.NDArray[np.uint8], flips: npt.NDArray[np.uint16], moves: Vocabulary
+    squares: npt.NDArray[np.uint64], states: npt.NDArray[np.uint8], flips: npt.NDArray[np.uint16], moves: Vocabulary
 ) -> Tensor:
     """Mask (positions, classes) of the legal moves as shown."""
-    legal = np.zeros((len(boards), moves.size), np.bool_)
-    mark_legal(boards, states, flips, moves.index, legal)
+    legal = np.zeros((len(squares), moves.size), np.bool_)
+    mark_legal(squares, states, flips, moves.index, legal)
     return torch.from_numpy(legal)
