@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from hashlib import blake2b
 from typing import Any
 
 import chess
@@ -16,13 +15,14 @@ from outofcore.domains.chess import engine, oracle
 from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge, let_through
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import increment
-from outofcore.domains.chess.pgn.facts import Facts, read_facts, text_column, text_of
+from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column, text_of
 from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK
 from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, UNFINISHED, column_of, empty_rows
 from outofcore.domains.chess.squares import as_words, bitboards
 from outofcore.raw.gather import parts_of
+from outofcore.raw.keys import keys_of
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
 Ints = npt.NDArray[np.int64]
@@ -257,28 +257,32 @@ def _unusual(plies: Ints, rows: Rows) -> npt.NDArray[np.bool_]:
 
 def _keys(rows: Rows, plies: Ints) -> Bytes:
     """Hash of start position and moves of each game, (n, 16) uint8."""
-    if not len(plies):
-        return np.zeros((0, KEY_BYTES), np.uint8)
-    starts = bitboards(as_words(rows["squares"][np.cumsum(plies) - plies])).data.cast("B")
-    state, moves = rows["state"].data.cast("B"), rows["move"].data.cast("B")
-    keys = bytearray()
-    first = 0
-    for game, count in enumerate(plies.tolist()):
-        digest = blake2b(starts[96 * game : 96 * game + 96], digest_size=KEY_BYTES)
-        digest.update(state[4 * first : 4 * first + 3])  # the halfmove clock is not part of the game
-        first += count
-        digest.update(moves[2 * (first - count) : 2 * first])
-        keys += digest.digest()
-    return np.frombuffer(bytes(keys), np.uint8).reshape(-1, KEY_BYTES)
+    ends = np.cumsum(plies)
+    firsts = ends - plies
+    boards = bitboards(as_words(rows["squares"][firsts]))
+    return keys_of(
+        [
+            (boards, _spans(np.arange(len(plies)), 96)),
+            (rows["state"], np.stack([4 * firsts, 4 * firsts + 3], axis=1)),  # not the halfmove clock
+            (rows["move"], 2 * np.stack([firsts, ends], axis=1)),
+        ]
+    )
 
 
 def _keys_of_games(keys: Bytes, games: Games, facts: Facts, accepted: Ints) -> Bytes:
     """Keys whose second half also depends on the game's facts; the first, of the moves alone, decides the split."""
-    columns = [text_column(games, name)[accepted].tolist() for name in ("White", "Black", "UTCTime")]
-    numbers = (facts.result[accepted].tolist(), facts.date[accepted].tolist())
-    halves = bytearray()
-    for key, *texts, result, date in zip(keys, *columns, *numbers, strict=True):
-        facts_of_game = "\0".join([str(result), str(date), *(text.strip().strip("?") for text in texts)])
-        halves += blake2b(key.tobytes() + facts_of_game.encode(), digest_size=KEY_BYTES // 2).digest()
-    second = np.frombuffer(bytes(halves), np.uint8).reshape(-1, KEY_BYTES // 2)
-    return np.concatenate([keys[:, : KEY_BYTES // 2], second], axis=1)
+    pieces = [(keys, _spans(np.arange(len(keys)), KEY_BYTES))]
+    for numbers, prefix in ((facts.result, ""), (facts.date, "\0")):
+        distinct, place = np.unique(numbers[accepted], return_inverse=True)
+        texts, spans = packed(f"{prefix}{number}" for number in distinct.tolist())
+        pieces.append((texts, spans[place]))
+    for name in ("White", "Black", "UTCTime"):
+        texts, spans = packed_column(games, name, lambda text: f"\0{text.strip().strip('?')}")
+        pieces.append((texts, spans[accepted]))
+    half = KEY_BYTES // 2
+    return np.concatenate([keys[:, :half], keys_of(pieces, half)], axis=1)
+
+
+def _spans(numbers: Ints, length: int) -> Ints:
+    """First and last byte of records of one length."""
+    return np.stack([length * numbers, length * (numbers + 1)], axis=1)

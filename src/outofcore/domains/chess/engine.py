@@ -63,8 +63,10 @@ def fill_rows(
     parsed: Parsed, games: Games, chosen: Ints, facts: Facts, first_rows: Ints, rows: dict[str, npt.NDArray[Any]]
 ) -> None:
     """Write the readable games into ``rows``, from row ``first_rows`` of each on."""
-    rooks = np.array([_castling_rooks(games, facts, int(game)) for game in chosen], np.uint64)
     ranks, is_chess960 = parsed.boards.view(np.uint64), facts.variant[chosen] == CHESS960
+    rooks = np.zeros(len(chosen), np.uint64)
+    for place in np.flatnonzero(is_chess960).tolist():
+        rooks[place] = _castling_rooks(games, int(chosen[place]))
     squares = rows["squares"].reshape(-1, 32).view(np.uint64)  # of the same memory
     _fill(parsed, ranks, is_chess960, rooks, first_rows, squares, rows["state"], rows["move"])
 
@@ -107,10 +109,8 @@ def start_tags(games: Games, facts: Facts, game: int) -> str:
     return tags + "\n" * bool(tags)
 
 
-def _castling_rooks(games: Games, facts: Facts, game: int) -> int:
-    """Rooks that may castle in a Chess960 game: the engine reports rights by the corners. 0 for any other game."""
-    if facts.variant[game] != CHESS960:
-        return 0
+def _castling_rooks(games: Games, game: int) -> int:
+    """Rooks that may castle in a Chess960 game: the engine reports rights by the corners."""
     try:
         return chess.Board(games.start_fen(game) or chess.STARTING_FEN, chess960=True).clean_castling_rights()
     except ValueError:  # invalid position, which the engine refuses as well

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -63,6 +63,21 @@ def read_facts(games: Games) -> Facts:
 def text_column(games: Games, name: str) -> npt.NDArray[Any]:
     """Values of a tag as text, (n,) object; empty if missing."""
     return _column(games, name, _text, object)
+
+
+def packed_column(games: Games, name: str, form: Callable[[str], str]) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """Bytes of the distinct values of a tag, each through ``form``, and the span of each game's in them, (n, 2)."""
+    number, first = _distinct(games.data, games.spans(name))
+    spans = games.spans(name)[first].tolist()
+    texts, places = packed(form(_text(games.data[begin:end].tobytes())) for begin, end in spans)
+    return texts, places[number]
+
+
+def packed(texts: Iterable[str]) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """Texts as UTF-8, one after the other, and the span of each, (n, 2)."""
+    encoded = [text.encode() for text in texts]
+    bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return np.frombuffer(b"".join(encoded), np.uint8), np.stack([bounds[:-1], bounds[1:]], axis=1)
 
 
 def text_of(games: Games, game: int, name: str) -> str:
