@@ -14,17 +14,15 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import numba
 import numcodecs.blosc
 import numcodecs.zstd
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir  # type: ignore[import-untyped]  # has no types
-from numba.extending import intrinsic
 
 from outofcore.compilation import njit
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES, CRC_RESIDUE
 from outofcore.store.files import IN_MEMORY, Ranges
+from outofcore.store.native import addresses, call_2, call_3, call_4, call_5
 from outofcore.store.reader import Array
 from outofcore.store.shards import EMPTY
 
@@ -33,44 +31,6 @@ Words = npt.NDArray[np.int64]
 _NONE, _LZ4, _ZSTD = range(3)
 _KINDS = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}
 _KEPT = threading.local()
-
-
-def _call(signature_words: int) -> Any:
-    """A compiled call of a C function by address; arguments and result are 64-bit words."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        del context, signature
-        word = ir.IntType(64)
-        function = ir.FunctionType(word, [word] * signature_words).as_pointer()
-        return builder.call(builder.inttoptr(values[0], function), values[1:])
-
-    return generate
-
-
-@intrinsic
-def _call_2(_: Any, function: Any, a: Any, b: Any) -> Any:
-    return numba.types.int64(function, a, b), _call(2)
-
-
-@intrinsic
-def _call_3(_: Any, function: Any, a: Any, b: Any, c: Any) -> Any:
-    return numba.types.int64(function, a, b, c), _call(3)
-
-
-@intrinsic
-def _call_4(_: Any, function: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    return numba.types.int64(function, a, b, c, d), _call(4)
-
-
-@intrinsic
-def _call_5(_: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
-    return numba.types.int64(function, a, b, c, d, e), _call(5)
-
-
-call_2: Any = _call_2
-call_3: Any = _call_3
-call_4: Any = _call_4
-call_5: Any = _call_5
 
 
 @njit(nogil=True, cache=True)
@@ -119,19 +79,13 @@ def _decode(
 @cache
 def _functions() -> Words | None:
     """Addresses of the C functions; None if one is missing."""
-    try:
-        from google_crc32c import _crc32c  # google-crc32c has a pure Python variant
-
-        found = [
-            ctypes.CDLL(None).pread,
-            ctypes.CDLL(None).memmove,
-            ctypes.CDLL(_crc32c.__file__).crc32c_value,
-            ctypes.CDLL(numcodecs.zstd.__file__).ZSTD_decompressDCtx,
-            ctypes.CDLL(numcodecs.blosc.__file__).blosc_decompress_ctx,
-        ]
-    except (ImportError, AttributeError, OSError):
-        return None
-    return np.array([ctypes.cast(function, ctypes.c_void_p).value for function in found], np.int64)
+    return addresses(
+        (None, "pread"),
+        (None, "memmove"),
+        ("google_crc32c._crc32c", "crc32c_value"),
+        ("numcodecs.zstd", "ZSTD_decompressDCtx"),
+        ("numcodecs.blosc", "blosc_decompress_ctx"),
+    )
 
 
 class _Context:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,11 +14,15 @@ import numpy.typing as npt
 from zarr.abc.store import Store
 
 from outofcore.store.durable import writing
-from outofcore.store.form import TableForm, dtype_of, encode_chunk, filler
+from outofcore.store.encode import encode_chunks
+from outofcore.store.form import TableForm, dtype_of, filler
 from outofcore.store.pieces import read_piece
 from outofcore.store.schema import Columns, Field, Layout
 from outofcore.store.shards import Shard, ShardFile, ShardMaker, check_unfinished, shard_name
 from outofcore.store.upload import Upload
+
+TOGETHER_BYTES = 2**20
+"""Rows that are encoded in one call, of whole chunks."""
 
 Files = dict[str, tuple[int, str]]
 """Size and SHA-256 by path relative to the store."""
@@ -181,9 +186,12 @@ class TableWriter:
         size = self.layout.chunk_rows
         cut = [cut_chunks(self._waiting[field.name], size, chunks) for field in self.fields]
         self._waiting_rows -= chunks * size
+        rows = list(zip(*cut, strict=True))
+        together = max(1, TOGETHER_BYTES // sum(array.nbytes for array in rows[0]))
         for first in range(0, chunks, 32):  # bounds the chunks that are encoded but not yet written
-            jobs = [[arrays[number] for arrays in cut] for number in range(first, min(first + 32, chunks))]
-            for encoded in self._encoders.map(self._encode, jobs):
+            last = min(first + 32, chunks)
+            jobs = [rows[start : min(start + together, last)] for start in range(first, last, together)]
+            for encoded in chain.from_iterable(self._encoders.map(self._encode, jobs)):
                 self._append_chunk(encoded)
 
     def _append_chunk(self, encoded: list[bytes]) -> None:
@@ -194,12 +202,8 @@ class TableWriter:
         if self._shards[self.fields[0].name].full:
             self._finish_shards()
 
-    def _encode(self, arrays: list[npt.NDArray[Any]]) -> list[bytes]:
-        """One chunk of every field."""
-        return [
-            encode_chunk(field, codec, chunk)
-            for field, codec, chunk in zip(self.fields, self._codecs, arrays, strict=True)
-        ]
+    def _encode(self, chunks: Sequence[Sequence[npt.NDArray[Any]]]) -> list[list[bytes]]:
+        return encode_chunks(self.fields, self._codecs, chunks)
 
     def _open_shard(self, field: Field, lengths: list[int] | None) -> Shard:
         name = shard_name(self._shard_number, 1 + len(field.shape))
