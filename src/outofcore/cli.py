@@ -155,7 +155,7 @@ def plan(
         sections = {name: settings.section(name) for name in names}
         for section in sections.values():
             if hasattr(section, "train"):
-                begin_baseline(section.train.optimizer)  # another process, which works while this one imports torch
+                begin_baseline(section.train.optimizer, ranks)  # another process, while this one imports torch
         from outofcore.domains.registry import get_domain
         from outofcore.plan import plan_domain, plan_run
         from outofcore.project.create import misread

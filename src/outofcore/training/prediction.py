@@ -30,7 +30,7 @@ from outofcore.loading.memory import Needs
 from outofcore.loading.order import PlainSampler, cut_samples
 from outofcore.loading.windows import Window, Windows
 from outofcore.store.schema import Field, Layout, Schema
-from outofcore.training.optimizers import make_optimizer, state_bytes
+from outofcore.training.optimizers import Optimizer, make_optimizer, state_bytes
 
 UNPREDICTABLE = (
     DataDependentOutputException,
@@ -135,7 +135,7 @@ def seconds_per_sample(
     return least
 
 
-def _step_seconds(task: Task, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
+def _step_seconds(task: Task, optimizer: Optimizer, batch: Batch) -> float:
     started = time.perf_counter()
     optimizer.zero_grad()
     task(batch)[0].backward()
