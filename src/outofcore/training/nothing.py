@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -74,7 +75,7 @@ def write_store(path: Path) -> None:
 def main(optimizer: str, ranks: int) -> None:
     """Train it, and measure what the process holds."""
     if ranks > 1:
-        import torch._dynamo  # as DistributedDataParallel does
+        import_module("torch._dynamo")  # as DistributedDataParallel does
     section = TrainSection.model_validate({"batch_size": 32, "optimizer": optimizer})
     with tempfile.TemporaryDirectory() as name:
         folder, task = Path(name), NothingTask()
