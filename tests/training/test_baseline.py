@@ -73,3 +73,12 @@ def test_what_nobody_waits_for_ends_with_the_process_that_began_it() -> None:
     done = subprocess.run([sys.executable, "-c", f"{begin}; {tell}"], capture_output=True, text=True, check=True)
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)
+
+
+def test_one_process_trains_without_the_compiler_of_torch() -> None:
+    train = "import sys; from outofcore.training.nothing import main; main('adamw', 1)"
+    tell = "print({'sympy', 'torch._dynamo'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", f"{train}; {tell}"], capture_output=True, text=True, check=True)
+    resident, imported = done.stdout.splitlines()
+    assert int(resident) > 100e6
+    assert imported == "set()"
