@@ -69,10 +69,10 @@ def main() -> None:
         rounds = [{name: run(each, project) for name, each in commands.items()} for _ in range(options.rounds)]
     rows = []
     for name in commands:
-        for number, unit in enumerate(("s", "core s")):
-            ratio = None if name == TORCH else median(each[name][number] / each[TORCH][number] for each in rounds)
-            value = median(each[name][number] for each in rounds)
-            rows.append(Row(label=name, value=value, unit=unit, ratio=ratio, against=TORCH, table="startup"))
+        seconds, cores = (median(each[name][number] for each in rounds) for number in (0, 1))
+        ratio = None if name == TORCH else median(each[name][0] / each[TORCH][0] for each in rounds)
+        of = {"label": name, "table": "startup"}
+        rows += [Row(value=seconds, unit="s", ratio=ratio, against=TORCH, **of), Row(value=cores, unit="core s", **of)]
     facts = [f"medians of {options.rounds} rounds"]
     save(options.out, "startup", "the start of commands", rows, facts=facts, details={"seconds": rounds})
 
