@@ -7,6 +7,7 @@ from pathlib import Path
 
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
+from outofcore.importing import large_imports
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.pipeline import open_evaluated, open_result
@@ -19,13 +20,14 @@ def main(name: str) -> None:
     store = open_result(domain, section)
     fixed = open_evaluated(domain, section, store)
     print(f"{name}: evaluating models/{name} on the {SPLIT} split of {fixed.root}", flush=True)
-    import torch  # which takes seconds, as do those that import it
+    with large_imports():  # which take seconds
+        import torch
 
-    from outofcore.report.words import told
-    from outofcore.training.evaluation import HeldOut, evaluate
-    from outofcore.training.loaders import open_split, open_streams
-    from outofcore.training.ranks import choose_device
-    from outofcore.training.results import load_weights, split_digest, write_metrics
+        from outofcore.report.words import told
+        from outofcore.training.evaluation import HeldOut, evaluate
+        from outofcore.training.loaders import open_split, open_streams
+        from outofcore.training.ranks import choose_device
+        from outofcore.training.results import load_weights, split_digest, write_metrics
 
     device = choose_device(machine.device)
     torch.set_num_threads(machine.workers)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
+from outofcore.importing import large_imports
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.pipeline import check_evaluated, open_result
@@ -25,13 +26,14 @@ def main(name: str) -> None:
     store = open_result(domain, section)
     check_evaluated(domain, section, store)  # a store that evaluate would refuse is refused before the training
     tell(f"{name}: training on {store.root}", *filter(None, [machine.share]))
-    import torch  # which takes seconds, as do those that import it
+    with large_imports():  # which take seconds
+        import torch
 
-    from outofcore.report.words import told
-    from outofcore.training.loaders import open_loaders, open_streams
-    from outofcore.training.loop import fit
-    from outofcore.training.ranks import choose_device, meet
-    from outofcore.training.results import identity_of, saved_bytes, split_digest
+        from outofcore.report.words import told
+        from outofcore.training.loaders import open_loaders, open_streams
+        from outofcore.training.loop import fit
+        from outofcore.training.ranks import choose_device, meet
+        from outofcore.training.results import identity_of, saved_bytes, split_digest
 
     device = choose_device(machine.device)
     ranks = meet(device)  # before the task is made, whose notes come from the first rank

@@ -45,8 +45,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         outofcore.loade  # noqa: B018
 
 
-def test_the_command_line_imports_neither_torch_nor_the_compiler() -> None:
-    program = "import sys, outofcore.cli, outofcore; sys.exit(bool({'numba', 'torch'} & {*sys.modules}))"
+def test_the_command_line_imports_neither_torch_nor_the_compiler_nor_zarr() -> None:
+    program = "import sys, outofcore.cli, outofcore; sys.exit(bool({'numba', 'torch', 'zarr'} & {*sys.modules}))"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

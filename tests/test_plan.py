@@ -93,8 +93,8 @@ def test_a_task_that_needs_values_leaves_the_rest_of_the_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choose: Callable[[torch.Tensor], Any]
 ) -> None:
     (tmp_path / "a.txt").write_text("1 2 3\n")
-    monkeypatch.setattr("outofcore.plan.begin_baseline", lambda _: None)
-    monkeypatch.setattr("outofcore.plan.baseline_bytes", lambda _: 0)
+    monkeypatch.setattr("outofcore.plan.begin_baseline", lambda *_: None)
+    monkeypatch.setattr("outofcore.plan.baseline_bytes", lambda *_: 0)
     found = plan_domain(Planned(choose=choose), LinesSection(raw=str(tmp_path)), load_machine(), None)
     assert found.needs
     (table,) = found.tables

@@ -19,6 +19,7 @@ from rich.text import Text
 from outofcore import __version__
 from outofcore.console import one_line_errors, visible
 from outofcore.errors import ParamsError
+from outofcore.importing import large_imports
 from outofcore.inspect import terminal
 from outofcore.space.committed import committed as check_committed
 from outofcore.space.dvc_cache import find_cache
@@ -155,10 +156,11 @@ def plan(
         sections = {name: settings.section(name) for name in names}
         for section in sections.values():
             if hasattr(section, "train"):
-                begin_baseline(section.train.optimizer)  # another process, which works while this one imports torch
-        from outofcore.domains.registry import get_domain
-        from outofcore.plan import plan_domain, plan_run
-        from outofcore.project.create import misread
+                begin_baseline(section.train.optimizer, ranks)  # another process, while this one imports torch
+        with large_imports():
+            from outofcore.domains.registry import get_domain
+            from outofcore.plan import plan_domain, plan_run
+            from outofcore.project.create import misread
 
         for name in misread(Path()):
             note = f"dvc.yaml was written for another form of {name}.raw: run 'outofcore init .' before 'dvc repro'"
@@ -266,9 +268,10 @@ def predict(
       outofcore predict models/neural monday.npz --csv > rates.csv
     """
     with one_line_errors(resumes=False):
-        from outofcore.inspect.predictions import FORMS
-        from outofcore.models import load_model, summary
-        from outofcore.report.words import figure_lines
+        with large_imports():
+            from outofcore.inspect.predictions import FORMS
+            from outofcore.models import load_model, summary
+            from outofcore.report.words import figure_lines
 
         if as_csv and as_json:
             message = "--csv and --json: expected one of them"

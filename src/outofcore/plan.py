@@ -86,7 +86,7 @@ def plan_domain(
     """
     planned = domain.planned_task() is not None
     if planned:
-        begin_baseline(section.train.optimizer)
+        begin_baseline(section.train.optimizer, ranks)
     store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
@@ -174,7 +174,7 @@ def _training(
     from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
     from outofcore.training.prediction import UNPREDICTABLE
 
-    schemas, process = domain.schemas(section, files), partial(baseline_bytes, section.train.optimizer)
+    schemas, process = domain.schemas(section, files), partial(baseline_bytes, section.train.optimizer, ranks)
     forecast = Forecast(domain, section, schemas, expected.rows, machine, process, expected.sequences, ranks)
     usable, last = usable_memory().value, _last_run(domain.name)
     if forecast.way == RAW:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import torch._dynamo  # which every optimizer imports, in seconds
+import torch._dynamo  # which DistributedDataParallel imports, in seconds
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 

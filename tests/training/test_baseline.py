@@ -62,13 +62,23 @@ def test_what_was_begun_is_waited_for_and_not_begun_again(monkeypatch: pytest.Mo
     monkeypatch.setattr(subprocess, "Popen", Ended)
     begin_baseline("sgd")
     begin_baseline("sgd")
-    assert [baseline_bytes("sgd"), baseline_bytes("sgd")] == [123, 123]
-    assert [command[-1] for command in begun] == ["sgd"]
+    begin_baseline("sgd", 2)
+    assert [baseline_bytes("sgd"), baseline_bytes("sgd"), baseline_bytes("sgd", 2)] == [123] * 3
+    assert [command[-2:] for command in begun] == [["sgd", "1"], ["sgd", "2"]]
 
 
 def test_what_nobody_waits_for_ends_with_the_process_that_began_it() -> None:
     begin = "from outofcore.training import baseline; baseline.begin_baseline('adamw')"
-    tell = "print(baseline._BEGUN['adamw'].pid)"
+    tell = "print(baseline._BEGUN['adamw', 1].pid)"
     done = subprocess.run([sys.executable, "-c", f"{begin}; {tell}"], capture_output=True, text=True, check=True)
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)
+
+
+def test_one_process_trains_without_the_compiler_of_torch() -> None:
+    train = "import sys; from outofcore.training.nothing import main; main('adamw', 1)"
+    tell = "print({'sympy', 'torch._dynamo'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", f"{train}; {tell}"], capture_output=True, text=True, check=True)
+    resident, imported = done.stdout.splitlines()
+    assert int(resident) > 100e6
+    assert imported == "set()"

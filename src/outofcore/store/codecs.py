@@ -16,7 +16,6 @@ import numcodecs.vlen
 import numcodecs.zstd
 import numpy as np
 import numpy.typing as npt
-import zarr.codecs
 import zstandard
 
 from outofcore.errors import DamagedStore
@@ -95,15 +94,6 @@ class ChunkCodec:
             _check_blosc(body)
             return numcodecs.blosc.decompress(body)
         return body
-
-    def zarr_codecs(self) -> list[Any]:
-        """The bytes-to-bytes codecs as zarr-python objects."""
-        chain: list[Any] = []
-        if self.name == "zstd":
-            chain.append(zarr.codecs.ZstdCodec(level=self.level))
-        elif self.name == "lz4":
-            chain.append(zarr.codecs.BloscCodec(cname="lz4", clevel=self.level, shuffle="noshuffle"))
-        return [*chain, zarr.codecs.Crc32cCodec()]
 
 
 def _texts(plain: Any, count: int) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import zarr
+import zarr.codecs
 from zarr.abc.store import Store
 from zarr.codecs.sharding import ShardingCodecIndexLocation
 from zarr.core.array import ShardsConfigParam
@@ -38,12 +39,22 @@ class TableForm:
                 shards=ShardsConfigParam(
                     shape=(self.layout.shard_rows, *field.shape), index_location=ShardingCodecIndexLocation.start
                 ),
-                compressors=codec.zarr_codecs(),
+                compressors=_compressors(codec),
                 filters=None,
                 fill_value=field.fill if field.dtype != "string" else "",
                 chunk_key_encoding={"name": "default", "separator": "."},
                 attributes=dict(sorted({"doc": field.doc, **field.attributes}.items())),
             )
+
+
+def _compressors(codec: ChunkCodec) -> list[Any]:
+    """The codecs after that of the array's bytes, as zarr-python has them."""
+    chain: list[Any] = []
+    if codec.name == "zstd":
+        chain.append(zarr.codecs.ZstdCodec(level=codec.level))
+    elif codec.name == "lz4":
+        chain.append(zarr.codecs.BloscCodec(cname="lz4", clevel=codec.level, shuffle="noshuffle"))
+    return [*chain, zarr.codecs.Crc32cCodec()]
 
 
 def encode_chunk(field: Field, codec: ChunkCodec, chunk: npt.NDArray[Any]) -> bytes:

@@ -14,15 +14,21 @@ from functools import lru_cache
 
 from outofcore.errors import OutOfCoreError, ParamsError
 
-_BEGUN: dict[str, subprocess.Popen[str]] = {}
+_PROGRAM = """import sys
+from outofcore.importing import large_imports
+with large_imports():
+    from outofcore.training.nothing import main
+main(sys.argv[1], int(sys.argv[2]))
+"""
+_BEGUN: dict[tuple[str, int], subprocess.Popen[str]] = {}
 
 
-def begin_baseline(optimizer: str) -> None:
+def begin_baseline(optimizer: str, ranks: int = 1) -> None:
     """Begin to measure what :func:`baseline_bytes` then waits for; the process ends with this one."""
-    if optimizer in _BEGUN:
+    if (optimizer, ranks) in _BEGUN:
         return
-    command = [sys.executable, "-m", "outofcore.training.nothing", optimizer]
-    process = _BEGUN[optimizer] = subprocess.Popen(  # noqa: S603 - this interpreter itself
+    command = [sys.executable, "-c", _PROGRAM, optimizer, str(ranks)]
+    process = _BEGUN[optimizer, ranks] = subprocess.Popen(  # noqa: S603 - this interpreter itself
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     atexit.register(_end, process)
@@ -35,10 +41,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 @lru_cache
-def baseline_bytes(optimizer: str) -> int:
-    """Resident bytes of a fresh process after minimal training, measured now; takes some seconds."""
-    begin_baseline(optimizer)
-    process = _BEGUN.pop(optimizer)
+def baseline_bytes(optimizer: str, ranks: int = 1) -> int:
+    """Resident bytes of a fresh process after minimal training as one of ``ranks``, measured now; takes seconds."""
+    begin_baseline(optimizer, ranks)
+    process = _BEGUN.pop((optimizer, ranks))
     output, errors = process.communicate()
     if process.returncode < 0:
         name = signal.Signals(-process.returncode).name

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from outofcore.errors import OutOfCoreError, StateError
 from outofcore.locks import take
+from outofcore.training.optimizers import Optimizer
 from outofcore.training.ranks import this_rank
 
 VERSION = 1
@@ -102,7 +103,7 @@ class Saver:
         self._seconds = seconds
         self._saved_at = time.monotonic()
 
-    def resume(self, task: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    def resume(self, task: nn.Module, optimizer: Optimizer) -> Progress:
         """Load the checkpoint into the task and the optimizer; without one of this run, it begins."""
         checkpoint = Checkpoint.load(self._path)
         if checkpoint is None:
@@ -137,7 +138,7 @@ class Saver:
     def due(self) -> bool:
         return time.monotonic() - self._saved_at >= self._seconds
 
-    def save(self, task: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+    def save(self, task: nn.Module, optimizer: Optimizer, progress: Progress) -> None:
         """Write the checkpoint, unless the loss is not finite: every run that resumed from it would fail again."""
         if this_rank().rank == 0 and math.isfinite(progress.loss_sum):
             Checkpoint(self.identity, task.state_dict(), optimizer.state_dict(), progress).save(self._path)

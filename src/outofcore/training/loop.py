@@ -25,7 +25,7 @@ from outofcore.training.evaluation import add_sums
 from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
 from outofcore.training.memory import MemoryWatch
-from outofcore.training.optimizers import make_optimizer, make_schedule
+from outofcore.training.optimizers import Optimizer, learning_rate, make_optimizer
 from outofcore.training.ranks import add_up, add_up_each, choose_device, meet, wait_for_all
 from outofcore.training.results import write_metrics, write_model, write_plots
 
@@ -168,7 +168,6 @@ class _Run:
             task, section.optimizer, learning_rate=section.learning_rate, weight_decay=section.weight_decay
         )
         self.progress = saver.resume(task, self._optimizer)
-        self._schedule = make_schedule(self._optimizer, section, steps, self.progress.step)
         # A batch of one recording does not use the readouts of the others.
         together = partial(DistributedDataParallel, find_unused_parameters=True, gradient_as_bucket_view=True)
         self._model = together(task) if self._ranks.world > 1 else task
@@ -209,14 +208,16 @@ class _Run:
 
     def _step(self, batch: Batch) -> float:
         """Make a step; returns its learning rate."""
-        progress, rate = self.progress, float(self._schedule.get_last_lr()[0])
+        progress = self.progress
+        rate = learning_rate(self._section, self._steps, progress.step)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
         # Keyed by the step, so that random layers behave the same in a resumed run.
         torch.manual_seed((self._ranks.rank << 56 | self._section.seed << 32 | progress.step) % 2**63)
         with self._precision():
             pieces = list(self._task.micro_batches(batch, self._micro_batch))
             totals = train_step(self._model, self._optimizer, pieces, self._ranks.world, self._section.clip_norm)
         self._losses.append(totals)
-        self._schedule.step()
         progress.step, progress.batches = progress.step + 1, progress.batches + 1
         self.samples += len(next(iter(batch.values())))
         return rate
@@ -276,7 +277,7 @@ class _Run:
 
 
 def train_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, pieces: list[Batch], world: int, clip_norm: float | None = None
+    model: nn.Module, optimizer: Optimizer, pieces: list[Batch], world: int, clip_norm: float | None = None
 ) -> Tensor:
     """Make one optimizer step; returns the summed loss of the batch and its count, over all ranks.
 

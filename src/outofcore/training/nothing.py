@@ -1,7 +1,4 @@
-"""Train the smallest model on the smallest store and print the memory of this process, in bytes.
-
-``python -m outofcore.training.nothing adamw``
-"""
+"""Train the smallest model on the smallest store and print the memory of this process, in bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -74,8 +72,10 @@ def write_store(path: Path) -> None:
         writer.commit(path, {"domain": "nothing", "parts": [""], "splits": list(SPLITS)}, sources)
 
 
-def main(optimizer: str) -> None:
+def main(optimizer: str, ranks: int) -> None:
     """Train it, and measure what the process holds."""
+    if ranks > 1:
+        import_module("torch._dynamo")  # as DistributedDataParallel does
     section = TrainSection.model_validate({"batch_size": 32, "optimizer": optimizer})
     with tempfile.TemporaryDirectory() as name:
         folder, task = Path(name), NothingTask()
@@ -91,7 +91,3 @@ def main(optimizer: str) -> None:
         )
         fit(task, *loaders, section, name="nothing", out=folder, identity={}, device="cpu", threads=1)
         sys.stdout.write(f"{psutil.Process().memory_info().rss}\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

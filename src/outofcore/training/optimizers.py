@@ -5,24 +5,22 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR
 
 from outofcore.domains.sections import TrainSection
 from outofcore.extras import load
+from outofcore.training.adamw import AdamW
+
+Optimizer = AdamW | torch.optim.Optimizer
 
 # Of 8-bit states: values of a tensor that share a scale, and values of the smallest tensor that has them.
 BLOCK, SMALLEST = 256, 4096
 
-# Without fused, the square roots of a step are MKL's, whose last bit differs between processors whatever its settings.
-_adamw = partial(torch.optim.AdamW, fused=True)
 
-
-def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_decay: float) -> Optimizer:
     """The optimizer of a model's trainable parameters; biases and norm scales (one axis) do not decay.
 
     ``adamw`` (Loshchilov & Hutter 2019), or ``adamw8bit``: the same with both moments in blockwise 8 bits (Dettmers et
@@ -34,24 +32,18 @@ def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    make: Callable[..., torch.optim.Optimizer] = _adamw if name == "adamw" else _adamw8bit()
+    make: Callable[..., Optimizer] = AdamW if name == "adamw" else _adamw8bit()
     return make([group for group in groups if group["params"]], lr=learning_rate)
 
 
-def make_schedule(optimizer: torch.optim.Optimizer, section: TrainSection, steps: int, done: int) -> LambdaLR:
-    """The learning rate of each of ``steps``, resumed where ``done`` of them are made.
-
-    It is a function of the step alone, so that a checkpoint needs nothing of it but the optimizer's.
-    """
-
-    def factor(step: int) -> float:
-        warm = min(1.0, (step + 1) / (section.warmup_steps + 1))
-        if section.schedule == "constant":
-            return warm
-        left = max(steps - section.warmup_steps, 1)
-        return warm * (1 + math.cos(math.pi * min(max(step - section.warmup_steps, 0) / left, 1))) / 2
-
-    return LambdaLR(optimizer, factor, done - 1)
+def learning_rate(section: TrainSection, steps: int, step: int) -> float:
+    """The learning rate of a step, the first of which is 0, in a run of so many ``steps``."""
+    warm = min(1.0, (step + 1) / (section.warmup_steps + 1))
+    if section.schedule == "constant":
+        return section.learning_rate * warm
+    left = max(steps - section.warmup_steps, 1)
+    fallen = min(max(step - section.warmup_steps, 0) / left, 1)
+    return section.learning_rate * (warm * (1 + math.cos(math.pi * fallen)) / 2)
 
 
 def _adamw8bit() -> Callable[..., torch.optim.Optimizer]:

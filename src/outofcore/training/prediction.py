@@ -25,12 +25,13 @@ from torch.utils._pytree import tree_leaves
 from outofcore.domains.reading import DeviceReading, Reading, Windowed
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
+from outofcore.importing import large_imports
 from outofcore.loading.columns import indexable
 from outofcore.loading.memory import Needs
 from outofcore.loading.order import PlainSampler, cut_samples
 from outofcore.loading.windows import Window, Windows
 from outofcore.store.schema import Field, Layout, Schema
-from outofcore.training.optimizers import make_optimizer, state_bytes
+from outofcore.training.optimizers import Optimizer, make_optimizer, state_bytes
 
 UNPREDICTABLE = (
     DataDependentOutputException,
@@ -74,7 +75,9 @@ def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection,
     ``micro_batch`` is in samples, 0 for the whole batch.
     """
     mixed = section.precision == "bf16-mixed"
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with large_imports():  # torch's compiler
+        shapes_only = FakeTensorMode(allow_non_fake_inputs=True)
+    with shapes_only:
         task = make()
         options = task.loader_options().get("balanced")
         balanced = (options["groups"], options["entries"], options["rows"]) if options else None
@@ -135,7 +138,7 @@ def seconds_per_sample(
     return least
 
 
-def _step_seconds(task: Task, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
+def _step_seconds(task: Task, optimizer: Optimizer, batch: Batch) -> float:
     started = time.perf_counter()
     optimizer.zero_grad()
     task(batch)[0].backward()

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import random
+import subprocess
+import sys
 from collections import Counter
 
 import chess
@@ -397,3 +399,19 @@ def test_real_files(real_data, name, accepted, rejected):
     assert len(result.keys) == accepted
     assert Counter(reasons(result)) == rejected
     assert len(result.audits) == accepted if one_in == 1 else len(result.audits) > 50
+
+
+def test_a_conversion_imports_no_pandas():
+    code = """if True:
+        import sys
+        from outofcore.domains.chess import DOMAIN
+        from outofcore.raw.unit import NO_AUDIT, Unit
+
+        convert = DOMAIN.converter(DOMAIN.section(raw="-"), NO_AUDIT)
+        start = '[FEN "8/8/8/8/8/8/4P3/K1k5 w - - 0 1"]'
+        for text in ("1. e4 1-0\\n\\n", "1. e4 1-0\\n\\n1. d4 *\\n\\n", start + "\\n\\n1. e4 1-0\\n\\n"):
+            print(len(convert(Unit(source=0, name="a.pgn", offset=0, payload=text.encode())).keys))
+        print("pandas" in sys.modules)
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "1\n1\n1\nFalse\n"

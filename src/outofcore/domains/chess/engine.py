@@ -88,16 +88,22 @@ def _foreign(games: Games) -> npt.NDArray[np.bool_]:
 
 
 def _texts(games: Games, chosen: Ints, facts: Facts, foreign: npt.NDArray[np.bool_]) -> pa.Array:
-    """The games as Arrow strings; another game in place of a foreign one, which may not be UTF-8."""
+    """The games as Arrow strings; another game in place of a foreign one, which may not be UTF-8.
+
+    They are made of buffers: ``pa.array`` imports pandas.
+    """
     special = (games.spans("FEN")[chosen, 0] >= 0) | (facts.variant[chosen] == CHESS960)
     if np.any(special) or np.any(foreign):
         texts = [
-            "e4" if strange else start_tags(games, facts, game) + " ".join(games.tokens(game))
+            b"e4" if strange else (start_tags(games, facts, game) + " ".join(games.tokens(game))).encode()
             for game, strange in zip(chosen.tolist(), foreign.tolist(), strict=True)
         ]
-        return pa.array(texts, pa.string())
+        offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
     every = pa.StringArray.from_buffers(len(games.results), pa.py_buffer(games.text_offsets), pa.py_buffer(games.text))
-    return every if len(chosen) == len(games.results) else every.take(pa.array(chosen))
+    if len(chosen) == len(games.results):
+        return every
+    return every.take(pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)]))
 
 
 def start_tags(games: Games, facts: Facts, game: int) -> str:
