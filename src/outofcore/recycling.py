@@ -6,6 +6,7 @@ On a busy machine that took longer than copying the rows.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from functools import cache
@@ -40,7 +41,7 @@ class Recycler:
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialised array; when it and all its views are gone, its memory is kept."""
-        memory = self._take(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        memory = self._take(math.prod(shape) * dtype.itemsize)
         return np.asarray(_Lease(memory, self._spare)).view(dtype).reshape(shape)
 
     def __reduce__(self) -> tuple[type[Recycler], tuple[()]]:
