@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
+import platform
+import resource
 import threading
 import tracemalloc
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
+import pytest
 import torch
 
-from outofcore.recycling import KEPT, Recycler
+from outofcore.recycling import KEPT, Recycler, keep_freed_memory
 
 MIB = 2**20
 BYTE = np.dtype(np.uint8)
@@ -84,3 +89,32 @@ def test_threads_that_share_it_never_share_memory() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators decide differently")
+def test_the_allocator_keeps_what_a_thread_frees() -> None:
+    """In a process of its own, as the allocator remembers the largest block that was ever freed."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
+        returned, kept = processes.submit(_faults).result()
+    pages = ROUNDS * HELD * BATCH // resource.getpagesize()
+    assert returned > pages // 2
+    assert kept < pages // 10
+
+
+ROUNDS, HELD, BATCH = 40, 4, 3 * MIB
+
+
+def _faults() -> tuple[int, int]:
+    """Pages that the kernel had to provide for batches before and after the call."""
+    with ThreadPoolExecutor(1) as thread:
+        before = thread.submit(_faults_of_batches).result()
+        keep_freed_memory()
+        return before, thread.submit(_faults_of_batches).result()
+
+
+def _faults_of_batches() -> int:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(ROUNDS):
+        batches = [np.ones(BATCH, np.uint8) for _ in range(HELD)]
+        del batches
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before

@@ -6,8 +6,10 @@ On a busy machine that took longer than copying the rows.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,19 @@ import numpy.typing as npt
 
 KEPT = 4
 """Pieces of memory that wait for the next array; a thread takes one soon after the consumer has dropped it."""
+
+_LARGEST = (32 << 20) - (64 << 10)  # bytes; just below the largest block from which glibc learns
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let glibc keep freed memory, of batches that other code allocates, instead of returning it to the kernel.
+
+    It returns what exceeds twice the largest mapped block that was freed so far (``mallopt(3)``, M_MMAP_THRESHOLD),
+    and allocates smaller blocks from what it kept. One that is never written costs nothing. Elsewhere this has no
+    effect.
+    """
+    np.empty(_LARGEST, np.uint8)
 
 
 class Recycler:
@@ -26,7 +41,7 @@ class Recycler:
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialised array; when it and all its views are gone, its memory is kept."""
-        memory = self._take(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        memory = self._take(math.prod(shape) * dtype.itemsize)
         return np.asarray(_Lease(memory, self._spare)).view(dtype).reshape(shape)
 
     def __reduce__(self) -> tuple[type[Recycler], tuple[()]]:

@@ -10,7 +10,8 @@ import pytest
 
 from outofcore.errors import DamagedStore
 from outofcore.store import bulk
-from outofcore.store.bulk import BulkReader
+from outofcore.store.bulk import BulkReader, intact
+from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store
 from outofcore.store.schema import CodecName, Layout
 
@@ -69,3 +70,21 @@ def test_a_file_that_was_cut_is_noticed(make_store: MakeStore) -> None:
     shard.write_bytes(shard.read_bytes()[:-10])
     with pytest.raises(DamagedStore, match=r"c\.1\.0"):
         BulkReader(arrays).read(np.arange(10), [np.zeros((10, 64, 3), np.uint64)], np.arange(10))
+
+
+@pytest.mark.skipif(bulk._functions() is None, reason="this platform's wheels do not export the C functions")
+def test_a_chunk_in_memory_is_intact_until_a_bit_changes() -> None:
+    encoded = np.frombuffer(ChunkCodec("none", 0, "uint8").encode(np.arange(99, dtype=np.uint8)), np.uint8).copy()
+    assert intact(encoded.ctypes.data, len(encoded))
+    for place in range(len(encoded)):
+        encoded[place] ^= 4
+        assert not intact(encoded.ctypes.data, len(encoded))
+        encoded[place] ^= 4
+    assert not intact(encoded.ctypes.data, len(encoded) - 1)
+    assert not intact(encoded.ctypes.data, 3)
+
+
+def test_where_checksums_cannot_be_computed_no_chunk_is_intact(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = np.frombuffer(ChunkCodec("none", 0, "uint8").encode(np.arange(9, dtype=np.uint8)), np.uint8)
+    monkeypatch.setattr(bulk, "_functions", lambda: None)
+    assert not intact(encoded.ctypes.data, len(encoded))

@@ -18,6 +18,7 @@ from outofcore.loading.arguments import whole
 from outofcore.loading.batching import Batching, Turns, turns_left
 from outofcore.loading.epoch import Batch, Group, SplitReader, Transfer
 from outofcore.loading.pipeline import Pipeline, Step, Task
+from outofcore.recycling import keep_freed_memory
 
 Ints = npt.NDArray[np.int64]
 
@@ -226,6 +227,7 @@ class Loader(IterableDataset[Batch]):
     def _start(self) -> Pipeline[Group]:
         """A pipeline from the consumer's position."""
         self._end_pipeline()
+        keep_freed_memory()
         starts, turns = self._rest(self.epoch, self._received)
         steps = [
             reader.steps(self.epoch, start, self._batching, self._together, self._transfer)

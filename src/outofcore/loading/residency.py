@@ -21,7 +21,7 @@ from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.gather import ABSENT, Room, gather
 from outofcore.loading.windows import touched
 from outofcore.recycling import Recycler
-from outofcore.store.bulk import BulkReader
+from outofcore.store.bulk import BulkReader, intact
 from outofcore.store.reader import Array
 
 Ints = npt.NDArray[np.int64]
@@ -93,6 +93,7 @@ class HostResidency(Residency):
         super().__init__(stores, length)
         self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
         self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
+        self.together = max(1, _TOGETHER // (self.chunk_rows * int(self._row_bytes.sum())))  # chunks per piece of work
         self._recyclers = {name: Recycler() for name in self.fields}
 
     def allocate(self, count: int) -> Room:
@@ -125,7 +126,6 @@ class Arena(HostResidency):
         kept_before = np.arange(self.chunks + 1, dtype=np.int64) * min(kept, self.chunks) // max(self.chunks, 1)
         self._keep = np.diff(kept_before) > 0  # evenly spread
         self._readers = [BulkReader(tuple(fields.values())) for fields in self.stores]
-        self._chunk_bytes = self.chunk_rows * sum(array.row_bytes for array in self.fields.values())
         self._slots = min(int(self._keep.sum()) + passing, self.chunks)
         self.name = "ram" if kept >= self.chunks else "hybrid" if kept else "streamed"
         self._lock = threading.Lock()
@@ -164,7 +164,7 @@ class Arena(HostResidency):
                 self._evict(next(iter(self._idle)))
             taken = [self._free.pop() for _ in new]
             self._slot[new] = taken
-        together = max(1, _TOGETHER // self._chunk_bytes)
+        together = self.together
         starts = range(0, len(new), together)
         return [partial(self._decode, new[at : at + together], taken[at : at + together]) for at in starts]
 
@@ -245,7 +245,8 @@ class Mapped(HostResidency):
                     name = array.shard_file(shard)
                     if array.files.exists(name):
                         array.files.check_size(name)
-        return [partial(self._verify, int(chunk)) for chunk in chunks[~self._verified[chunks]]]
+        new = chunks[~self._verified[chunks]].tolist()
+        return [partial(self._verify, new[at : at + self.together]) for at in range(0, len(new), self.together)]
 
     def release(self, chunks: Ints) -> None:
         """Do nothing: mappings stay, and the page cache belongs to the system."""
@@ -254,7 +255,11 @@ class Mapped(HostResidency):
         """Forget what was verified: the next epoch verifies again."""
         self._verified[:] = False
 
-    def _verify(self, chunk: int) -> None:
+    def _verify(self, chunks: list[int]) -> None:
+        for chunk in chunks:
+            self._verify_chunk(chunk)
+
+    def _verify_chunk(self, chunk: int) -> None:
         store, own = self.place(chunk)
         for number, (name, array) in enumerate(self.stores[store].items()):
             located = array.locate(own)
@@ -263,9 +268,11 @@ class Mapped(HostResidency):
                 continue
             shard, offset, length = located
             content = self._map(store, name, shard)
-            array.decode(own, content[offset : offset + length].tobytes(), None)
+            address = content.ctypes.data + offset
+            if not intact(address, length):
+                array.decode(own, content[offset : offset + length].tobytes(), None)
             if self.addresses[number, chunk] == ABSENT:
-                self.addresses[number, chunk] = content.ctypes.data + offset
+                self.addresses[number, chunk] = address
                 with self._lock:
                     self.bytes_read += length
         self._verified[chunk] = True

@@ -76,6 +76,18 @@ def _decode(
             done[number] = True
 
 
+@njit(nogil=True, cache=True)
+def _crc32c(function: int, address: int, length: int) -> int:
+    checksum: int = call_2(function, address, length) & 0xFFFFFFFF
+    return checksum
+
+
+def intact(address: int, length: int) -> bool:
+    """Whether the checksum at the end of a chunk's bytes in memory matches; False also where it cannot be computed."""
+    functions = _functions()
+    return functions is not None and length >= CRC_BYTES and _crc32c(functions[2], address, length) == CRC_RESIDUE
+
+
 @cache
 def _functions() -> Words | None:
     """Addresses of the C functions; None if one is missing."""
