@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ from outofcore.loading.loader import loader
 from outofcore.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field
-from peers import CELLS, HEIGHT, LENGTH, PEERS, SETS, WIDTH, peer, sizes
+from peers import CELLS, HEIGHT, LENGTH, PEERS, SETS, THREADED, WIDTH, peer, sizes
 
 CODECS = ("none", "lz4", "zstd")
 TITLES = {
@@ -202,8 +203,8 @@ def item_sides(kind: str, arrays: Path) -> list[Side]:
     ]
 
 
-def peer_sides(kind: str, folder: Path, python: Path, most: int | None) -> list[Side]:
-    """Each library without workers and with; all rows unless fewer are asked for."""
+def peer_sides(kind: str, folder: Path, python: Path, names: Iterable[str], most: int | None) -> list[Side]:
+    """Each library without workers and with, unless it has threads; all rows unless fewer are asked for."""
     field = (SETS[kind].row.names or ())[0]
     rows = len(np.load(folder / "arrays" / f"{field}.npy", mmap_mode="r"))
     of = {"kind": kind, "arrays": folder / "arrays", "rows": min(rows, most or rows)}
@@ -215,16 +216,21 @@ def peer_sides(kind: str, folder: Path, python: Path, most: int | None) -> list[
             python=python,
             rehearsed=False,
         )
-        for name in PEERS
-        for workers in (0, THREADS)
+        for name in names
+        for workers in ((0,) if name in THREADED else (0, THREADS))
     ]
 
 
 def versions_of(python: Path) -> dict[str, str]:
-    """Versions of the other libraries, in their environment."""
-    script = f"from importlib.metadata import version; [print(name, version(name)) for name in {list(PEERS)!r}]"
-    found = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout
-    return dict(line.split() for line in found.splitlines())
+    """Versions of the other libraries that their environment has."""
+    script = (
+        "from importlib.metadata import distributions; [print(each.name, each.version) for each in distributions()]"
+    )
+    listed = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout
+    installed = dict(line.split() for line in listed.splitlines())
+    for name in PEERS.keys() - installed:
+        tell(f"{name} is left out: it is not installed there, see bench/peers.txt")
+    return {name: installed[name] for name in PEERS if name in installed}
 
 
 def prepare(given: argparse.Namespace, inputs: Inputs, folder: Path) -> tuple[str, list[Side]]:
@@ -256,9 +262,10 @@ def main() -> None:
         folder = Path(name)
         inputs = Inputs(folder, chess=None, go=None, text=given.input)
         what, sides = prepare(given, inputs, folder)
-        if given.peers and given.kind in SETS:
+        versions = versions_of(given.peers) if given.peers and given.kind in SETS else {}
+        if versions:
             # First: making their data takes minutes, in which idle processes lose cached pages.
-            sides = [*peer_sides(given.kind, folder, given.peers.absolute(), given.peer_rows), *sides]
+            sides = [*peer_sides(given.kind, folder, given.peers.absolute(), versions, given.peer_rows), *sides]
         measured = compare(sides, given.rounds, given.seconds)
     measured = dict(sorted(measured.items(), key=lambda each: each[0].split(",")[0] in PEERS))
     save(
@@ -268,7 +275,7 @@ def main() -> None:
         table(given.kind, sides, measured),
         facts=(what, f"batches of {batch_of(given.kind):,}", f"medians of {given.rounds} rounds"),
         details={"sides": measured},
-        versions=versions_of(given.peers) if given.peers else {},
+        versions=versions,
     )
 
 
