@@ -11,7 +11,7 @@ by the same code from the same rows. Without input, some is made up. Sides:
 * ``streamed``, ``mapped``, ``ram``: a store, read by the loader.
 * ``gather``: arrays in memory, rows of a permutation taken in whole batches, by two threads ahead of the consumer and
   by the consumer itself. Every ratio is to the faster of them.
-* ``gather, NumPy alone``: the least work that gives planes.
+* ``gather bits``: the least work that gives planes.
 * ``memmap``: as ``gather``, from ``.npy`` files that are memory-mapped; of text, the usual way: a random place of one
   mapped file of tokens for each window, with replacement.
 * ``items``: a torch ``DataLoader`` over mapped files, row by row.
@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,9 @@ from harness.arrays import (
     FEATURES,
     THREADS,
     batch_of,
+    bits,
     gathered,
     items,
-    numpy_alone,
     random_places,
     reading_of,
     window_of,
@@ -45,13 +46,13 @@ from harness.raw import Inputs, lengthen
 from harness.results import Row, arguments, memory_row, save, speed_rows
 from harness.sessions import TRIAL, make_frames
 from harness.sides import Epoch, Measured, Side, compare, once, tell
-from harness.stores import convert, copy_sequences, make_store, section_of, write_arrays
+from harness.stores import convert, copy_sequences, make_store, section_of, write_arrays, write_bitboards
 from outofcore.domains.chess.schema import SCHEMA
 from outofcore.loading.loader import loader
 from outofcore.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field
-from peers import CELLS, HEIGHT, LENGTH, PEERS, SETS, WIDTH, peer, sizes
+from peers import CELLS, HEIGHT, LENGTH, PEERS, SETS, THREADED, WIDTH, peer, sizes
 
 CODECS = ("none", "lz4", "zstd")
 TITLES = {
@@ -86,6 +87,7 @@ def prepare_chess(given: Path, folder: Path) -> str:
     fields = tuple(field for field in SCHEMA.rows if field.name in CHESS.fields)
     copy_sequences(store, 0, len(store.sequences("train")), folder / "plain.zarr", fields, "none")
     write_arrays(store, folder / "arrays", CHESS.fields)
+    write_bitboards(folder / "arrays")
     return f"{len(store.rows('train')):,} positions"
 
 
@@ -96,7 +98,7 @@ def chess_sides(store: Path, folder: Path) -> list[Side]:
         stored_side("chess", folder / "plain.zarr", "mapped", "mapped", "128MiB"),
         of("ram", "ram", "8GiB"),
         *gather_sides("chess", folder / "arrays"),
-        Side("gather, NumPy alone", numpy_alone, {"arrays": folder / "arrays"}),
+        Side("gather bits", bits, {"arrays": folder / "arrays"}),
         Side("memmap", gathered, {"arrays": folder / "arrays", "kind": "chess", "mapped": True}),
         *item_sides("chess", folder / "arrays"),
         of("streamed 32 MiB", "streamed", "32MiB", pool_blocks=16),
@@ -202,8 +204,8 @@ def item_sides(kind: str, arrays: Path) -> list[Side]:
     ]
 
 
-def peer_sides(kind: str, folder: Path, python: Path, most: int | None) -> list[Side]:
-    """Each library without workers and with; all rows unless fewer are asked for."""
+def peer_sides(kind: str, folder: Path, python: Path, names: Iterable[str], most: int | None) -> list[Side]:
+    """Each library without workers and with, unless it has threads; all rows unless fewer are asked for."""
     field = (SETS[kind].row.names or ())[0]
     rows = len(np.load(folder / "arrays" / f"{field}.npy", mmap_mode="r"))
     of = {"kind": kind, "arrays": folder / "arrays", "rows": min(rows, most or rows)}
@@ -215,16 +217,21 @@ def peer_sides(kind: str, folder: Path, python: Path, most: int | None) -> list[
             python=python,
             rehearsed=False,
         )
-        for name in PEERS
-        for workers in (0, THREADS)
+        for name in names
+        for workers in ((0,) if name in THREADED else (0, THREADS))
     ]
 
 
 def versions_of(python: Path) -> dict[str, str]:
-    """Versions of the other libraries, in their environment."""
-    script = f"from importlib.metadata import version; [print(name, version(name)) for name in {list(PEERS)!r}]"
-    found = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout
-    return dict(line.split() for line in found.splitlines())
+    """Versions of the other libraries that their environment has."""
+    script = (
+        "from importlib.metadata import distributions; [print(each.name, each.version) for each in distributions()]"
+    )
+    listed = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout
+    installed = dict(line.split() for line in listed.splitlines())
+    for name in PEERS.keys() - installed:
+        tell(f"{name} is left out: it is not installed there, see bench/peers.txt")
+    return {name: installed[name] for name in PEERS if name in installed}
 
 
 def prepare(given: argparse.Namespace, inputs: Inputs, folder: Path) -> tuple[str, list[Side]]:
@@ -256,9 +263,10 @@ def main() -> None:
         folder = Path(name)
         inputs = Inputs(folder, chess=None, go=None, text=given.input)
         what, sides = prepare(given, inputs, folder)
-        if given.peers and given.kind in SETS:
+        versions = versions_of(given.peers) if given.peers and given.kind in SETS else {}
+        if versions:
             # First: making their data takes minutes, in which idle processes lose cached pages.
-            sides = [*peer_sides(given.kind, folder, given.peers.absolute(), given.peer_rows), *sides]
+            sides = [*peer_sides(given.kind, folder, given.peers.absolute(), versions, given.peer_rows), *sides]
         measured = compare(sides, given.rounds, given.seconds)
     measured = dict(sorted(measured.items(), key=lambda each: each[0].split(",")[0] in PEERS))
     save(
@@ -268,7 +276,7 @@ def main() -> None:
         table(given.kind, sides, measured),
         facts=(what, f"batches of {batch_of(given.kind):,}", f"medians of {given.rounds} rounds"),
         details={"sides": measured},
-        versions=versions_of(given.peers) if given.peers else {},
+        versions=versions,
     )
 
 

@@ -26,7 +26,7 @@ from harness.sides import Epoch
 Batch = dict[str, torch.Tensor]
 HEIGHT, WIDTH, CELLS = 36, 64, 16
 LENGTH = 512
-PIECES = np.array([1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14], np.uint8).reshape(12, 1, 1)
+SHARD_BYTES = 1 << 30
 SLICE = 1 << 20  # rows per table of Arrow, whose offsets have 32 bits
 
 
@@ -44,9 +44,9 @@ class RowSet:
 
 
 def read_positions(rows: Any) -> Batch:
-    board = np.stack([rows["squares"] & 15, rows["squares"] >> 4], axis=2).reshape(-1, 1, 8, 8)
+    bits = np.unpackbits(np.ascontiguousarray(rows["boards"]).view(np.uint8), axis=None, bitorder="little")
     return {
-        "planes": torch.from_numpy((board == PIECES).view(np.uint8)),
+        "planes": torch.from_numpy(bits.reshape(-1, 12, 8, 8)),
         "move": torch.from_numpy(rows["move"].astype(np.int64)),
         "result": torch.from_numpy(rows["result"].copy()),
     }
@@ -62,7 +62,7 @@ def read_frames(rows: Any) -> Batch:
 
 
 SETS = {
-    "chess": RowSet(np.dtype([("squares", "u1", (4, 8)), ("move", "<u2"), ("result", "i1")]), 1024, read_positions),
+    "chess": RowSet(np.dtype([("boards", "<u8", (12,)), ("move", "<u2"), ("result", "i1")]), 1024, read_positions),
     "text": RowSet(np.dtype([("tokens", "<u2", (LENGTH + 1,))]), 64, read_tokens),
     "frames": RowSet(np.dtype([("frame", "u1", (HEIGHT, WIDTH)), ("response", "<f4", (CELLS,))]), 256, read_frames),
 }
@@ -83,7 +83,10 @@ def hf_datasets(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers:
         return pa.table({"row": pa.Array.from_buffers(pa.binary(), len(part), buffers)})
 
     def batch(found: pa.Table) -> Batch:
-        return kind.as_batch(found["row"].to_pylist())
+        records = found["row"].combine_chunks()
+        return kind.read(
+            np.frombuffer(records.buffers()[2], kind.row, len(records), records.offset * kind.row.itemsize)
+        )
 
     datasets.disable_progress_bars()
     parts = [datasets.Dataset(table(rows[start : start + SLICE])) for start in range(0, len(rows), SLICE)]
@@ -146,25 +149,47 @@ def grain(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, workers: int) 
     from array_record.python.array_record_module import ArrayRecordWriter
 
     folder.mkdir()
-    writer = ArrayRecordWriter(str(folder / "rows"), "group_size:1")
+    writer = ArrayRecordWriter(str(folder / "rows"), "group_size:1,uncompressed")
     for row in rows:
         writer.write(row.tobytes())
     writer.close()
     source = pygrain.ArrayRecordDataSource([str(folder / "rows")])
-    whole = pygrain.MapDataset.source(source).seed(0).shuffle()
-    batches = whole.to_iter_dataset().batch(kind.batch, batch_fn=kind.as_batch)
+
+    def batch(numbers: np.ndarray[Any, Any]) -> Batch:
+        return kind.as_batch(source.__getitems__(numbers))
+
+    # A dataset of the source would read row by row; of numbers, the source reads those of a batch in one call.
+    whole = pygrain.MapDataset.range(len(source)).seed(0).shuffle().batch(kind.batch).map(batch)
+    batches = whole.to_iter_dataset(pygrain.ReadOptions(num_threads=2, prefetch_buffer_size=4))
     if workers:
         batches = batches.mp_prefetch(pygrain.MultiprocessingOptions(num_workers=workers))
     return lambda: sizes(batches)
 
 
+def annbatch(kind: RowSet, rows: np.ndarray[Any, Any], folder: Path, _: int) -> Epoch:
+    """A matrix of bytes, shuffled when it is written as the documentation advises for reading in large blocks."""
+    import zarr
+    from annbatch import Loader
+
+    zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
+    matrix = np.random.default_rng(0).permutation(rows).view(np.uint8).reshape(len(rows), -1)
+    block = max(512, 4 * kind.batch)
+    shard = -(-min(len(rows), SHARD_BYTES // matrix.shape[1]) // block) * block
+    form = {"chunks": (block, matrix.shape[1]), "shards": (shard, matrix.shape[1]), "compressors": None}
+    zarr.create_array(folder, data=matrix, **form)
+    data = Loader(batch_size=kind.batch, chunk_size=block, shuffle=True).add_dataset(zarr.open_array(folder, mode="r"))
+    return lambda: sizes(kind.read(batch["X"].reshape(-1).view(kind.row)) for batch in data)
+
+
 PEERS = {
+    "annbatch": annbatch,
     "datasets": hf_datasets,
     "litdata": lit_data,
     "mosaicml-streaming": mosaicml_streaming,
     "webdataset": web_dataset,
     "grain": grain,
 }
+THREADED = frozenset({"annbatch"})  # reads in threads of its own, and advises against worker processes
 
 
 def peer(name: str, kind: str, arrays: str, work: str, rows: int, workers: int) -> Epoch:

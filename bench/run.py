@@ -31,6 +31,7 @@ QUESTIONS = {
     "conversion_text": (f"conversion text {TEXT}", "100", "4200"),
     "small_files": ("small_files {chess} {go} {text} --tokenizer {tokenizer}", "--records 500 --rounds 1", ""),
     "startup": ("startup {chess}", "--rounds 3", ""),
+    "cores": ("cores {chess} {go} {text} --tokenizer {tokenizer} --megabytes", "100 --rounds 1", "800"),
     "cluster": ("cluster {chess}", "--megabytes 2 --rounds 1", ""),
     "loading_chess": ("loading chess {store}", "--rounds 3 --seconds 1", ""),
     "loading_go": ("loading go {go}", "--rounds 3 --seconds 1", ""),

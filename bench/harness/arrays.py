@@ -73,8 +73,8 @@ def gathered(arrays: str, kind: str, threads: int = THREADS, *, mapped: bool = F
     return made_ahead(batch, len(held[reading.fields[0]]), size, threads)
 
 
-def numpy_alone(arrays: str) -> Epoch:
-    """Boards, moves and results, and planes by numpy's comparison."""
+def bits(arrays: str) -> Epoch:
+    """Bitboards, moves and results, and numpy's unpackbits."""
     kind = SETS["chess"]
     held = columns(arrays, kind.row.names or (), mapped=False)
 
