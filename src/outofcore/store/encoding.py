@@ -1,0 +1,41 @@
+"""Encode chunks in threads while the caller continues, and write them in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import numpy.typing as npt
+
+# Most chunks that are being encoded, or encoded and not yet written.
+AHEAD = 32
+
+Rows = list[npt.NDArray[Any]]
+"""The rows of a chunk, by field."""
+
+
+class EncodingQueue:
+    """The chunks of all tables of a store that are not written yet: their number is bounded, however many tables."""
+
+    def __init__(self, encoders: Executor) -> None:
+        self.encoders = encoders
+        self._waiting: deque[tuple[Future[list[bytes]], Callable[[list[bytes]], None]]] = deque()
+
+    def put(self, rows: Rows, encode: Callable[[Rows], list[bytes]], write: Callable[[list[bytes]], None]) -> None:
+        """Have a chunk encoded; a later call writes it, after those before it. Its rows must not change any more."""
+        while self._waiting and (self._waiting[0][0].done() or len(self._waiting) >= AHEAD):
+            self._write_first()
+        self._waiting.append((self.encoders.submit(encode, rows), write))
+
+    def finish(self) -> None:
+        """Wait for all chunks and write them."""
+        while self._waiting:
+            self._write_first()
+
+    def _write_first(self) -> None:
+        future, write = self._waiting[0]
+        encoded = future.result()  # a chunk that cannot be encoded stays, for all later waits
+        self._waiting.popleft()
+        write(encoded)
