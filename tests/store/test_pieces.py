@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.errors import DamagedStore
+from outofcore.store.encoding import EncodingQueue
 from outofcore.store.form import TableForm
 from outofcore.store.pieces import read_piece, write_piece, write_shard
 from outofcore.store.schema import Field, Layout
@@ -38,7 +39,7 @@ def columns(first: int, rows: int) -> dict[str, np.ndarray]:
 def test_a_shard_from_pieces_is_the_shard_of_one_writer(counts: list[int], codec: str) -> None:
     form = TableForm(FIELDS, Layout(codec=codec, chunk_rows=16, shard_rows=512))
     with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as encoders:
-        alone = TableWriter(Path(folder) / "alone", "t", form.fields, form.layout, encoders)
+        alone = TableWriter(Path(folder) / "alone", "t", form.fields, form.layout, EncodingQueue(encoders))
         pieces, first = [], 0
         for number, rows in enumerate(counts):
             alone.append(columns(first, rows))

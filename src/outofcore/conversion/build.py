@@ -82,9 +82,12 @@ class Build:
     def save(self) -> None:
         """Make a checkpoint; raises RawInputError if a file that it counts has changed."""
         self._inputs.check_unchanged(sorted(self._read))
+        self.savable = False  # Ctrl-C between a chunk and its shard would lose it
+        tables = self.writer.snapshot()
+        self.savable = True
         state = {
             "units": self.units,
-            "tables": self.writer.snapshot(),
+            "tables": tables,
             "assembler": self.assembler.snapshot(),
         }
         self._journal.save(state, self.assembler.unsaved_keys(), self.assembler.unsaved_sources())

@@ -25,6 +25,7 @@ from outofcore.conversion.cluster import ClusterExecutor
 from outofcore.raw.rows import Ints, KeptRows, taken
 from outofcore.raw.unit import UnitResult
 from outofcore.store.durable import writing
+from outofcore.store.encoding import EncodingQueue
 from outofcore.store.form import TableForm
 from outofcore.store.pieces import Encoded, read_piece, write_parts, write_piece, write_shard
 from outofcore.store.schema import Columns, Field, Layout
@@ -80,10 +81,10 @@ class WorkerShards:
             shutil.rmtree(stale, ignore_errors=True)
 
     def table(
-        self, root: Path, path: str, fields: tuple[Field, ...], layout: Layout, encoders: Executor
+        self, root: Path, path: str, fields: tuple[Field, ...], layout: Layout, queue: EncodingQueue
     ) -> WorkerTable:
-        """A table of the store that grows in ``root``; the driver's encoders are not used."""
-        del encoders
+        """A table of the store that grows in ``root``; the driver encodes nothing."""
+        del queue
         self._tables[path] = WorkerTable(self, root, path, TableForm(fields, layout))
         return self._tables[path]
 

@@ -1,11 +1,11 @@
-"""Write one table: append rows, encode whole chunks in parallel, write shards one after another."""
+"""Write one table: append rows, encode whole chunks in parallel, write shards in order."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
-from itertools import chain
+from collections import deque
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from zarr.abc.store import Store
 
 from outofcore.store.durable import writing
 from outofcore.store.encode import encode_chunks
+from outofcore.store.encoding import Chunk, EncodingQueue
 from outofcore.store.form import TableForm, dtype_of, filler
 from outofcore.store.pieces import read_piece
 from outofcore.store.schema import Columns, Field, Layout
@@ -37,7 +38,7 @@ class Table(Protocol):
     bytes: int
 
     def append(self, columns: Any, /) -> None:
-        """Add rows, or references to them."""
+        """Add rows, or references to them; their arrays must not change any more."""
         ...
 
     def close(self) -> None:
@@ -49,7 +50,7 @@ class Table(Protocol):
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """State from which a later process can resume."""
+        """State from which a later process can resume, once all chunks are written."""
         ...
 
     def saved(self) -> None:
@@ -74,7 +75,7 @@ class TableWriter:
         path: str,
         fields: tuple[Field, ...],
         layout: Layout,
-        encoders: Executor,
+        queue: EncodingQueue,
         shard: ShardMaker = ShardFile,
         upload: Upload | None = None,
     ) -> None:
@@ -86,18 +87,19 @@ class TableWriter:
         self.bytes = 0
         self._root = root
         self._shard = shard
-        self._encoders = encoders
+        self._queue = queue
         self._form = TableForm(fields, layout)
         self._codecs = self._form.codecs()
         self._waiting: dict[str, list[npt.NDArray[Any]]] = {field.name: [] for field in fields}
         self._waiting_rows = 0
         self._shards: dict[str, Shard] = {}
         self._shard_number = 0
+        self._finishing: deque[Future[Files]] = deque()
         self._upload = upload
         self._uploaded: list[Path] = []
 
     def append(self, columns: Columns) -> None:
-        """Add rows; ``columns`` holds every field, all of one length."""
+        """Add rows; ``columns`` holds every field, all of one length, in arrays that do not change any more."""
         count = len(columns[self.fields[0].name])
         for field in self.fields:
             array = columns[field.name]
@@ -122,7 +124,9 @@ class TableWriter:
                     self._waiting[field.name].append(filler(field, self.layout.chunk_rows - rest))
                 self._waiting_rows = self.layout.chunk_rows
                 self._write_chunks(1)
+            self._queue.finish()
             self._finish_shards()
+            self._take_finished(wait_for_all=True)
         except BaseException:
             self.abandon()
             raise
@@ -132,6 +136,7 @@ class TableWriter:
 
     def snapshot(self) -> dict[str, Any]:
         """State from which a later process can resume; unfinished shards are flushed to the disk."""
+        self._take_finished(wait_for_all=True)
         for shard in self._shards.values():
             shard.sync()
         waiting: dict[str, Any] = {}
@@ -178,7 +183,8 @@ class TableWriter:
                 self._shards[field.name] = self._open_shard(field, state["lengths"][field.name])
 
     def abandon(self) -> None:
-        """Close the files as they are."""
+        """Close the files as they are, after those that are being finished."""
+        wait(self._finishing)
         for shard in self._shards.values():
             shard.close()
 
@@ -186,13 +192,10 @@ class TableWriter:
         size = self.layout.chunk_rows
         cut = [cut_chunks(self._waiting[field.name], size, chunks) for field in self.fields]
         self._waiting_rows -= chunks * size
-        rows = list(zip(*cut, strict=True))
+        rows = [list(arrays) for arrays in zip(*cut, strict=True)]
         together = max(1, TOGETHER_BYTES // sum(array.nbytes for array in rows[0]))
-        for first in range(0, chunks, 32):  # bounds the chunks that are encoded but not yet written
-            last = min(first + 32, chunks)
-            jobs = [rows[start : min(start + together, last)] for start in range(first, last, together)]
-            for encoded in chain.from_iterable(self._encoders.map(self._encode, jobs)):
-                self._append_chunk(encoded)
+        for first in range(0, chunks, together):
+            self._queue.put(rows[first : first + together], self._encode, self._append_chunk)
 
     def _append_chunk(self, encoded: list[bytes]) -> None:
         for field, content in zip(self.fields, encoded, strict=True):
@@ -201,8 +204,9 @@ class TableWriter:
             self._shards[field.name].append(content)
         if self._shards[self.fields[0].name].full:
             self._finish_shards()
+        self._take_finished(wait_for_all=False)
 
-    def _encode(self, chunks: Sequence[Sequence[npt.NDArray[Any]]]) -> list[list[bytes]]:
+    def _encode(self, chunks: list[Chunk]) -> list[list[bytes]]:
         return encode_chunks(self.fields, self._codecs, chunks)
 
     def _open_shard(self, field: Field, lengths: list[int] | None) -> Shard:
@@ -214,18 +218,32 @@ class TableWriter:
         return self._shard(path, chunks, lengths)
 
     def _finish_shards(self) -> None:
-        whole: Files = {}
-        for shard in self._shards.values():
-            finished = shard.finish()
-            if finished:
-                whole[shard.path.relative_to(self._root).as_posix()] = finished
-        if self._upload:
-            self._upload.take(self._root, whole)
-            self._uploaded += [self._root / name for name in whole]
-        self.files.update(whole)
-        self.bytes += size_of(whole)
-        self._shard_number += bool(self._shards)
-        self._shards = {}
+        """Have the shards finished in another thread: their digests and the disk take a while."""
+        if self._shards:
+            self._finishing.append(self._queue.encoders.submit(_finished, self._root, [*self._shards.values()]))
+            self._shard_number += 1
+            self._shards = {}
+
+    def _take_finished(self, *, wait_for_all: bool) -> None:
+        while self._finishing and (wait_for_all or self._finishing[0].done()):
+            whole = self._finishing[0].result()
+            self._finishing.popleft()
+            if self._upload:
+                self._upload.take(self._root, whole)
+                self._uploaded += [self._root / name for name in whole]
+            self.files.update(whole)
+            self.bytes += size_of(whole)
+
+
+def _finished(root: Path, shards: Iterable[Shard]) -> Files:
+    """Finish shards; returns those that have a file."""
+    try:
+        facts = {shard.path.relative_to(root).as_posix(): shard.finish() for shard in shards}
+    except BaseException:
+        for shard in shards:
+            shard.close()
+        raise
+    return {name: found for name, found in facts.items() if found}
 
 
 def size_of(files: Files) -> int:

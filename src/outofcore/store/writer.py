@@ -21,6 +21,7 @@ from zarr.storage import MemoryStore
 
 from outofcore.errors import DamagedStore
 from outofcore.store.durable import sync_folder, write_file, writing
+from outofcore.store.encoding import EncodingQueue
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import SEAL, Seal, describe
 from outofcore.store.shards import ShardFile, ShardMaker
@@ -50,7 +51,7 @@ class StoreWriter:
         splits: tuple[str, ...],
         encoders: Executor,
         shard: ShardMaker = ShardFile,
-        table: Callable[[Path, str, tuple[Field, ...], Layout, Executor], Table] | None = None,
+        table: Callable[[Path, str, tuple[Field, ...], Layout, EncodingQueue], Table] | None = None,
         upload: Upload | None = None,
     ) -> None:
         self.work = work
@@ -58,18 +59,20 @@ class StoreWriter:
         self.parts = tuple(schemas)
         self._splits = splits
         self._encoders = encoders
+        self._queue = EncodingQueue(encoders)
         self._upload = upload
         self._write = partial(TableWriter, shard=shard, upload=upload)
         self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
         self._written = 0
+        self._counted: dict[str, int] = {}  # bytes of each table that are in ``_written``
         self._rows: dict[tuple[str, str], Table] = {}
         self._sequences: dict[tuple[str, str], TableWriter] = {}
         for part, schema in self._schemas.items():
             for split in splits:
                 path = f"{part}/{split}" if part else split
-                self._rows[part, split] = (table or self._write)(work, path, schema.rows, layout, encoders)
+                self._rows[part, split] = (table or self._write)(work, path, schema.rows, layout, self._queue)
                 self._sequences[part, split] = self._write(
-                    work, f"{path}/sequences", (START, LENGTH, *schema.sequences), self._flat, encoders
+                    work, f"{path}/sequences", (START, LENGTH, *schema.sequences), self._flat, self._queue
                 )
 
     def append(self, part: str, split: str, rows: Any, sequences: Columns) -> None:
@@ -90,9 +93,9 @@ class StoreWriter:
         self._append(self._sequences[part, split], sequences)
 
     def _append(self, table: Table, columns: Any) -> None:
-        before = table.bytes
         table.append(columns)
-        self._written += table.bytes - before
+        self._written += table.bytes - self._counted.get(table.path, 0)
+        self._counted[table.path] = table.bytes
 
     def count(self, split: str) -> tuple[int, int]:
         """Rows and sequences of a split so far, over all parts."""
@@ -100,13 +103,14 @@ class StoreWriter:
         return rows, sum(table.rows for (_, name), table in self._sequences.items() if name == split)
 
     def bytes_written(self) -> int:
-        """Bytes of all finished shards."""
+        """Bytes of finished shards, but for the last ones that their tables have not reported yet."""
         return self._written
 
     def snapshot(self) -> dict[str, Any]:
         """State of every table, for :meth:`restore` in a later process."""
+        self._queue.finish()
         state = {table.path: table.snapshot() for table in self.tables()}
-        self._written = sum(table.bytes for table in self.tables())
+        self._count()
         return state
 
     def saved(self) -> None:
@@ -118,7 +122,7 @@ class StoreWriter:
         """Resume from a snapshot after checking every shard that it names; raises DamagedStore."""
         for table in self.tables():
             table.restore(state[table.path])
-        self._written = sum(table.bytes for table in self.tables())
+        self._count()
         if self._upload:  # compared with the seal once all are uploaded
             return
         whole = {name: facts for table in self.tables() for name, facts in table.files.items()}
@@ -126,6 +130,10 @@ class StoreWriter:
             if found != whole[name]:
                 message = f"{name}: the shard that a stopped run has finished has changed"
                 raise DamagedStore(message)
+
+    def _count(self) -> None:
+        self._counted = {table.path: table.bytes for table in self.tables()}
+        self._written = sum(self._counted.values())
 
     def _found(self, name: str) -> tuple[int, str] | None:
         return describe(self.work, name) if (self.work / name).is_file() else None
@@ -172,7 +180,7 @@ class StoreWriter:
 
     def sources_table(self, sources: Columns) -> TableWriter:
         """The table of raw files, with its rows."""
-        table = self._write(self.work, "sources", SOURCES, self._flat, self._encoders)
+        table = self._write(self.work, "sources", SOURCES, self._flat, self._queue)
         table.append(sources)
         return table
 

@@ -1,0 +1,48 @@
+"""Encode chunks in threads while the caller continues, and write them in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import numpy.typing as npt
+
+# Most groups of chunks that are being encoded, or encoded and not yet written.
+AHEAD = 16
+
+Chunk = list[npt.NDArray[Any]]
+"""The rows of a chunk, by field."""
+Encoded = list[bytes]
+
+
+class EncodingQueue:
+    """The chunks of all tables of a store that are not written yet: their number is bounded, however many tables."""
+
+    def __init__(self, encoders: Executor) -> None:
+        self.encoders = encoders
+        self._waiting: deque[tuple[Future[list[Encoded]], Callable[[Encoded], None]]] = deque()
+
+    def put(
+        self,
+        chunks: list[Chunk],
+        encode: Callable[[list[Chunk]], list[Encoded]],
+        write: Callable[[Encoded], None],
+    ) -> None:
+        """Have chunks encoded; a later call writes them, after those before. Their rows must not change any more."""
+        while self._waiting and (self._waiting[0][0].done() or len(self._waiting) >= AHEAD):
+            self._write_first()
+        self._waiting.append((self.encoders.submit(encode, chunks), write))
+
+    def finish(self) -> None:
+        """Wait for all chunks and write them."""
+        while self._waiting:
+            self._write_first()
+
+    def _write_first(self) -> None:
+        future, write = self._waiting[0]
+        encoded = future.result()  # chunks that cannot be encoded stay, for all later waits
+        self._waiting.popleft()
+        for chunk in encoded:
+            write(chunk)
