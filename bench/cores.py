@@ -4,7 +4,8 @@
 
 A conversion by one worker is taken apart: time on a core of its driver, the thread that cuts units, receives results in
 order, drops duplicates and writes; of the workers, which parse; of the encoders, which compress; and the time for which
-any of them held the GIL. From these follows the time with more workers. It is checked with two.
+any of them held the GIL. From these follows the time with more workers. It is checked with one and two workers, on the
+cores that other programs left them.
 
 With n workers on n cores, a conversion takes what comes before the first unit and after the last, and the longest of:
 
@@ -26,10 +27,12 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numba
 import numpy as np
+import psutil
 
 from conversion import CHANGES, UNITS
 from harness.raw import Inputs, lengthen
@@ -50,7 +53,7 @@ PARTS = {
     "gil": "the GIL, held by any of them",
 }
 MEASURED = (1, 2)  # workers
-ON_CORES = ((1, 2), (2, 2), (4, 4), (8, 8), (16, 16))
+MORE_CORES = (4, 8, 16)
 
 
 PROCESS = ctypes.CDLL(None)
@@ -85,9 +88,11 @@ def converted(domain: str, raw: str, changes: dict[str, Any], workers: int) -> d
     pool, marks = Workers(workers), [(0.0, 0.0)]
     started, spent, own = time.perf_counter(), time.process_time(), time.thread_time()
     ran, queued = scheduled()
+    busy = busy_seconds()
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, gil_watched() as held:
         outcome = conversion(folder, pool, lambda _: marks.append((time.perf_counter(), time.thread_time())))
         ended, total, share = time.perf_counter(), time.process_time() - spent, held()
+        others = busy_seconds() - busy - total
     (first, _), (last, until) = marks[1], marks[-1]
     ran, queued = (now - before for now, before in zip(scheduled(), (ran, queued), strict=True))
     convert = sum(pool.times)
@@ -95,6 +100,7 @@ def converted(domain: str, raw: str, changes: dict[str, Any], workers: int) -> d
     return {
         "size": figures["bytes"] / 1e6 if domain == "text" else sum(figures["rows"].values()),
         "seconds": ended - started,
+        "cores": psutil.cpu_count() - others / (ended - started),  # that other programs left
         "around": first - started + ended - last,
         "driver": until - own,
         "convert": convert,
@@ -102,6 +108,12 @@ def converted(domain: str, raw: str, changes: dict[str, Any], workers: int) -> d
         # Most of it by the driver: while it waits for a core, nobody works.
         "gil": share * (ended - started) * ran / (ran + queued),
     }
+
+
+def busy_seconds() -> float:
+    """Time of all cores that any program had."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
 
 
 def scheduled() -> tuple[int, int]:
@@ -148,7 +160,7 @@ def conversion_of(domain: str, raw: str, changes: dict[str, Any]) -> Callable[..
     return run
 
 
-def limits(known: Mapping[str, float], workers: int, cores: int) -> dict[str, float]:
+def limits(known: Mapping[str, float], workers: int, cores: float) -> dict[str, float]:
     """Seconds between the first unit and the last that each limit allows."""
     return {
         "driver": known["driver"] + known["encode"] / workers,
@@ -158,7 +170,7 @@ def limits(known: Mapping[str, float], workers: int, cores: int) -> dict[str, fl
     }
 
 
-def predicted(known: Mapping[str, float], workers: int, cores: int) -> tuple[float, str]:
+def predicted(known: Mapping[str, float], workers: int, cores: float) -> tuple[float, str]:
     """Amount per second, and what limits it."""
     seconds = limits(known, workers, cores)
     longest = max(seconds, key=lambda name: seconds[name])
@@ -192,14 +204,14 @@ def main() -> None:
                 for workers, found in runs[domain].items():
                     found.append(once(converted, **of, workers=workers))
     known = {
-        domain: {name: min(run[name] for run in found[1]) for name in found[1][0]} for domain, found in runs.items()
+        domain: {name: median(run[name] for run in found[1]) for name in found[1][0]} for domain, found in runs.items()
     }
     save(
         given.out,
         "cores",
         "conversion on more cores",
         [row for domain in NAMES for row in rows_of(domain, known[domain], runs[domain])],
-        facts=("without audits", f"the least of {given.rounds} rounds, since other programs only add"),
+        facts=("without audits", f"medians of {given.rounds} rounds", "cores that other programs left"),
         details={"constants": known, "runs": runs},
     )
 
@@ -211,15 +223,24 @@ def rows_of(domain: str, known: Mapping[str, float], found: Mapping[int, list[An
         Row(label=label, value=round(known[name], 2), unit="seconds", of=of, table="parts")
         for name, label in PARTS.items()
     ]
-    for workers, cores in ON_CORES:
-        label = f"{workers} worker{'s' * (workers > 1)} on {cores} cores"
-        if workers in found:
-            measured = known["size"] / min(run["seconds"] for run in found[workers])
-            rows.append(Row(label=f"{label}: measured", value=measured, unit=unit, of=of, table="cores"))
-        rate, limit = predicted(known, workers, cores)
-        rows.append(Row(label=f"{label}: predicted", value=rate, unit=unit, of=of, table="cores"))
-        rows.append(Row(label=f"{label}: predicted", value=limit, unit="limit", of=of, table="cores"))
+    for workers, runs in found.items():
+        cores = median(run["cores"] for run in runs)
+        label = f"{workers} worker{'s' * (workers > 1)} here"
+        measured = known["size"] / median(run["seconds"] for run in runs)
+        rows.append(Row(label=f"{label}: measured", value=measured, unit=unit, of=of, table="cores"))
+        rows += prediction(f"{label}: predicted", known, workers, cores, unit, of)
+    for cores in MORE_CORES:
+        rows += prediction(f"{cores} workers: predicted", known, cores, cores, unit, of)
     return rows
+
+
+def prediction(label: str, known: Mapping[str, float], workers: int, cores: float, unit: str, of: str) -> list[Row]:
+    """Cores, the rate, and its limit."""
+    rate, limit = predicted(known, workers, cores)
+    return [
+        Row(label=label, value=value, unit=name, of=of, table="cores")
+        for name, value in (("cores", cores), (unit, rate), ("limit", limit))
+    ]
 
 
 if __name__ == "__main__":
