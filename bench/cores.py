@@ -4,12 +4,13 @@
 
 A conversion by one worker is taken apart: time on a core of its driver, the thread that cuts units, receives results in
 order, drops duplicates and writes; of the workers, which parse; of the encoders, which compress; and the time for which
-any of them held the GIL. From these follows the time with more workers. It is checked with two.
+any of them held the GIL. From these follows the time with more workers. It is checked with one and two workers, on the
+cores that other programs left them.
 
 With n workers on n cores, a conversion takes what comes before the first unit and after the last, and the longest of:
 
 * ``driver``: its own work, and waiting for n encoders
-* ``GIL``: what is done while holding it, by whichever thread; too much if others keep that thread from its core
+* ``GIL``: what is done while holding it, by whichever thread
 * ``cores``: all work, divided by n
 
 Nothing is audited: audits take a process of their own, and no more of them for more input.
@@ -31,6 +32,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import psutil
 
 from conversion import CHANGES, UNITS
 from harness.raw import Inputs, lengthen
@@ -51,7 +53,7 @@ PARTS = {
     "gil": "the GIL, held by any of them",
 }
 MEASURED = (1, 2)  # workers
-ON_CORES = ((1, 2), (2, 2), (4, 4), (8, 8), (16, 16))
+MORE_CORES = (4, 8, 16)
 
 
 PROCESS = ctypes.CDLL(None)
@@ -85,21 +87,39 @@ def converted(domain: str, raw: str, changes: dict[str, Any], workers: int) -> d
     conversion = conversion_of(domain, raw, changes)
     pool, marks = Workers(workers), [(0.0, 0.0)]
     started, spent, own = time.perf_counter(), time.process_time(), time.thread_time()
+    ran, queued = scheduled()
+    busy = busy_seconds()
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, gil_watched() as held:
         outcome = conversion(folder, pool, lambda _: marks.append((time.perf_counter(), time.thread_time())))
         ended, total, share = time.perf_counter(), time.process_time() - spent, held()
+        others = busy_seconds() - busy - total
     (first, _), (last, until) = marks[1], marks[-1]
+    ran, queued = (now - before for now, before in zip(scheduled(), (ran, queued), strict=True))
     convert = sum(pool.times)
     figures = outcome.figures
     return {
         "size": figures["bytes"] / 1e6 if domain == "text" else sum(figures["rows"].values()),
         "seconds": ended - started,
+        "cores": psutil.cpu_count() - others / (ended - started),  # that other programs left
         "around": first - started + ended - last,
         "driver": until - own,
         "convert": convert,
         "encode": total - convert - (time.thread_time() - own),
-        "gil": share * (ended - started),
+        # Most of it by the driver: while it waits for a core, nobody works.
+        "gil": share * (ended - started) * ran / (ran + queued),
     }
+
+
+def busy_seconds() -> float:
+    """Time of all cores that any program had."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
+
+
+def scheduled() -> tuple[int, int]:
+    """Nanoseconds for which this thread has run, and waited for a core."""
+    ran, queued, _ = map(int, Path("/proc/thread-self/schedstat").read_text().split())
+    return ran, queued
 
 
 @contextmanager
@@ -140,7 +160,7 @@ def conversion_of(domain: str, raw: str, changes: dict[str, Any]) -> Callable[..
     return run
 
 
-def limits(known: Mapping[str, float], workers: int, cores: int) -> dict[str, float]:
+def limits(known: Mapping[str, float], workers: int, cores: float) -> dict[str, float]:
     """Seconds between the first unit and the last that each limit allows."""
     return {
         "driver": known["driver"] + known["encode"] / workers,
@@ -150,7 +170,7 @@ def limits(known: Mapping[str, float], workers: int, cores: int) -> dict[str, fl
     }
 
 
-def predicted(known: Mapping[str, float], workers: int, cores: int) -> tuple[float, str]:
+def predicted(known: Mapping[str, float], workers: int, cores: float) -> tuple[float, str]:
     """Amount per second, and what limits it."""
     seconds = limits(known, workers, cores)
     longest = max(seconds, key=lambda name: seconds[name])
@@ -191,7 +211,7 @@ def main() -> None:
         "cores",
         "conversion on more cores",
         [row for domain in NAMES for row in rows_of(domain, known[domain], runs[domain])],
-        facts=("without audits", f"medians of {given.rounds} rounds"),
+        facts=("without audits", f"medians of {given.rounds} rounds", "cores that other programs left"),
         details={"constants": known, "runs": runs},
     )
 
@@ -203,15 +223,24 @@ def rows_of(domain: str, known: Mapping[str, float], found: Mapping[int, list[An
         Row(label=label, value=round(known[name], 2), unit="seconds", of=of, table="parts")
         for name, label in PARTS.items()
     ]
-    for workers, cores in ON_CORES:
-        label = f"{workers} worker{'s' * (workers > 1)} on {cores} cores"
-        if workers in found:
-            measured = known["size"] / median(run["seconds"] for run in found[workers])
-            rows.append(Row(label=f"{label}: measured", value=measured, unit=unit, of=of, table="cores"))
-        rate, limit = predicted(known, workers, cores)
-        rows.append(Row(label=f"{label}: predicted", value=rate, unit=unit, of=of, table="cores"))
-        rows.append(Row(label=f"{label}: predicted", value=limit, unit="limit", of=of, table="cores"))
+    for workers, runs in found.items():
+        cores = median(run["cores"] for run in runs)
+        label = f"{workers} worker{'s' * (workers > 1)} here"
+        measured = known["size"] / median(run["seconds"] for run in runs)
+        rows.append(Row(label=f"{label}: measured", value=measured, unit=unit, of=of, table="cores"))
+        rows += prediction(f"{label}: predicted", known, workers, cores, unit, of)
+    for cores in MORE_CORES:
+        rows += prediction(f"{cores} workers: predicted", known, cores, cores, unit, of)
     return rows
+
+
+def prediction(label: str, known: Mapping[str, float], workers: int, cores: float, unit: str, of: str) -> list[Row]:
+    """Cores, the rate, and its limit."""
+    rate, limit = predicted(known, workers, cores)
+    return [
+        Row(label=label, value=value, unit=name, of=of, table="cores")
+        for name, value in (("cores", cores), (unit, rate), ("limit", limit))
+    ]
 
 
 if __name__ == "__main__":
