@@ -103,13 +103,13 @@ def test_the_same_disk_for_store_and_copy_is_asked_for_both(disk: Disk) -> None:
 
 @pytest.mark.root
 def test_a_disk_that_fills_while_writing_stops_it_between_shards(disk: Disk) -> None:
-    small = disk("tmpfs", 8)
+    small = disk("tmpfs", 12)
     work = small / "chess.zarr.work"
-    guard = Guard("chess", margin=0, reserve=MIB)
+    guard = Guard("chess", margin=0, reserve=3 * MIB)  # more than the chunks that wait to be written
     guard.require([Need(work, Purpose.STORE, 6 * MIB)])
     (small / "of somebody else").write_bytes(bytes(4 * MIB))
     with pytest.raises(SpaceError) as stopped:
-        write(work, guard, shards=24)
+        write(work, guard, shards=40)
     message = str(stopped.value)
     assert "\n" not in message
     assert message.startswith(f"{small} (tmpfs) is nearly full: ")

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-# Most chunks that are being encoded, or encoded and not yet written.
+# Most chunks that are being encoded, or encoded and not yet written: some megabytes of memory, and of
+# the disk's reserve, since free space is checked without them.
 AHEAD = 32
 
 Rows = list[npt.NDArray[Any]]
