@@ -39,6 +39,7 @@ def test_at_most_so_many_chunks_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(10):
             queue.put(chunk(number), encode, written.extend)
             assert len(written) >= number - 2
+            assert queue.bytes == 3 * (number + 1 - len(written))
 
 
 def test_a_chunk_that_cannot_be_encoded_is_never_passed_over() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-# Most chunks that are being encoded, or encoded and not yet written: some megabytes of memory, and of
-# the disk's reserve, since free space is checked without them.
+# Most chunks that are being encoded, or encoded and not yet written. They may take some megabytes of the disk's
+# reserve: free space is checked before they are written.
 AHEAD = 32
 
 Rows = list[npt.NDArray[Any]]
@@ -22,13 +22,16 @@ class EncodingQueue:
 
     def __init__(self, encoders: Executor) -> None:
         self.encoders = encoders
-        self._waiting: deque[tuple[Future[list[bytes]], Callable[[list[bytes]], None]]] = deque()
+        self.bytes = 0  # of the chunks, before they are encoded
+        self._waiting: deque[tuple[Future[list[bytes]], Callable[[list[bytes]], None], int]] = deque()
 
     def put(self, rows: Rows, encode: Callable[[Rows], list[bytes]], write: Callable[[list[bytes]], None]) -> None:
         """Have a chunk encoded; a later call writes it, after those before it. Its rows must not change any more."""
         while self._waiting and (self._waiting[0][0].done() or len(self._waiting) >= AHEAD):
             self._write_first()
-        self._waiting.append((self.encoders.submit(encode, rows), write))
+        size = sum(array.nbytes for array in rows)
+        self.bytes += size
+        self._waiting.append((self.encoders.submit(encode, rows), write, size))
 
     def finish(self) -> None:
         """Wait for all chunks and write them."""
@@ -36,7 +39,8 @@ class EncodingQueue:
             self._write_first()
 
     def _write_first(self) -> None:
-        future, write = self._waiting[0]
+        future, write, size = self._waiting[0]
         encoded = future.result()  # a chunk that cannot be encoded stays, for all later waits
         self._waiting.popleft()
+        self.bytes -= size
         write(encoded)
