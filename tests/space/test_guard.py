@@ -36,7 +36,7 @@ def write(work: Path, guard: Guard, shards: int) -> int:
             for _ in range(shards):
                 rows = {"noise": noise.integers(0, 256, (1024, 256), np.uint8)}
                 writer.append("", "train", rows, {"length": np.array([1024])})
-                guard.watch(writer.bytes_written())
+                guard.watch(writer.bytes_written() + 2 * writer.bytes_waiting())
         finally:
             writer.abandon()
     return shards
@@ -103,13 +103,13 @@ def test_the_same_disk_for_store_and_copy_is_asked_for_both(disk: Disk) -> None:
 
 @pytest.mark.root
 def test_a_disk_that_fills_while_writing_stops_it_between_shards(disk: Disk) -> None:
-    small = disk("tmpfs", 8)
+    small = disk("tmpfs", 64)
     work = small / "chess.zarr.work"
-    guard = Guard("chess", margin=0, reserve=MIB)
+    guard = Guard("chess", margin=0, reserve=3 * MIB)  # more than the chunks that wait to be written
     guard.require([Need(work, Purpose.STORE, 6 * MIB)])
-    (small / "of somebody else").write_bytes(bytes(4 * MIB))
+    (small / "of somebody else").write_bytes(bytes(56 * MIB))
     with pytest.raises(SpaceError) as stopped:
-        write(work, guard, shards=24)
+        write(work, guard, shards=40)
     message = str(stopped.value)
     assert "\n" not in message
     assert message.startswith(f"{small} (tmpfs) is nearly full: ")
@@ -129,7 +129,7 @@ def test_room_for_the_copy_that_dvc_makes_later_is_kept(disk: Disk) -> None:
     assert cache is not None
     guard = Guard("chess", margin=0, reserve=0)
     guard.require(store_needs(root / "out.zarr", 4 * MIB, commit_of(root / "out.zarr", cache)))
-    with pytest.raises(SpaceError, match=r"8\.\d+ MB must stay free \(DVC's copy 8.*, reserve 0 B"):
+    with pytest.raises(SpaceError, match=r"MB must stay free \(DVC's copy [\d.]+ MB, reserve 0 B"):
         write(root / "out.zarr.work", guard, shards=60)
     assert used(small) < 8.8 * MIB
 
@@ -139,7 +139,7 @@ def test_room_for_bringing_the_store_to_its_place_is_kept(disk: Disk) -> None:
     scratch, final = disk("tmpfs", 32), disk("tmpfs", 8)
     guard = Guard("chess", margin=0, reserve=0)
     guard.require(store_needs(final / "a.zarr", 4 * MIB, None, scratch / "a.zarr.work"))
-    with pytest.raises(SpaceError, match=rf"{final} \(tmpfs\) is nearly full: .* \(store 8\.\d+ MB, reserve 0 B\)"):
+    with pytest.raises(SpaceError, match=rf"{final} \(tmpfs\) is nearly full: .* \(store [\d.]+ MB, reserve 0 B\)"):
         write(scratch / "a.zarr.work", guard, shards=60)
     assert used(final) == 0
 

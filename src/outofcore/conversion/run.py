@@ -168,7 +168,7 @@ class Conversion:
                     passed += unit.raw_bytes
                     counts, written = build.assembler, build.writer.bytes_written()
                     progress.update(passed, counts.found, counts.rejected.total(), written)
-                    watch(written)
+                    watch(written + 2 * build.writer.bytes_waiting())
                     if time.monotonic() - saved > checkpoint_seconds:
                         auditors.finish()
                         build.save()

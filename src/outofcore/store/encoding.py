@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-# Most groups of chunks that are being encoded, or encoded and not yet written.
+# Most groups of chunks that are being encoded, or encoded and not yet written. They may take some megabytes of the
+# disk's reserve: free space is checked before they are written.
 AHEAD = 16
 
 Chunk = list[npt.NDArray[Any]]
@@ -22,7 +23,8 @@ class EncodingQueue:
 
     def __init__(self, encoders: Executor) -> None:
         self.encoders = encoders
-        self._waiting: deque[tuple[Future[list[Encoded]], Callable[[Encoded], None]]] = deque()
+        self.bytes = 0  # of the chunks, before they are encoded
+        self._waiting: deque[tuple[Future[list[Encoded]], Callable[[Encoded], None], int]] = deque()
 
     def put(
         self,
@@ -33,7 +35,9 @@ class EncodingQueue:
         """Have chunks encoded; a later call writes them, after those before. Their rows must not change any more."""
         while self._waiting and (self._waiting[0][0].done() or len(self._waiting) >= AHEAD):
             self._write_first()
-        self._waiting.append((self.encoders.submit(encode, chunks), write))
+        size = sum(array.nbytes for chunk in chunks for array in chunk)
+        self.bytes += size
+        self._waiting.append((self.encoders.submit(encode, chunks), write, size))
 
     def finish(self) -> None:
         """Wait for all chunks and write them."""
@@ -41,8 +45,9 @@ class EncodingQueue:
             self._write_first()
 
     def _write_first(self) -> None:
-        future, write = self._waiting[0]
+        future, write, size = self._waiting[0]
         encoded = future.result()  # chunks that cannot be encoded stay, for all later waits
         self._waiting.popleft()
+        self.bytes -= size
         for chunk in encoded:
             write(chunk)

@@ -19,7 +19,7 @@ from outofcore.store.encoding import Chunk, EncodingQueue
 from outofcore.store.form import TableForm, dtype_of, filler
 from outofcore.store.pieces import read_piece
 from outofcore.store.schema import Columns, Field, Layout
-from outofcore.store.shards import Shard, ShardFile, ShardMaker, check_unfinished, shard_name
+from outofcore.store.shards import Shard, ShardFile, ShardMaker, check_unfinished, index_bytes, shard_name
 from outofcore.store.upload import Upload
 
 TOGETHER_BYTES = 2**20
@@ -220,6 +220,8 @@ class TableWriter:
     def _finish_shards(self) -> None:
         """Have the shards finished in another thread: their digests and the disk take a while."""
         if self._shards:
+            index = index_bytes(self.layout.shard_rows // self.layout.chunk_rows)
+            self.bytes += sum(index + sum(shard.lengths) for shard in self._shards.values() if any(shard.lengths))
             self._finishing.append(self._queue.encoders.submit(_finished, self._root, [*self._shards.values()]))
             self._shard_number += 1
             self._shards = {}
@@ -232,7 +234,6 @@ class TableWriter:
                 self._upload.take(self._root, whole)
                 self._uploaded += [self._root / name for name in whole]
             self.files.update(whole)
-            self.bytes += size_of(whole)
 
 
 def _finished(root: Path, shards: Iterable[Shard]) -> Files:

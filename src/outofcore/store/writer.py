@@ -103,8 +103,15 @@ class StoreWriter:
         return rows, sum(table.rows for (_, name), table in self._sequences.items() if name == split)
 
     def bytes_written(self) -> int:
-        """Bytes of finished shards, but for the last ones that their tables have not reported yet."""
+        """Bytes of the shards that are full, as far as their chunks are written."""
         return self._written
+
+    def bytes_waiting(self) -> int:
+        """Bytes of the chunks that are not written yet, before they are encoded.
+
+        Where a copy of the store needs room too, they count twice: they still take room themselves.
+        """
+        return self._queue.bytes
 
     def snapshot(self) -> dict[str, Any]:
         """State of every table, for :meth:`restore` in a later process."""
