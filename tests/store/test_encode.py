@@ -50,6 +50,11 @@ def test_chunks_have_the_bytes_that_they_have_one_by_one(
     assert expected[2][2], "a negative zero is a value to store"
 
 
+def test_rows_without_bytes_are_empty() -> None:
+    field = Field(name="nothing", dtype="uint8", shape=(0,), doc="-")
+    assert encode_chunks([field], [ChunkCodec("zstd", 1, "uint8")], [[np.empty((ROWS, 0), np.uint8)]]) == [[b""]]
+
+
 def test_a_chunk_that_cannot_be_compressed_fits() -> None:
     field = Field(name="noise", dtype="uint64", doc="-")
     codec, rng = ChunkCodec("zstd", 1, "uint64"), np.random.default_rng(1)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.errors import DamagedStore
-from outofcore.store.encoding import EncodingQueue
+from outofcore.store.encoding_queue import EncodingQueue
 from outofcore.store.form import TableForm
 from outofcore.store.pieces import read_piece, write_piece, write_shard
 from outofcore.store.schema import Field, Layout

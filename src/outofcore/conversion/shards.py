@@ -25,7 +25,7 @@ from outofcore.conversion.cluster import ClusterExecutor
 from outofcore.raw.rows import Ints, KeptRows, taken
 from outofcore.raw.unit import UnitResult
 from outofcore.store.durable import writing
-from outofcore.store.encoding import EncodingQueue
+from outofcore.store.encoding_queue import EncodingQueue
 from outofcore.store.form import TableForm
 from outofcore.store.pieces import Encoded, read_piece, write_parts, write_piece, write_shard
 from outofcore.store.schema import Columns, Field, Layout

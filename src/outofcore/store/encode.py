@@ -36,7 +36,7 @@ def encode_chunks(
     room = 0
     for number, arrays in enumerate(chunks):
         for place, (field, codec, array) in enumerate(zip(fields, codecs, arrays, strict=True)):
-            if functions is None or codec.name != "zstd" or field.dtype == "string":
+            if functions is None or codec.name != "zstd" or field.dtype == "string" or not array.nbytes:
                 encoded[number, place] = encode_chunk(field, codec, array)
                 continue
             source = np.ascontiguousarray(array)

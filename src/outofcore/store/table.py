@@ -15,7 +15,7 @@ from zarr.abc.store import Store
 
 from outofcore.store.durable import writing
 from outofcore.store.encode import encode_chunks
-from outofcore.store.encoding import Chunk, EncodingQueue
+from outofcore.store.encoding_queue import Chunk, EncodingQueue
 from outofcore.store.form import TableForm, dtype_of, filler
 from outofcore.store.pieces import read_piece
 from outofcore.store.schema import Columns, Field, Layout
@@ -193,7 +193,7 @@ class TableWriter:
         cut = [cut_chunks(self._waiting[field.name], size, chunks) for field in self.fields]
         self._waiting_rows -= chunks * size
         rows = [list(arrays) for arrays in zip(*cut, strict=True)]
-        together = max(1, TOGETHER_BYTES // sum(array.nbytes for array in rows[0]))
+        together = max(1, TOGETHER_BYTES // max(1, sum(array.nbytes for array in rows[0])))
         for first in range(0, chunks, together):
             self._queue.put(rows[first : first + together], self._encode, self._append_chunk)
 

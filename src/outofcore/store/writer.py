@@ -21,7 +21,7 @@ from zarr.storage import MemoryStore
 
 from outofcore.errors import DamagedStore
 from outofcore.store.durable import sync_folder, write_file, writing
-from outofcore.store.encoding import EncodingQueue
+from outofcore.store.encoding_queue import EncodingQueue
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import SEAL, Seal, describe
 from outofcore.store.shards import ShardFile, ShardMaker

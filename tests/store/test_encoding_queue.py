@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from outofcore.store import encoding
-from outofcore.store.encoding import Chunk, EncodingQueue
+from outofcore.store import encoding_queue
+from outofcore.store.encoding_queue import Chunk, EncodingQueue
 
 
 def chunks(number: int) -> list[Chunk]:
@@ -32,7 +32,7 @@ def test_chunks_are_written_in_order_whichever_is_encoded_first() -> None:
 
 
 def test_at_most_so_many_groups_of_chunks_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "AHEAD", 3)
+    monkeypatch.setattr(encoding_queue, "AHEAD", 3)
     written: list[bytes] = []
     with ThreadPoolExecutor(1) as encoders:
         queue = EncodingQueue(encoders)
