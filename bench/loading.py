@@ -51,10 +51,11 @@ from outofcore.domains.chess.schema import SCHEMA
 from outofcore.loading.loader import loader
 from outofcore.sizes import parse_bytes
 from outofcore.store.reader import open_store
-from outofcore.store.schema import Field
+from outofcore.store.schema import CodecName, Field
 from peers import CELLS, HEIGHT, LENGTH, PEERS, SETS, THREADED, WIDTH, peer, sizes
 
 CODECS = ("none", "lz4", "zstd")
+FRAME_STORES: dict[str, CodecName] = {"store.zarr": "lz4", "none.zarr": "none"}
 TITLES = {
     "chess": "chess: shuffled positions as planes",
     "go": "Go: shuffled positions as planes",
@@ -162,7 +163,7 @@ def text_sides(folder: Path) -> list[Side]:
 
 
 def prepare_frames(rows: int, folder: Path) -> str:
-    """Frames with noise for responses; lz4, the default of recordings."""
+    """Frames with noise for responses; in lz4, the default of recordings, and uncompressed."""
     columns = make_frames(folder / "arrays", rows, CELLS)
     fields = (
         Field(name="frame", dtype="uint8", shape=(HEIGHT, WIDTH), doc="a picture"),
@@ -172,15 +173,18 @@ def prepare_frames(rows: int, folder: Path) -> str:
     def content(_: str, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
         return {name: column[start:stop] for name, column in columns.items()}
 
-    make_store(folder / "store.zarr", fields, {"train": rows}, content, TRIAL, codec="lz4", chunk_rows=128)
+    for name, codec in FRAME_STORES.items():
+        make_store(folder / name, fields, {"train": rows}, content, TRIAL, codec=codec, chunk_rows=128)
     size = sum(file.stat().st_size for file in (folder / "store.zarr").rglob("*") if file.is_file())
     return f"{rows:,} rows of {SETS['frames'].row.itemsize:,} bytes, {size / 1e6:,.0f} MB as a store"
 
 
 def frame_sides(folder: Path) -> list[Side]:
-    of = partial(stored_side, "frames", folder / "store.zarr")
+    of, plain = (partial(stored_side, "frames", folder / name) for name in FRAME_STORES)
     return [
         of("streamed", "streamed", "128MiB"),
+        plain("streamed, none", "streamed", "128MiB"),
+        plain("mapped, none", "mapped", "128MiB"),
         of("ram", "ram", "8GiB"),
         *gather_sides("frames", folder / "arrays"),
         *item_sides("frames", folder / "arrays"),
