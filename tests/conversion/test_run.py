@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Field, Schema
+from outofcore.store.shards import ShardFile, index_bytes
 from outofcore.store.verify import verify
 from outofcore.store.writer import StoreWriter
 from tests.conversion.lines import Lines, LinesSection, convert_lines, write_lines
@@ -306,26 +307,49 @@ def test_the_estimate_of_many_small_parts_counts_the_files_of_each(
     assert forecast.store_bytes == pytest.approx(figures["bytes_store"], rel=0.1)
 
 
-def test_bytes_written_are_counted_as_shards_are_finished(tmp_path: Path) -> None:
+def test_bytes_written_are_counted_as_chunks_are_written(tmp_path: Path) -> None:
     """As many as the shards have, without a look at all of them for every unit."""
+
+    def on_disk() -> int:
+        sizes = {path: path.stat().st_size for path in (tmp_path / "store").rglob("c.*")}
+        return sum(size - (path.suffix == ".partial") * index_bytes(2) for path, size in sizes.items())
+
     schema = Schema(rows=(Field(name="number", dtype="int32", doc="a number"),), sequences=())
     layout = StoreSection(chunk_rows=16, shard_rows=32).layout()
-    with ThreadPoolExecutor(1) as encoders:
-        writer = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders)
+    with AtOnce() as encoders:
+        writer = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders, Synced)
         for number in range(50):
             rows = {"number": np.arange(number, number + 20, dtype=np.int32)}
             writer.append("", SPLITS[number % 3], rows, {"length": np.array([20])})
+            assert writer.bytes_waiting() > 0
+            assert writer.bytes_written() == on_disk()
             for table in writer.tables():
                 table.files = Unread(table.files)
         state = writer.snapshot()
-        on_disk = sum(path.stat().st_size for path in tmp_path.rglob("c.*") if path.suffix != ".partial")
-        assert writer.bytes_written() == on_disk > 0
         assert writer.bytes_waiting() == 0
+        assert writer.bytes_written() == on_disk() > 0
         writer.abandon()
         again = StoreWriter(tmp_path / "store", {"": schema}, layout, SPLITS, encoders)
         again.restore(state)
-        assert again.bytes_written() == on_disk
+        assert again.bytes_written() == on_disk()
         again.abandon()
+
+
+class AtOnce(Executor):
+    """Has done everything before anybody looks."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+class Synced(ShardFile):
+    """A shard of which nothing remains in a buffer."""
+
+    def append(self, encoded: bytes) -> None:
+        super().append(encoded)
+        self.sync()
 
 
 class Unread(dict[str, tuple[int, str]]):

@@ -39,7 +39,7 @@ def test_at_most_so_many_groups_of_chunks_wait(monkeypatch: pytest.MonkeyPatch) 
         for number in range(10):
             queue.put(chunks(number), encode, written.extend)
             assert len(written) >= 2 * (number - 2)
-            assert queue.bytes == 3 * (2 * (number + 1) - len(written))
+            assert queue.bytes_waiting == 3 * (2 * (number + 1) - len(written))
 
 
 def test_a_chunk_that_cannot_be_encoded_is_never_passed_over() -> None:

@@ -84,8 +84,7 @@ class WorkerShards:
         self, root: Path, path: str, fields: tuple[Field, ...], layout: Layout, queue: EncodingQueue
     ) -> WorkerTable:
         """A table of the store that grows in ``root``; the driver encodes nothing."""
-        del queue
-        self._tables[path] = WorkerTable(self, root, path, TableForm(fields, layout))
+        self._tables[path] = WorkerTable(self, root, path, TableForm(fields, layout), queue)
         return self._tables[path]
 
     def encode(self, path: str, first: int, rows: KeptRows) -> None:
@@ -139,12 +138,12 @@ class WorkerShards:
 class WorkerTable:
     """Numbers the rows of one table whose shards are written by workers; replaces a ``TableWriter``."""
 
-    def __init__(self, shards: WorkerShards, root: Path, path: str, form: TableForm) -> None:
+    def __init__(self, shards: WorkerShards, root: Path, path: str, form: TableForm, queue: EncodingQueue) -> None:
         self.path = path
         self.form = form
         self.rows = 0
         self.files: Files = {}
-        self.bytes = 0
+        self._queue = queue  # only counts what is written
         self._shards = shards
         self._root = root
         self._pieces: list[Piece] = []  # of the shard that is not full
@@ -204,7 +203,7 @@ class WorkerTable:
         self.rows = state["rows"]
         self._written = state["shard"]
         self.files = {name: (size, digest) for name, (size, digest) in state["files"].items()}
-        self.bytes = size_of(self.files)
+        self._queue.bytes_written += size_of(self.files)
         if "pieces" in state:
             pieces = [Piece(*each) for each in state["pieces"]]
             for piece in pieces:
@@ -256,7 +255,7 @@ class WorkerTable:
                     (self._shards.folder / folder / name).replace(final)
             shutil.rmtree(self._shards.folder / folder, ignore_errors=True)
             self.files.update({f"{self.path}/{name}": facts for name, facts in files.items()})
-            self.bytes += size_of(files)
+            self._queue.bytes_written += size_of(files)
             self._written += 1
             self._spent += pieces
             self._writing.popleft()

@@ -23,7 +23,8 @@ class EncodingQueue:
 
     def __init__(self, encoders: Executor) -> None:
         self.encoders = encoders
-        self.bytes = 0  # of the chunks, before they are encoded
+        self.bytes_waiting = 0  # of the chunks, before they are encoded
+        self.bytes_written = 0  # of all tables, counted by them
         self._waiting: deque[tuple[Future[list[Encoded]], Callable[[Encoded], None], int]] = deque()
 
     def put(
@@ -36,7 +37,7 @@ class EncodingQueue:
         while self._waiting and (self._waiting[0][0].done() or len(self._waiting) >= AHEAD):
             self._write_first()
         size = sum(array.nbytes for chunk in chunks for array in chunk)
-        self.bytes += size
+        self.bytes_waiting += size
         self._waiting.append((self.encoders.submit(encode, chunks), write, size))
 
     def finish(self) -> None:
@@ -48,6 +49,6 @@ class EncodingQueue:
         future, write, size = self._waiting[0]
         encoded = future.result()  # chunks that cannot be encoded stay, for all later waits
         self._waiting.popleft()
-        self.bytes -= size
+        self.bytes_waiting -= size
         for chunk in encoded:
             write(chunk)

@@ -35,7 +35,6 @@ class Table(Protocol):
     path: str
     rows: int
     files: Files
-    bytes: int
 
     def append(self, columns: Any, /) -> None:
         """Add rows, or references to them; their arrays must not change any more."""
@@ -84,7 +83,6 @@ class TableWriter:
         self.layout = layout
         self.rows = 0
         self.files: Files = {}
-        self.bytes = 0
         self._root = root
         self._shard = shard
         self._queue = queue
@@ -166,7 +164,7 @@ class TableWriter:
         """Resume from a :meth:`snapshot`, or that of a table whose workers write pieces; raises DamagedStore."""
         self._shard_number = state["shard"]
         self.files = {name: (size, digest) for name, (size, digest) in state["files"].items()}
-        self.bytes = size_of(self.files)
+        self._queue.bytes_written += size_of(self.files)
         if "pieces" in state:
             self.rows = state["shard"] * self.layout.shard_rows
             for _, _, name in state["pieces"]:
@@ -175,6 +173,7 @@ class TableWriter:
             self.rows = state["rows"]
             return
         self.rows = state["rows"]
+        self._queue.bytes_written += sum(map(sum, state["lengths"].values()))
         for field in self.fields:
             array = restored(field, state["waiting"][field.name])
             self._waiting[field.name] = [array]
@@ -202,6 +201,7 @@ class TableWriter:
             if field.name not in self._shards:
                 self._shards[field.name] = self._open_shard(field, None)
             self._shards[field.name].append(content)
+            self._queue.bytes_written += len(content)
         if self._shards[self.fields[0].name].full:
             self._finish_shards()
         self._take_finished(wait_for_all=False)
@@ -221,7 +221,7 @@ class TableWriter:
         """Have the shards finished in another thread: their digests and the disk take a while."""
         if self._shards:
             index = index_bytes(self.layout.shard_rows // self.layout.chunk_rows)
-            self.bytes += sum(index + sum(shard.lengths) for shard in self._shards.values() if any(shard.lengths))
+            self._queue.bytes_written += index * sum(any(shard.lengths) for shard in self._shards.values())
             self._finishing.append(self._queue.encoders.submit(_finished, self._root, [*self._shards.values()]))
             self._shard_number += 1
             self._shards = {}

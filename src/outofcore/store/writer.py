@@ -63,8 +63,6 @@ class StoreWriter:
         self._upload = upload
         self._write = partial(TableWriter, shard=shard, upload=upload)
         self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
-        self._written = 0
-        self._counted: dict[str, int] = {}  # bytes of each table that are in ``_written``
         self._rows: dict[tuple[str, str], Table] = {}
         self._sequences: dict[tuple[str, str], TableWriter] = {}
         for part, schema in self._schemas.items():
@@ -85,17 +83,12 @@ class StoreWriter:
     def append_rows(self, part: str, split: str, rows: Any) -> int:
         """Add rows of a sequence to be added by :meth:`append_sequences`; returns the first row's number."""
         first = self._rows[part, split].rows
-        self._append(self._rows[part, split], rows)
+        self._rows[part, split].append(rows)
         return first
 
     def append_sequences(self, part: str, split: str, sequences: Columns) -> None:
         """Add sequences whose rows are already stored; ``sequences`` has ``start`` and ``length``."""
-        self._append(self._sequences[part, split], sequences)
-
-    def _append(self, table: Table, columns: Any) -> None:
-        table.append(columns)
-        self._written += table.bytes - self._counted.get(table.path, 0)
-        self._counted[table.path] = table.bytes
+        self._sequences[part, split].append(sequences)
 
     def count(self, split: str) -> tuple[int, int]:
         """Rows and sequences of a split so far, over all parts."""
@@ -103,22 +96,20 @@ class StoreWriter:
         return rows, sum(table.rows for (_, name), table in self._sequences.items() if name == split)
 
     def bytes_written(self) -> int:
-        """Bytes of the shards that are full, as far as their chunks are written."""
-        return self._written
+        """Bytes of all chunks that are written, and of the indexes of full shards."""
+        return self._queue.bytes_written
 
     def bytes_waiting(self) -> int:
         """Bytes of the chunks that are not written yet, before they are encoded.
 
         Where a copy of the store needs room too, they count twice: they still take room themselves.
         """
-        return self._queue.bytes
+        return self._queue.bytes_waiting
 
     def snapshot(self) -> dict[str, Any]:
         """State of every table, for :meth:`restore` in a later process."""
         self._queue.finish()
-        state = {table.path: table.snapshot() for table in self.tables()}
-        self._count()
-        return state
+        return {table.path: table.snapshot() for table in self.tables()}
 
     def saved(self) -> None:
         """Remove files that only snapshots before the last one need: that one is on the disk."""
@@ -129,7 +120,6 @@ class StoreWriter:
         """Resume from a snapshot after checking every shard that it names; raises DamagedStore."""
         for table in self.tables():
             table.restore(state[table.path])
-        self._count()
         if self._upload:  # compared with the seal once all are uploaded
             return
         whole = {name: facts for table in self.tables() for name, facts in table.files.items()}
@@ -137,10 +127,6 @@ class StoreWriter:
             if found != whole[name]:
                 message = f"{name}: the shard that a stopped run has finished has changed"
                 raise DamagedStore(message)
-
-    def _count(self) -> None:
-        self._counted = {table.path: table.bytes for table in self.tables()}
-        self._written = sum(self._counted.values())
 
     def _found(self, name: str) -> tuple[int, str] | None:
         return describe(self.work, name) if (self.work / name).is_file() else None
