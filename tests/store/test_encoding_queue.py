@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 from outofcore.store import encoding_queue
+from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.encoding_queue import Chunk, EncodingQueue
 
 
@@ -40,6 +42,16 @@ def test_at_most_so_many_groups_of_chunks_wait(monkeypatch: pytest.MonkeyPatch) 
             queue.put(chunks(number), encode, written.extend)
             assert len(written) >= 2 * (number - 2)
             assert queue.bytes_waiting == 3 * (2 * (number + 1) - len(written))
+
+
+@pytest.mark.parametrize(("dtype", "filler"), [(object, 0), (np.dtypes.StringDType(), "")])
+def test_texts_take_no_more_than_is_counted(dtype: Any, filler: Any) -> None:
+    codec = ChunkCodec("none", 0, "string")
+    with ThreadPoolExecutor(1) as encoders:
+        queue = EncodingQueue(encoders)
+        texts = np.array(["\N{GRINNING FACE}" * 50] * 100 + [filler] * 20, dtype)
+        queue.put([[texts]], lambda _: [[codec.encode(texts)]], lambda _: None)
+        assert len(codec.encode(texts)) - 4 - CRC_BYTES == queue.bytes_waiting
 
 
 def test_a_chunk_that_cannot_be_encoded_is_never_passed_over() -> None:

@@ -36,7 +36,7 @@ class EncodingQueue:
         """Have chunks encoded; a later call writes them, after those before. Their rows must not change any more."""
         while self._waiting and (self._waiting[0][0].done() or len(self._waiting) >= AHEAD):
             self._write_first()
-        size = sum(array.nbytes for chunk in chunks for array in chunk)
+        size = sum(_most_bytes(array) for chunk in chunks for array in chunk)
         self.bytes_waiting += size
         self._waiting.append((self.encoders.submit(encode, chunks), write, size))
 
@@ -52,3 +52,8 @@ class EncodingQueue:
         self.bytes_waiting -= size
         for chunk in encoded:
             write(chunk)
+
+
+def _most_bytes(rows: npt.NDArray[Any]) -> int:
+    """Bytes of rows before they are compressed; of a text at most four per character, and four for its length."""
+    return 4 * (rows.size + sum(map(len, filter(None, rows.flat)))) if rows.dtype.kind in "OT" else rows.nbytes
