@@ -47,7 +47,7 @@ def drive(raw: str, address: str) -> dict[str, Any]:
         executor = open_executor("dask" if address else "threads", THREADS, address=address, files=files)
         forecast = Estimate(0, 0, 0, 0, sequences=NEVER, unusual=NEVER)
         started = time.perf_counter()
-        outcome = conversion.run(forecast, executor=executor, workers=THREADS, watch=lambda _: None)
+        outcome = conversion.run(forecast, executor=executor, workers=THREADS, watch=lambda *_: None)
         seconds = time.perf_counter() - started
     return {
         "digest": outcome.seal.digest,

@@ -90,7 +90,7 @@ def converted(domain: str, raw: str, changes: dict[str, Any], workers: int) -> d
     ran, queued = scheduled()
     busy = busy_seconds()
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, gil_watched() as held:
-        outcome = conversion(folder, pool, lambda _: marks.append((time.perf_counter(), time.thread_time())))
+        outcome = conversion(folder, pool, lambda *_: marks.append((time.perf_counter(), time.thread_time())))
         ended, total, share = time.perf_counter(), time.process_time() - spent, held()
         others = busy_seconds() - busy - total
     (first, _), (last, until) = marks[1], marks[-1]
@@ -153,7 +153,7 @@ def conversion_of(domain: str, raw: str, changes: dict[str, Any]) -> Callable[..
     kind.converter(section, NO_AUDIT)(next(iter(kind.units(files, section))))
     forecast = Estimate(0, 0, 0, 0, sequences=NEVER, unusual=NEVER)
 
-    def run(folder: str, pool: Workers, watch: Callable[[int], None]) -> Any:
+    def run(folder: str, pool: Workers, watch: Callable[[int, int], None]) -> Any:
         conversion = Conversion(kind, section, files, Path(folder) / "a.zarr", Path(folder) / "a.csv")
         return conversion.run(forecast, executor=pool, workers=pool.count, watch=watch)
 

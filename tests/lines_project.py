@@ -74,7 +74,7 @@ def store(folder: Path, lines: DrawnLines) -> Path:
         Estimate(0, 0, 0, 0),
         executor=open_executor("threads", 1),
         workers=1,
-        watch=lambda _: None,
+        watch=lambda *_: None,
     )
     return path
 

@@ -40,7 +40,7 @@ def convert_sample(project: Path, name: str) -> None:
         forecast,
         executor=open_executor("threads", 2),
         workers=2,
-        watch=lambda _: None,
+        watch=lambda *_: None,
     )
     write_json(project / "metrics" / name / "convert.json", outcome.figures)
 

@@ -12,6 +12,7 @@ import pytest
 from outofcore import open_store, write_store
 from outofcore.errors import ParamsError, SpaceError, StoreError
 from outofcore.space.filesystems import Filesystem
+from outofcore.store.writer import StoreWriter
 from tests.own_arrays import Data, check, data_of, pieces
 
 REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
@@ -146,3 +147,9 @@ def test_a_disk_that_fills_up_stops_an_iterator(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(SpaceError, match=r"nearly full: .* nothing was kept; make room and call write_store again"):
         write_store(tmp_path / "a.zarr", pieces(data_of(), 100))
     assert not list(tmp_path.iterdir())
+
+
+def test_what_waits_to_be_written_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StoreWriter, "bytes_waiting", lambda _: 10**15)
+    with pytest.raises(SpaceError, match=r"nearly full: .* free, up to 1000 TB are still to be written, .* must stay"):
+        write_store(tmp_path / "a.zarr", data_of())

@@ -120,7 +120,7 @@ def test_no_name_or_text_of_a_file_commands_the_terminal(
     (folder / "raw" / f"{hostile}.lz4").write_bytes(b"x")
     files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
     conversion = Conversion(lines, LinesSection(), files, Path("x.zarr"), Path("x.csv"))
-    execution = {"executor": open_executor("threads", 1), "workers": 1, "watch": lambda _: None}
+    execution = {"executor": open_executor("threads", 1), "workers": 1, "watch": lambda *_: None}
     conversion.run(Estimate(0, 0, 0, 0), **execution)
     monkeypatch.setattr(DrawnLines, "draw", lambda *_: hostile)
     for told in (call("info", "x.zarr"), call("show", "x.zarr"), call("plan"), call("info", f"{hostile}.zarr", code=2)):
@@ -146,7 +146,7 @@ def test_a_text_is_shown_as_it_is_stored(folder: Path, lines: DrawnLines, monkey
     (folder / "raw" / "a.txt").rename(folder / "raw" / ":x:[b].txt")
     files = find_files(folder / "raw", "**/*", lines.suffixes, section="lines")
     conversion = Conversion(lines, LinesSection(), files, Path("x.zarr"), Path("x.csv"))
-    conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=lambda _: None)
+    conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=lambda *_: None)
     monkeypatch.setattr(DrawnLines, "draw", lambda *_: ":smile: [i]")
     told = call("info", "x.zarr").output
     assert ":x:[b].txt" in told

@@ -60,7 +60,7 @@ def convert(name: str, section: Any, store: Path, workers: int = 2, *, audits: b
         if not audits:
             forecast = replace(forecast, sequences=NEVER, unusual=NEVER)
         outcome = Conversion(domain, section, files, store, store.with_suffix(".csv")).run(
-            forecast, executor=open_executor("threads", workers), workers=workers, watch=lambda _: None
+            forecast, executor=open_executor("threads", workers), workers=workers, watch=lambda *_: None
         )
     return {
         **outcome.figures,

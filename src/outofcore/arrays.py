@@ -161,7 +161,7 @@ def write_store(
                     starts, values = labels.of(arrays, start, stop)
                     columns = {field.name: read(arrays[field.name], field, start, stop) for field in fields}
                     sequencer.add(columns, starts, values)
-                    guard.watch(writer.bytes_written() + 2 * writer.bytes_waiting())
+                    guard.watch(writer.bytes_written(), writer.bytes_waiting())
                 total += rows
             labels.finish()
             if not total:

@@ -47,7 +47,7 @@ def raw(tmp_path: Path) -> Path:
 
 
 def run(
-    domain: Any, section: Any, raw: Path, out: Path, address: str = "", watch: Any = lambda _: None, **kwargs: Any
+    domain: Any, section: Any, raw: Path, out: Path, address: str = "", watch: Any = lambda *_: None, **kwargs: Any
 ) -> Outcome:
     files = find_files(raw, section.match, domain.suffixes, section=domain.name)
     conversion = Conversion(domain, section, files, out / "a.zarr", out / "rejects.csv")
@@ -83,7 +83,7 @@ def test_a_worker_that_dies_costs_no_byte(cluster: Cluster, raw: Path, tmp_path:
     cluster.add_worker()
     left = iter(range(9))
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if next(left, None) == 8:
             cluster.workers[0].kill()
 
@@ -101,7 +101,7 @@ def test_a_scheduler_that_dies_is_one_line_and_the_next_run_goes_on(
     with open_processes(tmp_path / "cluster", workers=1) as dying:
         left = iter(range(19))
 
-        def watch(_: int) -> None:
+        def watch(*_: int) -> None:
             if next(left, None) == 18:
                 dying.scheduler.kill()
 
@@ -122,7 +122,7 @@ def test_what_one_machine_has_begun_a_cluster_ends(cluster: Cluster, raw: Path, 
     for stop in (20, 33):
         left = iter(range(stop + 1))
 
-        def watch(_: int, stop: int = stop, left: Iterator[int] = left) -> None:
+        def watch(*_: int, stop: int = stop, left: Iterator[int] = left) -> None:
             if next(left, None) == stop:
                 raise StoppedError
 
@@ -131,7 +131,7 @@ def test_what_one_machine_has_begun_a_cluster_ends(cluster: Cluster, raw: Path, 
             run(Lines(), LinesSection(), raw, out, watch=watch)
         left = iter(range(5))
         with pytest.raises(StoppedError):
-            run(Lines(), LinesSection(), raw, out, cluster.address, lambda _, left=left: watch(0, 4, left))
+            run(Lines(), LinesSection(), raw, out, cluster.address, lambda *_, left=left: watch(stop=4, left=left))
         found = run(Lines(), LinesSection(), raw, out, cluster.address)
         assert found.seal.digest == expected.seal.digest
         assert found.resumed_units == stop + 1 + 5
@@ -144,7 +144,7 @@ def test_a_cluster_whose_workers_are_all_gone_is_one_line(
     with open_processes(tmp_path / "cluster", workers=1) as cluster:
         left = iter(range(9))
 
-        def watch(_: int) -> None:
+        def watch(*_: int) -> None:
             if next(left, None) == 8:
                 cluster.workers[0].kill()
 

@@ -52,7 +52,7 @@ def test_as_many_records_are_audited_however_many_there_are(count: int, tmp_path
     assert forecast.unusual == count // 100
     figures = (
         Conversion(DOMAIN, section, files, tmp_path / "chess.zarr", tmp_path / "rejects.csv")
-        .run(forecast, executor=open_executor("threads", 1), workers=1, watch=lambda _: None)
+        .run(forecast, executor=open_executor("threads", 1), workers=1, watch=lambda *_: None)
         .figures
     )
     usual = figures["audited"] - min(200, count // 100)  # all of the few that start elsewhere

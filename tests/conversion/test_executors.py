@@ -48,7 +48,7 @@ def test_no_unit_is_converted_after_a_stop(tmp_path: Path, monkeypatch: pytest.M
     files = find_files(tmp_path / "raw", "**/*", (".txt",), section="lines")
     conversion = Conversion(Counting(), LinesSection(), files, tmp_path / "lines.zarr", tmp_path / "rejects.csv")
 
-    def stop(_: int) -> None:
+    def stop(*_: int) -> None:
         for _ in range(100):
             Counting.allowed.release()
         raise SpaceError("full")
@@ -68,7 +68,7 @@ def test_an_error_while_saving_does_not_hide_the_first(tmp_path: Path, monkeypat
         calls.append("save")
         raise KeyboardInterrupt
 
-    def stop(_: int) -> None:
+    def stop(*_: int) -> None:
         raise SpaceError("full")
 
     monkeypatch.setattr("outofcore.conversion.journal.Journal.save", broken)

@@ -32,7 +32,7 @@ SHIPPED_TICK_NS = inputs.TICK_NS
 def run(
     raw: Path,
     out: Path,
-    watch: Callable[[int], None],
+    watch: Callable[[int, int], None],
     before: Callable[[], None] = lambda: None,
     domain: Lines | None = None,
     **options: Any,
@@ -105,7 +105,7 @@ def test_a_file_that_changes_meanwhile_seals_nothing(tmp_path: Path, change: Cal
     write_lines(raw, np.random.default_rng(5))
     changed: list[Path] = []
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if not changed:
             changed.append(raw / "a.txt")
             change(raw / "a.txt")
@@ -115,7 +115,7 @@ def test_a_file_that_changes_meanwhile_seals_nothing(tmp_path: Path, change: Cal
         run(raw, tmp_path, watch)
     assert not (tmp_path / "lines.zarr").exists()
     if (raw / "a.txt").exists():
-        again = run(raw, tmp_path, lambda _: None)
+        again = run(raw, tmp_path, lambda *_: None)
         assert again.resumed_units == 0
         assert (tmp_path / "lines.zarr").is_dir()
 
@@ -125,7 +125,7 @@ def test_a_file_that_changes_before_the_first_unit_is_noticed(tmp_path: Path) ->
     write_lines(raw, np.random.default_rng(5))
     found = r"b\.txt has changed during the conversion \([\d,]+ bytes when it was listed, [\d,]+ now\)"
     with pytest.raises(RawInputError, match=found) as error:
-        run(raw, tmp_path, lambda _: None, lambda: longer(raw / "b.txt"))
+        run(raw, tmp_path, lambda *_: None, lambda: longer(raw / "b.txt"))
     assert re.fullmatch(r"[^\n]+", str(error.value))
 
 
@@ -135,10 +135,10 @@ def test_a_file_of_another_inode_or_change_time_with_the_same_bytes_is_no_change
 ) -> None:
     raw = tmp_path / "raw"
     write_lines(raw, np.random.default_rng(5))
-    expected = run(raw, tmp_path / "expected", lambda _: None).seal.digest
+    expected = run(raw, tmp_path / "expected", lambda *_: None).seal.digest
     changed: list[Path] = []
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if not changed:
             changed.append(raw / "a.txt")
             change(raw / "a.txt")
@@ -164,7 +164,7 @@ def test_a_file_whose_inode_alone_differs_is_not_read_again(tmp_path: Path, monk
 
     monkeypatch.setattr(Path, "stat", renumbered)
     monkeypatch.setattr(RawFile, "digest", counted)
-    run(tmp_path / "raw", tmp_path, lambda _: None, checkpoint_seconds=0.0)
+    run(tmp_path / "raw", tmp_path, lambda *_: None, checkpoint_seconds=0.0)
     assert sorted(read) == ["a.txt", "b.txt"]
 
 
@@ -199,7 +199,7 @@ def test_a_change_within_a_tick_of_a_coarse_clock_is_noticed(tmp_path: Path, mon
     monkeypatch.setattr(inputs, "TICK_NS", SHIPPED_TICK_NS)
     changed: list[Path] = []
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if not changed:
             changed.append(raw / "a.txt")
             rewritten(raw / "a.txt")
@@ -218,7 +218,7 @@ def stop(
     """Stop a conversion after some units, with a checkpoint at each; call ``before`` at the fifth."""
     count = itertools.count(1)
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         number = next(count)
         if number == 5:
             before()
@@ -235,12 +235,12 @@ def test_what_a_stopped_run_has_read_is_compared_by_its_bytes(tmp_path: Path) ->
     write_lines(raw, np.random.default_rng(5))
     stop(raw, tmp_path)
     os.utime(raw / "a.txt", ns=(0, 10**18))
-    assert run(raw, tmp_path, lambda _: None).resumed_units == 10
+    assert run(raw, tmp_path, lambda *_: None).resumed_units == 10
     stop(raw, tmp_path)
     rewritten_in_secret(raw / "a.txt")
-    again = run(raw, tmp_path, lambda _: None)
+    again = run(raw, tmp_path, lambda *_: None)
     assert again.resumed_units == 0
-    assert again.seal.digest == run(raw, tmp_path / "fresh", lambda _: None).seal.digest
+    assert again.seal.digest == run(raw, tmp_path / "fresh", lambda *_: None).seal.digest
 
 
 @pytest.mark.parametrize("change", [rewritten, rewritten_in_secret, replaced])
@@ -251,9 +251,9 @@ def test_no_checkpoint_counts_what_was_read_from_other_bytes(tmp_path: Path, cha
     original = (raw / "a.txt").read_bytes()
     stop(raw, tmp_path, lambda: change(raw / "a.txt"))
     (raw / "a.txt").write_bytes(original)
-    again = run(raw, tmp_path, lambda _: None)
+    again = run(raw, tmp_path, lambda *_: None)
     assert again.resumed_units == 4
-    assert again.seal.digest == run(raw, tmp_path / "fresh", lambda _: None).seal.digest
+    assert again.seal.digest == run(raw, tmp_path / "fresh", lambda *_: None).seal.digest
 
 
 class Paired(Lines):
@@ -271,7 +271,7 @@ def test_no_checkpoint_counts_what_was_read_from_other_bytes_of_a_further_file(t
     original = last.read_bytes()
     stop(raw, tmp_path, lambda: rewritten(last), domain=Paired())
     last.write_bytes(original)
-    assert run(raw, tmp_path, lambda _: None, domain=Paired()).resumed_units == 4
+    assert run(raw, tmp_path, lambda *_: None, domain=Paired()).resumed_units == 4
 
 
 def test_units_whose_audits_were_interrupted_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_units_whose_audits_were_interrupted_do_not_count(tmp_path: Path, monkey
     raw = tmp_path / "raw"
     write_lines(raw, np.random.default_rng(5))
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         raise KeyboardInterrupt
 
     def settled(_: Auditors) -> bool:
@@ -288,7 +288,7 @@ def test_units_whose_audits_were_interrupted_do_not_count(tmp_path: Path, monkey
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
         patch.setattr(Auditors, "settled", settled)
         run(raw, tmp_path, watch)
-    assert run(raw, tmp_path, lambda _: None).resumed_units == 0
+    assert run(raw, tmp_path, lambda *_: None).resumed_units == 0
 
 
 @pytest.mark.parametrize("call", ["stat", "digest"])
@@ -311,7 +311,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(
         RawInputError, match=r"^[^\n]+b\.txt cannot be read: Input/output error; make it readable, and "
     ):
-        run(raw, tmp_path, lambda _: None, fail)
+        run(raw, tmp_path, lambda *_: None, fail)
 
 
 def test_a_long_wait_for_digests_is_announced(
@@ -319,8 +319,8 @@ def test_a_long_wait_for_digests_is_announced(
 ) -> None:
     raw = tmp_path / "raw"
     write_lines(raw, np.random.default_rng(5))
-    run(raw, tmp_path, lambda _: None)
+    run(raw, tmp_path, lambda *_: None)
     assert "digesting" not in capsys.readouterr().err
     monkeypatch.setattr("outofcore.conversion.run.NOTICE_BYTES", 1)
-    run(raw, tmp_path, lambda _: None)
+    run(raw, tmp_path, lambda *_: None)
     assert re.search(r"convert lines: digesting \S+ (bytes|kB) of raw input first\n", capsys.readouterr().err)

@@ -29,7 +29,7 @@ from tests.store.synced import Synced
 WORK = "lines.zarr.work"
 
 
-def run(raw: Path, out: Path, watch: Callable[[int], None] = lambda _: None, **options: Any) -> Outcome:
+def run(raw: Path, out: Path, watch: Callable[[int, int], None] = lambda *_: None, **options: Any) -> Outcome:
     domain, section = Lines(), LinesSection()
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
@@ -40,7 +40,7 @@ def stop(raw: Path, out: Path, units: int = 14) -> None:
     """Stop a conversion after some units, with a checkpoint at each."""
     left = iter(range(units))
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if next(left, None) is None:
             raise SpaceError("full")
 
@@ -172,7 +172,7 @@ def test_another_version_of_the_package_or_an_engine_starts_afresh(
 def test_a_work_folder_belongs_to_one_process(raw: Path, whole: Outcome, tmp_path: Path) -> None:
     refused: list[str] = []
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if not refused:
             with pytest.raises(StoreError, match="another conversion is working in this folder") as error:
                 run(raw, tmp_path)
@@ -187,7 +187,7 @@ def test_a_work_folder_belongs_to_one_process(raw: Path, whole: Outcome, tmp_pat
 def test_a_killed_owner_leaves_the_work_folder_free(raw: Path, whole: Outcome, tmp_path: Path) -> None:
     program = (
         "import os, sys; from pathlib import Path; from tests.conversion.test_journal import run\n"
-        "run(Path(sys.argv[1]), Path(sys.argv[2]), lambda _: os._exit(9))"
+        "run(Path(sys.argv[1]), Path(sys.argv[2]), lambda *_: os._exit(9))"
     )
     done = subprocess.run([sys.executable, "-c", program, raw, tmp_path], cwd=Path(__file__).parents[2], check=False)
     assert done.returncode == 9
@@ -216,7 +216,7 @@ def test_what_a_killed_copy_left_is_removed_at_the_next_start(raw: Path, whole: 
     stop(raw, tmp_path)
     shutil.copytree(tmp_path / WORK / "store", left)
     seen: list[bool] = []
-    assert run(raw, tmp_path, lambda _: seen.append(left.exists())).seal.digest == whole.seal.digest
+    assert run(raw, tmp_path, lambda *_: seen.append(left.exists())).seal.digest == whole.seal.digest
     assert seen
     assert not any(seen)
 
@@ -225,7 +225,7 @@ def test_workspaces_that_share_scratch_work_in_folders_of_their_own(raw: Path, w
     scratch = tmp_path / "scratch"
     inner: list[Outcome] = []
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if not inner:
             inner.append(run(raw, tmp_path / "two", scratch=scratch))
 

@@ -38,7 +38,7 @@ def run(raw: Path, out: Path, domain: Lines | None = None, section: Any = None, 
     files = find_files(raw, section.match, domain.suffixes, section="lines")
     conversion = Conversion(domain, section, files, out / "lines.zarr", out / "rejects.csv")
     engine, workers = options.pop("engine", "threads"), options.pop("workers", 2)
-    watch = options.pop("watch", lambda _: None)
+    watch = options.pop("watch", lambda *_: None)
     return conversion.run(NOTHING, executor=open_executor(engine, workers), workers=workers, watch=watch, **options)
 
 
@@ -158,7 +158,7 @@ def test_a_stopped_conversion_goes_on_with_the_same_bytes(raw: Path, tmp_path: P
         out = tmp_path / f"stopped{stop}"
         left = iter(range(stop))
 
-        def watch(_: int, left: Any = left) -> None:
+        def watch(*_: int, left: Any = left) -> None:
             if next(left, None) is None:
                 raise SpaceError("full")
 
@@ -173,7 +173,7 @@ def test_a_stopped_conversion_goes_on_with_the_same_bytes(raw: Path, tmp_path: P
 
 
 def test_other_params_or_input_start_afresh(raw: Path, tmp_path: Path) -> None:
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if next(left, None) is None:
             raise SpaceError("full")
 
@@ -305,6 +305,16 @@ def test_the_estimate_of_many_small_parts_counts_the_files_of_each(
     assert forecast.sampled_bytes < forecast.raw_bytes / 2
     figures = run(raw, tmp_path, Parts()).figures
     assert forecast.store_bytes == pytest.approx(figures["bytes_store"], rel=0.1)
+
+
+def test_free_space_is_checked_with_what_waits_to_be_written(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StoreWriter, "bytes_written", lambda _: 5)
+    monkeypatch.setattr(StoreWriter, "bytes_waiting", lambda _: 7)
+    seen = set()
+    run(raw, tmp_path, watch=lambda written, waiting: seen.add((written, waiting)))
+    assert seen == {(5, 7)}
 
 
 def test_bytes_written_are_counted_as_chunks_are_written(tmp_path: Path) -> None:

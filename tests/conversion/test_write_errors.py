@@ -37,7 +37,7 @@ def convert_lines(raw: Path, out: Path) -> str:
             Estimate(0, 0, 0, 0),
             executor=open_executor("threads", 1),
             workers=1,
-            watch=lambda _: None,
+            watch=lambda *_: None,
             checkpoint_seconds=0.0,
         ).seal.digest
 

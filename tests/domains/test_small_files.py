@@ -47,7 +47,7 @@ def convert(kind: Kind, section: Any, raw: Path, out: Path, stop: int | None = N
     domain = get_domain(kind.domain)
     files = find_files(raw, section.match, domain.suffixes, section=domain.name)
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if next(left, None) is None:
             raise SpaceError("full")
 

@@ -90,7 +90,7 @@ def run(raw: Path, out: Path, domain: Lines, engine: str = "threads", scratch: P
         Estimate(0, 0, 0, 0),
         executor=open_executor(engine, 2),
         workers=2,
-        watch=lambda _: None,
+        watch=lambda *_: None,
         scratch=scratch,
         checkpoint_seconds=0,
     )
@@ -126,7 +126,7 @@ def test_what_was_not_audited_is_not_done(raw: Path, tmp_path: Path, monkeypatch
     conversion = Conversion(doubted, LinesSection(), files, tmp_path / "lines.zarr", tmp_path / "rejects.csv")
     watched = 0
 
-    def stop(_: int) -> None:
+    def stop(*_: int) -> None:
         nonlocal watched
         watched += 1
         if watched == 30:

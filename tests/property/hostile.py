@@ -230,7 +230,7 @@ def store(domain: Domain, section: Any, raw: Path, out: Path) -> None:
     conversion = Conversion(domain, section, files, out / "x.zarr", out / "rejects.csv")
     executor = open_executor("threads", 2)
     found = conversion.run(
-        Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=lambda _: None, scratch=out
+        Estimate(0, 0, 0, 0), executor=executor, workers=2, watch=lambda *_: None, scratch=out
     ).figures
     assert found["found"] == found["accepted"] + sum(found["rejected"].values())
     verdict = verify(out / "x.zarr")

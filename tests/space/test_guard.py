@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from outofcore.errors import SpaceError, StoreError
+from outofcore.sizes import format_bytes
 from outofcore.space.dvc_cache import REMOVE_OLD, find_cache
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
@@ -27,17 +29,27 @@ SCHEMA = Schema(rows=(Field(name="noise", dtype="uint8", shape=(256,), doc="rand
 LAYOUT = Layout(codec="none", chunk_rows=256, shard_rows=1024)
 
 
-def write(work: Path, guard: Guard, shards: int) -> int:
-    """Write a store of shards of 256 KiB, watched between them; returns the shards that were handed over."""
-    noise = np.random.default_rng(0)
+def write(work: Path, guard: Guard, shards: int, *, held: bool = False) -> int:
+    """Write a store of shards of 256 KiB, watched between them; returns the shards that were handed over.
+
+    When it is stopped, what waits is written, as in a conversion; nothing is written before if it is ``held``.
+    """
+    noise, released = np.random.default_rng(0), threading.Event()
     with ThreadPoolExecutor(1) as encoders, guard.writing(work):
+        if held:
+            encoders.submit(released.wait)
         writer = StoreWriter(work, {"": SCHEMA}, LAYOUT, ("train",), encoders)
         try:
             for _ in range(shards):
                 rows = {"noise": noise.integers(0, 256, (1024, 256), np.uint8)}
                 writer.append("", "train", rows, {"length": np.array([1024])})
-                guard.watch(writer.bytes_written() + 2 * writer.bytes_waiting())
+                guard.watch(writer.bytes_written(), writer.bytes_waiting())
+        except SpaceError:
+            released.set()
+            writer.snapshot()
+            raise
         finally:
+            released.set()
             writer.abandon()
     return shards
 
@@ -102,21 +114,24 @@ def test_the_same_disk_for_store_and_copy_is_asked_for_both(disk: Disk) -> None:
 
 
 @pytest.mark.root
-def test_a_disk_that_fills_while_writing_stops_it_between_shards(disk: Disk) -> None:
-    small = disk("tmpfs", 64)
+@pytest.mark.parametrize("held", [False, True])
+def test_a_disk_that_fills_while_writing_stops_it_between_shards(disk: Disk, *, held: bool) -> None:
+    small = disk("tmpfs", 8)
     work = small / "chess.zarr.work"
-    guard = Guard("chess", margin=0, reserve=3 * MIB)  # more than the chunks that wait to be written
-    guard.require([Need(work, Purpose.STORE, 6 * MIB)])
-    (small / "of somebody else").write_bytes(bytes(56 * MIB))
+    guard = Guard("chess", margin=0, reserve=MIB)
+    (found,) = guard.require([Need(work, Purpose.STORE, 6 * MIB)])
+    (small / "of somebody else").write_bytes(bytes(4 * MIB))
     with pytest.raises(SpaceError) as stopped:
-        write(work, guard, shards=40)
+        write(work, guard, shards=16, held=held)
     message = str(stopped.value)
     assert "\n" not in message
     assert message.startswith(f"{small} (tmpfs) is nearly full: ")
     assert message.endswith("finished shards are kept; make room and run 'dvc repro' again to resume")
     shards = sorted(work.rglob("c.*"))
     assert len(shards) > 8
-    assert {shard.stat().st_size for shard in shards[:8]} == {shards[0].stat().st_size}
+    assert {shard.stat().st_size for shard in shards} == {shards[0].stat().st_size}
+    # All but the last shard, which shows that the disk is too small, leave the reserve as it is.
+    assert found.reserve - shards[0].stat().st_size < found.filesystem.free() < found.reserve
     with pytest.raises(StoreError, match="is not a sealed store"):
         open_store(work)
 
@@ -129,7 +144,7 @@ def test_room_for_the_copy_that_dvc_makes_later_is_kept(disk: Disk) -> None:
     assert cache is not None
     guard = Guard("chess", margin=0, reserve=0)
     guard.require(store_needs(root / "out.zarr", 4 * MIB, commit_of(root / "out.zarr", cache)))
-    with pytest.raises(SpaceError, match=r"MB must stay free \(DVC's copy [\d.]+ MB, reserve 0 B"):
+    with pytest.raises(SpaceError, match=r"8\.\d+ MB must stay free \(DVC's copy 8.*, reserve 0 B"):
         write(root / "out.zarr.work", guard, shards=60)
     assert used(small) < 8.8 * MIB
 
@@ -139,9 +154,38 @@ def test_room_for_bringing_the_store_to_its_place_is_kept(disk: Disk) -> None:
     scratch, final = disk("tmpfs", 32), disk("tmpfs", 8)
     guard = Guard("chess", margin=0, reserve=0)
     guard.require(store_needs(final / "a.zarr", 4 * MIB, None, scratch / "a.zarr.work"))
-    with pytest.raises(SpaceError, match=rf"{final} \(tmpfs\) is nearly full: .* \(store [\d.]+ MB, reserve 0 B\)"):
+    with pytest.raises(SpaceError, match=rf"{final} \(tmpfs\) is nearly full: .* \(store 8\.\d+ MB, reserve 0 B\)"):
         write(scratch / "a.zarr.work", guard, shards=60)
     assert used(final) == 0
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("here", "there", "copies", "grows"),
+    [
+        ([Purpose.STORE], [], 0, True),
+        ([Purpose.STORE, Purpose.DVC_COPY], [], 1, True),
+        ([Purpose.DVC_COPY], [Purpose.STORE], 1, False),
+        ([Purpose.WORK], [Purpose.STORE], 0, True),
+        ([Purpose.STORE], [Purpose.WORK], 1, False),
+        ([Purpose.STORE, Purpose.DVC_COPY], [Purpose.WORK], 2, False),
+    ],
+)
+def test_bytes_that_wait_never_use_up_the_reserve(
+    disk: Disk, here: list[Purpose], there: list[Purpose], copies: int, *, grows: bool
+) -> None:
+    small, large = disk("tmpfs", 16), disk("tmpfs", 64)
+    guard = Guard("chess", margin=0, reserve=MIB // 2)
+    needs = [*(Need(small, purpose, 0) for purpose in here), *(Need(large, purpose, 0) for purpose in there)]
+    demand = guard.require(needs)[0]
+    room = 16 * MIB - demand.reserve
+    for written in (0, MIB, 3 * MIB):
+        waiting = (room - copies * written) // (copies + grows)
+        guard.watch(written, waiting)
+        with pytest.raises(SpaceError, match=rf"^{small} ") as stopped:
+            guard.watch(written, waiting + 1)
+        told = f"16.8 MB are free, up to {format_bytes(waiting + 1)} are still to be written, "
+        assert (told in str(stopped.value)) == grows
 
 
 @pytest.mark.root

@@ -29,7 +29,7 @@ def raw(tmp_path: Path) -> Path:
     return tmp_path / "raw"
 
 
-def run(raw: Path, out: Path, url: str = "", watch: Any = lambda _: None, address: str = "", **kwargs: Any) -> Outcome:
+def run(raw: Path, out: Path, url: str = "", watch: Any = lambda *_: None, address: str = "", **kwargs: Any) -> Outcome:
     section = LinesSection()
     files = find_files(raw, section.match, (".txt",), section="lines")
     upload = Upload(url) if url else None
@@ -80,7 +80,7 @@ def test_a_stopped_conversion_is_no_store_holds_few_shards_here_and_goes_on(
     here = run(raw, tmp_path / "here")
     left = iter(range(20))
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         whole = [path for path in (tmp_path / "there").rglob("number/c.*") if path.suffix != ".partial"]
         assert len(whole) <= 3
         if next(left, None) == 19:
@@ -100,7 +100,7 @@ def test_a_shard_that_somebody_removed_is_noticed_before_the_seal(endpoint: str,
     url, shard = "s3://stores/removed.zarr", "train/number/c.0"
     left = [shard]
 
-    def watch(_: int) -> None:
+    def watch(*_: int) -> None:
         if left and shard in content(endpoint, url):
             remove(endpoint, url, left.pop())
 

@@ -79,15 +79,16 @@ class Conversion:
         *,
         executor: AbstractContextManager[Executor],
         workers: int,
-        watch: Callable[[int], None],
+        watch: Callable[[int, int], None],
         scratch: Path | None = None,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
     ) -> Outcome:
         """Convert; a stopped run resumes at its last checkpoint and ends with the same bytes.
 
         Work of an earlier run with other input or params is deleted first. ``executor`` and ``workers`` change no byte.
-        ``watch`` gets the bytes of the store so far, between units, and raises SpaceError when a disk runs full. Work
-        in progress is in ``scratch``, or next to the store, where finishing is one rename.
+        Between units ``watch`` receives the bytes of the store that are written, and at most how many wait to be
+        written; it raises SpaceError when a disk runs full. Work in progress is in ``scratch``, or next to the store,
+        where finishing is one rename.
 
         Raises AuditError if engine and oracle disagree, ClusterError if a process is gone, RawInputError if nothing is
         accepted or a raw file changes meanwhile, StoreError if a file cannot be written or the work folder is in use.
@@ -146,7 +147,7 @@ class Conversion:
         pool: Executor,
         rate: AuditRate,
         ahead: int,
-        watch: Callable[[int], None],
+        watch: Callable[[int, int], None],
         checkpoint_seconds: float,
     ) -> None:
         """Convert the units that are not done, in parallel, and store their results in order."""
@@ -168,7 +169,7 @@ class Conversion:
                     passed += unit.raw_bytes
                     counts, written = build.assembler, build.writer.bytes_written()
                     progress.update(passed, counts.found, counts.rejected.total(), written)
-                    watch(written + 2 * build.writer.bytes_waiting())
+                    watch(written, build.writer.bytes_waiting())
                     if time.monotonic() - saved > checkpoint_seconds:
                         auditors.finish()
                         build.save()

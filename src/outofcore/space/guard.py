@@ -42,19 +42,27 @@ class Guard:
             raise SpaceError(message)
         return self._demands
 
-    def watch(self, written: int = 0) -> None:
-        """Check between shards that reserve and final copy still fit; ``written`` are the store's bytes so far."""
-        later = {Purpose.DVC_COPY}
-        if any(need.purpose is Purpose.WORK for demand in self._demands for need in demand.needs):
+    def watch(self, written: int = 0, waiting: int = 0) -> None:
+        """Check between units that the rest of the store so far, the reserve and the final copy still fit.
+
+        ``written`` are the bytes of the store on the disk, ``waiting`` at most those that are not written yet.
+        """
+        purposes = {need.purpose for demand in self._demands for need in demand.needs}
+        later, growing = {Purpose.DVC_COPY}, Purpose.STORE
+        if Purpose.WORK in purposes:
             later.add(Purpose.STORE)  # grows elsewhere and is copied to its place when it is whole
+            growing = Purpose.WORK
+        copied = format_bytes(written + waiting)
         for demand in self._demands:
             copies = [need.purpose.value for need in demand.needs if need.purpose in later]
-            kept = demand.reserve + written * len(copies)
-            if (free := demand.filesystem.free()) < kept:
-                parts = [f"{name} {format_bytes(written)}" for name in copies]
+            rest = waiting if growing in demand.purposes else 0
+            kept = demand.reserve + (written + waiting) * len(copies)
+            if (free := demand.filesystem.free()) - rest < kept:
+                parts = [f"{name} {copied}" for name in copies]
                 parts.append(f"reserve {format_bytes(demand.reserve)}")
+                still = f"up to {format_bytes(rest)} are still to be written, " if rest else ""
                 message = (
-                    f"{demand.filesystem} is nearly full: {format_bytes(free)} are free, "
+                    f"{demand.filesystem} is nearly full: {format_bytes(free)} are free, {still}"
                     f"{format_bytes(kept)} must stay free ({', '.join(parts)}); {self.kept}"
                 )
                 raise SpaceError(message)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-# Most groups of chunks that are being encoded, or encoded and not yet written. They may take some megabytes of the
-# disk's reserve: free space is checked before they are written.
+# Most groups of chunks that are being encoded, or encoded and not yet written.
 AHEAD = 16
 
 Chunk = list[npt.NDArray[Any]]

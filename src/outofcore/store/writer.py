@@ -100,10 +100,7 @@ class StoreWriter:
         return self._queue.bytes_written
 
     def bytes_waiting(self) -> int:
-        """Bytes of the chunks that are not written yet, before they are encoded.
-
-        Where a copy of the store needs room too, they count twice: they still take room themselves.
-        """
+        """Bytes of the chunks that are not written yet, before they are encoded."""
         return self._queue.bytes_waiting
 
     def snapshot(self) -> dict[str, Any]:

@@ -244,7 +244,7 @@ def test_a_short_game_that_others_have_played_too_is_kept(tmp_path):
         files = find_files(tmp_path, "*.pgn", (".pgn",), section="chess")
         conversion = Conversion(DOMAIN, section, files, store, rejects)
         executor = open_executor("threads", 1)
-        conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=1, watch=lambda _: None, scratch=tmp_path)
+        conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=1, watch=lambda *_: None, scratch=tmp_path)
         games = [len(open_store(store).sequences(split)) for split in ("train", "val", "test")]
         assert sorted(games) == [0, 0, accepted]  # whatever the split, it is the same for all
 

@@ -67,7 +67,7 @@ def store(store_section: GoSection, tmp_path_factory: pytest.TempPathFactory) ->
     files = find_files(store_section.raw, "**/*", DOMAIN.suffixes, section="go")
     conversion = Conversion(DOMAIN, store_section, files, folder / "go.zarr", folder / "go.csv")
     forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0)
-    conversion.run(forecast, executor=open_executor("threads", 2), workers=2, watch=lambda _: None)
+    conversion.run(forecast, executor=open_executor("threads", 2), workers=2, watch=lambda *_: None)
     return open_store(folder / "go.zarr")
 
 

@@ -148,7 +148,7 @@ def test_every_game_of_every_player_is_stored_or_rejected(real_data: Path, tmp_p
     conversion = Conversion(DOMAIN, section, files, tmp_path / "go.zarr", tmp_path / "go.csv")
     forecast = Estimate(store_bytes=0, rows=0, raw_bytes=0, sampled_bytes=0, sequences=92_000, unusual=1_000)
     executor = open_executor("threads", 2)
-    figures = conversion.run(forecast, executor=executor, workers=2, watch=lambda _: None).figures
+    figures = conversion.run(forecast, executor=executor, workers=2, watch=lambda *_: None).figures
     assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values())
     assert set(figures["rejected"]) == {"duplicate"}
     assert figures["audited"] >= 500

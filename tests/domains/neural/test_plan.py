@@ -88,7 +88,7 @@ def test_memory_that_is_advised_is_enough_for_the_loaders(sample, tmp_path):
         path = tmp_path / f"{codec}.zarr"
         executor = open_executor("threads", 1)
         conversion = Conversion(DOMAIN, section, files, path, tmp_path / "rejects.csv")
-        conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=1, watch=lambda _: None)
+        conversion.run(Estimate(0, 0, 0, 0), executor=executor, workers=1, watch=lambda *_: None)
         store = open_store(path)
         task = DOMAIN.task(store, section)
         reading = DOMAIN.reading(store.attributes, section)

@@ -47,7 +47,7 @@ def run(section, where: Path, *, workers=1, engine="threads"):
         forecast = estimate(DOMAIN, section, files, executor)
     conversion = Conversion(DOMAIN, section, files, where / "neural.zarr", where / "rejects.csv")
     executor = open_executor(engine, workers)
-    return conversion.run(forecast, executor=executor, workers=workers, watch=lambda _: None), forecast
+    return conversion.run(forecast, executor=executor, workers=workers, watch=lambda *_: None), forecast
 
 
 def test_bins_without_a_response_cost_no_window(tmp_path):

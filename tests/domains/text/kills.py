@@ -80,7 +80,7 @@ def section_of(folder: Path) -> TextSection:
     )
 
 
-def run(folder: Path, name: str, watch: Any = lambda _: None) -> Outcome:
+def run(folder: Path, name: str, watch: Any = lambda *_: None) -> Outcome:
     """Convert, in small units."""
     reading.BLOCK_BYTES = 20_000  # type: ignore[attr-defined]
     reading.WHOLE_BYTES, long.PIECE_BYTES = 40_000, 15_000
@@ -98,7 +98,7 @@ def run(folder: Path, name: str, watch: Any = lambda _: None) -> Outcome:
 
 def child(folder: Path, name: str) -> None:
     """Convert, and say so after each unit."""
-    run(folder, name, lambda _: os.write(1, b"."))
+    run(folder, name, lambda *_: os.write(1, b"."))
 
 
 def kill(folder: Path, name: str, dice: random.Random, units: int, expected: tuple[str, bytes]) -> Killed:
@@ -130,8 +130,8 @@ def shards(store: Path) -> dict[str, tuple[int, int]]:
 
 def whole_run(folder: Path) -> tuple[int, tuple[str, bytes]]:
     """Units, digest and rejects of a conversion that nobody kills."""
-    units: list[int] = []
-    outcome = run(folder, "whole", units.append)
+    units: list[tuple[int, ...]] = []
+    outcome = run(folder, "whole", lambda *bytes_now: units.append(bytes_now))
     return len(units), (outcome.seal.digest, (folder / "whole" / "rejects.csv").read_bytes())
 
 

@@ -50,7 +50,7 @@ def run(prepared: tuple[TextSection, list[Any], Path], workers: int) -> Any:
         forecast = estimate(DOMAIN, section, files, executor)
     conversion = Conversion(DOMAIN, section, files, store, folder / "rejects.csv")
     outcome = conversion.run(
-        forecast, executor=open_executor("threads", workers), workers=workers, watch=lambda _: None
+        forecast, executor=open_executor("threads", workers), workers=workers, watch=lambda *_: None
     )
     return open_store(store), outcome.figures
 
@@ -128,7 +128,7 @@ def test_a_conversion_stopped_inside_a_document_goes_on_with_the_same_bytes(
     def once(name: str, stop: int | None = None) -> Any:
         left = iter(range(10**9 if stop is None else stop))
 
-        def watch(_: int) -> None:
+        def watch(*_: int) -> None:
             if next(left, None) is None:
                 message = "full"
                 raise SpaceError(message)
