@@ -18,6 +18,7 @@ from outofcore.errors import BudgetError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import LEAST_BATCHES, RETAINED, Needs
+from outofcore.loading.residency import piece_chunks
 from outofcore.sizes import parse_bytes
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.writer import StoreWriter
@@ -185,3 +186,24 @@ def test_a_batch_in_flight_counts_for_what_the_allocator_keeps_of_it() -> None:
     needs = Needs(chunk=0, chunks=1, pool_blocks=1, pool_chunks=1, pool_samples=0, batch=1 << 20, tables=0, threads=8)
     assert needs.in_flight((4 << 20) - 1)[0] == 2
     assert needs.in_flight(4 << 20)[0] == 3
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("pool_chunks", [1, 3, 64, 5000])
+def test_pieces_of_work_that_a_remote_store_sends_whole_are_counted(threads: int, pool_chunks: int) -> None:
+    needs = Needs(
+        chunk=100_000,
+        chunks=10_000,
+        pool_blocks=1,
+        pool_chunks=pool_chunks,
+        pool_samples=0,
+        batch=0,
+        tables=0,
+        threads=threads,
+        local=False,
+    )
+    piece = piece_chunks(pool_chunks, needs.chunk)
+    pieces = -(-pool_chunks // piece)
+    assert needs.encoded >= min(threads, pieces, 4) * piece * needs.chunk
+    assert piece * needs.chunk <= max(needs.chunk, 4 << 20)
+    assert pieces >= min(pool_chunks, 3)

@@ -15,7 +15,7 @@ from outofcore.hardware import usable_memory
 from outofcore.loading.columns import with_columns
 from outofcore.loading.mixture import MixtureSampler
 from outofcore.loading.order import Access, Sampler
-from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency
+from outofcore.loading.residency import PIECES, Arena, Mapped, OnDevice, Residency, piece_chunks
 from outofcore.loading.split import Split
 from outofcore.sizes import format_bytes, format_least
 
@@ -47,8 +47,9 @@ class Needs:
     pool_samples: int  # most samples per pool; 8 bytes each for their order, twice that while it is made
     batch: int  # bytes of one batch: its rows as stored, and its tensors
     tables: int  # bytes of sequences, permutations and chunk indexes
-    threads: int  # each holds one encoded chunk
+    threads: int
     access: Access = "pools"
+    local: bool = True  # in files of this machine
     mappable: bool = False  # all fields are in uncompressed local files
     device: bool = False  # tensors can be made of rows on an accelerator
     sources: int = 1  # of a mixture
@@ -56,7 +57,14 @@ class Needs:
     @property
     def fixed(self) -> int:
         """Bytes of everything but pools and kept chunks, with the fewest batches in flight."""
-        return self.tables + self.threads * self.chunk + 5 * 8 * self.pool_samples + LEAST_BATCHES * self.batch
+        return self.tables + self.encoded + 5 * 8 * self.pool_samples + LEAST_BATCHES * self.batch
+
+    @property
+    def encoded(self) -> int:
+        """Most bytes of chunks being decoded: one per thread, or all of a piece of work, as a remote store sends it."""
+        if self.local:
+            return self.threads * self.chunk
+        return min(self.threads, PIECES) * piece_chunks(self.pool_chunks, self.chunk) * self.chunk
 
     @property
     def slots(self) -> int:
@@ -120,6 +128,7 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         + (split.columns.bytes if split.columns else 0),
         threads=threads,
         access=sampler.access,
+        local=split.local,
         mappable=split.mappable,
         device=isinstance(split.reading, DeviceReading),
         sources=len(sampler.sources) if isinstance(sampler, MixtureSampler) else 1,

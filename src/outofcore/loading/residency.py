@@ -27,8 +27,13 @@ from outofcore.store.reader import Array
 Ints = npt.NDArray[np.int64]
 Work = Callable[[], None]
 
-# Decoded bytes per piece of work: about a millisecond, long compared with handing it out.
-_TOGETHER = 1 << 20
+PIECE_BYTES = 4 << 20  # decoded; a few milliseconds of work, long compared with handing it out
+PIECES = 4  # at least, of what is brought together, for as many threads
+
+
+def piece_chunks(brought: int, chunk_bytes: int) -> int:
+    """Chunks per piece of work."""
+    return max(1, min(PIECE_BYTES // max(chunk_bytes, 1), -(-brought // PIECES)))
 
 
 class Residency(ABC):
@@ -93,7 +98,7 @@ class HostResidency(Residency):
         super().__init__(stores, length)
         self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
         self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
-        self.together = max(1, _TOGETHER // (self.chunk_rows * int(self._row_bytes.sum())))  # chunks per piece of work
+        self._chunk_bytes = self.chunk_rows * int(self._row_bytes.sum())
         self._recyclers = {name: Recycler() for name in self.fields}
 
     def allocate(self, count: int) -> Room:
@@ -164,7 +169,7 @@ class Arena(HostResidency):
                 self._evict(next(iter(self._idle)))
             taken = [self._free.pop() for _ in new]
             self._slot[new] = taken
-        together = self.together
+        together = piece_chunks(len(new), self._chunk_bytes)
         starts = range(0, len(new), together)
         return [partial(self._decode, new[at : at + together], taken[at : at + together]) for at in starts]
 
@@ -233,6 +238,7 @@ class Mapped(HostResidency):
         self._lock = threading.Lock()
         self._maps: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}
         self._fills: dict[tuple[int, str], npt.NDArray[np.generic]] = {}
+        self._lengths = np.zeros(self.addresses.shape, np.int64)  # encoded bytes, 0 for a chunk of fill values
         self._verified = np.zeros(self.chunks, np.bool_)
 
     def bring(self, chunks: Ints) -> list[Work]:
@@ -245,8 +251,9 @@ class Mapped(HostResidency):
                     name = array.shard_file(shard)
                     if array.files.exists(name):
                         array.files.check_size(name)
-        new = chunks[~self._verified[chunks]].tolist()
-        return [partial(self._verify, new[at : at + self.together]) for at in range(0, len(new), self.together)]
+        new = chunks[~self._verified[chunks]]
+        together = piece_chunks(len(new), self._chunk_bytes)
+        return [partial(self._verify, new[at : at + together]) for at in range(0, len(new), together)]
 
     def release(self, chunks: Ints) -> None:
         """Do nothing: mappings stay, and the page cache belongs to the system."""
@@ -255,11 +262,17 @@ class Mapped(HostResidency):
         """Forget what was verified: the next epoch verifies again."""
         self._verified[:] = False
 
-    def _verify(self, chunks: list[int]) -> None:
-        for chunk in chunks:
-            self._verify_chunk(chunk)
+    def _verify(self, chunks: Ints) -> None:
+        for chunk in chunks[(self.addresses[:, chunks] == ABSENT).any(axis=0)].tolist():
+            self._locate(chunk)
+        for number, name in enumerate(self.fields):
+            written = chunks[self._lengths[number, chunks] > 0]
+            sound = intact(self.addresses[number, written], self._lengths[number, written])
+            for chunk in written[~sound].tolist():
+                self._check(name, chunk)
+        self._verified[chunks] = True
 
-    def _verify_chunk(self, chunk: int) -> None:
+    def _locate(self, chunk: int) -> None:
         store, own = self.place(chunk)
         for number, (name, array) in enumerate(self.stores[store].items()):
             located = array.locate(own)
@@ -267,15 +280,19 @@ class Mapped(HostResidency):
                 self.addresses[number, chunk] = self._fill(store, name).ctypes.data
                 continue
             shard, offset, length = located
-            content = self._map(store, name, shard)
-            address = content.ctypes.data + offset
-            if not intact(address, length):
-                array.decode(own, content[offset : offset + length].tobytes(), None)
-            if self.addresses[number, chunk] == ABSENT:
-                self.addresses[number, chunk] = address
-                with self._lock:
-                    self.bytes_read += length
-        self._verified[chunk] = True
+            self._lengths[number, chunk] = length
+            self.addresses[number, chunk] = self._map(store, name, shard).ctypes.data + offset
+            with self._lock:
+                self.bytes_read += length
+
+    def _check(self, name: str, chunk: int) -> None:
+        """Raise DamagedStore, unless only the compiled check found fault with the chunk."""
+        store, own = self.place(chunk)
+        array = self.stores[store][name]
+        located = array.locate(own)
+        assert located is not None
+        shard, offset, length = located
+        array.decode(own, self._map(store, name, shard)[offset : offset + length].tobytes(), None)
 
     def _map(self, store: int, name: str, shard: int) -> npt.NDArray[np.uint8]:
         with self._lock:

@@ -111,11 +111,14 @@ class Split:
         return sum(array.row_bytes for array in self.fields.values())
 
     @property
+    def local(self) -> bool:
+        """Whether all stores are in files of this machine."""
+        return all(isinstance(store.root, Path) for store in self.stores)
+
+    @property
     def mappable(self) -> bool:
         """Whether all fields are in uncompressed local files."""
-        return all(isinstance(store.root, Path) for store in self.stores) and all(
-            array.codec.name == "none" for fields in self.rows for array in fields.values()
-        )
+        return self.local and all(array.codec.name == "none" for fields in self.rows for array in fields.values())
 
     @cached_property
     def origins(self) -> Ints:

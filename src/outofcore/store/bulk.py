@@ -77,15 +77,18 @@ def _decode(
 
 
 @njit(nogil=True, cache=True)
-def _crc32c(function: int, address: int, length: int) -> int:
-    checksum: int = call_2(function, address, length) & 0xFFFFFFFF
-    return checksum
+def _check(function: int, places: npt.NDArray[np.uint64], lengths: Words, sound: npt.NDArray[np.bool_]) -> None:
+    for number in range(len(places)):
+        place, length = np.int64(places[number]), lengths[number]
+        sound[number] = length >= CRC_BYTES and call_2(function, place, length) & 0xFFFFFFFF == CRC_RESIDUE
 
 
-def intact(address: int, length: int) -> bool:
-    """Whether the checksum at the end of a chunk's bytes in memory matches; False also where it cannot be computed."""
-    functions = _functions()
-    return functions is not None and length >= CRC_BYTES and _crc32c(functions[2], address, length) == CRC_RESIDUE
+def intact(places: npt.NDArray[np.uint64], lengths: Words) -> npt.NDArray[np.bool_]:
+    """Whether the checksum at the end of each chunk's bytes in memory matches; False where it cannot be computed."""
+    functions, sound = _functions(), np.zeros(len(places), np.bool_)
+    if functions is not None:
+        _check(functions[2], places, lengths, sound)
+    return sound
 
 
 @cache
