@@ -17,11 +17,8 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / "build"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes minutes, so that no worker waits at the end; a file's tests share a worker and fixtures."""
+    """Begin with what takes minutes, so that no worker waits at the end."""
     items.sort(key=lambda item: not {"docs", "pipeline", "training"} & set(item.path.parts[-2:]))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
 
 
 @pytest.fixture(scope="session")
