@@ -113,3 +113,10 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
         [sys.executable, scripts / "mine.py", tmp_path], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (run.returncode, run.stdout) == (0, "120 120\n"), run.stderr
+
+
+@pytest.mark.parametrize("oracle", ["chess.oracle", "go.play.oracle"])
+def test_the_process_starts_without_the_compiler(oracle: str) -> None:
+    modules = f"outofcore.conversion.audit_process, outofcore.domains.{oracle}"
+    code = f"import sys, {modules}; sys.exit('numba' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

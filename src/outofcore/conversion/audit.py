@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -24,7 +25,7 @@ import sys
 from multiprocessing.connection import Connection
 connection = Connection(int(sys.argv[1]))
 sys.path[:] = connection.recv()
-from outofcore.conversion.audit import serve
+from outofcore.conversion.audit_process import serve
 serve(connection)
 """
 
@@ -95,6 +96,8 @@ class Auditors:
                 [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 process_group=0,
+                # Threads of a BLAS, which no comparison uses, would spin for a tenth of a second each.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             )
         self._connection.send(sys.path)
         return self._connection
@@ -118,12 +121,3 @@ class Auditors:
             self._sound = False
             message = f"the engine and its oracle differ, nothing was sealed: {found}"
             raise AuditError(message)
-
-
-def serve(connection: Connection) -> None:
-    """Make the comparisons that arrive, up to the first difference, until the other side is gone."""
-    found: str | None = None
-    with suppress(EOFError, OSError):
-        while not found:
-            found = difference(connection.recv())
-            connection.send(found)

@@ -13,12 +13,14 @@ import chess.pgn
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK, LARGEST_EVALUATION, LARGEST_MATE
 from outofcore.domains.chess.schema import (
     BLACK_TO_MOVE,
     CODES,
     INNER_ROOK_SHIFT,
+    LARGEST_CLOCK,
+    LARGEST_EVALUATION,
     LARGEST_HALFMOVE_CLOCK,
+    LARGEST_MATE,
     NO_CLOCK,
     NO_EN_PASSANT,
     NO_EVALUATION,
