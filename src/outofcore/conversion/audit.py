@@ -15,8 +15,8 @@ from outofcore.conversion.executors import GONE
 from outofcore.errors import AuditError, ClusterError
 from outofcore.raw.unit import Audit, difference
 
-# Fewer than these run directly: starting a process takes as long.
-AT_ONCE = 48
+# So many are held until there are more, else run directly: starting a process takes as long.
+HELD = 48
 # Most queued comparisons, each with the text and the rows of its record; the pipe must hold all their answers.
 WAITING = 256
 # Not a worker of multiprocessing, which would run the user's script once more where that has no __main__ guard.
@@ -38,7 +38,7 @@ class Auditors:
     """
 
     def __init__(self) -> None:
-        self._done = 0
+        self._held: list[Audit] = []
         self._waiting = 0
         self._sound = True
         self._process: subprocess.Popen[bytes] | None = None
@@ -58,26 +58,32 @@ class Auditors:
 
     def add(self, audits: tuple[Audit, ...]) -> None:
         """Queue comparisons; raises AuditError for a difference, possibly in a later call."""
-        for audit in audits:
-            if self._done < AT_ONCE:
-                self._done += 1
-                self._judge(difference(audit))
-                continue
-            while self._waiting and (self._waiting >= WAITING or self._has_answer()):
-                self._judge_next()
-            try:
-                connection = self._connection or self._start()
-                connection.send(audit)
-            except OSError as error:  # the process has ended: after a difference, which is waiting, or by itself
-                self.finish()
-                self._sound = False
-                raise ClusterError(GONE) from error
-            self._waiting += 1
+        if self._connection is None and len(self._held) + len(audits) <= HELD:
+            self._held += audits
+            return
+        waiting, self._held = [*self._held, *audits], []
+        for audit in waiting:
+            self._queue(audit)
 
     def finish(self) -> None:
         """Wait for all comparisons; raises AuditError for a difference, ClusterError if the process died."""
+        while self._held:
+            self._judge(difference(self._held[0]))
+            del self._held[0]
         while self._waiting:
             self._judge_next()
+
+    def _queue(self, audit: Audit) -> None:
+        while self._waiting and (self._waiting >= WAITING or self._has_answer()):
+            self._judge_next()
+        try:
+            connection = self._connection or self._start()
+            connection.send(audit)
+        except OSError as error:  # the process has ended: after a difference, which is waiting, or by itself
+            self.finish()
+            self._sound = False
+            raise ClusterError(GONE) from error
+        self._waiting += 1
 
     def settled(self) -> bool:
         """Wait for all comparisons; returns whether all were made without a difference."""
