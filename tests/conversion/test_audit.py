@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.conversion.audit import AT_ONCE, Auditors
+from outofcore.conversion.audit import HELD, Auditors
 from outofcore.errors import AuditError, ClusterError
 
 
@@ -20,9 +20,9 @@ def compare(number: int, unlucky: int) -> str | None:
     return f"record {number} is 12, by the oracle 13" if number == unlucky else None
 
 
-@pytest.mark.parametrize("unlucky", [0, AT_ONCE - 1, AT_ONCE, 3 * AT_ONCE - 1])
+@pytest.mark.parametrize("unlucky", [0, HELD - 1, HELD, 3 * HELD - 1])
 def test_a_difference_is_told_wherever_it_is(unlucky: int) -> None:
-    audits = tuple(partial(compare, number, unlucky) for number in range(3 * AT_ONCE))
+    audits = tuple(partial(compare, number, unlucky) for number in range(3 * HELD))
     with Auditors() as auditors, pytest.raises(AuditError, match=f"nothing was sealed: record {unlucky} is 12"):  # noqa: PT012
         for audit in audits:
             auditors.add((audit,))
@@ -31,8 +31,8 @@ def test_a_difference_is_told_wherever_it_is(unlucky: int) -> None:
 
 def test_a_comparison_that_was_waited_for_when_ctrl_c_came_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     with Auditors() as auditors:
-        for number in range(AT_ONCE + 1):
-            auditors.add((partial(compare, number, AT_ONCE),))
+        for number in range(HELD + 1):
+            auditors.add((partial(compare, number, HELD),))
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
             patch.setattr(Connection, "poll", interrupted)
             auditors.finish()
@@ -45,12 +45,12 @@ def interrupted(*_: object) -> None:
 
 def test_agreement_is_silent() -> None:
     with Auditors() as auditors:
-        auditors.add(tuple(partial(compare, number, -1) for number in range(2 * AT_ONCE)))
+        auditors.add(tuple(partial(compare, number, -1) for number in range(2 * HELD)))
         auditors.finish()
 
 
 def broken(number: int) -> str | None:
-    if number % (2 * AT_ONCE) == 0:
+    if number % (2 * HELD) == 0:
         message = "the oracle does not know this"
         raise LookupError(message)
     return None
@@ -60,12 +60,12 @@ def broken(number: int) -> str | None:
 def test_what_the_oracle_raises_is_a_difference(first: int) -> None:
     said = "nothing was sealed: the oracle raised LookupError: the oracle does not know this"
     with Auditors() as auditors, pytest.raises(AuditError, match=said):  # noqa: PT012
-        auditors.add(tuple(partial(broken, number) for number in range(first, 3 * AT_ONCE)))
+        auditors.add(tuple(partial(broken, number) for number in range(first, 3 * HELD)))
         auditors.finish()
 
 
 def differs(number: int, record: bytes, answer: str) -> str | None:
-    return answer if record and number == AT_ONCE + 5 else None
+    return answer if record and number == HELD + 5 else None
 
 
 @pytest.mark.parametrize("length", [20, 10**6])
@@ -73,12 +73,12 @@ def test_a_difference_is_told_while_many_long_records_wait(length: int) -> None:
     """Both directions of the pipe are full, or the other side has ended already."""
     record = bytes(200_000)
     with Auditors() as auditors, pytest.raises(AuditError, match="nothing was sealed: xxxxx"):  # noqa: PT012
-        auditors.add(tuple(partial(differs, number, record, "x" * length) for number in range(AT_ONCE + 100)))
+        auditors.add(tuple(partial(differs, number, record, "x" * length) for number in range(HELD + 100)))
         auditors.finish()
 
 
 def ended(number: int) -> str | None:
-    if number == 2 * AT_ONCE:
+    if number == 2 * HELD:
         os.kill(os.getpid(), signal.SIGKILL)
     return None
 
@@ -86,7 +86,7 @@ def ended(number: int) -> str | None:
 def test_a_process_that_is_killed_ends_the_conversion() -> None:
     with Auditors() as auditors:
         with pytest.raises(ClusterError, match="a worker process has ended"):  # noqa: PT012
-            auditors.add(tuple(partial(ended, number) for number in range(3 * AT_ONCE)))
+            auditors.add(tuple(partial(ended, number) for number in range(3 * HELD)))
             auditors.finish()
         assert not auditors.settled()
 
@@ -113,3 +113,10 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
         [sys.executable, scripts / "mine.py", tmp_path], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (run.returncode, run.stdout) == (0, "120 120\n"), run.stderr
+
+
+@pytest.mark.parametrize("oracle", ["chess.oracle", "go.play.oracle"])
+def test_the_process_starts_without_the_compiler(oracle: str) -> None:
+    modules = f"outofcore.conversion.audit_process, outofcore.domains.{oracle}"
+    code = f"import sys, {modules}; sys.exit('numba' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -109,7 +109,7 @@ def test_a_worker_that_dies_is_one_line_and_the_work_goes_on(raw: Path, tmp_path
 
 
 def test_what_an_oracle_doubts_is_doubted_again(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "AT_ONCE", 0)  # all of them beside the conversion, told at its end perhaps
+    monkeypatch.setattr(audit, "HELD", 0)  # all of them beside the conversion, told at its end perhaps
     doubted = Wrapped(around=Doubted)
     for _ in range(3):
         with pytest.raises(AuditError, match="nothing was sealed: black or white"):
@@ -119,7 +119,7 @@ def test_what_an_oracle_doubts_is_doubted_again(raw: Path, tmp_path: Path, monke
 
 def test_what_was_not_audited_is_not_done(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop between the conversion of a record and its audit must not lose the audit."""
-    monkeypatch.setattr(audit, "AT_ONCE", 0)
+    monkeypatch.setattr(audit, "HELD", 0)
     monkeypatch.setattr(audit, "WAITING", 10_000)
     files = find_files(raw, "**/*", (".txt",), section="lines")
     doubted = Wrapped(around=Doubted)

@@ -44,6 +44,19 @@ def test_children_count_and_shared_pages_once():
     assert shared[0] == 1
 
 
+def test_shared_pages_are_told_apart_only_for_a_possible_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    walks, samples, proportional, usual = [], [], memory._proportional, MemoryWatch._sample
+    monkeypatch.setattr(memory, "_proportional", lambda pid, rss: walks.append(pid) or proportional(pid, rss))
+    monkeypatch.setattr(MemoryWatch, "_sample", lambda watch: samples.append(watch) or usual(watch))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE), MemoryWatch(interval=0.01):
+        time.sleep(0.3)
+        held = np.ones(100 * MIB, np.uint8)
+        time.sleep(0.3)
+        del held
+        time.sleep(0.3)
+    assert 4 <= len(walks) < len(samples)
+
+
 @pytest.mark.parametrize(("left", "warned"), [(1, True), (1 << 50, False)])
 def test_a_tenth_that_is_left_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, left: int, *, warned: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,8 +15,8 @@ from outofcore.conversion.executors import GONE
 from outofcore.errors import AuditError, ClusterError
 from outofcore.raw.unit import Audit, difference
 
-# Fewer than these run directly: starting a process takes as long.
-AT_ONCE = 48
+# So many are held until there are more, else run directly: starting a process takes as long.
+HELD = 48
 # Most queued comparisons, each with the text and the rows of its record; the pipe must hold all their answers.
 WAITING = 256
 # Not a worker of multiprocessing, which would run the user's script once more where that has no __main__ guard.
@@ -24,7 +25,7 @@ import sys
 from multiprocessing.connection import Connection
 connection = Connection(int(sys.argv[1]))
 sys.path[:] = connection.recv()
-from outofcore.conversion.audit import serve
+from outofcore.conversion.audit_process import serve
 serve(connection)
 """
 
@@ -37,7 +38,7 @@ class Auditors:
     """
 
     def __init__(self) -> None:
-        self._done = 0
+        self._held: list[Audit] = []
         self._waiting = 0
         self._sound = True
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,26 +58,32 @@ class Auditors:
 
     def add(self, audits: tuple[Audit, ...]) -> None:
         """Queue comparisons; raises AuditError for a difference, possibly in a later call."""
-        for audit in audits:
-            if self._done < AT_ONCE:
-                self._done += 1
-                self._judge(difference(audit))
-                continue
-            while self._waiting and (self._waiting >= WAITING or self._has_answer()):
-                self._judge_next()
-            try:
-                connection = self._connection or self._start()
-                connection.send(audit)
-            except OSError as error:  # the process has ended: after a difference, which is waiting, or by itself
-                self.finish()
-                self._sound = False
-                raise ClusterError(GONE) from error
-            self._waiting += 1
+        if self._connection is None and len(self._held) + len(audits) <= HELD:
+            self._held += audits
+            return
+        waiting, self._held = [*self._held, *audits], []
+        for audit in waiting:
+            self._queue(audit)
 
     def finish(self) -> None:
         """Wait for all comparisons; raises AuditError for a difference, ClusterError if the process died."""
+        while self._held:
+            self._judge(difference(self._held[0]))
+            del self._held[0]
         while self._waiting:
             self._judge_next()
+
+    def _queue(self, audit: Audit) -> None:
+        while self._waiting and (self._waiting >= WAITING or self._has_answer()):
+            self._judge_next()
+        try:
+            connection = self._connection or self._start()
+            connection.send(audit)
+        except OSError as error:  # the process has ended: after a difference, which is waiting, or by itself
+            self.finish()
+            self._sound = False
+            raise ClusterError(GONE) from error
+        self._waiting += 1
 
     def settled(self) -> bool:
         """Wait for all comparisons; returns whether all were made without a difference."""
@@ -95,6 +102,8 @@ class Auditors:
                 [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 process_group=0,
+                # Threads of a BLAS, which no comparison uses, would spin for a tenth of a second each.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             )
         self._connection.send(sys.path)
         return self._connection
@@ -118,12 +127,3 @@ class Auditors:
             self._sound = False
             message = f"the engine and its oracle differ, nothing was sealed: {found}"
             raise AuditError(message)
-
-
-def serve(connection: Connection) -> None:
-    """Make the comparisons that arrive, up to the first difference, until the other side is gone."""
-    found: str | None = None
-    with suppress(EOFError, OSError):
-        while not found:
-            found = difference(connection.recv())
-            connection.send(found)

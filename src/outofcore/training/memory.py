@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,6 +39,7 @@ class MemoryWatch:
         self._warned = False
         self._family: list[psutil.Process] = []
         self._family_since = float("-inf")
+        self._shared = 0  # bytes that resident sets count more than once
 
     def __enter__(self) -> Self:
         self._sample()
@@ -61,19 +63,21 @@ class MemoryWatch:
         if looks:
             this = psutil.Process()
             self._family, self._family_since = [this, *this.children(recursive=True)], now
-        resident = shared_once = 0
-        alone = len(self._family) == 1
+        resident: dict[int, int] = {}
         for process in self._family:
-            try:
-                rss = process.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue
-            resident += rss
-            shared_once += rss if alone else _proportional(process.pid, rss)
-        self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
-        self.peak_bytes = max(self.peak_bytes, shared_once)
-        if looks and not self._warned:
-            self._warn(shared_once)
+            with suppress(psutil.NoSuchProcess):
+                resident[process.pid] = process.memory_info().rss
+        plain = sum(resident.values())
+        self.peak_rss_bytes = max(self.peak_rss_bytes, plain)
+        # To tell shared pages apart, Linux walks all page tables, some milliseconds in which page faults wait. So this
+        # is done for a possible peak, and each time that processes are looked for, as sharing changes.
+        if looks or plain - self._shared > self.peak_bytes:
+            alone = len(resident) == 1
+            held = plain if alone else sum(_proportional(pid, rss) for pid, rss in resident.items())
+            self._shared = plain - held
+            self.peak_bytes = max(self.peak_bytes, held)
+            if looks and not self._warned:
+                self._warn(held)
 
     def _warn(self, held: int) -> None:
         left = usable_memory()

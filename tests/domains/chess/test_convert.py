@@ -364,7 +364,7 @@ def test_a_difference_is_told(monkeypatch):
     from outofcore.domains.chess import oracle
 
     section = DOMAIN.section(raw="-")
-    monkeypatch.setattr(oracle, "_castling", lambda _: 3)
+    monkeypatch.setattr(oracle, "_castling", lambda *_: 3)
     unit = Unit(source=0, name="a.pgn", offset=50, payload=b"1. e4 1-0")
     (audit,) = DOMAIN.converter(section, AuditRate())(unit).audits
     assert audit() == "a.pgn, game at byte 50: state at ply 0: [0, 15, 255, 0], by python-chess [0, 3, 255, 0]"

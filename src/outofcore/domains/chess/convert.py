@@ -18,8 +18,7 @@ from outofcore.domains.chess.pgn.classes import increment
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column, text_of
 from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
-from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK
-from outofcore.domains.chess.schema import CHESS960, NO_CLOCK, UNFINISHED, column_of, empty_rows
+from outofcore.domains.chess.schema import CHESS960, LARGEST_CLOCK, NO_CLOCK, UNFINISHED, column_of, empty_rows
 from outofcore.domains.chess.squares import as_words, bitboards
 from outofcore.raw.gather import parts_of
 from outofcore.raw.keys import keys_of

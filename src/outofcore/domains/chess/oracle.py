@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
+from functools import lru_cache
 from typing import Any
 
 import chess
@@ -13,12 +14,14 @@ import chess.pgn
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.chess.pgn.notes import LARGEST_CLOCK, LARGEST_EVALUATION, LARGEST_MATE
 from outofcore.domains.chess.schema import (
     BLACK_TO_MOVE,
     CODES,
     INNER_ROOK_SHIFT,
+    LARGEST_CLOCK,
+    LARGEST_EVALUATION,
     LARGEST_HALFMOVE_CLOCK,
+    LARGEST_MATE,
     NO_CLOCK,
     NO_EN_PASSANT,
     NO_EVALUATION,
@@ -60,10 +63,11 @@ class Replay:
         pieces = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
         white, black = board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK]
         self._boards.append((*[piece & white for piece in pieces], *[piece & black for piece in pieces]))
+        rights = board.clean_castling_rights()
         self._states.append(
             (
                 WHITE_TO_MOVE if board.turn == chess.WHITE else BLACK_TO_MOVE,
-                _castling(board),
+                rights and _castling(rights, board.kings, board.rooks, white & (board.kings | board.rooks)),
                 NO_EN_PASSANT if board.ep_square is None else chess.square_file(board.ep_square),
                 min(board.halfmove_clock, LARGEST_HALFMOVE_CLOCK),
             )
@@ -203,16 +207,17 @@ def difference(
     return None
 
 
-def _castling(board: chess.Board) -> int:
-    """Castling rights as they are stored."""
+@lru_cache(maxsize=256)  # kings and rooks stay where they are for most moves before castling
+def _castling(rooks_with_right: int, kings: int, rooks: int, white: int) -> int:
+    """Castling rights as they are stored; ``white`` says which kings and rooks are White's."""
     rights = 0
-    for rook in chess.scan_forward(board.clean_castling_rights()):
-        color = bool(chess.BB_SQUARES[rook] & board.occupied_co[chess.WHITE])
-        king = board.king(color)
-        queenside = king is not None and rook < king
+    for rook in chess.scan_forward(rooks_with_right):
+        color = bool(chess.BB_SQUARES[rook] & white)
+        own = white if color else ~white
+        queenside = rook < chess.msb(kings & own)
         right = 1 << (not color) * 2 + queenside
-        outside = [square for square in board.pieces(chess.ROOK, color) if square >> 3 == rook >> 3]
-        inner = min(outside) < rook if queenside else max(outside) > rook
+        outside = [square for square in chess.scan_forward(rooks & own) if square >> 3 == rook >> 3]
+        inner = outside[0] < rook if queenside else outside[-1] > rook
         rights |= right | (right << INNER_ROOK_SHIFT if inner else 0)
     return rights
 

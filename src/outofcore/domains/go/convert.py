@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,8 @@ from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns,
 from outofcore.domains.go.sgf.names import decode, transcoded
 from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, Games, Reading, read_games
 from outofcore.domains.go.sgf.scan import Ending
-from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
+from outofcore.raw.keys import keys_of
+from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult
 
 USUAL_SIZE = 19
 
@@ -227,11 +227,7 @@ def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:
 def _keys(played: Played, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """BLAKE2b of each game's record: size, setup and moves, independent of anything else in the file."""
     record = played.record.astype("<i2", copy=False)
-    digests = b"".join(
-        hashlib.blake2b(record[begin:end].data, digest_size=KEY_BYTES).digest()
-        for begin, end in played.record_spans[kept].tolist()
-    )
-    return np.frombuffer(digests, np.uint8).reshape(len(kept), KEY_BYTES)
+    return keys_of([(record, record.itemsize * played.record_spans[kept])])
 
 
 def _first_bytes(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:

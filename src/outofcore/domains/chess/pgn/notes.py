@@ -17,11 +17,15 @@ import numpy.typing as npt
 
 from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.lexis import BLANK, KIND, LINE_END, Bytes, is_digit
-from outofcore.domains.chess.schema import NO_CLOCK, NO_EVALUATION, NO_MATE
+from outofcore.domains.chess.schema import (
+    LARGEST_CLOCK,
+    LARGEST_EVALUATION,
+    LARGEST_MATE,
+    NO_CLOCK,
+    NO_EVALUATION,
+    NO_MATE,
+)
 
-LARGEST_CLOCK = 2**31 - 1
-LARGEST_EVALUATION = 32767
-LARGEST_MATE = 127
 MOST_DIGITS = 10
 NO_SPACES = (0x00, 0x1A)
 """Bytes that count as blanks between moves, but not in a note."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -59,11 +61,20 @@ def rewritten(game: bytes) -> bytes | None:
     return b"(" + text + b")"
 
 
-def _expected(stones: npt.NDArray[np.uint8], frame: int, size: int) -> list[Any]:
-    """Boards in sgfmill's form: per row, lists of lists of "b", "w" or None from the bottom line up."""
+def _expected(stones: npt.NDArray[np.uint8], frame: int, size: int) -> Iterator[list[list[Any]]]:
+    """Boards in sgfmill's form, "b", "w" or None by line from the bottom: one list, changed for each position.
+
+    A list per board would take longer than all else that is done here.
+    """
     bits = np.unpackbits(stones, axis=-1, count=frame * frame).reshape(-1, 2, frame, frame)
-    boards_: list[Any] = _LETTERS[(bits[:, 0] + 2 * bits[:, 1])[:, :size, :size][:, ::-1]].tolist()
-    return boards_
+    codes = (bits[:, 0] + 2 * bits[:, 1])[:, :size, :size][:, ::-1]
+    changed = np.diff(codes, axis=0, prepend=np.uint8(0)) != 0
+    points = zip(*(axis.tolist() for axis in np.nonzero(changed)[1:]), _LETTERS[codes[changed]].tolist(), strict=True)
+    board: list[list[Any]] = [[None] * size for _ in range(size)]
+    for count in np.count_nonzero(changed, axis=(1, 2)).tolist():
+        for line, column, letter in islice(points, count):
+            board[line][column] = letter
+        yield board
 
 
 def read_events(game: bytes, size: int) -> list[Event] | None:
@@ -124,7 +135,7 @@ class Comparison:
             forbidden = -1
             if ko is not None and ko[0] != colour:
                 forbidden = (size - 1 - ko[1][0]) * frame + ko[1][1]
-            same = board.board == expected[row]
+            same = board.board == next(expected)
             mine = (told[row][TO_PLAY], moves[row], told[row][KO])
             theirs = ("bw".index(colour), at, forbidden)
             if not same or mine != theirs:

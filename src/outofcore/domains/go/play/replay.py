@@ -232,7 +232,8 @@ def _play_game(
     record[recorded] = size
     recorded += 1
     for place in range(placed):
-        put(board, STARS[size, placed, place], 0)
+        row, column = STARS[size, placed, place]
+        put(board, (row + 1) * STRIDE + column + 1, 0)
     set_up = placed > 0
     ko, ko_colour, passes, last_colour = NO_KO, 0, 0, -1
     row = begin

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.go.play.board import STRIDE
-
 
 def star_points(size: int, stones: int) -> list[tuple[int, int]]:
     """Handicap points (row, column) of the Go Text Protocol; empty if the board has none for so many stones."""
@@ -29,13 +27,13 @@ def star_points(size: int, stones: int) -> list[tuple[int, int]]:
 
 
 def _star_table() -> npt.NDArray[np.int64]:
-    table = np.full((26, 10, 9), -1, np.int64)
+    table = np.full((26, 10, 9, 2), -1, np.int64)
     for size in range(7, 26):
         for stones in range(2, 10):
-            for place, (row, column) in enumerate(star_points(size, stones)):
-                table[size, stones, place] = (row + 1) * STRIDE + column + 1
+            for place, point in enumerate(star_points(size, stones)):
+                table[size, stones, place] = point
     return table
 
 
 STARS = _star_table()
-"""Cells by board size and number of stones, int64 (26, 10, 9); -1: none."""
+"""Row and column of each point by board size and number of stones, int64 (26, 10, 9, 2); -1: none."""
