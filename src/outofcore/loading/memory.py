@@ -91,9 +91,12 @@ class Needs:
         """Batches that are best made at once."""
         return max(1, min(GROUP_BYTES // max(self.batch, 1), GROUP_BATCHES))
 
-    def keep(self, budget: int) -> int:
-        """Chunks that can stay in memory in addition to two pools and the batches in flight."""
-        groups = (self.threads + READY_GROUPS) * self.together * self.batch
+    def groups(self, together: int) -> int:
+        """Bytes of all groups of so many batches that are in flight where there is room."""
+        return RETAINED * (self.threads + READY_GROUPS) * together * self.batch
+
+    def keep(self, budget: int, groups: int) -> int:
+        """Chunks that can stay in memory in addition to two pools and groups of batches of so many bytes."""
         return max(0, min((budget - self.streamed - groups) // self.chunk, self.chunks))
 
     def in_flight(self, spare: int) -> tuple[int, int]:
@@ -183,9 +186,11 @@ class Choice:
 def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:
     """Choose residencies for splits that are read together, or check the user's choice."""
     if len(needs) == 1:
-        return [_choose(kind, needs[0], budget, device)]
+        return [_choose(kind, needs[0], budget, device, needs[0].groups(needs[0].together))]
     prove(budget, needs)
-    return [_choose(kind, each, share, device) for each, share in zip(needs, divide(budget, needs), strict=True)]
+    groups = max(each.groups(1) for each in needs) // len(needs)
+    shares = divide(budget, needs, groups)
+    return [_choose(kind, each, share, device, groups) for each, share in zip(needs, shares, strict=True)]
 
 
 def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) -> tuple[int, int]:
@@ -195,12 +200,15 @@ def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) ->
     return depth, together if len(needs) == 1 else 1
 
 
-def divide(budget: int, needs: Sequence[Needs]) -> list[int]:
-    """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole."""
+def divide(budget: int, needs: Sequence[Needs], groups: int) -> list[int]:
+    """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole.
+
+    ``groups`` are the bytes of the batches in flight of each.
+    """
     shares = [each.streamed for each in needs]
     left = max(0, budget - sum(shares))
     for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
-        more = min(left, max(0, needs[number].whole - shares[number]))
+        more = min(left, max(0, needs[number].whole + groups - shares[number]))
         shares[number] += more
         left -= more
     return [share + left // len(needs) for share in shares] if left else shares
@@ -230,9 +238,9 @@ def prove(budget: int, needs: Sequence[Needs]) -> None:
     raise BudgetError(message)
 
 
-def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None) -> Choice:
+def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None, groups: int) -> Choice:
     if kind == "auto":
-        return _automatic(needs, budget, device)
+        return _automatic(needs, budget, device, groups)
     if needs.access == "anywhere" and kind in ("streamed", "hybrid"):
         message = (
             f"shuffle='full' draws rows from everywhere at once; residency {kind!r} has a pool in memory at a time: "
@@ -258,18 +266,23 @@ def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None) 
         return Choice(kind=kind, reason="as requested")
     prove(budget, [needs])
     if kind == "hybrid":
-        return _hybrid(needs, budget, "as requested; {share:.0%} of the rows stay, in addition to two pools")
+        kept = needs.keep(budget, groups)
+        return _hybrid(needs, kept, "as requested; {share:.0%} of the rows stay, in addition to two pools")
     return Choice(kind="streamed", passing=needs.slots, reason="as requested")
 
 
-def _automatic(needs: Needs, budget: int, device: torch.device | None) -> Choice:
+def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: int) -> Choice:
     size = f"{format_bytes(needs.decoded)} decoded"
     allowed = f"the budget of {format_bytes(budget)}"
     room = torch.cuda.mem_get_info(device)[0] if needs.device and device is not None and device.type == "cuda" else 0
     if 0 < needs.decoded <= _DEVICE_SHARE * room and needs.fixed <= budget:
         return Choice(kind="device", reason=f"{size} take little of {format_bytes(room)} free on the accelerator")
-    if needs.whole <= budget:
+    kept = needs.keep(budget, groups)
+    worthwhile = needs.access != "anywhere" and kept >= _WORTH_KEEPING * needs.chunks
+    # Where all rows leave too little for batches in flight, these hold up more than reading some rows again does.
+    if needs.whole + (groups if worthwhile else 0) <= budget:
         return Choice(kind="ram", kept=needs.chunks, reason=f"{size} fit {allowed}")
+    size += " and batches in flight"
     page_cache = usable_memory().value
     if needs.mappable and (needs.access == "anywhere" or needs.decoded <= page_cache):
         _prove_fixed(needs, budget)
@@ -282,13 +295,12 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None) -> Choice
         )
         raise BudgetError(message)
     prove(budget, [needs])
-    if needs.keep(budget) >= _WORTH_KEEPING * needs.chunks:
-        return _hybrid(needs, budget, f"{size} exceed {allowed}, which holds {{share:.0%}} of them and two pools")
+    if worthwhile:
+        return _hybrid(needs, kept, f"{size} exceed {allowed}, which holds {{share:.0%}} of the rows and two pools")
     return Choice(kind="streamed", passing=needs.slots, reason=f"{size} exceed {allowed}")
 
 
-def _hybrid(needs: Needs, budget: int, reason: str) -> Choice:
-    kept = needs.keep(budget)
+def _hybrid(needs: Needs, kept: int, reason: str) -> Choice:
     reason = reason.format(share=kept / max(needs.chunks, 1))
     if needs.access == "recurring":  # recently used chunks are the ones to keep
         return Choice(kind="hybrid", passing=needs.slots + kept, reason=reason)
