@@ -269,8 +269,9 @@ def test_an_error_of_the_disk_names_the_file() -> None:
 def test_an_error_of_the_disk_is_no_damage_of_a_zip_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(files._NamedFile):
         def readinto(self, _: object) -> int:
-            with self._named():
-                raise OSError(5, "Input/output error")
+            error = OSError(5, "Input/output error")
+            self._remember(error)
+            raise error
 
     with zipfile.ZipFile(tmp_path / "games.zip", "w") as archive:
         archive.writestr("a.pgn", TEXT)
