@@ -120,6 +120,10 @@ def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> 
     choices = choose("auto", parts, budget, None)
     assert [choice.kind for choice in choices] == ["streamed", "ram", "ram"]
     assert sum(each.fixed + choice.held * CHUNK for each, choice in zip(parts, choices, strict=True)) <= budget
+    whole = sum(each.whole for each in parts)
+    assert [choice.kind for choice in choose("ram", parts, whole, None)] == ["ram"] * 3
+    with pytest.raises(BudgetError, match="residency 'ram' holds"):
+        choose("ram", parts, whole - 1, None)
     with pytest.raises(BudgetError, match="for each of 3 parts"):
         choose("auto", parts, sum(each.streamed for each in parts) - 1, None)
 

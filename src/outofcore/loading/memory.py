@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -203,12 +204,13 @@ def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) ->
 def divide(budget: int, needs: Sequence[Needs], groups: int) -> list[int]:
     """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole.
 
-    ``groups`` are the bytes of the batches in flight of each.
+    Then each gets what its batches in flight take, ``groups`` bytes.
     """
     shares = [each.streamed for each in needs]
     left = max(0, budget - sum(shares))
-    for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
-        more = min(left, max(0, needs[number].whole + groups - shares[number]))
+    smallest_first = sorted(range(len(needs)), key=lambda number: needs[number].whole)
+    for extra, number in product((0, groups), smallest_first):
+        more = min(left, max(0, needs[number].whole + extra - shares[number]))
         shares[number] += more
         left -= more
     return [share + left // len(needs) for share in shares] if left else shares
