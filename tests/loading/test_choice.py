@@ -122,6 +122,8 @@ def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> 
     assert sum(each.fixed + choice.held * CHUNK for each, choice in zip(parts, choices, strict=True)) <= budget
     whole = sum(each.whole for each in parts)
     assert [choice.kind for choice in choose("ram", parts, whole, None)] == ["ram"] * 3
+    anywhere = [replace(each, access="anywhere") for each in parts]
+    assert [choice.kind for choice in choose("auto", anywhere, whole, None)] == ["ram"] * 3
     with pytest.raises(BudgetError, match="residency 'ram' holds"):
         choose("ram", parts, whole - 1, None)
     with pytest.raises(BudgetError, match="for each of 3 parts"):

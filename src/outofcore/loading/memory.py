@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -189,9 +188,10 @@ def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device
     if len(needs) == 1:
         return [_choose(kind, needs[0], budget, device, needs[0].groups(needs[0].together))]
     prove(budget, needs)
-    groups = max(each.groups(1) for each in needs) // len(needs)
-    shares = divide(budget, needs, groups)
-    return [_choose(kind, each, share, device, groups) for each, share in zip(needs, shares, strict=True)]
+    whole = kind == "ram" or any(each.access == "anywhere" for each in needs)
+    groups = 0 if whole else max(each.groups(1) for each in needs)
+    shares = divide(max(budget - groups, sum(each.streamed for each in needs)), needs)
+    return [_choose(kind, each, share, device, 0) for each, share in zip(needs, shares, strict=True)]
 
 
 def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) -> tuple[int, int]:
@@ -201,16 +201,12 @@ def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) ->
     return depth, together if len(needs) == 1 else 1
 
 
-def divide(budget: int, needs: Sequence[Needs], groups: int) -> list[int]:
-    """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole.
-
-    Then each gets what its batches in flight take, ``groups`` bytes.
-    """
+def divide(budget: int, needs: Sequence[Needs]) -> list[int]:
+    """Give each split what streaming needs; the rest goes to the smallest first, so that it can be held whole."""
     shares = [each.streamed for each in needs]
     left = max(0, budget - sum(shares))
-    smallest_first = sorted(range(len(needs)), key=lambda number: needs[number].whole)
-    for extra, number in product((0, groups), smallest_first):
-        more = min(left, max(0, needs[number].whole + extra - shares[number]))
+    for number in sorted(range(len(needs)), key=lambda number: needs[number].whole):
+        more = min(left, max(0, needs[number].whole - shares[number]))
         shares[number] += more
         left -= more
     return [share + left // len(needs) for share in shares] if left else shares
