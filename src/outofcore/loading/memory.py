@@ -15,7 +15,7 @@ from outofcore.hardware import usable_memory
 from outofcore.loading.columns import with_columns
 from outofcore.loading.mixture import MixtureSampler
 from outofcore.loading.order import Access, Sampler
-from outofcore.loading.residency import PIECES, Arena, Mapped, OnDevice, Residency, piece_chunks
+from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency, piece_chunks
 from outofcore.loading.split import Split
 from outofcore.sizes import format_bytes, format_least
 
@@ -64,7 +64,8 @@ class Needs:
         """Most bytes of chunks being decoded: one per thread, or all of a piece of work, as a remote store sends it."""
         if self.local:
             return self.threads * self.chunk
-        return min(self.threads, PIECES) * piece_chunks(self.pool_chunks, self.chunk) * self.chunk
+        piece = piece_chunks(self.pool_chunks, self.chunk)
+        return min(self.threads * piece, self.pool_chunks) * self.chunk
 
     @property
     def slots(self) -> int:
