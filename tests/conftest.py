@@ -23,12 +23,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of published games, texts and recordings; the test is skipped where there is none."""
+    """The folder of published games, texts and recordings that OUTOFCORE_REAL_DATA names; skips the test without it."""
     named = os.environ.get("OUTOFCORE_REAL_DATA")
-    folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no real input at {folder}; set OUTOFCORE_REAL_DATA to a folder that holds it")
-    return folder
+    if not named:
+        pytest.skip("set OUTOFCORE_REAL_DATA to a folder of published games, texts and recordings")
+    assert Path(named).is_dir(), f"OUTOFCORE_REAL_DATA names {named}, which is no folder"
+    return Path(named)
 
 
 @pytest.fixture(scope="session")

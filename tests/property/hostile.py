@@ -8,6 +8,7 @@ seed that makes that file again.
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import sys
@@ -123,23 +124,24 @@ KINDS = ("pgn", "sgf", "txt", "jsonl", "parquet", "hdf5", "hdf5_clocks", "nwb", 
 
 
 def _sampled(domain: str, suffix: str, folder: Path) -> list[bytes]:
-    """Beginnings of the files of a domain's own sample."""
-    place = folder / f"sample{suffix}"
-    place.mkdir()
-    get_domain(domain).sample(place, np.random.default_rng(1))
+    """Beginnings of the files of a domain's own samples."""
     found = []
-    for file in find_files(place, "**/*", (suffix,), section=domain):
-        for member in file.members((suffix,)):
-            found.append(member.stream.read(12_000))
-            if len(found) == 40:
-                return found
+    for seed in range(1, 9):
+        place = folder / f"sample{seed}{suffix}"
+        place.mkdir()
+        get_domain(domain).sample(place, np.random.default_rng(seed))
+        for file in find_files(place, "**/*", (suffix,), section=domain):
+            for member in file.members((suffix,)):
+                found.append(member.stream.read(12_000))
+                if len(found) == 40:
+                    return found
     return found
 
 
 def _real(suffix: str) -> list[bytes]:
-    """Beginnings of published files, where there are some."""
-    folder = ROOT.parent / "shared" / "data"
-    return [path.read_bytes()[:20_000] for path in sorted(folder.rglob(f"*{suffix}"))]
+    """Beginnings of published files, if ``OUTOFCORE_REAL_DATA`` names a folder of them."""
+    named = os.environ.get("OUTOFCORE_REAL_DATA")
+    return [path.read_bytes()[:20_000] for path in sorted(Path(named).rglob(f"*{suffix}"))] if named else []
 
 
 def _parquet(number: int) -> bytes:
