@@ -1,6 +1,5 @@
 # make run     install everything and run the pipeline on the sample input
 # make test    install everything, lint, check types, run the tests
-# make tour    from a raw file to a trained model in five minutes, in a folder of its own, saying what is done and why
 # make report  draw reports/index.html from what has run
 # make recipes install the frameworks of docs/recipes.md, and run each program of that page, also on several ranks
 # make docs    build these documents as a site with search: build/site/index.html, which needs no network
@@ -16,7 +15,7 @@ export DVC_NO_ANALYTICS := 1
 # Nothing is compiled when it is installed: without bytecode every process would compile torch and DVC again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run tour report recipes docs api test lint types unit bench bench-quick bench-loader clean
+.PHONY: run report recipes docs api test lint types unit bench bench-quick bench-loader clean
 
 # One thread, and kernels that do not depend on the processor's extensions: models and figures are those in dvc.lock.
 run: export OUTOFCORE_DEVICE := cpu
@@ -29,9 +28,6 @@ run: $(VENV)/installed
 	outofcore committed
 	@test -f reports/index.html || python stages/report.py  # DVC skips it where every result is the one in dvc.lock
 	@echo "reports/index.html shows what was made; docs/getting-started.md goes on with your own data"
-
-tour: $(VENV)/installed
-	python stages/tour.py
 
 report: $(VENV)/installed
 	python stages/report.py
