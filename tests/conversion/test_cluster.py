@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.conversion.cluster import SHARED, _call, ask_room, compare, open_cluster
+from outofcore.conversion.cluster import compare, open_cluster
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
@@ -21,7 +21,6 @@ from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.errors import ClusterError, ParamsError
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import UnitResult
 from tests.conversion.clusters import CHECKOUT, Cluster, open_processes
 from tests.conversion.lines import Lines, LinesSection, write_lines
 
@@ -178,35 +177,6 @@ def test_a_domains_package_that_only_one_side_has_is_named() -> None:
     fewer = {name: version for name, version in here.items() if name != "numpy"}
     with pytest.raises(ClusterError, match=r"worker tcp://a:1 has numpy [\d.]+, the driver none: install"):
         compare("tcp://a:1", "lines", fewer, [])
-
-
-def test_what_the_oracle_raises_on_a_worker_is_a_difference() -> None:
-    def broken() -> str:
-        raise LookupError("not known")
-
-    keys = np.zeros((2, 16), np.uint8)
-    audited = UnitResult(found=2, rows={}, sequences={}, keys=keys, audits=(broken, lambda: None))
-    result = _call(lambda: audited)
-    assert (result.audits, result.audited) == ((), 2)
-    assert result.differences == ("the oracle raised LookupError: not known",)
-
-
-def test_a_worker_is_asked_for_memory_disk_and_the_shared_folder(tmp_path: Path) -> None:
-    (tmp_path / SHARED).write_text("token")
-
-    def ask(memory: int | None = None, folder: Path = tmp_path, token: str = "token", threads: int = 1) -> None:
-        ask_room("tcp://a:1", memory, threads, str(tmp_path), folder, token)
-
-    ask()
-    ask(memory=2**30)
-    with pytest.raises(ClusterError, match=r"worker tcp://a:1 may hold 200 MB, with 1 threads it needs 403 MB"):
-        ask(memory=200_000_000)
-    with pytest.raises(ClusterError, match=r"may spill .* TB: make room, or start it with another --local-directory"):
-        ask(threads=10**9)
-    with pytest.raises(ClusterError, match=r"worker tcp://a:1 in .* cannot write to .*nowhere: No such file"):
-        ask(folder=tmp_path / "nowhere")
-    with pytest.raises(ClusterError, match=r"sees another .* than the driver: start workers in the project's folder"):
-        ask(token="another")
 
 
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from outofcore.conversion import inputs
-from outofcore.conversion.audit import Auditors
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
@@ -272,23 +271,6 @@ def test_no_checkpoint_counts_what_was_read_from_other_bytes_of_a_further_file(t
     stop(raw, tmp_path, lambda: rewritten(last), domain=Paired())
     last.write_bytes(original)
     assert run(raw, tmp_path, lambda *_: None, domain=Paired()).resumed_units == 4
-
-
-def test_units_whose_audits_were_interrupted_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C stops the conversion, and again the wait for the comparisons."""
-    raw = tmp_path / "raw"
-    write_lines(raw, np.random.default_rng(5))
-
-    def watch(*_: int) -> None:
-        raise KeyboardInterrupt
-
-    def settled(_: Auditors) -> bool:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(Auditors, "settled", settled)
-        run(raw, tmp_path, watch)
-    assert run(raw, tmp_path, lambda *_: None).resumed_units == 0
 
 
 @pytest.mark.parametrize("call", ["stat", "digest"])

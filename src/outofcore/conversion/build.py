@@ -12,25 +12,20 @@ from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
 from outofcore.conversion.described import counted
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, Saved
-from outofcore.conversion.shards import WorkerShards
 from outofcore.errors import DamagedStore
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
 from outofcore.store.seal import Seal
 from outofcore.store.writer import StoreWriter
 
-# How long a stopped conversion waits for the workers of a cluster, to save what was done since the last checkpoint.
-SAVE_SECONDS = 5.0
-Growing = tuple[StoreWriter, WorkerShards | None]
-
 
 class Build:
     """The store of a conversion as far as it is built; ``empty`` makes the writer that it grows in."""
 
-    def __init__(self, section: Any, inputs: Inputs, journal: Journal, empty: Callable[[], Growing]) -> None:
+    def __init__(self, section: Any, inputs: Inputs, journal: Journal, empty: Callable[[], StoreWriter]) -> None:
         self.folder = journal.folder
         self.units = 0  # whose results the store holds
-        self.savable = False  # whether the store holds whole units, all of them audited
+        self.savable = False  # whether the store holds whole units
         self._read: set[int] = set()  # raw files of the units that are not in a checkpoint yet
         self._section = section
         self._inputs = inputs
@@ -57,7 +52,7 @@ class Build:
 
     def _open(self) -> None:
         """Begin with an empty store."""
-        self.writer, self._shards = self._empty()
+        self.writer = self._empty()
         drop = getattr(self._section.filters, "duplicates", "keep") != "keep"
         self.assembler = Assembler(self.writer, self._section.splits, drop_duplicates=drop)
 
@@ -108,8 +103,6 @@ class Build:
     def stop(self) -> None:
         """Leave everything to the next run, with a checkpoint of what is whole."""
         if self.savable:
-            if self._shards:
-                self._shards.stop_within(SAVE_SECONDS)
             with suppress(BaseException):  # a full disk, Ctrl-C again: the first error is the one to report
                 self.save()
         self.writer.abandon()

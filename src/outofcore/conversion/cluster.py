@@ -1,46 +1,30 @@
 """Units on the workers of a Dask cluster, behind ``concurrent.futures.Executor``; Dask is imported lazily.
 
-Workers convert units and write the shards whose contents the driver decides (:mod:`outofcore.conversion.shards`). If a
-worker dies, others convert its unfinished units again. All see the raw input and the work folder under the same paths
-as the driver.
+Workers convert units, the driver writes the store. If a worker dies, others convert its unfinished units again. All see
+the raw input under the same paths as the driver.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import os
-import shutil
-import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
 from outofcore.conversion.versions import versions
 from outofcore.errors import ClusterError
 from outofcore.extras import load
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import UnitResult, difference
-from outofcore.sizes import format_bytes
-from outofcore.store.durable import write_file
 
 CONNECT_SECONDS = 30
 # A cluster without a worker for this long is considered dead.
 ALONE_SECONDS = 120
 # Interval of checks of scheduler and workers while a unit is awaited.
 LOOK_SECONDS = 2
-# Memory of a worker: loaded libraries and engines, 280 to 330 MB when measured; and for each of its
-# threads a unit, and the rows of those that wait to be encoded.
-PROCESS_BYTES = 320 << 20
-THREAD_BYTES = 64 << 20
-# File by which a worker recognises the driver's folder; too large for a full filesystem.
-SHARED = "shared"
-PROBE_BYTES = 1 << 20
 _AGAIN = "run 'dvc repro' again to resume"
 
 Item = TypeVar("Item")
@@ -63,25 +47,6 @@ class ClusterExecutor(concurrent.futures.Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
         """Run a call on a worker."""
         return _Awaited(self, self._executor.submit(_call, self._known(fn), *args, **kwargs))
-
-    def keep(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run a call on a worker that keeps its result; returns a reference for later calls."""
-        return self._client.submit(_call, self._known(fn), *args, **kwargs, pure=False)
-
-    def soon(self, fn: Callable[..., Any], /, *args: Any, then: Callable[[Any], Any] | None = None) -> _Awaited:
-        """Run a call before all that were only submitted, so that few results wait; ``then`` converts the result."""
-        return _Awaited(self, self._executor.submit(_call, self._known(fn), *args, priority=1), then)
-
-    def share(self, folder: Path) -> None:
-        """Check that every worker, including later ones, can work in a folder of the driver and has room for it."""
-        token = uuid.uuid4().hex
-        write_file(folder / SHARED, token.encode())
-
-        def check(worker: Any) -> None:
-            memory = worker.memory_manager.memory_limit
-            ask_room(worker.address, memory, worker.state.nthreads, worker.local_directory, folder, token)
-
-        self.ask("shared folder", check)
 
     def ask(self, what: str, check: Callable[[Any], None]) -> None:
         """Check every worker before its next call, including later ones; errors of the check are raised here."""
@@ -116,26 +81,18 @@ class ClusterExecutor(concurrent.futures.Executor):
 class _Awaited(concurrent.futures.Future[Any]):
     """A future that fails when the cluster is gone; Dask alone would wait forever."""
 
-    def __init__(
-        self,
-        executor: ClusterExecutor,
-        call: concurrent.futures.Future[Any],
-        then: Callable[[Any], Any] | None = None,
-    ) -> None:
+    def __init__(self, executor: ClusterExecutor, call: concurrent.futures.Future[Any]) -> None:
         super().__init__()
         self._executor = executor
         self._call = call
-        self._then = then
 
     def result(self, timeout: float | None = None) -> Any:
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self._call.done() and (until is None or time.monotonic() < until):
-            left = LOOK_SECONDS if until is None else min(LOOK_SECONDS, until - time.monotonic())
-            concurrent.futures.wait([self._call], left)
+        del timeout
+        while not self._call.done():
+            concurrent.futures.wait([self._call], LOOK_SECONDS)
             if not self._call.done():
                 self._executor.look()
-        found = self._call.result(0)
-        return self._then(found) if self._then else found
+        return self._call.result(0)
 
     def done(self) -> bool:
         return self._call.done()
@@ -237,50 +194,9 @@ def compare(worker: str, domain: str, expected: dict[str, str], seen: Sequence[t
             raise ClusterError(message)
 
 
-def ask_room(worker: str, memory: int | None, threads: int, spill: str, folder: Path, token: str) -> None:
-    """Check that this worker shares a folder with the driver, can write there, and has room for its units."""
-    try:
-        shared = (folder / SHARED).read_text() == token
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(bytes(PROBE_BYTES))
-    except OSError as error:
-        message = f"worker {worker} in {os.getcwd()} cannot write to {folder}: {error.strerror or error}"  # noqa: PTH109
-        raise ClusterError(message) from error
-    if not shared:
-        message = (
-            f"worker {worker} sees another {folder} than the driver: start workers in the project's folder, "
-            "on a filesystem that all share"
-        )
-        raise ClusterError(message)
-    spilled = threads * THREAD_BYTES
-    need = PROCESS_BYTES + spilled
-    if memory and memory < need:
-        message = (
-            f"worker {worker} may hold {format_bytes(memory)}, with {threads} threads it needs {format_bytes(need)}: "
-            "start it with a higher --memory-limit or a lower --nthreads"
-        )
-        raise ClusterError(message)
-    if (free := shutil.disk_usage(spill).free) < spilled:
-        message = (
-            f"worker {worker} has {format_bytes(free)} free in {spill}, its {threads} threads may spill "
-            f"{format_bytes(spilled)}: make room, or start it with another --local-directory"
-        )
-        raise ClusterError(message)
-
-
 def _itself(value: Item) -> Item:
     return value
 
 
 def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run the call with its oracle comparisons, to relieve the driver."""
-    result = function(*args, **kwargs)
-    if not isinstance(result, UnitResult) or not result.audits:
-        return result
-    found = tuple(each for audit in result.audits if (each := difference(audit)))
-    return replace(
-        result,
-        audits=(),
-        audited=result.audited + len(result.audits),
-        differences=(*result.differences, *found),
-    )
+    return function(*args, **kwargs)

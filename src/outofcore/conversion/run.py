@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from outofcore.conversion.assemble import Assembler
-from outofcore.conversion.audit import Auditors
-from outofcore.conversion.build import Build, Growing
-from outofcore.conversion.cluster import ClusterExecutor, width
+from outofcore.conversion.build import Build
+from outofcore.conversion.cluster import width
 from outofcore.conversion.described import attributes, sources
 from outofcore.conversion.doubts import doubts
 from outofcore.conversion.estimate import Estimate
@@ -28,14 +27,13 @@ from outofcore.conversion.executors import in_order
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, identity
 from outofcore.conversion.progress import ConversionProgress, size
-from outofcore.conversion.shards import KeepingExecutor, WorkerShards
 from outofcore.conversion.splits import SPLITS
+from outofcore.conversion.units import Audited
 from outofcore.domains.domain import Domain
 from outofcore.errors import DamagedStore, RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate
 from outofcore.store.durable import sync_folder, writing
-from outofcore.store.schema import Schema
 from outofcore.store.seal import Seal
 from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter, put_back
@@ -106,7 +104,8 @@ class Conversion:
                 put_back(journal.store, self.store)
             if self.upload:
                 self.upload.unseal()
-            empty = partial(self._empty, schemas, journal, encoders, pool)
+            layout = self.section.store.layout()
+            empty = partial(StoreWriter, journal.store, schemas, layout, SPLITS, encoders, upload=self.upload)
             build = Build(self.section, inputs, journal, empty)
             resumed = build.resume(self.domain.name)
             try:
@@ -133,14 +132,6 @@ class Conversion:
             sys.stderr.write(f"note: {self.domain.name}: {each}\n")
         return Outcome(seal, figures, resumed)
 
-    def _empty(self, schemas: Mapping[str, Schema], journal: Journal, encoders: Executor, pool: Executor) -> Growing:
-        """An empty store in the work folder; the workers of a cluster write its shards."""
-        shards = None
-        if isinstance(pool, ClusterExecutor):
-            shards = WorkerShards(pool, journal.folder / "pieces", self.upload)
-        table, layout = shards.table if shards else None, self.section.store.layout()
-        return StoreWriter(journal.store, schemas, layout, SPLITS, encoders, table=table, upload=self.upload), shards
-
     def _convert_units(
         self,
         build: Build,
@@ -152,34 +143,23 @@ class Conversion:
     ) -> None:
         """Convert the units that are not done, in parallel, and store their results in order."""
         units = self.domain.units(self.files, self.section)
-        converters = KeepingExecutor(pool) if isinstance(pool, ClusterExecutor) else pool
+        convert = Audited(self.domain.converter(self.section, rate))
         saved = time.monotonic()
         with (
             ConversionProgress(f"convert {self.domain.name}", self._raw_bytes, build.folder) as progress,
-            Auditors() as auditors,
             # Closed at once on failure: otherwise the units ahead would still be converted.
-            closing(in_order(converters, self.domain.converter(self.section, rate), units, ahead)) as converted,
+            closing(in_order(pool, convert, units, ahead)) as converted,
         ):
             passed = sum(unit.raw_bytes for unit in islice(units, build.units))
-            try:
-                for unit, result in converted:
-                    build.savable = False
-                    auditors.add(result.audits)
-                    build.add(unit, result)
-                    passed += unit.raw_bytes
-                    counts, written = build.assembler, build.writer.bytes_written()
-                    progress.update(passed, counts.found, counts.rejected.total(), written)
-                    watch(written, build.writer.bytes_waiting())
-                    if time.monotonic() - saved > checkpoint_seconds:
-                        auditors.finish()
-                        build.save()
-                        saved = time.monotonic()
-                auditors.finish()
-            except BaseException:
-                # Units with pending oracle comparisons must not count as done, even if Ctrl-C comes again meanwhile.
-                whole, build.savable = build.savable, False
-                build.savable = whole and auditors.settled()
-                raise
+            for unit, result in converted:
+                build.add(unit, result)
+                passed += unit.raw_bytes
+                counts, written = build.assembler, build.writer.bytes_written()
+                progress.update(passed, counts.found, counts.rejected.total(), written)
+                watch(written, build.writer.bytes_waiting())
+                if time.monotonic() - saved > checkpoint_seconds:
+                    build.save()
+                    saved = time.monotonic()
 
     @contextmanager
     def _placed_rejects(self, journal: Journal) -> Iterator[None]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.conversion.assemble import spans_of, taken
 from outofcore.conversion.splits import shares
-from outofcore.raw.rows import spans_of, taken
 from outofcore.raw.unit import KEY_BYTES
 from outofcore.store.schema import Columns
 from outofcore.store.writer import StoreWriter

@@ -14,7 +14,7 @@ from outofcore.store.schema import Columns
 KEY_BYTES = 16
 
 Audit = Callable[[], str | None]
-# Characters of what an audit reports: a pipe to a process that audits must hold many.
+# Characters of what an audit reports.
 LONGEST_DIFFERENCE = 4000
 
 
@@ -149,8 +149,6 @@ class UnitResult:
         Number of records that the oracle has already read.
     differences
         Description of each record on which engine and oracle disagree, and of its place.
-    kept
-        Reference to rows that stay with the worker that made them; ``rows`` is then empty.
     """
 
     found: int
@@ -169,7 +167,6 @@ class UnitResult:
     audits: tuple[Audit, ...] = ()
     audited: int = 0
     differences: tuple[str, ...] = ()
-    kept: Any = None
 
     @property
     def places(self) -> npt.NDArray[np.int64]:
