@@ -15,7 +15,6 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,10 @@ from harness.stores import files_of, section_of
 from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.seen import SeenKeys
-from outofcore.conversion.shards import Encoder
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.registry import get_domain
-from outofcore.raw.rows import KeptRows
 from outofcore.raw.unit import NO_AUDIT
 from outofcore.sizes import format_bytes
-from outofcore.store.form import TableForm
-from outofcore.store.pieces import write_shard
 from outofcore.store.seal import Seal, read_seal
 from outofcore.store.writer import StoreWriter
 
@@ -43,10 +38,8 @@ CONSTANTS = {
     "store_bytes_a_row": "store bytes per row",
     "rows_a_sequence": "rows per sequence",
     "machine_rows_a_second": "rows per second, one machine's writer (keys, splits, encoding, digests)",
-    "worker_rows_a_second": "rows per second, one worker (parsing, pieces, shards, digests)",
-    "driver_rows_a_second": "rows per second, driver of a cluster (keys, splits, numbers, sequences)",
-    "unit_and_facts_bytes": "bytes of a unit and its report to the driver",
-    "unit_and_result_bytes": "bytes of a unit and its rows, on a worker",
+    "worker_rows_a_second": "rows per second, one worker (parsing)",
+    "unit_and_result_bytes": "bytes of a unit and its rows",
 }
 OF_THE_MACHINE = {
     "sha256_bytes_a_second": "SHA-256, bytes per second",
@@ -78,8 +71,6 @@ PLANNED = {
 }
 DOMAINS = ("chess", "text", "neural")
 DAY = 86400.0
-# To parse a unit, to report it, and to put its rows into pieces; shards are few compared with units.
-CALLS_A_UNIT = 3
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -89,17 +80,6 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 def median(work: Callable[[], object], times: int = 5) -> float:
     return float(np.median([timed(work)[1] for _ in range(times)]))
-
-
-class Numbered:
-    """A table of rows that a worker keeps: the driver counts them."""
-
-    def __init__(self, _root: Path, path: str, *_: Any) -> None:
-        self.path = path
-        self.rows = self.bytes = 0
-
-    def append(self, rows: KeptRows) -> None:
-        self.rows += len(rows)
 
 
 def measure_conversion(name: str, raw: Path, tokenizer: Path | None) -> dict[str, float]:
@@ -126,42 +106,8 @@ def measure_conversion(name: str, raw: Path, tokenizer: Path | None) -> dict[str
             seal = writer.commit(Path(folder) / "store", {}, {**zero, **names})
             return sum(size for size, _ in seal.files.values())
 
-    def encode(folder: str) -> None:
-        """What a worker does after it has parsed: pieces, and shards of them."""
-        layout = section.store.layout()
-        for part, schema in domain.schemas(section, files).items():
-            encoder = Encoder(Path(folder), {"t": TableForm(schema.rows, layout)})
-            pieces: dict[int, list[Path]] = {}
-            first = 0
-            for result in results:
-                if result.part == part and result.rows:
-                    count = len(next(iter(result.rows.values())))
-                    ((_, made),) = encoder(result, [("t", first, np.array([[0, count]]))])
-                    for piece in made:
-                        pieces.setdefault(piece.first // layout.shard_rows, []).append(Path(folder) / piece.name)
-                    first += count
-            for number, paths in pieces.items():
-                write_shard(Path(folder) / f"{part or 'all'}.{number}", encoder.forms["t"], number, paths)
-
-    reports = [replace(result, rows={}, kept=0) for result in results]
-    facts = [pickle.dumps(pair) for pair in zip(units, reports, strict=True)]
-
-    def drive(folder: str) -> None:
-        """What the driver of a cluster does: it takes in a worker's report on a unit, and numbers rows."""
-        with ThreadPoolExecutor(1) as encoders:
-            schemas = domain.schemas(section, files)
-            layout = section.store.layout()
-            writer = StoreWriter(Path(folder) / "work", schemas, layout, SPLITS, encoders, table=Numbered)
-            assembler = Assembler(writer, section.splits, drop_duplicates=True)
-            for each in facts:
-                assembler.add(*pickle.loads(each))
-
     with tempfile.TemporaryDirectory() as folder:
         stored, writing = timed(lambda: assemble(folder))
-    with tempfile.TemporaryDirectory() as folder:
-        _, encoding = timed(lambda: encode(folder))
-    with tempfile.TemporaryDirectory() as folder:
-        _, driving = timed(lambda: drive(folder))
     return {
         "raw_bytes_a_unit": raw_bytes / len(units),
         "rows_a_sequence": rows / sequences,
@@ -169,9 +115,7 @@ def measure_conversion(name: str, raw: Path, tokenizer: Path | None) -> dict[str
         "decoded_bytes_a_row": sum(array.nbytes for result in results for array in result.rows.values()) / rows,
         "store_bytes_a_row": stored / rows,
         "machine_rows_a_second": rows / writing,
-        "worker_rows_a_second": rows / (parsing + encoding),
-        "driver_rows_a_second": rows / driving,
-        "unit_and_facts_bytes": float(np.mean([*map(len, facts)])),
+        "worker_rows_a_second": rows / parsing,
         "unit_and_result_bytes": float(np.mean([len(pickle.dumps(pair)) for pair in zip(units, results, strict=True)])),
     }
 
@@ -238,12 +182,12 @@ def plan(known: dict[str, float], machine: dict[str, float], **of: float) -> dic
         "open_seconds": round(files * (machine["seal_read_seconds_a_file"] + machine["stat_seconds"]), 1),
         "hashing_days_one_core": round((raw + stored) * digests / DAY, 2),
         "worker_days": round(rows / known["worker_rows_a_second"] / workers / DAY, 2),
-        "driver_days": round(rows / known["driver_rows_a_second"] / DAY, 2),
-        "scheduler_days": round(CALLS_A_UNIT * units / machine["calls_a_second"] / DAY, 2),
-        "driver_bytes_in_flight": round((2 * workers + 2) * known["unit_and_facts_bytes"]),
+        "driver_days": round(rows / known["machine_rows_a_second"] / DAY, 2),
+        "scheduler_days": round(units / machine["calls_a_second"] / DAY, 2),
+        "driver_bytes_in_flight": round((2 * workers + 2) * known["unit_and_result_bytes"]),
         "driver_bytes_of_keys": round(rows / known["rows_a_sequence"] * machine["key_bytes_peak"]),
         "driver_network_bytes_a_second": round(
-            known["driver_rows_a_second"] / rows * units * known["unit_and_facts_bytes"]
+            known["machine_rows_a_second"] / rows * units * known["unit_and_result_bytes"]
         ),
     }
 
