@@ -13,7 +13,14 @@ from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
 from outofcore.machine import load_machine
 from outofcore.params import load_params
-from outofcore.pipeline import convert_to_folder, place_of, report_left_out, section_of_entry, write_catalogue
+from outofcore.pipeline import (
+    convert_to_folder,
+    left_out_figures,
+    place_of,
+    report_left_out,
+    section_of_entry,
+    write_catalogue,
+)
 from outofcore.raw.files import search
 from outofcore.replacing import replace_text
 from outofcore.sizes import format_bytes
@@ -31,10 +38,10 @@ def main(name: str, entry: str = "") -> None:
     guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_STORE)
     if domain.streamed(section):
         found = search(section.raw, section.match, domain.suffixes, section=name)
-        left_out = report_left_out(section.raw, found.left_out)
+        report_left_out(section.raw, found.left_out)
         with guard.writing(store):
             listed = write_catalogue(domain, section, rejects, threads=machine.workers)
-            write(name, "convert", listed | left_out)
+            write(name, "convert", listed | left_out_figures(found.left_out))
         return
     cache = find_cache()
     commit = commit_of(store, cache) if cache else None

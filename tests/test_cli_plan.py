@@ -60,15 +60,21 @@ def test_plan_tells_what_the_conversion_would_reject(folder: Path) -> None:
 def test_what_is_left_out_is_named_in_the_plan_and_in_the_metrics(folder: Path, capsys: pytest.CaptureFixture) -> None:
     (folder / "raw" / "linked").symlink_to(folder)
     (folder / "raw" / "more.txt.lz4").write_bytes(b"x")
+    for name in ("c4.1.json.gz", "c4.2.json.gz", ".git/a.txt", "._a.txt"):
+        (folder / "raw" / name).parent.mkdir(exist_ok=True)
+        (folder / "raw" / name).write_bytes(b"x")
     text = call("plan").stdout
-    assert "lines: left out of the raw input:\n  linked: a link to a folder, " in text
+    assert "lines: left out of the raw input: .json.gz 2, " in text
+    assert "\n  linked: a link to a folder, " in text
     assert "\n  more.txt.lz4: compressed as nothing here can decompress it; " in text
     (planned,) = json.loads(call("plan", "--json").stdout)["domains"]
-    assert list(planned["left_out"]) == ["linked", "more.txt.lz4"]
+    assert set(planned["left_out"]) == {"linked", "more.txt.lz4", "c4.1.json.gz", "c4.2.json.gz", ".git", "._a.txt"}
+    assert planned["left_out_by_ending"][".json.gz"] == 2
     runpy.run_path(str(ROOT / "stages" / "convert.py"))["main"]("lines")
     figures = json.loads((folder / "metrics/lines/convert.json").read_text())
     assert figures["left_out"] == planned["left_out"]
-    assert "left out of raw: 2, the first linked (a link to a folder, " in capsys.readouterr().err
+    assert figures["left_out_by_ending"] == planned["left_out_by_ending"]
+    assert "left out of raw: 6 (.json.gz 2, " in capsys.readouterr().err
 
 
 def test_plan_tells_where_settings_come_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

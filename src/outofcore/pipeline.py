@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from outofcore.loading.several import check_stores
 from outofcore.machine import Machine, load_machine
 from outofcore.params import section_of
 from outofcore.project.entries import STORES, entries_of, refuse_unlisted
-from outofcore.raw.files import RawFile, search
+from outofcore.raw.files import RawFile, by_ending, endings, search
 from outofcore.replacing import replace_text
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
@@ -45,6 +46,8 @@ from outofcore.training.memory import MemoryWatch
 STREAMS = Path("data/streams")
 # Shards of each split that are on this machine at a time: one that grows, those that no checkpoint counts yet.
 SHARDS_HERE = 4
+# Of files that are left out, in the figures of a conversion; all are counted.
+MOST_NAMES = 1000
 
 
 def convert(
@@ -156,13 +159,13 @@ def _run(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Search, estimate, check the disk, convert; ``needs`` follow from the estimate and the work folder."""
     found = search(section.raw, section.match, domain.suffixes, section=domain.name)
-    left_out = report_left_out(section.raw, found.left_out, "; the figures of the conversion list them all")
     started = time.monotonic()
     executor_of = partial(
         open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files, domain=domain.name
     )
     with executor_of() as executor:
         forecast = estimate(domain, section, found.files, executor)
+    report_left_out(section.raw, found.left_out, "; the figures of the conversion list them")
     conversion = Conversion(domain, section, found.files, store, rejects, upload)
     work = conversion.work(machine.scratch)
     guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
@@ -185,7 +188,7 @@ def _run(
         "resumed_units": outcome.resumed_units,
         "free_bytes_before": {str(demand.filesystem): demand.free for demand in before},
     }
-    return outcome.figures | left_out, run
+    return outcome.figures | left_out_figures(found.left_out), run
 
 
 def place_of(domain: Domain, section: Any, entry: str = "") -> Path:
@@ -279,11 +282,16 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
     return {"files": len(files), "bytes_raw": int(sources["bytes"].sum()), "digest": seal.digest}
 
 
-def report_left_out(raw: str, left_out: Mapping[str, str], hint: str = "") -> dict[str, Any]:
-    """The files that cannot be read, for the figures; one line names the first, followed by the hint."""
+def report_left_out(raw: str, left_out: Mapping[str, str], hint: str = "") -> None:
+    """Say how many files are not read, by ending, and the first with its reason; then the hint."""
+    if left_out:
+        first, why = next(iter(left_out.items()))
+        line = f"left out of {raw}: {len(left_out):,} ({endings(left_out)}), the first {first} ({why})"
+        sys.stderr.write(f"{visible(line)}{hint}\n")
+
+
+def left_out_figures(left_out: Mapping[str, str]) -> dict[str, Any]:
+    """What is not read, for the figures: the first names with their reasons, and the number of all by ending."""
     if not left_out:
         return {}
-    first, why = next(iter(left_out.items()))
-    line = f"left out of {raw}: {len(left_out):,}, the first {first} ({why})"
-    sys.stderr.write(f"{visible(line)}{hint}\n")
-    return {"left_out": dict(left_out)}
+    return {"left_out": dict(islice(left_out.items(), MOST_NAMES)), "left_out_by_ending": by_ending(left_out)}

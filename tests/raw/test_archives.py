@@ -19,9 +19,9 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outofcore.raw.checked import FREE_BYTES, MOST_FOLD
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
+from outofcore.raw.streams import FREE_BYTES, MOST_FOLD
 
 SUFFIXES = (".sgf",)
 CONTENT = {f"{number}.sgf": random.Random(number).randbytes(3000) for number in range(4)}

@@ -8,7 +8,6 @@ import os
 import tarfile
 from pathlib import Path
 
-import py7zr
 import pytest
 import zstandard
 
@@ -28,39 +27,6 @@ def xz_asking_for(size: int) -> bytes:
     return lzma.compress(CONTENT, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": size}])
 
 
-def seven_asking_for(size: int, kind: int = lzma.FILTER_LZMA2) -> bytes:
-    buffer = io.BytesIO()
-    with py7zr.SevenZipFile(buffer, "w", filters=[{"id": kind, "preset": 0, "dict_size": 1 << 16}]) as archive:
-        archive.writestr(CONTENT, "games.pgn")
-    with py7zr.SevenZipFile(io.BytesIO(buffer.getvalue()), "r") as archive:
-        (coder,) = archive.header.main_streams.unpackinfo.folders[0].coders
-    before = coder["properties"]
-    if kind == lzma.FILTER_LZMA2:
-        after = bytes([2 * (size.bit_length() - 13)])
-    else:
-        after = before[:1] + size.to_bytes(4, "little")
-    # The header is not compressed where it is small, but checked: both checksums are made anew.
-    plain = io.BytesIO()
-    archive = py7zr.SevenZipFile(plain, "w", filters=[{"id": kind, "preset": 0, "dict_size": 1 << 16}])
-    archive.set_encoded_header_mode(False)
-    archive.writestr(CONTENT, "games.pgn")
-    archive.close()
-    content = bytearray(plain.getvalue())
-    start = 32 + int.from_bytes(content[12:20], "little")
-    method = b"\x21\x21\x01" if kind == lzma.FILTER_LZMA2 else b"\x23\x03\x01\x01\x05"
-    place = content.index(method + before, start) + len(method)
-    content[place : place + len(before)] = after
-    content[28:32] = lzma_crc(content[start:])
-    content[8:12] = lzma_crc(content[12:32])
-    return bytes(content)
-
-
-def lzma_crc(data: bytes | bytearray) -> bytes:
-    import zlib
-
-    return zlib.crc32(data).to_bytes(4, "little")
-
-
 def tar_zst(log: int) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -73,15 +39,11 @@ def tar_zst(log: int) -> bytes:
 GREEDY = {
     "games.pgn.zst": zstd_asking_for(31),
     "games.pgn.xz": xz_asking_for(1 << 30),
-    "games.7z": seven_asking_for(1 << 30),
-    "games.lzma.7z": seven_asking_for(1 << 30, lzma.FILTER_LZMA1),
     "games.tar": tar_zst(31),
 }
 USUAL = {
     "games.pgn.zst": zstd_asking_for(27),
     "games.pgn.xz": xz_asking_for(1 << 27),
-    "games.7z": seven_asking_for(1 << 27),
-    "games.lzma.7z": seven_asking_for(1 << 27, lzma.FILTER_LZMA1),
     "games.tar": tar_zst(27),
 }
 

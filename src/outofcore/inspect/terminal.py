@@ -17,6 +17,7 @@ from rich.progress import Progress, TextColumn
 from outofcore.console import visible
 from outofcore.errors import OutOfCoreError
 from outofcore.inspect.store import field_table, reject_table, setting_table, source_table, split_table
+from outofcore.raw.files import by_ending, endings
 from outofcore.sizes import format_bytes
 from outofcore.space.committed import Committed
 from outofcore.space.dvc_cache import REMOVE_OLD
@@ -166,7 +167,7 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
             console.print(f"{domain.domain}: in the sample: {doubt}", style="bold red")
     for domain in plan.domains:
         if domain.left_out:
-            console.print(f"{domain.domain}: left out of the raw input:", style="bold red")
+            console.print(f"{domain.domain}: left out of the raw input: {endings(domain.left_out)}", style="bold red")
         for name, why in islice(domain.left_out.items(), MOST_NAMES):
             console.print(f"  {name}: {why}")
         if (more := len(domain.left_out) - MOST_NAMES) > 0:
@@ -211,6 +212,7 @@ def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
                 "files": each.files,
                 "done": each.done,
                 "left_out": dict(each.left_out),
+                "left_out_by_ending": by_ending(each.left_out),
                 "estimate": asdict(each.estimate),
                 "weights": each.saved and each.saved.weights,
                 "in_workspace": each.commit.in_workspace if each.commit else None,

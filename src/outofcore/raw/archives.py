@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from outofcore.raw.checked import Checked, buffered
 from outofcore.raw.damage import ERRORS, DamagedInput, as_damage
+from outofcore.raw.streams import Buffered, Checked
 
 _MOST_METADATA = 1 << 20  # bytes of a tar header's long name or further keys, which are read whole
 _METADATA = (
@@ -88,7 +88,7 @@ def tar_entries(source: BinaryIO, counts: Callable[[str], bool]) -> Iterator[Ent
                 yield Entry(header.name, None, DamagedInput(f"{kind}, not a file with bytes of its own", "not_a_file"))
                 continue
             content = Checked(cast("Any", archive.extractfile(header)))
-            yield Entry(header.name, buffered(content))
+            yield Entry(header.name, Buffered(content))
             if content.problem is not None:  # raised for the reader of the content
                 return
         if type(archive.ended_by) is not tarfile.EOFHeaderError:  # type: ignore[attr-defined] # typeshed lacks it

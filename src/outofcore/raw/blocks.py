@@ -38,7 +38,7 @@ def units_of_records(
                 block, damage = read_block(member.stream, size)
                 ended = damage is not None or not block
                 text += block
-                end = len(text) if ended and damage is None else cut(text)
+                end = len(text) if ended and (damage is None or damage.whole) else cut(text)
                 here = member.raw_position()
                 yield Unit(
                     source=source,

@@ -40,11 +40,15 @@ ValueError for impossible names and numbers, RuntimeError for encryption and unk
 
 
 class DamagedInput(RawInputError, EOFError):  # noqa: N818 - the name describes the input
-    """No more of a file can be read; ``why`` is for people, ``reason`` for the metrics."""
+    """No more of a file can be read; ``why`` is for people, ``reason`` for the metrics.
 
-    def __init__(self, why: str, reason: Reason = "damaged_file") -> None:
+    ``whole`` tells that what came before is complete, so that the damage interrupts no record.
+    """
+
+    def __init__(self, why: str, reason: Reason = "damaged_file", *, whole: bool = False) -> None:
         super().__init__(why)
         self.reason = reason
+        self.whole = whole
 
 
 def as_damage(error: Exception) -> DamagedInput:

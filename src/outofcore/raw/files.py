@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import hashlib
 import io
 import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from outofcore.errors import RawInputError
 from outofcore.raw.archives import tar_entries, zip_entries
-from outofcore.raw.checked import Checked, Expansion, Unreadable, buffered
 from outofcore.raw.damage import DamagedInput
-from outofcore.raw.seven import seven_entries
+from outofcore.raw.streams import COMPRESSIONS, Buffered, Checked, Decompressed, Expansion, Unreadable
 from outofcore.raw.walk import walk
-from outofcore.raw.xz import XzStream
-from outofcore.raw.zstd import ZstdStream
 
-COMPRESSIONS = (".zst", ".gz", ".bz2", ".xz")
 SHORT = {".tgz": ".tar.gz", ".tbz2": ".tar.bz2", ".txz": ".tar.xz", ".tzst": ".tar.zst"}
-ARCHIVES = (".tar", *(f".tar{suffix}" for suffix in COMPRESSIONS), *SHORT, ".zip", ".7z")
+ARCHIVES = (".tar", *(f".tar{suffix}" for suffix in COMPRESSIONS), *SHORT, ".zip")
 UNREAD_COMPRESSIONS = (".lz4", ".lz", ".lzma", ".lzo", ".br", ".z")
-UNREAD_ARCHIVES = (".rar", ".7z.001", ".zip.001", ".zipx", ".cab", ".arj", ".lzh", ".lha", ".ace", ".iso")
+UNREAD_ARCHIVES = (".7z", ".rar", ".7z.001", ".zip.001", ".zipx", ".cab", ".arj", ".lzh", ".lha", ".ace", ".iso")
 """Suffixes of unsupported compression; such files are reported as left out."""
-UNREAD = "compressed as nothing here can decompress it; compress it as .zst, .xz or .gz, or unpack it"
+UNREAD = "compressed as nothing here can decompress it; unpack it, or compress it as .zst, .xz or .gz"
 PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 PICKLED = (
     "pickled Python objects, which may run code when they are read; save the arrays as .npz or .h5, text as .jsonl"
 )
 LINKED_FOLDER = "a link to a folder, into which DVC does not look; put the folder itself there, or name it in match"
 BROKEN_LINK = "a link that leads nowhere"
+HIDDEN = "hidden, or what a system or a program keeps for itself; name it in match if it is meant"
+NO_READER = "of no kind that is read"
 BLOCK_BYTES = 1 << 18
 
 
@@ -54,6 +52,8 @@ class RawFile:
     name: str  # relative to the raw input, with ``/``; the file name if the input is a single file
     path: Path
     bytes: int  # on disk
+    left_out: dict[str, str] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
+    """Reason by name, for members of the archive that are not read, as far as it was read."""
 
     def digest(self, check: Callable[[], object] = lambda: None) -> str:
         """SHA-256 of the file on disk, in hexadecimal; ``check`` is called for each block, and may raise."""
@@ -70,41 +70,43 @@ class RawFile:
         Unreadable data is included: its stream raises :class:`~outofcore.raw.damage.DamagedInput` after what can be
         read. That applies to a member that is truncated, encrypted, a link, a device or another archive; under the
         archive's own name, to the rest of a truncated archive; and to anything that expands implausibly
-        (:data:`~outofcore.raw.checked.MOST_FOLD`). A file that is not an archive is always included.
+        (:data:`~outofcore.raw.streams.MOST_FOLD`). A file that is not an archive is always included. Other members are
+        added to ``left_out``.
         """
         disk = _NamedFile(self.path)
         with io.BufferedReader(disk) as raw:
             if not self.name.lower().endswith(ARCHIVES):
-                yield Member(self.name, _opened(raw, self.name, Expansion(raw.tell)), raw.tell)
+                yield Member(self.name, decompressed(raw, self.name, Expansion(raw.tell)), raw.tell)
                 return
-            listed = self.name.lower().endswith((".zip", ".7z"))
-            # The directory of these archives is read first and may refer to one offset many times.
-            inside = Expansion((lambda: self.bytes) if listed else raw.tell)
+            is_zip = self.name.lower().endswith(".zip")
+            # The directory of a zip is read first and may refer to one offset many times.
+            inside = Expansion((lambda: self.bytes) if is_zip else raw.tell)
 
             def counts(name: str) -> bool:
-                return wanted(name, suffixes) or name.lower().endswith(ARCHIVES) or unread(name, suffixes)
+                why = _why_not(name, suffixes)
+                if why:
+                    self.left_out[f"{self.name}/{label(name)}"] = why
+                return not why
 
-            if self.name.lower().endswith(".zip"):
+            if is_zip:
                 entries = zip_entries(raw, counts)
-            elif listed:
-                entries = seven_entries(raw, self.name, counts)
             else:
                 ending = PurePosixPath(self.name.lower()).suffix
                 name = self.name.lower().removesuffix(ending) + SHORT.get(ending, ending)
-                entries = tar_entries(_opened(raw, name, Expansion(raw.tell)), counts)
+                entries = tar_entries(decompressed(raw, name, Expansion(raw.tell)), counts)
             for entry in entries:
                 if disk.trouble is not None:
                     raise disk.trouble
                 name = label(entry.name)
                 problem = entry.problem
-                if entry.stream is not None and name.lower().endswith(ARCHIVES):
-                    problem = DamagedInput("an archive inside an archive; unpack the outer one", "nested_archive")
-                elif entry.stream is not None and unread(name, suffixes):
+                if entry.stream is not None and unread(name, suffixes):
                     problem = DamagedInput(UNREAD)
+                elif entry.stream is not None and name.lower().endswith(ARCHIVES):
+                    problem = DamagedInput("an archive inside an archive; unpack the outer one", "nested_archive")
                 if problem is not None or entry.stream is None:
-                    stream = buffered(Unreadable(problem or DamagedInput("nothing to read")))
+                    stream: BinaryIO = Buffered(Unreadable(problem or DamagedInput("nothing to read")))
                 else:
-                    stream = _opened(entry.stream, name, inside, always=listed)
+                    stream = decompressed(entry.stream, name, inside, always=is_zip)
                 yield Member(f"{self.name}/{name}" if name else self.name, stream, raw.tell)
 
 
@@ -132,26 +134,11 @@ class _NamedFile(io.FileIO):
         self.trouble = error
 
 
-def _opened(stream: BinaryIO, name: str, expansion: Expansion, *, always: bool = False) -> BinaryIO:
-    """Decompressed according to a name's suffix and checked; uncompressed data is passed through."""
-    plain = decompressed(stream, name)
-    if plain is stream and not always:
-        return stream
-    return buffered(Checked(cast("Any", plain), expansion))
-
-
-def decompressed(stream: BinaryIO, name: str) -> BinaryIO:
-    """Decompressed according to the name's suffix, if any."""
-    name = name.lower()
-    if name.endswith(".zst"):
-        return cast("BinaryIO", io.BufferedReader(ZstdStream(stream, name), 1 << 20))
-    if name.endswith(".gz"):
-        return cast("BinaryIO", gzip.GzipFile(fileobj=stream, mode="rb"))
-    if name.endswith(".bz2"):
-        return cast("BinaryIO", bz2.BZ2File(stream, "rb"))
-    if name.endswith(".xz"):
-        return cast("BinaryIO", io.BufferedReader(XzStream(stream, name), 1 << 20))
-    return stream
+def decompressed(stream: BinaryIO, name: str, expansion: Expansion | None = None, *, always: bool = False) -> BinaryIO:
+    """Decompressed according to the name's suffix, and checked; other data is only checked, and only if ``always``."""
+    if name.lower().endswith(COMPRESSIONS):
+        return Buffered(Checked(Decompressed(stream, name), expansion))
+    return Buffered(Checked(cast("Any", stream), expansion)) if always else stream
 
 
 def plain_name(name: str) -> str:
@@ -181,12 +168,30 @@ def unread(name: str, suffixes: tuple[str, ...]) -> bool:
     return ending in UNREAD_COMPRESSIONS and name.removesuffix(ending).endswith((*suffixes, ".tar"))
 
 
+def _why_not(name: str, suffixes: tuple[str, ...]) -> str:
+    """Why a member of an archive is passed over, "" if it is not; one that cannot be decompressed is reported."""
+    if any(hidden(step, suffixes) for step in name.split("/")):
+        return HIDDEN
+    read = wanted(name, suffixes) or name.lower().endswith(ARCHIVES) or unread(name, suffixes)
+    return "" if read else NO_READER
+
+
+def hidden(step: str, suffixes: tuple[str, ...]) -> bool:
+    """Whether a name in a path is of what people do not see, such as ``.git``, ``._game.sgf``, ``__MACOSX``."""
+    return step == "__MACOSX" or (step.startswith(".") and step.strip(".") != "" and step[1:] not in suffixes)
+
+
 @dataclass(frozen=True)
 class Search:
     """Result of a search."""
 
     files: list[RawFile]  # sorted by name, with numbers by value
-    left_out: dict[str, str]  # reason by name, for matching files that are not read
+    unread: dict[str, str]  # reason by name, for matching files that are not read
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Reason by name of what is not read: files, and members of the archives as far as these were read."""
+        return {**self.unread, **{name: why for file in self.files for name, why in file.left_out.items()}}
 
 
 def find_files(raw: str | Path, match: str, suffixes: tuple[str, ...], *, section: str) -> list[RawFile]:
@@ -229,11 +234,13 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
         raise RawInputError(message)
     files, left_out = [], {}
     before = os.path.join(root, "")  # noqa: PTH118 - pathlib takes a tenth of a second for ten thousand names
-    for entry in walk(root, match):
+    for entry, is_hidden in walk(root, match, lambda name: hidden(name, suffixes)):
         path = Path(entry.path)
         name = label(entry.path.removeprefix(before))
         counts = wanted(entry.name, suffixes) or entry.name.lower().endswith(ARCHIVES)
-        if entry.is_dir():
+        if is_hidden:
+            left_out[name] = HIDDEN
+        elif entry.is_dir():
             left_out[name] = LINKED_FOLDER
         elif entry.is_file():
             if counts:
@@ -242,6 +249,8 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
                 left_out[name] = UNREAD
             elif path.suffix.lower() in PICKLES:
                 left_out[name] = PICKLED
+            else:
+                left_out[name] = NO_READER
         elif path.exists():
             message = (
                 f"{section}.raw: {label(str(path))} is a pipe, a socket or a device: 'dvc repro' would wait for it for "
@@ -258,10 +267,28 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
         )
         if left_out:
             name, why = min(left_out.items())
-            message += f"; left out: {len(left_out)}, the first {name} ({why})"
+            message += f"; left out: {len(left_out)} ({endings(left_out)}), the first {name} ({why})"
         raise RawInputError(message)
     in_order = sorted(left_out, key=natural_order)
     return Search(sorted(files, key=lambda file: natural_order(file.name)), {name: left_out[name] for name in in_order})
+
+
+def by_ending(names: Iterable[str]) -> dict[str, int]:
+    """How many names have each ending, the most frequent first; ``.json.gz`` is one."""
+    return dict(Counter(map(_ending, names)).most_common())
+
+
+def _ending(name: str) -> str:
+    path = PurePosixPath(name.lower())
+    packed = path.suffix in (*COMPRESSIONS, *UNREAD_COMPRESSIONS)
+    return "".join(path.suffixes[-2:] if packed else path.suffixes[-1:]) or path.name
+
+
+def endings(names: Iterable[str], most: int = 5) -> str:
+    """The counts of :func:`by_ending` in words: ``.md 3, .json.gz 2``."""
+    counts = by_ending(names)
+    more = f", {len(counts) - most} other endings" if len(counts) > most else ""
+    return ", ".join(f"{ending} {count:,}" for ending, count in islice(counts.items(), most)) + more
 
 
 def natural_order(name: str) -> tuple[tuple[int, bytes], ...]:
