@@ -17,12 +17,6 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run report recipes docs api test lint types unit bench bench-quick bench-loader clean
 
-# One thread, and kernels that do not depend on the processor's extensions: models and figures are those in dvc.lock.
-run: export OUTOFCORE_DEVICE := cpu
-run: export OUTOFCORE_WORKERS := 1
-run: export ATEN_CPU_CAPABILITY := default
-run: export MKL_CBWR := COMPATIBLE
-run: export ONEDNN_MAX_CPU_ISA := SSE41
 run: $(VENV)/installed
 	dvc repro
 	outofcore committed

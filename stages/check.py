@@ -1,4 +1,4 @@
-"""Check the settings of a domain, and take digests of its code: ``python stages/check.py chess``.
+"""Check the settings of a domain, and record the versions and the code that it runs: ``python stages/check.py chess``.
 
 DVC removes the outputs of a stage and then runs it: a key that is refused must be refused by a stage before it.
 """
@@ -21,14 +21,14 @@ DEFINITION = Path("dvc.yaml")
 
 def main(name: str) -> None:
     print(f"{name}: checking its settings", flush=True)
-    check_version(Path("requirements.txt"))
     section, domain = load_params().section(name), get_domain(name)
     domain.require_packages()
+    check_version(domain)
     refuse_unlisted(domain, section)
     refuse_unread(name, section.evaluate)
     # The same for all settings: what depends on it runs again when its own settings change, not when any does.
-    for what, digests in code_of(domain, section).items():
-        replace_text(Path("data/checked") / f"{name}.{what}", digests)
+    for what, recorded in code_of(domain, section).items():
+        replace_text(Path("data/checked") / f"{name}.{what}", recorded)
 
 
 def refuse_unread(name: str, fixed: str | None) -> None:

@@ -21,6 +21,7 @@ from outofcore.pipeline import (
     section_of_entry,
     write_catalogue,
 )
+from outofcore.project.code import check_version
 from outofcore.raw.files import search
 from outofcore.replacing import replace_text
 from outofcore.sizes import format_bytes
@@ -31,6 +32,7 @@ from outofcore.space.links import commit_of
 
 def main(name: str, entry: str = "") -> None:
     machine, domain = load_machine(), get_domain(name)
+    check_version(domain)
     section = section_of_entry(domain, load_params().section(name), entry)
     shown, below = f"{name} {entry}".strip(), f"/{entry}" if entry else ""
     print(f"{shown}: converting {section.raw}", *filter(None, [machine.share]), sep="\n", flush=True)

@@ -11,12 +11,14 @@ from outofcore.importing import large_imports
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.pipeline import open_evaluated, open_result
+from outofcore.training.arithmetic import with_arithmetic
 
 SPLIT = "test"
 
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
+    machine = with_arithmetic(machine, section.train.arithmetic)
     store = open_result(domain, section)
     fixed = open_evaluated(domain, section, store)
     print(f"{name}: evaluating models/{name} on the {SPLIT} split of {fixed.root}", flush=True)

@@ -17,12 +17,14 @@ from outofcore.space.dvc_cache import find_cache
 from outofcore.space.forecast import training_needs
 from outofcore.space.guard import KEPT_CHECKPOINT, Guard
 from outofcore.space.links import commit_of
+from outofcore.training.arithmetic import with_arithmetic
 
 MOST_LINES = 12
 
 
 def main(name: str) -> None:
     section, machine, domain = load_params().section(name), load_machine(), get_domain(name)
+    machine = with_arithmetic(machine, section.train.arithmetic)
     store = open_result(domain, section)
     check_evaluated(domain, section, store)  # a store that evaluate would refuse is refused before the training
     tell(f"{name}: training on {store.root}", *filter(None, [machine.share]))
@@ -38,6 +40,9 @@ def main(name: str) -> None:
     device = choose_device(machine.device)
     ranks = meet(device)  # before the task is made, whose notes come from the first rank
     tell(f"{name}: device {device}")
+    if section.train.arithmetic == "portable":
+        tell(f"{name}: {name}.train.arithmetic is portable: one thread on the CPU; native uses the whole machine")
+    torch.set_num_threads(machine.workers)
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
     model, cache = Path("models") / name, find_cache()

@@ -59,6 +59,7 @@ def test_the_first_rank_alone_writes_what_a_stream_read(
     }.items():
         monkeypatch.setattr(f"outofcore.{name}", value)
     known["load_params"].return_value.section.return_value.train.seed = 0
+    known["load_params"].return_value.section.return_value.train.arithmetic = "native"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "metrics/text").mkdir(parents=True)
     train("text")

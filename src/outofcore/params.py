@@ -16,6 +16,30 @@ from outofcore.domains.domain import Section
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 
+REMOVED = {
+    "chess.filters.max_positions": "all positions of a game are stored",
+    "chess.source.longest_game": "a game may take 4 MiB",
+    "go.filters.after_end": "what follows two passes is kept",
+    "go.filters.handicap_without_stones": "HA without AB is rejected",
+    "go.filters.ko": "write filters.illegal: reject | stop",
+    "go.filters.late_setup": "write filters.illegal: reject | stop",
+    "go.filters.occupied": "write filters.illegal: reject | stop",
+    "go.filters.suicide": "write filters.illegal: reject | stop; RU decides whether suicide is legal",
+    "go.filters.superko": "write filters.illegal: reject | stop; RU decides about superko",
+    "go.source.liberties": "tensors.features: alphagozero18 has no use for them",
+    "go.source.longest_game": "a game may take 8 MiB",
+    "go.tensors.liberties": "write tensors.features: alphagozero18",
+    "neural.filters.duplicates": "recordings are never compared",
+    "neural.source.max_gap": "a frame counts for at most 1.5 intervals",
+    "neural.source.resample.stimulus": "frames are held until the next one",
+    "neural.tensors.dtype": "write train.precision",
+    "text.source.invalid_utf8": "text that is no UTF-8 is rejected",
+    "text.source.newlines": "newlines are kept as they are",
+    "text.stream.val_examples": "write train.val_examples",
+    "text.tokenizer.sample_bytes": "16 MiB of the text are learned from",
+}
+"""Keys of earlier versions, and what holds or what to write instead."""
+
 
 class Params:
     """The content of a params file; each section is checked when accessed."""
@@ -129,6 +153,8 @@ def _describe(domain: str, kind: type[Section], problem: dict[str, Any]) -> str:
     # In angle brackets: which of several types a value was taken for; and pydantic's word for a key of a mapping.
     place = [str(step) for step in problem["loc"] if str(step)[:1] != "<" and step != "[key]"]
     key = ".".join([domain, *place])
+    if problem["type"] == "extra_forbidden" and key in REMOVED:
+        return f"{key} is gone: {REMOVED[key]}; remove the key"
     if problem["type"] == "extra_forbidden":
         return f"unknown key {key}{_nearest(place[-1], _known(kind, place[:-1]))}"
     if problem["type"] == "missing":

@@ -18,6 +18,7 @@ NEEDED = (
     "dvc.yaml",
     "dvc.lock",
     "params.yaml",
+    "requirements.lock",
     "stages",
     "src",
     ".dvc/config",
@@ -94,7 +95,7 @@ def copy_project(folder: Path) -> Project:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
     (folder / ".dvc" / ".gitignore").write_text("/config.local\n/tmp\n/cache\n")
-    (folder / ".gitignore").write_text("__pycache__/\n*.zarr.work/\n/metrics/*/*_run.json\n")
+    (folder / ".gitignore").write_text("__pycache__/\n*.zarr.work/\n/data/sample/\n/metrics/*/*_run.json\n")
     project = Project(folder)
     project.git("init", "-q", "-b", "main")
     project.git("add", "-A")

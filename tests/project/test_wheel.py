@@ -51,4 +51,5 @@ def test_a_project_of_an_installed_wheel(tmp_path: Path) -> None:
     for stage in ("sample", "check"):
         run(project, f"stages/{stage}.py", "text")
     assert any((project / "data/sample/text").iterdir())
-    assert "outofcore.domains.text.model " in (project / "data/checked/text.train").read_text()
+    assert "\ntokenizers " in (project / "data/checked/text.convert").read_text()
+    assert len((project / "data/checked/text.train").read_text()) == 65

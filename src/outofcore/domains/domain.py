@@ -90,6 +90,9 @@ class Domain:
         File name endings that count in a folder, before a compression suffix ((".pgn",)).
     section
         The typed section of params.yaml, a subclass of :class:`outofcore.domains.sections.DomainSection`.
+    bytes_version
+        The version of the bytes that its conversion gives. Count it up if equal input and settings give other bytes, or
+        other records: stores in projects are then converted again.
     packages
         What its conversion imports and other domains do not: their versions count among those that determine bytes.
         In outofcore they are those of the extra of its name.
@@ -101,6 +104,7 @@ class Domain:
     divided_by: str = ""
     suffixes: tuple[str, ...]
     section: type[Section]
+    bytes_version: int = 1
     packages: tuple[str, ...] = ()
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:

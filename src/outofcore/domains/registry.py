@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, metadata
 from importlib.metadata import EntryPoint, entry_points
+from itertools import chain
 from pathlib import Path
 
 from outofcore.domains.domain import Domain
 from outofcore.errors import ParamsError
+from outofcore.extras import installed
 
 GROUP = "outofcore.domains"
+ENGINES = ("numcodecs", "zarr", "zstandard")
+"""What writes the stores of all domains: another version may give other bytes."""
 _HERE = sorted(path.parent.name for path in Path(__file__).parent.glob("*/schema.py"))
 _ADDED = tuple(entry_points(group=GROUP))
 # An entry point is only read where its domain is asked for: a wrong one must not stop the others.
@@ -54,10 +58,16 @@ def get_domain(name: str) -> Domain:
     return domain
 
 
-def packages() -> dict[str, str]:
-    """The installed packages that provide domains, outofcore aside: their versions by name."""
-    found = (each.dist for entries in DOMAINS.values() for each in entries if each.dist)
+def packages(domain: str = "") -> dict[str, str]:
+    """The installed packages that provide domains, or one of them, outofcore aside: their versions by name."""
+    found = (each.dist for name, entries in DOMAINS.items() for each in entries if each.dist and domain in ("", name))
     return {dist.name: dist.version for dist in found}
+
+
+def engines(domain: str) -> dict[str, str]:
+    """Versions of the installed packages that read, check and write the records of a domain."""
+    names = (*ENGINES, *(get_domain(domain).packages if domain in DOMAINS else ()))
+    return dict(chain.from_iterable(_versions(name) for name in names if installed(name)))
 
 
 def package_of(name: str) -> str | None:
@@ -67,3 +77,12 @@ def package_of(name: str) -> str | None:
 
 def _owner(entry: EntryPoint) -> str:
     return f"package {entry.dist.name} {entry.dist.version}" if entry.dist else "outofcore"
+
+
+def _versions(name: str) -> list[tuple[str, str]]:
+    """Version of the distribution that an import comes from."""
+    try:
+        return [(name, metadata.version(name))]
+    except metadata.PackageNotFoundError:  # imported by another name than it is installed by
+        owners = metadata.packages_distributions().get(name, ())
+        return [(owner, metadata.version(owner)) for owner in sorted(set(owners))]

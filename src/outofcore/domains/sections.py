@@ -143,6 +143,9 @@ class TrainSection(Section):
     weight_decay: float = Field(0.01, ge=0, le=100)
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
+    arithmetic: Literal["native", "portable"] = Field(
+        "native", description="portable: one thread on the CPU, and the same model on every x86-64 processor"
+    )
     pool_blocks: int = Field(64, ge=1, le=MOST, description="blocks in memory at a time: how well batches mix")
     val_every: int | None = Field(
         None, ge=1, le=MOST, description="optimizer steps from validation to validation; null: an epoch"

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from outofcore import __version__
-from outofcore.domains.registry import get_domain, package_of, packages
+from outofcore.domains.registry import get_domain
+from outofcore.project.code import stated_versions
 
 # The order in which a project lists its domains; others follow by name.
 ORDER = ("chess", "go", "text", "neural")
@@ -102,22 +102,16 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
 
 
 def requirements(domains: Sequence[str]) -> str:
-    """Requirements: outofcore with the extras of these domains, and the packages that provide others."""
+    """Requirements: outofcore with the extras of these domains, and everything else that decides their bytes."""
     extras = ",".join(filter(None, (get_domain(name).extra for name in domains)))
-    versions, others = packages(), sorted(set(filter(None, map(package_of, domains))))
-    return "".join(
-        f"{name}=={version}\n"
-        for name, version in (
-            (f"outofcore{extras and f'[{extras}]'}", __version__),
-            *((each, versions[each]) for each in others),
-        )
-    )
+    stated = {name: version for each in domains for name, version in stated_versions(get_domain(each)).items()}
+    first = f"outofcore{extras and f'[{extras}]'}=={stated.pop('outofcore')}\n"
+    return first + "".join(f"{name}=={stated[name]}\n" for name in sorted(stated))
 
 
 def is_requirements(text: str) -> bool:
     """Whether requirements are those of some version for some domains, and nothing else."""
-    names = "|".join(map(re.escape, packages()))
-    return re.fullmatch(rf"outofcore(\[[\w,]+\])?==\S+\n(({names or '(?!)'})==\S+\n)*", text) is not None
+    return re.fullmatch(r"outofcore(\[[\w,]+\])?==\S+\n([\w.-]+==\S+\n)*", text) is not None
 
 
 def dvc_files(*, git: bool) -> dict[str, str]:
