@@ -104,19 +104,32 @@ def test_by_a_column_all_games_of_a_player_are_in_one_split(tmp_path: Path) -> N
 def test_by_date_later_games_are_held_out_and_undated_ones_are_listed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    days = ["2018.12.31", "2019.01.01", "2019.06.30", "2019.07.01", "2020.02.03"]
-    undated = ["2019.??.??", "2019.03.??", "????.??.??", "????.05.17", "20??.05.17", "2019.1?.15", "2019.13.01", ""]
-    moves = ["e4", "d4", "c4", "Nf3", "b3", "g3", "f4", "a3", "a4", "b4", "c3", "d3", "e3"]
+    days = [
+        "2018.12.31",
+        "2019.01.01",
+        "2019.06.30",
+        "2019.07.01",
+        "2020.02.03",
+        "2020.??.??",
+        "2018.??.??",
+        "2019.03.??",
+    ]
+    undated = ["2019.??.??", "????.??.??", "????.05.17", "20??.05.17", "2019.1?.15", "2019.13.01", ""]
+    moves = ["e4", "d4", "c4", "Nf3", "b3", "g3", "f4", "a3", "a4", "b4", "c3", "d3", "e3", "h3", "h4"]
     games = [f'[Date "{day}"]\n\n1. {move} 1-0\n\n' for day, move in zip(days + undated, moves, strict=True)]
     (tmp_path / "games.pgn").write_text("".join(games))
     splits = {"by": "date", "val_from": "2019-01-01", "test_from": "2019-07-01"}
     figures = outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
-    assert figures["sequences"] == {"train": 1, "val": 2, "test": 2}
-    assert figures["rejected"] == {"undated": 8}
+    assert figures["sequences"] == {"train": 2, "val": 3, "test": 3}
+    assert figures["rejected"] == {"undated": 7}
     found = {day: next(iter(split)) for day, split in places(tmp_path / "chess.zarr", "date").items()}
-    assert found == {"20181231": "train", "20190101": "val", "20190630": "val", "20190701": "test", "20200203": "test"}
+    assert found == {
+        **dict.fromkeys(("20181231", "20180000"), "train"),
+        **dict.fromkeys(("20190101", "20190630", "20190300"), "val"),
+        **dict.fromkeys(("20190701", "20200203", "20200000"), "test"),
+    }
     with (tmp_path / "chess.zarr.rejects.csv").open() as lines:
-        assert [line["reason"] for line in csv.DictReader(lines)] == ["undated"] * 8
+        assert [line["reason"] for line in csv.DictReader(lines)] == ["undated"] * 7
     assert "note: chess.splits" not in capfd.readouterr().err
     splits = {"by": "date", "test_from": "2030-01-01"}
     outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)

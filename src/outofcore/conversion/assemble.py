@@ -107,7 +107,7 @@ class Assembler:
         offsets = result.sequences.get("offset", np.full(count, unit.offset))[first:]
         files = result.places[first:]
         told = [("duplicate", "", dated[~new[dated]])]
-        told += [("undated", "no whole date, by which it would be split", np.flatnonzero(split == UNDATED))]
+        told += [("undated", "no date that decides the split", np.flatnonzero(split == UNDATED))]
         for reason, detail, these in told:
             where = zip(files[these].tolist(), offsets[these].tolist(), strict=True)
             rejects += [(file, int(offset), reason, detail) for file, offset in where]

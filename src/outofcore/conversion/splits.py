@@ -46,13 +46,17 @@ def _key(value: str) -> npt.NDArray[np.uint8]:
 
 
 def _by_date(days: npt.NDArray[np.int64], section: SplitSection) -> npt.NDArray[np.int8]:
-    """Splits of days yyyymmdd; one of which a part is unknown could be on either side."""
-    split = np.zeros(len(days), np.int8)
+    """Splits of days yyyymmdd; of a day that is partly unknown, that of all days which it could be."""
+    year, month, day = days // 10_000, days // 100 % 100, days % 100
+    month = np.where(month > 12, 0, month)
+    day = np.where((month == 0) | (day > 31), 0, day)
+    earliest = 10_000 * year + 100 * np.maximum(month, 1) + np.maximum(day, 1)
+    latest = 10_000 * year + 100 * np.where(month, month, 12) + np.where(day, day, 31)
+    split, last = np.zeros(len(days), np.int8), np.zeros(len(days), np.int8)
     for name, first in (("val", section.val_from), ("test", section.test_from)):
         if first is not None:
-            split[days >= _number(first)] = SPLITS.index(name)
-    year, month, day = days // 10_000, days // 100 % 100, days % 100
-    split[(year < 1) | (month < 1) | (month > 12) | (day < 1) | (day > 31)] = UNDATED
+            split[earliest >= _number(first)] = last[latest >= _number(first)] = SPLITS.index(name)
+    split[(year < 1) | (split != last)] = UNDATED
     return split
 
 

@@ -77,6 +77,7 @@ def test_a_game_from_end_to_end():
     assert result.rows["clock"].tolist() == [5950, -1, 5000, -1]
     assert result.rows["evaluation"].tolist() == [29, -110, -32768, -32768]
     assert result.rows["mate"].tolist() == [0, 0, -1, 0]
+    assert result.rows["position_evaluation"].tolist() == [-32768, 29, -110, -32767]
     assert {name: column[0] for name, column in result.sequences.items()} == {
         "length": 4,
         "white_elo": 2100,
@@ -143,6 +144,19 @@ def test_underpromotions_of_both_colours():
     assert moves_of(result) == ["a7b8n", "a2b1b", "e1d1"]
     result = convert(f'[FEN "{fen}"]\n\n1. a8=R a1Q 1-0')
     assert moves_of(result) == ["a7a8r", "a2a1q"]
+
+
+@pytest.mark.parametrize("rights", ["KQkq", "KQ", "Kkq", "HAha"])
+def test_a_right_whose_rook_has_left_is_none(rights):
+    fen = f"4k2r/8/8/8/8/8/4P3/R3K3 w {rights} - 0 1"
+    result = convert(f'[Variant "Standard"]\n[FEN "{fen}"]\n\n1. e4 Kd7 2. Kd2 1-0')
+    assert moves_of(result) == ["e2e4", "e8d7", "e1d2"]
+    board = chess.Board(fen)
+    board.castling_rights = board.clean_castling_rights()
+    by_oracle = [
+        bool(board.castling_rights & square) for square in (chess.BB_H1, chess.BB_A1, chess.BB_H8, chess.BB_A8)
+    ]
+    assert [bool(result.rows["state"][0, 1] >> bit & 1) for bit in range(4)] == by_oracle
 
 
 def test_chess960_castling_is_king_takes_rook_and_rights_follow_the_rooks():

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from outofcore.domains.chess import DOMAIN
-from outofcore.domains.chess.filters import choose_rows
-from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import termination_class, time_class, variant_code
 from outofcore.domains.chess.schema import CHESS960, OTHER_VARIANT, STANDARD
 from tests.domains.chess.test_convert import convert, moves_of, reasons
@@ -100,43 +97,6 @@ def test_short_games_and_early_plies():
     assert result.rows["ply"].tolist() == [2, 3, 4, 5, 2]
     assert moves_of(result) == ["g1f3", "b8c6", "f1b5", "a7a6", "c2c4"]
     assert result.counts["positions_skipped"] == 4
-
-
-def test_most_positions_are_chosen_by_content():
-    other = "1. d4 d5 2. c4 e6 3. Nc3 0-1\n\n"
-    both = convert(game() + other, filters={"max_positions": 3, "skip_plies": 1})
-    assert both.sequences["length"].tolist() == [3, 3]
-    assert both.counts["positions_beyond_max"] == 2 + 1
-    assert all(np.diff(both.rows["ply"].reshape(2, 3).astype(int), axis=1).ravel() > 0)
-    alone = convert(other, filters={"max_positions": 3, "skip_plies": 1})
-    assert alone.rows["ply"].tolist() == both.rows["ply"][3:].tolist()
-    chosen = {
-        tuple(convert(f"{first} e5 Nf3 Nc6 1-0", filters={"max_positions": 2}).rows["ply"])
-        for first in ("e4", "e3", "d3", "a3", "b3", "g3", "h3", "Nc3", "c3", "c4", "a4", "h4")
-    }
-    assert len(chosen) > 2
-
-
-def test_most_positions_are_those_with_the_smallest_hash_of_game_and_ply():
-    """The choice is part of a store's bytes; splitmix64 as published, in whole numbers without bounds."""
-    words = 2**64 - 1
-    keys = np.arange(5 * 16, dtype=np.uint8).reshape(5, 16) * 37
-    plies = np.array([7, 2, 40, 300, 1])
-    sides, players = np.zeros(plies.sum(), np.uint8), np.ones((5, 2), bool)
-    chosen, dropped = choose_rows(plies, sides, players, keys, FilterSection(max_positions=4))
-    expected = []
-    for key, count in zip(keys, plies.tolist(), strict=True):
-        seed = int.from_bytes(key[:8].tobytes(), "little")
-        hashes = {}
-        for ply in range(count):
-            x = seed + (ply + 1) * 0x9E3779B97F4A7C15 & words
-            x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & words
-            x = (x ^ x >> 27) * 0x94D049BB133111EB & words
-            hashes[ply] = x ^ x >> 31
-        kept = sorted(hashes, key=hashes.__getitem__)[:4]
-        expected += [ply in kept for ply in range(count)]
-    assert chosen.tolist() == expected
-    assert dropped["positions_beyond_max"] == plies.sum() - 4 - 2 - 4 - 4 - 1
 
 
 def test_rated_time_class_termination_bots_variants():
@@ -298,3 +258,49 @@ def test_termination_classes(text, expected):
 )
 def test_variants(name, expected):
     assert variant_code(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "rated"),
+    [
+        *((f"{site} rated {speed} game", True) for site in ("FICS", "ICC 3 0") for speed in ("blitz", "standard")),
+        *(("Rated Blitz game", True), ("rated", True), ("FICS unrated blitz game", False), ("Casual game", False)),
+        *(("Not rated match", False), ("non-rated open", False), ("top-rated players", False), ("Narrated", False)),
+    ],
+)
+def test_the_event_says_that_a_game_was_rated(event, rated):
+    text = f'[Event "{event}"]\n\n1. e4 e5 1-0\n\n'
+    assert one(text, rated_only=True) == ([] if rated else ["not_rated"])
+
+
+def test_the_tag_counts_where_no_result_follows_the_moves():
+    text = '[Event "a"]\n[Result "{}"]\n\n1. e4 e5\n\n'
+    assert one(text.format("0-1")) == ["unterminated"]
+    results = convert(text.format("0-1") + text.format("1/2-1/2"), filters={"unterminated": "tag"}).rows["result"]
+    assert results.tolist() == [-1, -1, 0, 0]
+    for unknown in ("*", "?", ""):
+        assert one(text.format(unknown), unterminated="tag") == ["unterminated"]
+
+
+@pytest.mark.parametrize("dash", ["-", "\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212"])
+@pytest.mark.parametrize("codec", ["utf-8", "cp1252"])
+def test_results_have_any_dash_and_half(dash, codec):
+    words = {f"1{dash}0": 1, f"0{dash}1": -1, f"1/2{dash}1/2": 0, f"\u00bd{dash}\u00bd": 0}
+    for word, result in words.items():
+        for tag, marker in ((word, word), (word, "*"), ("*", word)):
+            try:
+                text = f'[Result "{tag}"]\n\n1. e4 e5 {marker}\n\n[Event "b"]\n\n1. d4 0-1'.encode(codec)
+            except UnicodeEncodeError:
+                return
+            assert convert(text).rows["result"].tolist() == [result, result, -1]
+
+
+@pytest.mark.parametrize(
+    ("date", "stored"),
+    [
+        *(("2020.13.45", 20200000), ("2020.02.31", 20200200), ("2019.02.29", 20190200), ("2020.02.29", 20200229)),
+        *(("2020.??.15", 20200000), ("1997.5.?", 19970500), ("????.02.29", 229), ("199?.01.01", 101), ("x", 0)),
+    ],
+)
+def test_a_part_of_a_date_that_no_calendar_has_is_unknown(date, stored):
+    assert convert(f'[Date "{date}"]\n\n1. e4 e5 1-0').sequences["date"].tolist() == [stored]

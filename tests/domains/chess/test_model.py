@@ -29,9 +29,9 @@ POSITIONS = random_positions(400, seed=3)
 ROWS = stored_rows(POSITIONS)
 
 
-def batch_of(section: TensorSection, count: int = 400, *, packed: bool = False):
+def batch_of(section: TensorSection, count: int = 400):
     rows = {name: column[:count] for name, column in ROWS.items()}
-    return ChessReading(section, packed=packed)(rows, np.zeros(len(rows["move"]), np.uint64))
+    return ChessReading(section)(rows, np.zeros(len(rows["move"]), np.uint64))
 
 
 def task_of(section: TensorSection, counts: np.ndarray | None = None) -> ChessTask:
@@ -98,14 +98,6 @@ def test_half_precision_predicts_alike(targets):
         with torch.autocast("cpu", torch.bfloat16):
             rounded, _ = task.loss(batch)
     assert (rounded / count).item() == pytest.approx((exact / count).item(), rel=0.02)
-
-
-def test_packed_planes_give_the_same_prediction():
-    section = TensorSection(planes=18)
-    task = task_of(section).eval()
-    with torch.no_grad():
-        plain, packed = task.predict(batch_of(section)), task.predict(batch_of(section, packed=True))
-    assert all(torch.equal(a, b) for a, b in zip(plain, packed, strict=True))
 
 
 def mean(values: torch.Tensor) -> float:
@@ -212,7 +204,7 @@ def test_the_baseline_counts_the_moves_and_averages_the_results_of_the_train_spl
 
 
 def test_the_baseline_reads_the_fields_of_the_value_if_a_batch_has_them_too():
-    rows = {**ROWS, "evaluation": np.full(400, 1000, np.int16), "mate": np.zeros(400, np.int8)}
+    rows = {**ROWS, "position_evaluation": np.full(400, 1000, np.int16)}
     plain = measure_baseline(Rows(rows), TensorSection(view="white", value="evaluation"))
     also = TensorSection(view="white", value="evaluation", fields=("evaluation", "mate"))
     assert measure_baseline(Rows(rows), also).value_mean == plain.value_mean > 0.9
@@ -254,13 +246,13 @@ def test_the_baseline_has_the_same_class_for_castling_as_the_targets(view):
     assert np.array_equal(measure_baseline(table, section).move_counts, np.bincount(target, minlength=1968))
 
 
-def test_bits_are_read_on_an_accelerator_and_no_mirror_images_in_validation():
+def test_training_reads_the_side_to_move_and_validation_no_mirror_images():
     reading = ChessReading(TensorSection(mirror=True, planes=18))
     task = task_of(reading.section)
     assert task.reading_for(torch.device("cpu"), reading) == dataclasses.replace(reading, side=True)
-    packed = task.reading_for(torch.device("cuda"), reading)
-    assert packed == dataclasses.replace(reading, packed=True, side=True)
-    for each in (reading, packed):
+    trained = task.reading_for(torch.device("cuda"), reading)
+    assert trained == dataclasses.replace(reading, side=True)
+    for each in (reading, trained):
         assert reading_for("train", each) is each
         assert reading_for("val", each) == dataclasses.replace(each, section=TensorSection(planes=18))
 

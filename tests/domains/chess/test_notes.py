@@ -33,9 +33,21 @@ def test_comments_of_cutechess_are_seen_by_the_mover():
         "mate": [0, 0, 0, 0, -4, -4],
         "time_spent": [-1, 4800, 7, 27, 200, 100],
     }
+    older = text.replace("/31 ", "/31, ").replace("/15 ", "/15, ").replace("/14\n", "/14,\n").replace("/8 2s", "/8, 2s")
+    assert noted(older) == noted(text)
+    rows = convert(f"{text} 1. d4 d5 1-0", source=NOTED).rows
+    # That of a search is of the position in which the move was chosen.
+    assert rows["position_evaluation"].tolist() == [-32768, 0, -17, -124, -32767, -32767, -32768, -32768]
     start = '[FEN "rnbqkbnr/pppppppp/8/8/8/5P2/PPPPP1PP/RNBQKBNR b KQkq - 0 1"]\n\n'
     black = start + "1... e5 {+0.50/9 1s} 2. e4 {-0.40/9 1s} *"
     assert convert(black, source=NOTED, filters={"unfinished": "keep"}).rows["evaluation"].tolist() == [-50, -40]
+
+
+@pytest.mark.parametrize("source", [{}, NOTED])
+def test_the_evaluation_of_a_position_was_noted_after_the_move_before(source):
+    text = "1. e4 {[%eval 0.3]} e5 {[%eval 0.2]} 2. Qh5 Ke7 {[%eval #1]} 3. Qxe5# 1-0\n\n1. d4 {[%eval 0.1]} d5 1-0"
+    rows = convert(text, source=source).rows
+    assert rows["position_evaluation"].tolist() == [-32768, 30, 20, -32768, 32767, -32768, 10]
 
 
 def test_comments_of_tcec_are_seen_by_white():

@@ -21,7 +21,7 @@ from outofcore.raw.unit import Unit
 from tests.domains.chess.pgn import fragments
 
 LONGEST = 1 << 22
-SECTION = ChessSection(raw="raw", source={"longest_game": LONGEST})
+SECTION = ChessSection(raw="raw")
 
 
 def units_of(raw) -> list[Unit]:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import flip_code, mirror_code, uci, vocabulary
 from outofcore.domains.chess.params import ChessSection, TensorSection
 from outofcore.domains.chess.tensors import ChessReading, make_reading
@@ -22,8 +21,8 @@ def random_words(count, seed):
     return np.random.default_rng(seed).integers(0, 2**64, count, np.uint64)
 
 
-def read(seed: int = 0, *, packed: bool = False, rows=ROWS, **settings) -> dict[str, torch.Tensor]:
-    return ChessReading(TensorSection(**settings), packed=packed)(rows, random_words(len(rows["move"]), seed))
+def read(seed: int = 0, *, rows=ROWS, **settings) -> dict[str, torch.Tensor]:
+    return ChessReading(TensorSection(**settings))(rows, random_words(len(rows["move"]), seed))
 
 
 def planes_by_oracle(board: chess.Board, count: int, view: str) -> np.ndarray:
@@ -107,19 +106,10 @@ def test_mirror_depends_on_the_random_words_alone():
     assert not torch.equal(read(seed=5, mirror=True)["planes"], read(seed=6, mirror=True)["planes"])
 
 
-@pytest.mark.parametrize("count", [12, 18])
-@pytest.mark.parametrize("view", ["white", "mover"])
-def test_packed_planes_widen_to_the_same_planes(count, view):
-    packed = read(packed=True, planes=count, view=view, mirror=True)
-    assert packed["packed"].shape == (len(POSITIONS), count, 8)
-    assert "planes" not in packed
-    assert torch.equal(unpack(packed["packed"]), read(planes=count, view=view, mirror=True)["planes"])
-
-
 EVALUATED = {
     **ROWS,
     "result": np.resize(np.array([1, -128, 0, -1], np.int8), len(POSITIONS)),
-    "evaluation": np.resize(np.array([-32768, 0, 117, -300, 5000, -32768], np.int16), len(POSITIONS)),
+    "position_evaluation": np.resize(np.array([-32768, 0, 117, -300, 5000, 32767, -32767], np.int16), len(POSITIONS)),
     "mate": np.resize(np.array([0, 0, 0, 0, 0, -3, 7], np.int8), len(POSITIONS)),
     "clock": np.arange(len(POSITIONS), dtype=np.int32),
 }
@@ -130,12 +120,12 @@ def test_value_by_evaluation_is_the_winning_chance_of_lichess(view):
     found = read(rows=EVALUATED, view=view, value="evaluation", fields=["clock", "mate"])
     assert found["clock"].tolist() == EVALUATED["clock"].tolist()
     assert found["mate"].tolist() == EVALUATED["mate"].tolist()
-    columns = (EVALUATED[name].tolist() for name in ("evaluation", "mate"))
-    for (board, _), value, cp, mate in zip(POSITIONS, found["value"].tolist(), *columns, strict=True):
-        if mate == 0 and cp == -32768:
+    stored = EVALUATED["position_evaluation"].tolist()
+    for (board, _), value, centipawns in zip(POSITIONS, found["value"].tolist(), stored, strict=True):
+        if centipawns == -32768:
             assert math.isnan(value)
             continue
-        bounded = math.copysign(1000, mate) if mate else max(-1000, min(cp, 1000))
+        bounded = max(-1000, min(centipawns, 1000))
         white = 2 / (1 + math.exp(-0.00368208 * bounded)) - 1
         assert value == pytest.approx(white if board.turn or view == "white" else -white, abs=1e-6)
 
@@ -146,16 +136,6 @@ def test_value_of_an_unfinished_game_is_unknown():
     assert torch.equal(value[2::4].abs(), torch.zeros(len(value[2::4])))
 
 
-@pytest.mark.parametrize("value", ["result", "evaluation"])
-def test_values_and_fields_are_the_same_on_a_device(value):
-    reading = ChessReading(TensorSection(value=value, fields=["clock"]))
-    assert {"clock", *(["result"] if value == "result" else ["evaluation", "mate"])} <= set(reading.fields)
-    rows = {name: torch.from_numpy(column.view(SIGNED.get(name, column.dtype))) for name, column in EVALUATED.items()}
-    batch, expected = (each["value"] for each in (reading.on_device(rows, None), read(rows=EVALUATED, value=value)))
-    assert batch.dtype == torch.float32
-    assert np.array_equal(batch.numpy(), expected.numpy(), equal_nan=True)
-
-
 def test_a_field_that_the_store_lacks_is_named():
     section = ChessSection(raw="-", tensors={"fields": ["time_spent"]})
     with pytest.raises(ParamsError, match=r"set chess\.source\.time_spent to true and convert again"):
@@ -163,23 +143,17 @@ def test_a_field_that_the_store_lacks_is_named():
     assert "time_spent" in make_reading({"params": {"source": {"time_spent": True}}}, section).fields
 
 
-SIGNED = {"move": np.int16, "ply": np.int16}
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("mirror", [False, True])
-@pytest.mark.parametrize("view", ["white", "mover"])
-@pytest.mark.parametrize(("planes", "targets"), [(12, "uci"), (18, "alphazero")])
-def test_rows_on_a_device_give_the_same_tensors(packed, mirror, view, planes, targets):
-    settings = {"planes": planes, "view": view, "targets": targets, "mirror": mirror, "legal_mask": True}
-    reading = ChessReading(TensorSection(**settings), packed=packed)
-    rows = {name: torch.from_numpy(column.view(SIGNED.get(name, column.dtype))) for name, column in ROWS.items()}
-    batch = reading.on_device(rows, random_words(len(POSITIONS), 3))
-    expected = read(seed=3, packed=packed, **settings)
-    assert batch.keys() == expected.keys()
-    for name, tensor in expected.items():
-        assert batch[name].dtype == tensor.dtype
-        assert torch.equal(batch[name], tensor)
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_window_has_the_tensors_of_its_positions(length):
+    settings = {"planes": 18, "mirror": True, "legal_mask": True, "fields": ["clock"]}
+    rows = {name: column.reshape(-1, length, *column.shape[1:]) for name, column in EVALUATED.items()}
+    words = random_words(len(POSITIONS) // length, 4)
+    windows = ChessReading(TensorSection(**settings), side=True)(rows, words)
+    alone = ChessReading(TensorSection(**settings), side=True)(EVALUATED, np.repeat(words, length))
+    assert windows.keys() == alone.keys()
+    for name, tensor in alone.items():
+        assert np.array_equal(windows[name].flatten(0, 1).numpy(), tensor.numpy(), equal_nan=name == "value")
+        assert windows[name].shape[:2] == (len(words), length)
 
 
 def test_an_empty_batch_gives_empty_tensors():

@@ -12,13 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.chess import engine, oracle
-from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge, let_through
+from outofcore.domains.chess.filters import KEPT, REASONS, choose_rows, describe, elo_failures, judge, unrated_passed
 from outofcore.domains.chess.params import ChessSection
 from outofcore.domains.chess.pgn.classes import increment
 from outofcore.domains.chess.pgn.facts import Facts, packed, packed_column, read_facts, text_column, text_of
 from outofcore.domains.chess.pgn.games import Games, read_games
 from outofcore.domains.chess.pgn.lexis import Bytes
-from outofcore.domains.chess.schema import CHESS960, LARGEST_CLOCK, NO_CLOCK, UNFINISHED, column_of, empty_rows
+from outofcore.domains.chess.schema import (
+    CHESS960,
+    LARGEST_CLOCK,
+    LARGEST_EVALUATION,
+    NO_CLOCK,
+    NO_EVALUATION,
+    UNFINISHED,
+    column_of,
+    empty_rows,
+)
 from outofcore.domains.chess.squares import as_words, bitboards
 from outofcore.raw.gather import parts_of
 from outofcore.raw.keys import keys_of
@@ -97,7 +106,7 @@ class _Conversion:
         unusual = _unusual(plies, rows)
         audits = self._audits(accepted, plies, self.rate.chosen(keys.view("<u8")[:, 1], unusual), rows)
         accepted, plies, keys, lengths, counts = self._select(accepted, plies, keys, rows)
-        stored = {"elo_unknown_kept": let_through(self.facts, filters)[accepted]}
+        stored = {"elo_unknown_kept": unrated_passed(self.facts, filters)[accepted]}
         if filters.unfinished == "keep":
             stored["unfinished"] = self.facts.result[accepted] == UNFINISHED
         if filters.illegal_move == "stop":
@@ -156,6 +165,7 @@ class _Conversion:
         tokens = np.repeat(self.games.token_offsets[accepted], plies) + ply
         notes = self.games.notes
         rows |= {"clock": notes.clock[tokens], "evaluation": notes.evaluation[tokens], "mate": notes.mate[tokens]}
+        rows["position_evaluation"] = _before(rows["evaluation"], rows["mate"], notes.searched[tokens], ply)
         rows["ply"] = ply.astype(np.uint16)
         rows["result"] = np.repeat(self.facts.result[accepted], plies)
         if self.section.source.time_spent:
@@ -194,7 +204,7 @@ class _Conversion:
         failing = np.any(elo_failures(self.facts, filters), axis=0)[accepted]
         if filters.elo_of == "both":
             failing[:] = False
-        chosen, counts = choose_rows(plies, rows["state"][:, 0], ~failing, keys, filters)
+        chosen, counts = choose_rows(plies, rows["state"][:, 0], ~failing, filters)
         if chosen.all():
             return accepted, plies, keys, plies, counts
         for name in rows:
@@ -222,6 +232,16 @@ class _Conversion:
             "offset": self.origin.offset[accepted].astype(np.uint64),
             **{column_of(tag): text_column(self.games, tag)[accepted] for tag in self.section.source.tags},
         }
+
+
+def _before(
+    evaluation: npt.NDArray[np.int16], mate: npt.NDArray[np.int8], searched: npt.NDArray[np.bool_], ply: Ints
+) -> npt.NDArray[np.int16]:
+    """Evaluation of the position before each of m moves, (m,) int16; ``searched`` are those that chose the move."""
+    noted = np.where(mate != 0, np.sign(mate) * np.int16(LARGEST_EVALUATION), evaluation)
+    before = np.full(len(noted), NO_EVALUATION, np.int16)
+    before[1:] = np.where((ply[1:] > 0) & ~searched[:-1], noted[:-1], NO_EVALUATION)
+    return np.where(searched, noted, before)
 
 
 def _time_spent(clock: Times, noted: Times, ply: Ints, increments: Ints) -> Times:

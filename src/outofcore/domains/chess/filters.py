@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
 from outofcore.domains.chess.params import FilterSection
 from outofcore.domains.chess.pgn.classes import is_rated, termination_class, time_class
 from outofcore.domains.chess.pgn.facts import Facts, text_column, text_of
-from outofcore.domains.chess.pgn.games import Games
+from outofcore.domains.chess.pgn.games import FAULTS, Games
 from outofcore.domains.chess.pgn.lexis import CONFLICT, NO_RESULT, UNKNOWN_RESULT, Bytes
 from outofcore.domains.chess.schema import LARGEST_PLY, VARIANT_NAMES
 
 REASONS = (
     "kept",
     "not_pgn",
+    "not_one_game",
     "too_long",
     "variant",
     "no_moves",
@@ -52,10 +52,12 @@ def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
 
     accepted_variants = [code for code, name in VARIANT_NAMES.items() if name in filters.variants]
     reject("not_pgn", (games.tags[:, :, 0] < 0).all(axis=1) & (games.results == NO_RESULT))
+    reject("not_one_game", games.faults > 0)
     reject("too_long", games.plies > LARGEST_PLY)
     reject("variant", ~np.isin(facts.variant, accepted_variants))
     reject("no_moves", games.plies == 0)
-    reject("unterminated", games.results == NO_RESULT)
+    cut = games.results == NO_RESULT
+    reject("unterminated", cut if filters.unterminated == "reject" else cut & (facts.outcome == NO_RESULT))
     reject("result_conflict", facts.outcome == CONFLICT)
     if filters.unfinished == "drop":
         reject("no_result", facts.outcome == UNKNOWN_RESULT)
@@ -79,7 +81,7 @@ def elo_failures(facts: Facts, filters: FilterSection) -> tuple[Bools, Bools, Bo
     return unknown, low, high
 
 
-def let_through(facts: Facts, filters: FilterSection) -> Bools:
+def unrated_passed(facts: Facts, filters: FilterSection) -> Bools:
     """Which games, (n,), have a player without Elo, although bounds are set."""
     kept = _bounded(filters) and filters.unknown_elo == "keep"
     through: Bools = (facts.elo == 0).any(axis=1) & kept
@@ -99,6 +101,8 @@ def describe(games: Games, facts: Facts, filters: FilterSection, game: int, reas
         return f"{games.plies[game]} plies"
     if reason == "not_pgn":
         return "neither a tag that is known nor 1-0, 0-1, 1/2-1/2 or *"
+    if reason == "not_one_game":
+        return FAULTS[games.faults[game]]
     if reason == "unterminated":
         return "no 1-0, 0-1, 1/2-1/2 or * after the moves: the game may be cut off"
     if reason == "result_conflict":
@@ -139,13 +143,12 @@ def _matches(text: str, patterns: Sequence[str]) -> bool:
 
 
 def choose_rows(
-    plies: Ints, side_to_move: Bytes, players_pass: Bools, keys: Bytes, filters: FilterSection
+    plies: Ints, side_to_move: Bytes, players_pass: Bools, filters: FilterSection
 ) -> tuple[Bools, dict[str, int]]:
     """Which of m positions of accepted games are stored, (m,) bool, and how many each filter dropped.
 
     ``plies`` (n,) positions per game, consecutive; ``side_to_move`` (m,) 0 White, 1 Black; ``players_pass`` (n, 2)
-    whether White's and Black's positions are wanted; ``keys`` (n, 16) uint8, which determine the choice for
-    ``max_positions``.
+    whether White's and Black's positions are wanted.
     """
     of_game = np.repeat(np.arange(len(plies)), plies)
     ply = np.arange(len(of_game)) - np.repeat(np.cumsum(plies) - plies, plies)
@@ -155,29 +158,4 @@ def choose_rows(
     wanted = players_pass[of_game, side_to_move]
     dropped["positions_elo"] = int(np.count_nonzero(chosen & ~wanted))
     chosen &= wanted
-    if filters.max_positions is not None:
-        before = int(np.count_nonzero(chosen))
-        seeds = np.ascontiguousarray(keys).view(np.uint64)[:, 0]
-        _thin(chosen, plies, seeds, filters.max_positions)
-        dropped["positions_beyond_max"] = before - int(np.count_nonzero(chosen))
     return chosen, dropped
-
-
-@njit(nogil=True, cache=True)
-def _thin(chosen: Bools, plies: Ints, seeds: npt.NDArray[np.uint64], most: int) -> None:
-    """Keep at most ``most`` positions of each game, those with the smallest hash of (key, ply)."""
-    first = 0
-    for game in range(plies.size):
-        rows = np.flatnonzero(chosen[first : first + plies[game]])
-        if rows.size > most:
-            hashes = np.empty(rows.size, np.uint64)
-            for i in range(rows.size):
-                # splitmix64 (Steele, Lea, Flood 2014)
-                x = seeds[game] + np.uint64(rows[i] + 1) * np.uint64(0x9E3779B97F4A7C15)
-                x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-                hashes[i] = x ^ (x >> np.uint64(31))
-            order = np.argsort(hashes)
-            for i in range(most, rows.size):
-                chosen[first + rows[order[i]]] = False
-        first += plies[game]

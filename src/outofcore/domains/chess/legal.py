@@ -26,7 +26,7 @@ from outofcore.domains.chess.bitboards import (
     lowest,
     slides,
 )
-from outofcore.domains.chess.squares import look, to_bitboards
+from outofcore.domains.chess.squares import to_bitboards, unpack_ranks
 
 MOST_MOVES = 256
 """Room for the moves of any position; the known maximum is 218."""
@@ -50,7 +50,7 @@ def mark_legal(squares: Any, states: Any, flips: Any, index: Any, mask: Any) -> 
     codes = np.empty(MOST_MOVES, np.uint16)
     for position in range(len(squares)):
         black = states[position, 0] != 0
-        look(squares[position], black, False, ranks)  # noqa: FBT003 - compiled code takes no keywords
+        unpack_ranks(squares[position], black, False, ranks)  # noqa: FBT003 - compiled code takes no keywords
         to_bitboards(ranks, boards)
         own, enemy = (boards[6:], boards[:6]) if black else (boards[:6], boards[6:])
         rights = np.int64(states[position, 1])

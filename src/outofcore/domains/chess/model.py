@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from outofcore.domains.boards.policy import BINS, MovePrediction, accuracies
-from outofcore.domains.chess.accelerator import unpack
 from outofcore.domains.chess.moves import flip_code, vocabulary
 from outofcore.domains.chess.network import Network
 from outofcore.domains.chess.params import TensorSection
@@ -106,15 +105,13 @@ class ChessTask(MovePrediction):
         self.value_mean: Tensor
 
     def reading_for(self, device: torch.device, reading: Reading) -> Reading:
-        """Bits instead of planes for an accelerator, and the side to move."""
-        return (
-            replace(reading, packed=device.type != "cpu", side=True) if isinstance(reading, ChessReading) else reading
-        )
+        """The side to move in addition."""
+        del device
+        return replace(reading, side=True) if isinstance(reading, ChessReading) else reading
 
     def predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits of moves (batch, classes) float32 and expected results (batch,) float32."""
-        planes = unpack(batch["packed"]) if "packed" in batch else batch["planes"]
-        logits, value = self.network(planes)
+        logits, value = self.network(batch["planes"])
         logits = logits.float()
         if "legal" in batch:
             logits = logits.masked_fill(~batch["legal"], torch.finfo(logits.dtype).min)

@@ -35,7 +35,7 @@ INVALID_POSITION = "invalid_position"
 """Why a game is not legal chess throughout."""
 
 NULL_MOVES = ("--", "Z0", "0000", "@@@@")
-_NOTED = {"clock", "evaluation", "mate", "time_spent"}
+_NOTED = {"clock", "evaluation", "mate", "position_evaluation", "time_spent"}
 _RESULTS = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
 
 
@@ -95,6 +95,7 @@ def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool, least: int | 
         board = chess.Board(fen or chess.STARTING_FEN, chess960=chess960)
     except ValueError as error:
         raise Refusal(INVALID_POSITION, fen, error) from error
+    board.castling_rights = board.clean_castling_rights()  # a right whose rook has left is none
     if not board.is_valid():
         raise Refusal(INVALID_POSITION, fen, repr(board.status()))
     replay = Replay()
@@ -190,8 +191,9 @@ def difference(
         _notes(game.comments[row], int(expected["state"][row, 0]), engine_comments=engine_comments)
         for row in range(count)
     ]
-    clock, evaluation, mate, spent = (list(column) for column in zip(*notes, strict=True))
+    clock, evaluation, mate, spent, searched = (list(column) for column in zip(*notes, strict=True))
     expected |= {"clock": np.array(clock), "evaluation": np.array(evaluation), "mate": np.array(mate)}
+    expected["position_evaluation"] = _before(evaluation, mate, searched)
     if "time_spent" in stored:
         expected["time_spent"] = _time_spent(clock, spent, _gained(time_control))
     if stopped:  # comments on a move that python-chess skips are, to it, on the last one
@@ -236,24 +238,40 @@ _CLOCK, _SPENT, _EVALUATION = (
     for expression in (chess.pgn.CLOCK_REGEX, chess.pgn.EMT_REGEX, chess.pgn.EVAL_REGEX)
 )
 _SCORE = r"(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<cp>\d+(?:\.\d*)?))"
-_CUTECHESS = re.compile(rf"[\s\0\x1a]*{_SCORE}/\d+[\s\0\x1a]+(?P<seconds>\d+(?:\.\d*)?)s", re.ASCII)
+_CUTECHESS = re.compile(rf"[\s\0\x1a]*{_SCORE}/\d+,?[\s\0\x1a]+(?P<seconds>\d+(?:\.\d*)?)s", re.ASCII)
 _TCEC = re.compile(rf"(?:^|,)[\s\0\x1a]*(?:mt=(?P<spent>\d+)|tl=(?P<left>\d+)|wv={_SCORE})", re.ASCII)
 
 _TRUNCATING = Context(rounding=ROUND_DOWN, traps=[])  # a million digits overflow
 _NONE = (NO_CLOCK, NO_EVALUATION, NO_MATE, NO_CLOCK)
 
 
-def _notes(comments: Sequence[str], mover: int, *, engine_comments: bool) -> tuple[int, int, int, int]:
-    """Clock, evaluation, mate and time spent of the comments on a move."""
+def _notes(comments: Sequence[str], mover: int, *, engine_comments: bool) -> tuple[int, int, int, int, bool]:
+    """Clock, evaluation, mate and time spent of the comments on a move; whether its search gave the evaluation."""
     if not engine_comments:
-        return _in_brackets(" ".join(comments)) if comments else _NONE
+        return (*(_in_brackets(" ".join(comments)) if comments else _NONE), False)
     clock, evaluation, mate, spent = _NONE
+    searched = False
     for comment in comments:
-        found = _in_brackets(comment) if "[" in comment else _of_engine(comment, mover)
-        clock = found[0] if clock == NO_CLOCK else clock
-        evaluation, mate = found[1:3] if (evaluation, mate) == _NONE[1:3] else (evaluation, mate)
-        spent = found[3] if spent == NO_CLOCK else spent
-    return clock, evaluation, mate, spent
+        noted = _in_brackets(comment) if "[" in comment else _of_engine(comment, mover)
+        clock = noted[0] if clock == NO_CLOCK else clock
+        if (evaluation, mate) == _NONE[1:3] != noted[1:3]:
+            evaluation, mate, searched = *noted[1:3], "[" not in comment
+        spent = noted[3] if spent == NO_CLOCK else spent
+    return clock, evaluation, mate, spent, searched
+
+
+def _before(evaluation: list[int], mate: list[int], searched: list[bool]) -> npt.NDArray[np.int64]:
+    """Evaluation of the position before each move, mates as the largest."""
+    before = []
+    for row in range(len(evaluation)):
+        source = row if searched[row] else row - 1
+        if source < 0 or searched[source] != (source == row):
+            before.append(NO_EVALUATION)
+        elif mate[source]:
+            before.append(LARGEST_EVALUATION if mate[source] > 0 else -LARGEST_EVALUATION)
+        else:
+            before.append(evaluation[source])
+    return np.array(before)
 
 
 def _in_brackets(comment: str) -> tuple[int, int, int, int]:

@@ -23,12 +23,6 @@ Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,255}$")]
 class SourceSection(Section):
     """How PGN is read."""
 
-    longest_game: int = Field(
-        4_194_304,
-        ge=4096,
-        le=2**31 - 1,
-        description="bytes of the longest game; a longer one is rejected, and bounds memory so",
-    )
     engine_comments: bool = Field(
         default=False,
         description="also read comments without brackets, as engine matches have them: {+0.13/12 0.29s} of cutechess "
@@ -86,15 +80,16 @@ class FilterSection(Filters):
     unfinished: Literal["drop", "keep"] = Field(
         "drop", description="games without a result (*); keep: for the moves, their value is NaN"
     )
+    unterminated: Literal["reject", "tag"] = Field(
+        "reject",
+        description="a game without a result after its moves, which may be cut off; tag: the tag Result counts",
+    )
     illegal_move: Literal["reject", "stop"] = Field(
         "reject",
         description="a move that is illegal, unreadable or null; stop: it ends the game, if min_plies come before it",
     )
     tags: dict[Tag, list[str]] = Field(
         {}, description="patterns of which a tag matches one, such as {ECO: [B2*, C0?]}; capitals count"
-    )
-    max_positions: int | None = Field(
-        None, ge=1, description="most positions of one game, chosen by its content; null: all"
     )
     duplicates: Literal["same_game", "same_moves", "keep"] = Field(
         "same_game",
@@ -126,7 +121,7 @@ class TensorSection(Section):
     legal_mask: bool = Field(default=False, description="also give the mask of legal moves")
     value: Literal["result", "evaluation"] = Field(
         "result",
-        description="what value is: the result of the game, or the evaluation noted with the move, as expected result",
+        description="what value is: the result of the game, or the evaluation of the position, as expected result",
     )
     fields: tuple[RowField, ...] = Field((), description="stored fields that a batch has too, as they are stored")
     mirror: bool = Field(

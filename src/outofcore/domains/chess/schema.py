@@ -78,6 +78,13 @@ SCHEMA = Schema(
             fill=NO_MATE,
             doc="moves to mate after the move, as noted in the file; positive: White mates; 0: not noted",
         ),
+        Field(
+            name="position_evaluation",
+            dtype="int16",
+            fill=NO_EVALUATION,
+            doc="centipawns for White of the position before the move: noted after the move before ([%eval]), or by "
+            "the engine that chose the move; a mate is 32767 or -32767; -32768: not noted",
+        ),
     ),
     sequences=(
         Field(name="white_elo", dtype="int16", doc="Elo of White; 0: unknown"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -14,17 +15,21 @@ from outofcore.raw.blocks import read_block
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
 from outofcore.raw.gather import gathered, side_by_side
+from outofcore.raw.streams import transcoded
 from outofcore.raw.unit import Unit
 
 SUFFIXES = (".pgn",)
 UNIT_BYTES = 1 << 20
+LONGEST_GAME = 1 << 22
+"""Bytes of the longest game; it bounds what is held in memory."""
 TOO_LONG = "too_long"
 """Reason of an oversized game; unreadable data has a reason of :mod:`outofcore.raw.damage`."""
 
 _EVENT = b'\n[Event "'
 _BLANKS = b" \t\v\f\0\x1a\r\n"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LONGEST_LINE = 4096
+# The last line of a game: a result, and before it no remark to the end of the line, and no bracket but those of notes.
+_ENDS_GAME = re.compile(rb"(?!%)(?:[^;\[]|\[%)*?(?<![^ \t}])(?:1-0|0-1|1/2-1/2|\*)")
 
 
 @dataclass(frozen=True)
@@ -40,20 +45,22 @@ class Piece:
 def units(files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
     """Cut the files, in order, into units; small files share one.
 
-    A game of more than ``source.longest_game`` bytes is skipped. A unit's ``detail`` holds the ``member`` of the raw
+    A game of more than :data:`LONGEST_GAME` bytes is skipped. A unit's ``detail`` holds the ``member`` of the raw
     file, and ``reason`` and ``detail`` of what cannot be read; that of a shared one its parts.
     """
-    return gathered(_of_files(files, section.source.longest_game), UNIT_BYTES, side_by_side)
+    del section
+    return gathered(_of_files(files), UNIT_BYTES, side_by_side)
 
 
-def _of_files(files: Sequence[RawFile], longest_game: int) -> Iterator[Unit]:
+def _of_files(files: Sequence[RawFile]) -> Iterator[Unit]:
     """Units of one file or a piece of it, with their raw bytes."""
     for source, file in enumerate(files):
         counted = 0
         name = file.name
         for index, member in enumerate(file.members(SUFFIXES)):
             name = member.name
-            for piece in pieces(member.stream, longest_game, min(UNIT_BYTES, longest_game // 4)):
+            stream, _ = transcoded(member.stream)
+            for piece in pieces(stream):
                 position = min(member.raw_position(), file.bytes)
                 yield Unit(
                     source=source,
@@ -69,7 +76,7 @@ def _of_files(files: Sequence[RawFile], longest_game: int) -> Iterator[Unit]:
             yield Unit(source=source, name=name, offset=0, detail={"member": 0}, raw_bytes=file.bytes - counted)
 
 
-def pieces(stream: BinaryIO, longest_game: int, size: int = UNIT_BYTES) -> Iterator[Piece]:
+def pieces(stream: BinaryIO, longest_game: int = LONGEST_GAME, size: int = UNIT_BYTES) -> Iterator[Piece]:
     """Cut a stream of PGN at game starts into pieces of about ``size`` bytes.
 
     The text of a game does not depend on the cuts. A stream that ends with an error yields the text before it and one
@@ -103,8 +110,7 @@ def last_start(text: bytes) -> int:
     while found > 0:
         before = text[max(found - _LONGEST_LINE, 0) : found].rstrip(_BLANKS)
         line_start = max(before.rfind(b"\n"), before.rfind(b"\r")) + 1
-        line = before[line_start:].lstrip(_BLANKS + _BYTE_ORDER_MARK)
-        if line_start and line and not line.startswith(b"["):
+        if line_start and _ENDS_GAME.fullmatch(before, line_start):
             return found + 1
         found = text.rfind(_EVENT, 0, found)
     starts = game_starts(np.frombuffer(text, np.uint8))

@@ -28,7 +28,7 @@ def as_words(squares: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 
 
 @kernel
-def look(squares: Any, turned: Any, mirrored: Any, ranks: Any) -> None:
+def unpack_ranks(squares: Any, turned: Any, mirrored: Any, ranks: Any) -> None:
     """Fill ``ranks`` (8,), a byte per square, from rank 1 or, ``turned``, rank 8; from file a or, ``mirrored``, h."""
     for rank in range(8):
         word = squares[rank >> 1] >> np.uint64((rank & 1) << 2) & _LOW_BITS
@@ -51,7 +51,7 @@ def bitboards(squares: Any) -> Any:
     """Boards (n, 4) as bitboards (n, 12); see :func:`to_bitboards`."""
     ranks, boards = np.empty(8, np.uint64), np.empty((len(squares), 12), np.uint64)
     for n in range(len(squares)):
-        look(squares[n], False, False, ranks)  # noqa: FBT003 - compiled code takes no keywords
+        unpack_ranks(squares[n], False, False, ranks)  # noqa: FBT003 - compiled code takes no keywords
         to_bitboards(ranks, boards[n])
     return boards
 

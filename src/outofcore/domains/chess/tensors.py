@@ -12,13 +12,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from outofcore.domains.chess import accelerator
 from outofcore.domains.chess.legal import mark_legal
 from outofcore.domains.chess.moves import Vocabulary, flip_code, mirror_code, vocabulary
 from outofcore.domains.chess.params import ChessSection, TensorSection
 from outofcore.domains.chess.schema import NO_EVALUATION, TIME_SPENT, UNFINISHED
 from outofcore.domains.chess.squares import as_words
-from outofcore.domains.chess.widening import classify, show, show_packed
+from outofcore.domains.chess.widening import classify, draw_planes
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
 from outofcore.recycling import Recycler
@@ -31,13 +30,10 @@ MOST_CENTIPAWNS = 1000
 class ChessReading:
     """Positions as tensors.
 
-    ``packed`` gives planes as bits, ``packed`` (batch, planes, 8) uint8, a byte per rank: an eighth of the bytes to
-    transfer to an accelerator, where :func:`outofcore.domains.chess.accelerator.unpack` makes planes. ``side`` adds
-    ``to_move`` (batch,) uint8: 0 White, 1 Black, which planes seen by the mover do not show.
+    ``side`` adds ``to_move`` (batch,) uint8: 0 White, 1 Black, which planes seen by the mover do not show.
     """
 
     section: TensorSection
-    packed: bool = False
     side: bool = False
     memory: Recycler = field(default_factory=Recycler, compare=False, repr=False)
 
@@ -51,14 +47,19 @@ class ChessReading:
 
         ``rows`` hold ``squares`` (batch, 4, 8) uint8, ``state`` (batch, 4) uint8, ``move`` (batch,) uint16, ``result``
         (batch,) int8, ``ply`` (batch,) integer and the other :attr:`fields`; ``draws`` (batch,) uint64 choose the
-        positions to mirror.
+        positions to mirror. All may have a second axis, the positions of a window; so has every tensor then.
 
-        Returns ``planes`` (batch, 12 or 18, 8 ranks, 8 files) uint8 (see :func:`outofcore.domains.chess.widening.show`)
-        or ``packed``; ``target`` (batch,) int64; ``value`` (batch,) float32: 1, 0 or -1 if White (in the mover's view
-        the side to move) won, drew or lost, NaN in an unfinished game, or with ``value: evaluation`` as in
-        :func:`expected_results`; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal`` (batch, classes) bool; and
-        the stored fields that are named, as they are.
+        Returns ``planes`` (batch, 12 or 18, 8 ranks, 8 files) uint8 (see
+        :func:`outofcore.domains.chess.widening.draw_planes`); ``target`` (batch,) int64; ``value`` (batch,) float32: 1,
+        0 or -1 if White (in the mover's view the side to move) won, drew or lost, NaN in an unfinished game, or with
+        ``value: evaluation`` as in :func:`expected_results`; ``ply`` (batch,) int32; with ``legal_mask`` also ``legal``
+        (batch, classes) bool; and the stored fields that are named, as they are.
         """
+        samples = rows["state"].shape[:-1]
+        if len(samples) > 1:
+            flat = {name: column.reshape(-1, *column.shape[len(samples) :]) for name, column in rows.items()}
+            batch = self(flat, np.repeat(draws, samples[1]))
+            return {name: tensor.reshape(*samples, *tensor.shape[1:]) for name, tensor in batch.items()}
         squares, states = as_words(rows["squares"]), np.ascontiguousarray(rows["state"])
         count, mover = len(squares), self.section.view == "mover"
         mirrored = self._mirrored(states[:, 1] == 0, draws)
@@ -68,12 +69,8 @@ class ChessReading:
         from_mover = from_white ^ turned
         moves = vocabulary(self.section.targets)
 
-        if self.packed:
-            planes = self.memory.empty((count, self.section.planes), np.dtype(np.uint64))
-            show_packed(squares, states, mover, mirrored, planes)
-        else:
-            planes = self.memory.empty((count, self.section.planes, 64), np.dtype(np.uint8))
-            show(squares, states, mover, mirrored, planes)
+        planes = self.memory.empty((count, self.section.planes, 64), np.dtype(np.uint8))
+        draw_planes(squares, states, mover, mirrored, planes)
         target = np.empty(count, np.int64)
         classify(squares, states, rows["move"], from_white, moves.index, target)
         value = values(rows, self.section)
@@ -86,49 +83,10 @@ class ChessReading:
         }
         if self.side:
             batch["to_move"] = torch.from_numpy(np.ascontiguousarray(states[:, 0]))
-        if self.packed:
-            batch["packed"] = torch.from_numpy(planes.view(np.uint8).reshape(count, self.section.planes, 8))
-        else:
-            batch["planes"] = torch.from_numpy(planes.reshape(count, self.section.planes, 8, 8))
+        batch["planes"] = torch.from_numpy(planes.reshape(count, self.section.planes, 8, 8))
         if self.section.legal_mask:
             batch["legal"] = _legal(squares, states, from_mover, moves)
         return batch | {name: torch.from_numpy(np.ascontiguousarray(rows[name])) for name in self.section.fields}
-
-    def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
-        """The same from rows on an accelerator, words as signed ones; legal moves are still computed on the CPU."""
-        squares, states = rows["squares"], rows["state"]
-        device, mover = squares.device, self.section.view == "mover"
-        black = states[:, 0].long()
-        if self.section.mirror:
-            without_rights = (states[:, 1] == 0).cpu().numpy()
-            mirrored = torch.from_numpy(self._mirrored(without_rights, draws)).to(device)
-        else:
-            mirrored = torch.zeros_like(states[:, 0])
-        from_white = mirrored.long() * mirror_code(0) ^ (black * flip_code(0) if mover else 0)
-        moves = vocabulary(self.section.targets)
-        planes = accelerator.show(squares, states, mirrored.bool(), self.section.planes, mover=mover)
-        batch = {
-            "target": accelerator.classify(squares, states, rows["move"], from_white, moves),
-            "value": self._values_on_device(rows) * (1 - 2 * black if mover else 1),
-            "ply": rows["ply"].int() & 0xFFFF,
-            **({"packed": accelerator.pack(planes)} if self.packed else {"planes": planes}),
-            **({"to_move": states[:, 0]} if self.side else {}),
-        }
-        if self.section.legal_mask:
-            from_mover = (from_white ^ black * flip_code(0)).cpu().numpy().astype(np.uint16)
-            host = as_words(squares.cpu().numpy()), states.cpu().numpy()
-            batch["legal"] = _legal(*host, from_mover, moves).to(device)
-        return batch | {name: rows[name] for name in self.section.fields}
-
-    def _values_on_device(self, rows: Mapping[str, Tensor]) -> Tensor:
-        if self.section.value == "result":
-            result = rows["result"].float()
-            return result.masked_fill(result == UNFINISHED, torch.nan)
-        mate, evaluation = rows["mate"].sign().int(), rows["evaluation"].int()
-        bounded = evaluation.clamp(-MOST_CENTIPAWNS, MOST_CENTIPAWNS)
-        place = torch.where(mate != 0, mate * MOST_CENTIPAWNS, bounded) + MOST_CENTIPAWNS
-        expected = torch.from_numpy(expected_results()).to(place.device)[place]
-        return expected.masked_fill((mate == 0) & (evaluation == NO_EVALUATION), torch.nan)
 
     def plain(self) -> ChessReading:
         """The same reading without mirror images."""
@@ -143,7 +101,7 @@ class ChessReading:
 
 def value_fields(section: TensorSection) -> tuple[str, ...]:
     """Stored fields that :func:`values` reads."""
-    return ("result",) if section.value == "result" else ("evaluation", "mate")
+    return ("result",) if section.value == "result" else ("position_evaluation",)
 
 
 def values(rows: Mapping[str, npt.NDArray[Any]], section: TensorSection) -> npt.NDArray[np.float32]:
@@ -152,12 +110,11 @@ def values(rows: Mapping[str, npt.NDArray[Any]], section: TensorSection) -> npt.
         value = rows["result"].astype(np.float32)
         value[rows["result"] == UNFINISHED] = np.nan
         return value
-    mate, evaluation = np.sign(rows["mate"]).astype(np.int64), rows["evaluation"].astype(np.int64)
-    bounded = evaluation.clip(-MOST_CENTIPAWNS, MOST_CENTIPAWNS)
+    evaluation = rows["position_evaluation"].astype(np.int64)
     expected: npt.NDArray[np.float32] = expected_results()[
-        np.where(mate != 0, mate * MOST_CENTIPAWNS, bounded) + MOST_CENTIPAWNS
+        evaluation.clip(-MOST_CENTIPAWNS, MOST_CENTIPAWNS) + MOST_CENTIPAWNS
     ]
-    expected[(mate == 0) & (evaluation == NO_EVALUATION)] = np.nan
+    expected[evaluation == NO_EVALUATION] = np.nan
     return expected
 
 

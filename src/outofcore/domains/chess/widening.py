@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 
 from outofcore.compilation import kernel, njit
-from outofcore.domains.chess.bitboards import bit
 from outofcore.domains.chess.legal import NO_FILE
 from outofcore.domains.chess.schema import CODES
-from outofcore.domains.chess.squares import BLACK, KING, ROOK, look, piece_at, to_bitboards
+from outofcore.domains.chess.squares import BLACK, KING, ROOK, piece_at, unpack_ranks
 
 _PIECES = np.array(list(CODES.values()), np.uint8)
-_FULL, _EMPTY = np.uint64(0xFFFF_FFFF_FFFF_FFFF), np.uint64(0)
 
 
 @njit(nogil=True, cache=True)
-def show(squares: Any, states: Any, mover: Any, mirrored: Any, planes: Any) -> None:
+def draw_planes(squares: Any, states: Any, mover: Any, mirrored: Any, planes: Any) -> None:
     """Planes of positions, a byte per square.
 
     Planes 0 to 5 are pawns, knights, bishops, rooks, queens and king of White, 6 to 11 those of Black; plane 12 is set
@@ -33,7 +31,7 @@ def show(squares: Any, states: Any, mover: Any, mirrored: Any, planes: Any) -> N
     board = ranks.view(np.uint8)
     for n in range(len(squares)):
         turned = mover and states[n, 0] != 0
-        look(squares[n], turned, mirrored[n], ranks)
+        unpack_ranks(squares[n], turned, mirrored[n], ranks)
         other = np.uint8(BLACK if turned else 0)
         for plane in range(12):
             piece = np.uint8(_PIECES[plane] ^ other)  # Numba widens the result, and compares words then
@@ -45,24 +43,6 @@ def show(squares: Any, states: Any, mover: Any, mirrored: Any, planes: Any) -> N
             planes[n, 17, :] = 0
             if states[n, 2] != NO_FILE:
                 planes[n, 17, _skipped(states[n], turned, mirrored[n])] = 1
-
-
-@njit(nogil=True, cache=True)
-def show_packed(squares: Any, states: Any, mover: Any, mirrored: Any, planes: Any) -> None:
-    """Planes as in :func:`show`, a bit per square: ``planes`` (positions, 12 or 18) uint64 is filled."""
-    ranks, boards = np.empty(8, np.uint64), np.empty(12, np.uint64)
-    for n in range(len(squares)):
-        turned = mover and states[n, 0] != 0
-        look(squares[n], turned, mirrored[n], ranks)
-        to_bitboards(ranks, boards)
-        for plane in range(12):
-            planes[n, plane] = boards[(plane + 6) % 12 if turned else plane]
-        if planes.shape[1] > 12:
-            for plane in range(12, 17):
-                planes[n, plane] = _FULL if _flag(states[n], turned, plane) else _EMPTY
-            planes[n, 17] = _EMPTY
-            if states[n, 2] != NO_FILE:
-                planes[n, 17] = bit(_skipped(states[n], turned, mirrored[n]))
 
 
 @kernel

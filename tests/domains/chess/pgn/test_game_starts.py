@@ -27,7 +27,7 @@ def test_a_file_may_be_cut_at_any_start(data):
 
 
 def test_more_games_than_any_real_file_has_bytes_for():
-    data = b"e4 * " * 5000
+    data = b"1.e4 *" * 5000
     assert len(starts(data)) == 5000
 
 
@@ -59,14 +59,19 @@ def test_counts(text, expected):
     assert len(starts(text)) == expected
 
 
-@pytest.mark.parametrize("number", [b"9", b"0", b"5.", b"z", b"A", b"a", b"@", b"--", b"\x80"])
-def test_a_word_after_a_result_begins_a_game(number):
-    assert starts(b"1. e4 1-0\n" + number + b" d4 0-1") == [0, 10]
-
-
-@pytest.mark.parametrize("sign", [b"!", b"-", b".", b"[", b"%", b"_", b"|", b"- -"])
-def test_a_sign_after_a_result_begins_none(sign):
-    assert starts(b"1. e4 1-0 " + sign + b" d4 0-1") == [0, 11 + len(sign)]
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        (b"\n1. d4 0-1", True),
+        (b" 1.d4 0-1", True),
+        *((b"\n" + prose + b" d4 0-1", True) for prose in (b"z", b"A", b"@", b"\x80", b"round two")),
+        *((b" " + prose + b" d4 0-1", False) for prose in (b"z", b"A", b"\x80")),
+        *((b"\n" + move + b" d4 0-1", False) for move in (b"9", b"0", b"5.", b"--", b"O-O", b"1...", b"Nf3", b"2. e4")),
+        *((b"\n" + sign + b" 0-1", False) for sign in (b"!", b"-", b".", b"%", b"_", b"|", b"- -")),
+    ],
+)
+def test_only_prose_and_a_first_move_begin_a_game_after_a_result(text, begins):
+    assert starts(b"1. e4 1-0" + text) == ([0, 10] if begins else [0])
 
 
 @pytest.mark.data

@@ -17,6 +17,7 @@ _CHESS960_NAMES = {
 
 _SECONDS = r"\d{1,9}(?:\.\d{1,9})?"
 _FIRST_PERIOD = re.compile(rf"\s*(?:(\d{{1,6}})/)?({_SECONDS})(?:\+({_SECONDS}))?\s*(?::.*)?", re.ASCII)
+_RATED = re.compile(r"(?<![\w-])(?<!\bnot )(?<!\bnon )rated\b", re.IGNORECASE)
 _DAY = 86_400
 _MOVES_OF_A_GAME = 40
 # Lichess, https://lichess.org/faq#time-controls: seconds below which a game is bullet, blitz, rapid.
@@ -107,5 +108,5 @@ def termination_class(text: str) -> TerminationClass:
 
 
 def is_rated(event: str, *, has_rating_change: bool) -> bool:
-    """Whether the game is marked as rated: its event begins with that word, or it has a rating change."""
-    return has_rating_change or event.lower().startswith("rated ")
+    """Whether the game is marked as rated: its event says so (``FICS rated blitz game``), or it has a rating change."""
+    return has_rating_change or _RATED.search(event) is not None

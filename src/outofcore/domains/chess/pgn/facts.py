@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,13 +23,14 @@ from outofcore.domains.chess.pgn.lexis import (
     UNKNOWN_RESULT,
     WHITE_WINS,
     Bytes,
+    result_code,
 )
 from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED
 
 _ELO = re.compile(rb"0*(\d{1,4})\??")
 _DATE = re.compile(rb"([\d?]{4})(?:[./-]([\d?]{1,2})[./-]([\d?]{1,2}))?")
-_RESULTS = {b"1-0": WHITE_WINS, b"1/2-1/2": DRAW, b"0-1": BLACK_WINS, b"*": UNKNOWN_RESULT}
 _BLANKS = bytes(range(33))
+_MONTHS = 12
 
 
 @dataclass(frozen=True)
@@ -134,14 +136,17 @@ def _elo(raw: bytes) -> int:
 
 @lru_cache(10_000)
 def _date(raw: bytes) -> int:
-    """``1997.05.??`` and ``1997.5.?`` as 19970500; 0 if invalid."""
+    """``1997.05.??`` and ``1997.5.?`` as 19970500, a month or day that no calendar has as unknown; 0 if invalid."""
     date = _DATE.fullmatch(raw.strip(_BLANKS))
     year, month, day = (0 if b"?" in part else int(part) for part in date.groups(b"?")) if date else (0, 0, 0)
+    month = month if month <= _MONTHS else 0
+    day = day if month and day <= monthrange(year or 4, month)[1] else 0  # of an unknown year, one with a February 29
     return year * 10_000 + month * 100 + day
 
 
 def _result(raw: bytes) -> int:
-    return _RESULTS.get(raw.strip(_BLANKS), NO_RESULT)
+    text = np.frombuffer(raw.translate(None, _BLANKS), np.uint8)
+    return int(result_code(text, 0, text.size))
 
 
 def _variants(games: Games) -> npt.NDArray[np.uint8]:

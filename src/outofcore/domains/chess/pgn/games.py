@@ -1,12 +1,16 @@
 """Read PGN in one pass: where games begin, their tags, move tokens, termination markers, clocks and evaluations.
 
-A game begins
+A game surely begins
 
-* at a tag, once moves or a result have been read since the last tag;
-* at a tag, if it repeats the first tag of the section, is a second ``Event``, or is an ``Event`` after a remark
-  (games without moves);
-* at a token after a result, or at a line that begins with ``1.`` after moves (games without tags);
-* at a line that begins with ``[Event "``, even inside a comment that was never closed: one bad game costs one game.
+* at a tag after numbered moves and a result, or after text without any tag;
+* at a tag that repeats the first one of the section;
+* at an ``Event`` after another one, after numbered moves, after a result, or inside a comment that was never closed;
+* at ``1.``, or at a line of prose, after numbered moves and a result, or after those of a game without tags;
+* at a line that begins with ``1.`` in a game without tags.
+
+Everything up to the next such place is one game. Where something speaks against that, a tag that is not whole, a tag or
+a second value of it in an odd place, moves after the result, numbers that do not count the moves, the game has one of
+:data:`FAULTS`, and is rejected with all its bytes.
 
 Empty lines do not end games: some programs put them among the tags or into the moves. Nothing before a start affects
 how the text after it is read, so a file may be cut at any start.
@@ -68,8 +72,19 @@ TAGS = (
 LOOKAHEAD = 1024
 """A start this far from the end of the data is certain, whatever follows."""
 
+FAULTS = (
+    "",
+    "a line among the tags is not a whole tag",
+    "a tag follows text that is no finished game",
+    "a tag has two values",
+    "moves follow the result",
+    "the numbers do not count the moves",
+)
+"""Why a piece of text is not surely one game; the first that is met counts."""
+
 _EVENT, _FEN = TAGS.index("Event"), TAGS.index("FEN")
 _OUTSIDE, _IN_TAGS, _IN_MOVES, _OVER = 0, 1, 2, 3
+_PART_OF_TAG, _STRAY_TAG, _TWO_VALUES, _AFTER_RESULT, _NUMBERS = 1, 2, 3, 4, 5
 
 
 def _table(names: Collection[str]) -> Bytes:
@@ -90,6 +105,7 @@ class Games(NamedTuple):
     tags: npt.NDArray[np.int32]  # (n, len(names), 2): span of each tag's value in ``data``; -1 if missing
     bodies: npt.NDArray[np.int64]  # (n,): end of each game's tags
     results: Bytes  # (n,): termination marker after the moves, a lexis code
+    faults: Bytes  # (n,): index into FAULTS
     text: Bytes  # the tokens, each followed by a blank
     text_offsets: npt.NDArray[np.int32]  # (n + 1,): start of each game in ``text``
     token_offsets: npt.NDArray[np.int32]  # (n + 1,): number of each game's first token
@@ -162,6 +178,7 @@ def read_games(
             tags=np.full((room, len(names), 2), -1, np.int32),
             bodies=np.empty(room, np.int64),
             results=np.full(room, NO_RESULT, np.uint8),
+            faults=np.zeros(room, np.uint8),
             text=np.empty(data.size + data.size // 2 + 2, np.uint8),  # tokens such as ``$e$e`` may follow each other
             text_offsets=np.empty(room + 1, np.int32),
             token_offsets=np.empty(room + 1, np.int32),
@@ -170,7 +187,7 @@ def read_games(
         count = _read(games, files, engine_comments)
         room *= 8  # games shorter than any real one
     tokens = int(games.token_offsets[count])
-    lengths = dict.fromkeys(("starts", "ends", "tags", "bodies", "results"), count)
+    lengths = dict.fromkeys(("starts", "ends", "tags", "bodies", "results", "faults"), count)
     lengths |= dict.fromkeys(("text_offsets", "token_offsets"), count + 1)
     lengths["text"] = int(games.text_offsets[count])
     notes = games.notes._replace(**{name: column[:tokens] for name, column in games.notes._asdict().items()})
@@ -248,6 +265,50 @@ def _black_begins(data: Bytes, i: int, j: int) -> bool:
 
 
 @kernel
+def _first_number(data: Bytes, i: int, j: int) -> int:
+    """Number of the first move by the position in FEN that is ``data[i:j]``; 1 if it has none."""
+    number, field = 0, 0
+    while i < j and field < 6:
+        while i < j and KIND[data[i]] == BLANK:
+            i += 1
+        field += 1
+        while i < j and KIND[data[i]] != BLANK:
+            if field == 6 and is_digit(data[i]) and number < 10_000:
+                number = 10 * number + data[i] - ord("0")
+            i += 1
+    return max(number, 1)
+
+
+@kernel
+def _number(data: Bytes, i: int, j: int) -> int:
+    """The move number with which the token ``data[i:j]`` begins; 0 if it has none."""
+    number = 0
+    while i < j and is_digit(data[i]) and number < 10_000 and (number > 0 or data[i] != ord("0")):
+        number = 10 * number + data[i] - ord("0")
+        i += 1
+    return number if number < 10_000 and (i == j or data[i] == ord(".")) else 0
+
+
+@kernel
+def _is_of_black(data: Bytes, i: int, j: int) -> bool:
+    """Whether a token begins with two dots or a number and two, which come before a move of Black."""
+    while i < j and is_digit(data[i]):
+        i += 1
+    return i + 1 < j and data[i] == ord(".") and data[i + 1] == ord(".")
+
+
+@kernel
+def _is_like_a_move(data: Bytes, i: int, j: int) -> bool:
+    """Whether a token may be a move or its number: it has a digit, or is castling or a null move."""
+    if j - i >= 2 and (data[i + 1] == ord("-") and (data[i] == ord("-") or data[i] == ord("O"))):
+        return True
+    for k in range(i, j):  # noqa: SIM110 - compiled code has no generators
+        if is_digit(data[k]):
+            return True
+    return False
+
+
+@kernel
 def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
     """The move in a token without number and remarks; four zeros are a null move, as in python-chess."""
     k, zeros = i, 0
@@ -287,12 +348,13 @@ def _read_file(
     data: Bytes, i: int, games: Games, count: int, token: int, written: int, engine_comments: Any
 ) -> tuple[int, int, int]:
     """Add the games of a file, which is ``data`` from ``i`` on, to those there; the new counts, or -1 for no room."""
-    tags, bodies, results, text = games.tags, games.bodies, games.results, games.text
+    tags, bodies, results, text, faults = games.tags, games.bodies, games.results, games.text, games.faults
     first_game, first_token = count, token
     phase, depth = _OUTSIDE, 0
     in_comment, at_line_start = False, True
     moved, after_move = False, False
-    event_seen, remark_seen = False, False
+    tagged, event_seen, numbered, remark_seen, closed = False, False, False, False, False
+    black, first_number = 0, 1
     first_name, first_name_end = 0, 0
     while i < data.size:
         c = data[i]
@@ -304,7 +366,7 @@ def _read_file(
             at_line_start = kind == LINE_END
             i += 1
             continue
-        in_comment = False
+        open_comment, in_comment = in_comment, False
         if kind in (LINE_END, BLANK):
             at_line_start = at_line_start or kind == LINE_END
             i += 1
@@ -320,34 +382,48 @@ def _read_file(
         if c == ord("{"):
             in_comment, remark_seen, at_line_start = True, True, False
             if engine_comments and depth == 0 and token > first_token:
-                fen = tags[count - 1, _FEN]
-                by_white = (token - first_token + _black_begins(data, fen[0], fen[1])) % 2 == 1
+                by_white = (token - first_token + black) % 2 == 1
                 read_engine_comment(data, i, 1 if by_white else -1, games.notes, token - 1)
             i += 1
             continue
 
-        begins, is_tag, result = phase == _OUTSIDE, False, NO_RESULT
-        number, value, value_end, end = -1, -1, -1, i + 1
-        name_end = tag_name_end(data, i) if at_line_start and c == ord("[") else 0
-        if name_end:
-            number = _tag_number(data, i + 1, name_end, games.names)
-            value, value_end, tag_end = tag_value(data, name_end)
-            is_tag = value >= 0 or number == _EVENT or phase <= _IN_TAGS
+        begins, is_tag, result, fault = phase == _OUTSIDE, False, NO_RESULT, 0
+        number, value, value_end, end, name_end = -1, -1, -1, i + 1, 0
+        if at_line_start and c == ord("["):
+            name_end, tag_end, whole = tag_name_end(data, i), line_end(data, i), False
+            if name_end:
+                number = _tag_number(data, i + 1, name_end, games.names)
+                value, value_end, tag_end, whole = tag_value(data, name_end)
+            is_tag = value >= 0 or number == _EVENT or phase != _IN_MOVES
             if is_tag:
                 end = tag_end
-                repeated = same(data, i + 1, name_end, first_name, first_name_end)
-                begins = phase != _IN_TAGS or repeated or (number == _EVENT and (event_seen or remark_seen))
+                finished = phase == _OVER and numbered
+                begins = begins or finished or not tagged or same(data, i + 1, name_end, first_name, first_name_end)
+                if number == _EVENT:
+                    begins = begins or event_seen or numbered or closed or open_comment
+                if not whole:
+                    fault = _PART_OF_TAG
+                elif not begins and (phase != _IN_TAGS or (number == _EVENT and remark_seen)):
+                    fault = _STRAY_TAG
+                elif not begins and number >= 0 and tags[count - 1, number, 0] >= 0:
+                    before = tags[count - 1, number]
+                    fault = 0 if same(data, value, value_end, before[0], before[1]) else _TWO_VALUES
         # A glyph ends before the letters of ``$exd5``, unless these may be a move of this game.
         is_glyph = c == ord("$") and (phase == _OVER or not is_glued(data, i))
         is_token = not (is_tag or is_glyph or c == ord("(") or c == ord(")") or c == ord("}"))
         if is_token:
             end = token_end(data, i + (c == ord("$")))
-            if depth == 0:
-                result = result_code(data, i, end)
-                if phase == _OVER:
-                    begins = result == NO_RESULT and _is_word(data, i, end)
-                elif result == NO_RESULT and at_line_start and moved:
-                    begins = _is_move_one(data, i)
+            result = result_code(data, i, end)
+            closed = result != NO_RESULT
+            if depth > 0:
+                result = NO_RESULT
+            elif phase == _OVER and result == NO_RESULT and _is_word(data, i, end):
+                prose = at_line_start and not _is_like_a_move(data, i, end)
+                begins = (numbered or not tagged) and (prose or _is_move_one(data, i))
+                fault = 0 if begins else _AFTER_RESULT
+            elif phase == _IN_MOVES and result == NO_RESULT and at_line_start and moved and _is_move_one(data, i):
+                begins = not tagged
+                fault = 0 if begins else _NUMBERS
 
         if begins:
             if count == results.size:
@@ -360,16 +436,21 @@ def _read_file(
             count += 1
             phase, depth = _IN_MOVES, 0
             moved, after_move = False, False
-            event_seen, remark_seen = False, False
+            tagged, event_seen, numbered, remark_seen, closed = False, False, False, False, False
+            black, first_number = 0, 1
             first_name, first_name_end = i + 1, name_end
         game = count - 1
         start, i = i, end
+        if faults[game] == 0:
+            faults[game] = fault
         if is_tag:
-            phase, at_line_start = _IN_TAGS, True
+            phase, at_line_start, tagged, closed = _IN_TAGS, True, True, False
             event_seen = event_seen or number == _EVENT
             bodies[game] = end
             if number >= 0 and value >= 0:
                 tags[game, number, 0], tags[game, number, 1] = value, value_end
+                if number == _FEN:
+                    black, first_number = _black_begins(data, value, value_end), _first_number(data, value, value_end)
             continue
         at_line_start = False
         phase = max(phase, _IN_MOVES)
@@ -382,6 +463,15 @@ def _read_file(
         if not is_token or depth > 0:
             continue
         moved = moved or has_letter(data, start, end)
+        written_number = _number(data, start, end) if is_digit(c) and phase == _IN_MOVES else 0
+        if written_number and result == NO_RESULT:
+            numbered = True
+            first = written_number - (token - first_token + black) // 2
+            if first != 1 and first != first_number and faults[game] == 0:
+                faults[game] = _NUMBERS
+        by_white = phase == _IN_MOVES and (token - first_token + black) % 2 == 0
+        if by_white and faults[game] == 0 and _is_of_black(data, start, end):
+            faults[game] = _NUMBERS
         if result != NO_RESULT:
             phase = _OVER
             results[game] = result if results[game] in (NO_RESULT, result) else CONFLICT

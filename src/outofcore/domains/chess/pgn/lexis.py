@@ -36,6 +36,10 @@ NO_RESULT, WHITE_WINS, DRAW, BLACK_WINS, UNKNOWN_RESULT, CONFLICT = 0, 1, 2, 3, 
 """Termination markers: none, ``1-0``, ``1/2-1/2``, ``0-1``, ``*``, and conflicting."""
 
 LONGEST_TAG_NAME = 255
+IN_TAG_NAME = np.zeros(256, np.bool_)
+IN_TAG_NAME[list(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+#=:-./")] = True
+"""The standard has letters, digits and underscores; programs write ``BlackType:`` and ``Time-Control`` too."""
+
 BYTE_ORDER_MARK = (0xEF, 0xBB, 0xBF)
 
 
@@ -99,34 +103,49 @@ def is_glued(data: Bytes, i: int) -> bool:
 
 
 @kernel
+def _dash_end(data: Bytes, i: int, j: int) -> int:
+    """Index after the hyphen or dash at ``i``, in UTF-8 or Latin-1 (as Windows has it), before ``j``; else ``i``."""
+    if i < j and (data[i] == ord("-") or data[i] == 0x96 or data[i] == 0x97):
+        return i + 1
+    if i + 2 < j and data[i] == 0xE2:
+        if data[i + 1] == 0x80 and 0x90 <= data[i + 2] <= 0x95:
+            return i + 3
+        if data[i + 1] == 0x88 and data[i + 2] == 0x92:  # minus
+            return i + 3
+    return i
+
+
+@kernel
+def _half_end(data: Bytes, i: int, j: int) -> int:
+    """Index after the ``1/2`` or ``½`` at ``i``, before ``j``; else ``i``."""
+    if i + 2 < j and data[i] == ord("1") and data[i + 1] == ord("/") and data[i + 2] == ord("2"):
+        return i + 3
+    if i + 1 < j and data[i] == 0xC2 and data[i + 1] == 0xBD:
+        return i + 2
+    return i + 1 if i < j and data[i] == 0xBD else i
+
+
+@kernel
 def result_code(data: Bytes, i: int, j: int) -> int:
-    """Which termination marker ``data[i:j]`` is."""
-    length = j - i
-    if length == 1:
+    """Which termination marker ``data[i:j]`` is, its dash and halves in any spelling (``1–0``, ``½-½``)."""
+    if j - i == 1:
         return UNKNOWN_RESULT if data[i] == ord("*") else NO_RESULT
-    if length == 3 and data[i + 1] == ord("-"):
-        if data[i] == ord("1") and data[i + 2] == ord("0"):
-            return WHITE_WINS
-        if data[i] == ord("0") and data[i + 2] == ord("1"):
-            return BLACK_WINS
+    if j - i < 3:
         return NO_RESULT
-    if length != 7 or data[i + 3] != ord("-"):
-        return NO_RESULT
-    for k in (i, i + 4):
-        if data[k] != ord("1") or data[k + 1] != ord("/") or data[k + 2] != ord("2"):
-            return NO_RESULT
-    return DRAW
+    if data[i] == ord("1") or data[i] == ord("0"):
+        k = _dash_end(data, i + 1, j)
+        if k > i + 1 and k == j - 1 and data[k] == ord("1") + ord("0") - data[i]:
+            return WHITE_WINS if data[i] == ord("1") else BLACK_WINS
+    half = _half_end(data, i, j)
+    dash = _dash_end(data, half, j)
+    return DRAW if half > i and dash > half and dash < j and _half_end(data, dash, j) == j else NO_RESULT
 
 
 @kernel
 def tag_name_end(data: Bytes, i: int) -> int:
     """Index after the name of the tag whose bracket is at ``i``; 0 if it is not a tag."""
     j = i + 1
-    while j < data.size and j - i <= LONGEST_TAG_NAME:
-        c = data[j]
-        letter = ord("a") <= (c | 32) <= ord("z") or is_digit(c) or c == ord("_")
-        if not letter:
-            break
+    while j < data.size and j - i <= LONGEST_TAG_NAME and IN_TAG_NAME[data[j]]:
         j += 1
     if j == i + 1 or j >= data.size:
         return 0
@@ -135,21 +154,32 @@ def tag_name_end(data: Bytes, i: int) -> int:
 
 
 @kernel
-def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int]:
-    """Span of a tag's value, to the first quote before a closing bracket, or -1; and the index after the tag."""
-    i = name_end
+def _quote(data: Bytes, i: int) -> int:
+    """Index of the quote at ``i`` or after the blanks there; -1 if there is none."""
     while i < data.size and KIND[data[i]] == BLANK:
         i += 1
-    if i >= data.size or data[i] != ord('"'):
-        return -1, -1, line_end(data, name_end)
-    begin = i + 1
-    i = begin
+    return i if i < data.size and data[i] == ord('"') else -1
+
+
+@kernel
+def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int, bool]:
+    """Span of a tag's value, to the first quote before a closing bracket, or -1; the index after the tag.
+
+    Last, whether the tag is whole: closed on its line, its value without the beginning of another tag.
+    """
+    begin = _quote(data, name_end) + 1
+    if begin == 0:
+        return -1, -1, line_end(data, name_end), False
+    i, alone = begin, True
     while i < data.size and KIND[data[i]] != LINE_END:
         if data[i] == ord('"'):
             j = i + 1
             while j < data.size and KIND[data[j]] == BLANK:
                 j += 1
             if j < data.size and data[j] == ord("]"):
-                return begin, i, j + 1
+                return begin, i, j + 1, alone
+        elif data[i] == ord("["):
+            inner = tag_name_end(data, i)
+            alone = alone and (inner == 0 or _quote(data, inner) < 0)
         i += 1
-    return begin, i, i
+    return begin, i, i, False

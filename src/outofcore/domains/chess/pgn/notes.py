@@ -3,9 +3,9 @@
 The grammar is that of python-chess, with numbers exactly as written: centiseconds and centipawns, further digits of a
 second truncated. The first of several notes after a move counts, as in python-chess.
 
-Engine matches have comments without brackets: ``+0.13/12 0.29s`` of cutechess and fastchess, where the evaluation is
-the mover's and a mate is in plies (``-M8/30 1.2s``), and ``d=26, mt=94353, tl=1710647, wv=0.34`` of TCEC, where it is
-White's, and times are in milliseconds.
+Engine matches have comments without brackets: ``+0.13/12 0.29s`` of cutechess and fastchess (older ones with a comma,
+``+0.13/12, 0.29s``), where the evaluation is the mover's and a mate is in plies (``-M8/30 1.2s``), and ``d=26,
+mt=94353, tl=1710647, wv=0.34`` of TCEC, where it is White's, and times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Notes(NamedTuple):
     clock: npt.NDArray[np.int32]  # (m,) centiseconds left after the move; NO_CLOCK if missing
     evaluation: npt.NDArray[np.int16]  # (m,) centipawns; NO_EVALUATION if missing
     mate: npt.NDArray[np.int8]  # (m,) moves to mate; NO_MATE if missing
+    searched: npt.NDArray[np.bool_]  # (m,) the evaluation is of the search that chose the move, not of its outcome
     spent: npt.NDArray[np.int32]  # (m,) centiseconds that the move took; NO_CLOCK if missing
 
 
@@ -46,6 +47,7 @@ def new_notes(count: int) -> Notes:
         clock=np.empty(count, np.int32),
         evaluation=np.empty(count, np.int16),
         mate=np.empty(count, np.int8),
+        searched=np.empty(count, np.bool_),
         spent=np.empty(count, np.int32),
     )
 
@@ -54,7 +56,7 @@ def new_notes(count: int) -> Notes:
 def clear(notes: Notes, move: int) -> None:
     """Mark all notes of a move as missing."""
     notes.clock[move], notes.spent[move] = NO_CLOCK, NO_CLOCK
-    notes.evaluation[move], notes.mate[move] = NO_EVALUATION, NO_MATE
+    notes.evaluation[move], notes.mate[move], notes.searched[move] = NO_EVALUATION, NO_MATE, False
 
 
 @kernel
@@ -200,11 +202,12 @@ def _spaces_end(data: Bytes, i: int) -> int:
 
 @kernel
 def _engine_time(data: Bytes, i: int) -> int:
-    """Centiseconds of the ``12 0.29s`` (depth and time) at ``i``; ``NO_CLOCK`` if invalid."""
-    _, j = _digits(data, i)
+    """Centiseconds of the ``12 0.29s`` or ``12, 0.29s`` (depth and time) at ``i``; ``NO_CLOCK`` if invalid."""
+    _, depth_end = _digits(data, i)
+    j = depth_end + (depth_end < data.size and data[depth_end] == ord(","))
     k = _spaces_end(data, j)
     seconds, end = _digits(data, k)
-    if j == i or k == j or end == k or end >= data.size:
+    if depth_end == i or k == j or end == k or end >= data.size:
         return NO_CLOCK
     hundredths = 0
     if data[end] == ord("."):
@@ -234,6 +237,7 @@ def read_engine_comment(data: Bytes, i: int, mover_sign: int, notes: Notes, move
         if not _is_evaluated(notes, move):
             notes.evaluation[move] = NO_EVALUATION if centipawns == NO_EVALUATION else mover_sign * centipawns
             notes.mate[move] = mover_sign * moves
+            notes.searched[move] = True
         return
     while i + 3 < stop:
         if data[i + 2] == ord("="):
@@ -245,6 +249,7 @@ def read_engine_comment(data: Bytes, i: int, mover_sign: int, notes: Notes, move
                 notes.clock[move] = min(number // 10, LARGEST_CLOCK)
             elif first == ord("w") and second == ord("v") and not _is_evaluated(notes, move):
                 notes.evaluation[move], notes.mate[move], _ = _score(data, i + 3)
+                notes.searched[move] = True
         while i < stop and data[i] != ord(","):
             i += 1
         i = _spaces_end(data, i + 1)

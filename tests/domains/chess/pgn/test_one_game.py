@@ -1,0 +1,115 @@
+"""Text that is not surely one game is one reject, and no game gets the tags or the board of another."""
+
+from __future__ import annotations
+
+import chess
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outofcore.domains.chess import DOMAIN
+from outofcore.raw.unit import AuditRate, Unit, UnitResult
+from tests.domains.chess.test_convert import board_of
+
+BOARDS = ("r1bqkbnr/pppppppp/8/8/8/8/PPPPPPPP/R1BQKBNR", "rn1qkbnr/pppppppp/8/8/8/8/PPPPPPPP/RN1QKBNR")
+SETTINGS = {"unfinished": "keep", "unterminated": "tag", "duplicates": "keep"}
+
+
+def game(number: int, moves: str = "1. e4 e5 2. Nf3 1-0") -> str:
+    """A game whose Elo and start position belong together; its moves are legal from the initial position too."""
+    return (
+        f'[Event "event {number}"]\n[Site "?"]\n[WhiteElo "{2000 + number}"]\n[SetUp "1"]\n'
+        f'[FEN "{BOARDS[number % 2]} w KQkq - 0 1"]\n[White "a"]\n[Result "1-0"]\n\n{moves}\n\n'
+    )
+
+
+def convert(text: str | bytes) -> UnitResult:
+    payload = text if isinstance(text, bytes) else text.encode()
+    section = DOMAIN.section(raw="-", filters=SETTINGS)
+    return DOMAIN.converter(section, AuditRate(1, 1))(Unit(source=0, name="a", offset=0, payload=payload))
+
+
+def assert_only_whole_games(result: UnitResult) -> None:
+    """Each accepted game has the board that belongs to its Elo, as chess.Board reads the FEN."""
+    first = 0
+    columns = result.sequences
+    for elo, length in zip(columns["white_elo"].tolist(), columns["length"].tolist(), strict=True):
+        assert board_of(result, first) == chess.Board(f"{BOARDS[elo % 2]} w KQkq - 0 1").board_fen()
+        assert result.rows["ply"][first] == 0
+        first += length
+
+
+HEADER = game(1).split("\n\n")[0].split("\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("[]", "[", "[ ]", '[Black Type "program"]', "[Annotator Doe]", '["x"]', '[Annotator "never closed'),
+        *('[Annotator "over\ntwo lines"]', '[Annotator "over\n\nthree "\n]', "junk", "1. junk", "1-0", "(x)", "]"),
+        *('[Annotator "a"] and more', '[Annotator "Kas[Event "x"]', '[Annotator [Site "x"]', '[Elo "1"[Site "x"]'),
+        *('[WhiteElo "1999"]', '[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]', '[Größe "1"]', f'[{"x" * 300} "1"]'),
+    ],
+)
+@pytest.mark.parametrize("place", range(1, len(HEADER)))
+def test_a_line_among_the_tags_that_is_no_tag_costs_the_game(line, place):
+    text = game(1).replace(HEADER[place], f"{line}\n{HEADER[place]}")
+    result = convert(game(0) + text + game(2))
+    assert [(reject.offset, reject.reason) for reject in result.rejects] == [(len(game(0)), "not_one_game")]
+    assert result.sequences["white_elo"].tolist() == [2000, 2002]
+    assert_only_whole_games(result)
+
+
+@pytest.mark.parametrize("name", ["BlackType:", "Time-Control", "a.b", "x+y", "C#", "Ann_otator", "9"])
+def test_names_of_tags_have_more_than_letters(name):
+    result = convert(game(0).replace("[SetUp", f'[{name} "program"]\n[SetUp') + game(1))
+    assert not result.rejects
+    assert_only_whole_games(result)
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        *("1. e4 e5 * 2. Nf3 Nc6 1-0", "1. e4 e5 1-0 Nf3 1-0", "1. e4 e5 1-0\n2. Nf3 Nc6 1-0", "* 1. e4 e5 1-0"),
+        *("1. e4 e5 1/2-1/2 O-O 1-0", "1. e4 e5 1-0 {x} (1... e6) -- 1-0", "1. e4 e5 1-0 1... e5 1-0"),
+        *("12. e4 e5 13. Nf3 1-0", "1... e4 e5 2. Nf3 1-0", "1. e4 e5 3. Nf3 1-0", "e4 e5 7. Nf3 Nc6 1-0"),
+        *("1. e4 e5\n1. Nf3 Nc6 1-0", "1. e4 e5 ... 2. Nf3 1-0", '1. e4 e5\n[Black "x"]\n2. Nf3 1-0', "2. Nf3 1-0"),
+    ],
+)
+def test_moves_that_are_not_surely_of_one_game_are_one_reject(moves):
+    result = convert(game(0) + game(1, moves) + game(2))
+    assert [(reject.offset, reject.reason) for reject in result.rejects] == [(len(game(0)), "not_one_game")]
+    assert_only_whole_games(result)
+
+
+@pytest.mark.parametrize("moves", ["Nf3 Nc6 3. Bb5 a6 1-0", "12. Nf3 Nc6 1-0", "5... Nf6 1-0"])
+def test_the_rest_of_a_game_at_the_beginning_of_a_file_is_none(moves):
+    result = convert(f"{moves}\n\n" + game(1))
+    assert [reject.reason for reject in result.rejects] == ["not_one_game"]
+    assert_only_whole_games(result)
+
+
+def test_numbers_may_count_from_the_start_position():
+    fen = "4k3/8/8/8/8/8/4P3/4K3 b - - 0 23"
+    for moves in ("23... Kd7 24. e4 Kd6", "1... Kd7 2. e4 Kd6", "Kd7 e4 Kd6 25. e5", "23. ... Kd7"):
+        assert not convert(f'[FEN "{fen}"]\n\n{moves} 1-0').rejects
+    assert convert(f'[FEN "{fen}"]\n\n7... Kd7 8. e4 1-0').rejects[0].reason == "not_one_game"
+
+
+@given(st.integers(0, len(game(1))), st.sampled_from(["", " ", "\n", "\n\n", "\r\n"]))
+@settings(max_examples=200, deadline=None)
+def test_a_game_that_is_cut_off_anywhere_takes_nothing_from_the_next(end, between):
+    result = convert(game(0) + game(1)[:end] + between + game(2) + game(4))
+    assert_only_whole_games(result)
+    assert {2000, 2004} <= set(result.sequences["white_elo"].tolist())
+
+
+@given(
+    st.integers(1, len(HEADER)), st.text(st.sampled_from('[]"\n\r ;{}(a1.-*:\\%') | st.characters(max_codepoint=999))
+)
+@settings(max_examples=200, deadline=None)
+def test_whatever_is_between_the_tags_no_game_is_on_another_board(place, junk):
+    text = "\n".join([*HEADER[:place], junk, *HEADER[place:]]) + "\n\n1. e4 e5 2. Nf3 1-0\n\n"
+    result = convert(game(0) + text + game(2) + game(4))
+    assert_only_whole_games(result)
+    assert 2000 in result.sequences["white_elo"]
