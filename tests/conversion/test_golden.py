@@ -46,6 +46,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "8f68d18aa5e555217e7b16f955ee10be463776ec63ff066aba4ab3f2c4745f11",
             "none": "544765a3569106eab08de35bc5a65fd68ae28ca32089604fe82edd874d756218",
         },
+        2: {
+            "zstd": "99fcb4d9baea69f2495ccce53c756033ac927db7280c1525771d318703a941f1",
+            "none": "817b99bc41a7720d18442d58e18dbe0b77b05fa1df9519d296eaac91de7a465c",
+        },
     },
     "go": {
         1: {

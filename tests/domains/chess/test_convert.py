@@ -316,7 +316,7 @@ def written(seed: int) -> tuple[str, list[list[str]]]:
     for _ in range(draw.randint(1, 4)):
         chess960 = draw.random() < 0.3
         board = chess.Board.from_chess960_pos(draw.randrange(960)) if chess960 else chess.Board()
-        tags = f'[Variant "Chess960"]\n[FEN "{board.fen()}"]\n' if chess960 else '[Event "x"]\n'
+        tags = f'[Event "x"]\n[Variant "Chess960"]\n[FEN "{board.fen()}"]\n' if chess960 else '[Event "x"]\n'
         words, moves = [], []
         for ply in range(draw.randint(1, 120)):
             legal = sorted(board.legal_moves, key=str)
