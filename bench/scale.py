@@ -30,6 +30,7 @@ from outofcore.domains.registry import get_domain
 from outofcore.raw.unit import NO_AUDIT
 from outofcore.sizes import format_bytes
 from outofcore.store.seal import Seal, read_seal
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 
 CONSTANTS = {
@@ -103,7 +104,8 @@ def measure_conversion(name: str, raw: Path, tokenizer: Path | None) -> dict[str
                 assembler.add(unit, result)
             zero = {name: np.zeros(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
             names = {name: np.array([""], object) for name in ("name", "digest")}
-            seal = writer.commit(Path(folder) / "store", {}, {**zero, **names})
+            with Target(Path(folder) / "store") as target:
+                seal = writer.commit(target, {}, {**zero, **names})
             return sum(size for size, _ in seal.files.values())
 
     with tempfile.TemporaryDirectory() as folder:

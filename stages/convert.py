@@ -11,6 +11,7 @@ from pathlib import Path
 
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
+from outofcore.durable import replace_text
 from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.pipeline import (
@@ -23,7 +24,6 @@ from outofcore.pipeline import (
 )
 from outofcore.project.code import check_version
 from outofcore.raw.files import search
-from outofcore.replacing import replace_text
 from outofcore.sizes import format_bytes
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.guard import KEPT_STORE, Guard

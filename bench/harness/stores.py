@@ -21,6 +21,7 @@ from outofcore.params import load_params
 from outofcore.raw.files import RawFile, find_files
 from outofcore.store.reader import Store
 from outofcore.store.schema import CodecName, Columns, Field, Layout, Schema
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from outofcore.training.memory import MemoryWatch
 
@@ -117,7 +118,8 @@ def _writing(
         yield writer
         counts = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
         names = {name: np.array(["made"], object) for name in ("name", "digest")}
-        writer.commit(path, {"domain": domain, "parts": [""], "splits": list(splits)}, {**counts, **names})
+        with Target(path) as target:
+            writer.commit(target, {"domain": domain, "parts": [""], "splits": list(splits)}, {**counts, **names})
 
 
 def write_arrays(store: Store, folder: Path, fields: tuple[str, ...]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,13 +30,14 @@ from outofcore.conversion.given import (
 from outofcore.conversion.labels import Labels
 from outofcore.conversion.sequenced import TRAIN, Sequencer, Shares
 from outofcore.domains.sections import SplitSection, StoreSection
+from outofcore.durable import remove
+from outofcore.errors import ParamsError
 from outofcore.machine import load_machine
 from outofcore.space.forecast import Need, Purpose
 from outofcore.space.guard import Guard
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Columns, Field, Layout, Schema
-from outofcore.store.seal import SEAL
-from outofcore.store.work import work_folder
+from outofcore.store.target import Target, foreign
 from outofcore.store.writer import SEQUENCE_CHUNK_ROWS, StoreWriter
 
 CHUNK_BYTES, SHARD_BYTES = 1 << 18, 1 << 26  # decoded, of the widest field
@@ -152,7 +154,7 @@ def write_store(
     guard.require([Need(final, Purpose.STORE, need)])
     schema = Schema(rows=fields, sequences=labels.columns(form))
     row_bytes = sum(field.row_bytes for field in fields)
-    with guard.writing(final), work_folder(final) as work, ThreadPoolExecutor(machine.workers) as encoders:
+    with guard.writing(final), _work(final) as (target, work), ThreadPoolExecutor(machine.workers) as encoders:
         writer = StoreWriter(work, {"": schema}, store.layout(), shares.names, encoders)
         try:
             sequencer, total = Sequencer(writer, shares, store.chunk_rows), 0
@@ -169,11 +171,24 @@ def write_store(
             sequencer.close()
             facts = _facts(writer, shares)
             params = {"splits": dict(shares.shares), "seed": shares.seed, "store": store.model_dump(mode="json")}
-            writer.commit(final, {**own, **facts, "params": params}, _source(facts["found"], total * row_bytes))
+            writer.commit(target, {**own, **facts, "params": params}, _source(facts["found"], total * row_bytes))
         except BaseException:
             writer.abandon()
             raise
     return open_store(final)
+
+
+@contextmanager
+def _work(final: Path) -> Iterator[tuple[Target, Path]]:
+    """The place of the store, and a folder of which nothing is left after an error."""
+    with Target(final) as target:
+        work = target.path / "arrays"
+        remove(work)  # of a process that was killed
+        target.put_back(work)
+        try:
+            yield target, work
+        finally:
+            remove(work)
 
 
 def _target(path: object) -> Path:
@@ -181,8 +196,9 @@ def _target(path: object) -> Path:
     if not isinstance(path, str | Path) or str(path).startswith("s3:/"):
         refuse("path", "a folder", path)
     final = Path(os.path.realpath(path))
-    if final.exists() and not (final / SEAL).is_file():
-        refuse("path", "a new folder, or a sealed store to replace", path)
+    if why := foreign(final):
+        message = f"path: {path}: {why}"
+        raise ParamsError(message)
     return final
 
 

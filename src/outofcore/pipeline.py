@@ -24,13 +24,13 @@ from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
+from outofcore.durable import replace_text
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.several import check_stores
 from outofcore.machine import Machine, load_machine
 from outofcore.params import section_of
 from outofcore.project.entries import STORES, entries_of, refuse_unlisted
 from outofcore.raw.files import RawFile, by_ending, endings, search
-from outofcore.replacing import replace_text
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
@@ -38,7 +38,7 @@ from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, open_store
 from outofcore.store.remote import url_of
 from outofcore.store.schema import Layout
-from outofcore.store.seal import SEAL
+from outofcore.store.target import Target, foreign
 from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
 from outofcore.training.memory import MemoryWatch
@@ -94,8 +94,8 @@ def convert(
     kind, machine = get_domain(domain), load_machine()
     section = section_of(domain, "convert()", params, {**settings, "raw": str(raw)})
     folder = Path(os.path.realpath(target))  # a link to a folder on another disk stays a link
-    if url_of(str(target)) is None and folder.exists() and not (folder / SEAL).is_file():
-        message = f"{target}: expected a new folder, or a sealed store to replace"
+    if url_of(str(target)) is None and (why := foreign(folder)):
+        message = f"{target}: {why}"
         raise ParamsError(message)
     if params is None:
         section = kind.prepared(section, str(target))
@@ -275,9 +275,11 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
             "bytes": np.array([file.bytes for file in files], np.int64),
             **dict.fromkeys(("found", "accepted", "rejected"), unread),
         }
-        work = final.with_name(f"{final.name}.work")
-        writer = StoreWriter(work, schemas, Layout(), SPLITS, pool)
-        seal = writer.commit(final, root, sources)
+        with Target(final) as target:
+            work = target.path / "store"
+            target.put_back(work)
+            target.empty()  # of a process that was killed
+            seal = StoreWriter(work, schemas, Layout(), SPLITS, pool).commit(target, root, sources)
     replace_text(rejects, ",".join(REJECT_COLUMNS) + "\n")
     return {"files": len(files), "bytes_raw": int(sources["bytes"].sum()), "digest": seal.digest}
 

@@ -20,6 +20,7 @@ from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import Journal
 from outofcore.conversion.run import Conversion, Outcome
+from outofcore.durable import WorkFolder
 from outofcore.errors import DamagedStore, SpaceError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.store.shards import index_bytes
@@ -139,7 +140,8 @@ def test_no_changed_or_missing_byte_of_the_journal_is_taken_over(stopped: Path, 
     folder = shutil.copytree(stopped / WORK, tmp_path / "work")
     identity = json.loads((folder / "journal.json").read_bytes().split(b"\n", 1)[1])["identity"]
     content = (folder / name).read_bytes()
-    with Journal(folder, identity) as journal:
+    with WorkFolder(folder, "") as work:
+        journal = Journal(work, identity)
         assert journal.resume() is not None
         for place in range(0, len(content), 1 + len(content) // 500):
             flipped(folder / name, place)
@@ -174,13 +176,13 @@ def test_a_work_folder_belongs_to_one_process(raw: Path, whole: Outcome, tmp_pat
 
     def watch(*_: int) -> None:
         if not refused:
-            with pytest.raises(StoreError, match="another conversion is working in this folder") as error:
+            with pytest.raises(StoreError, match="another process writes this store") as error:
                 run(raw, tmp_path)
             refused.append(str(error.value))
 
     found = run(raw, tmp_path, watch)
     assert found.seal.digest == whole.seal.digest
-    assert refused[0].startswith(str(tmp_path / WORK))
+    assert refused[0].startswith(str(tmp_path / "lines.zarr"))
     assert "\n" not in refused[0]
 
 
@@ -199,7 +201,7 @@ def test_a_conversion_killed_on_the_way_to_its_place_resumes(raw: Path, whole: O
     program = (
         "import os, sys; from pathlib import Path; from tests.conversion.test_journal import run\n"
         "rename = Path.rename\n"
-        "def killed(path, target): os._exit(9) if path.suffix == '.arriving' else rename(path, target)\n"
+        "def killed(path, target): os._exit(9) if path.name == 'arriving' else rename(path, target)\n"
         "Path.rename = killed\n"
         "run(Path(sys.argv[1]), Path(sys.argv[2]), checkpoint_seconds=0.0)"
     )
@@ -212,7 +214,7 @@ def test_a_conversion_killed_on_the_way_to_its_place_resumes(raw: Path, whole: O
 
 
 def test_what_a_killed_copy_left_is_removed_at_the_next_start(raw: Path, whole: Outcome, tmp_path: Path) -> None:
-    left = tmp_path / f"{WORK}.arriving"
+    left = tmp_path / WORK / "arriving"
     stop(raw, tmp_path)
     shutil.copytree(tmp_path / WORK / "store", left)
     seen: list[bool] = []
@@ -265,16 +267,3 @@ def test_all_that_a_checkpoint_counts_is_on_the_disk_before_it(
     stop(raw, tmp_path)
     assert checkpoints >= 10
     assert any(path.name == "c.0" for path in work.rglob("*"))
-
-
-def test_names_of_pieces_are_on_the_disk_before_the_checkpoint_that_counts_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pieces, synced = tmp_path / "pieces", []
-    pieces.mkdir()
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
-    table = {"files": {}, "shard": 0, "folder": str(pieces), "pieces": [[0, 1, "a.piece"]]}
-    with Journal(tmp_path / "work", "identity") as journal:
-        journal.begin()
-        journal.save({"tables": {"train": table}}, b"", b"")
-        assert pieces.stat().st_ino in synced[: synced.index((journal.folder / "journal.json").stat().st_ino)]

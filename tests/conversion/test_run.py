@@ -124,7 +124,7 @@ def test_rejects_that_cannot_be_written_cost_no_conversion(
 
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "copyfile", refused)
-        with pytest.raises(StoreError, match=r"rejects\.csv\.part cannot be written: Permission denied"):
+        with pytest.raises(StoreError, match=r"rejects\.csv cannot be written: Permission denied"):
             run(raw, out)
     assert [path.name for path in out.iterdir()] == ["lines.zarr.work"]
     again = run(raw, out)

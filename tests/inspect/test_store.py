@@ -15,6 +15,7 @@ import pytest
 from outofcore.inspect.store import looks
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from tests.lines_project import call, folder, lines, store
 from tests.store.conftest import write_store
@@ -121,7 +122,8 @@ def write_one_row(folder: Path, domain: str = "numbers") -> Path:
         names = {"domain": domain, "row": "number", "sequence": "line", "parts": [""], "splits": list(splits)}
         ones = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
         texts = {name: np.array(["x"], object) for name in ("name", "digest")}
-        writer.commit(folder, {**counted, **sums, **names}, {**ones, **texts})
+        with Target(folder) as target:
+            writer.commit(target, {**counted, **sums, **names}, {**ones, **texts})
     return folder
 
 

@@ -18,6 +18,7 @@ import torch
 from outofcore.loading.iteration import Loader
 from outofcore.loading.windows import Window
 from outofcore.store.schema import CodecName, Columns, Field, Layout, Schema
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 
 SCHEMA = Schema(
@@ -135,7 +136,8 @@ def write_store(
         counts = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
         names = {name: np.array(["x"], object) for name in ("name", "digest")}
         attributes = {"domain": "numbers", "parts": list(parts), "splits": ["train", "val"]}
-        writer.commit(folder, attributes, {**counts, **names})
+        with Target(folder) as target:
+            writer.commit(target, attributes, {**counts, **names})
     return folder
 
 

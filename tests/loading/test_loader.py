@@ -23,6 +23,7 @@ from outofcore.loading.loader import loader
 from outofcore.loading.split import StoredReading
 from outofcore.loading.windows import Window
 from outofcore.store.schema import Field, Layout, Schema
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from tests.loading.conftest import ROWS, WINDOWS, MakeStore, Plain, flat, identities, rows_of, threads_since
 
@@ -314,7 +315,8 @@ def test_fields_of_text_are_left_out_and_refused_where_they_are_named(tmp_path: 
         writer.append("", "train", rows, {"length": np.array([100])})
         sources = dict.fromkeys(("bytes", "found", "accepted", "rejected"), np.ones(1, np.int64))
         sources |= dict.fromkeys(("name", "digest"), np.array(["x"], object))
-        writer.commit(tmp_path / "a.zarr", {"domain": "words", "parts": [""], "splits": ["train"]}, sources)
+        with Target(tmp_path / "a.zarr") as target:
+            writer.commit(target, {"domain": "words", "parts": [""], "splits": ["train"]}, sources)
     assert all(set(batch) == {"x"} for batch in loader(tmp_path / "a.zarr", memory="8MiB"))
     with pytest.raises(StoreError, match="train: word holds text, which no tensor can"):
         loader(tmp_path / "a.zarr", memory="8MiB", fields=("x", "word"))

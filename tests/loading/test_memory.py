@@ -21,6 +21,7 @@ from outofcore.loading.memory import LEAST_BATCHES, RETAINED, Needs
 from outofcore.loading.residency import piece_chunks
 from outofcore.sizes import parse_bytes
 from outofcore.store.schema import Field, Layout, Schema
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from tests.loading.conftest import write_store
 
@@ -40,7 +41,8 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
         counts = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
         names = {name: np.array(["x"], object) for name in ("name", "digest")}
         attributes = {"domain": "text", "parts": [""], "splits": ["train", "val"]}
-        writer.commit(folder / "tokens.zarr", attributes, {**counts, **names})
+        with Target(folder / "tokens.zarr") as target:
+            writer.commit(target, attributes, {**counts, **names})
     return folder / "tokens.zarr"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from outofcore.replacing import replace_text
+from outofcore.durable import replace_text
 from outofcore.store.verify import verify
 from tests.pipeline.conftest import STAGES, Project
 

@@ -17,6 +17,7 @@ import numpy as np
 from outofcore.errors import StoreError
 from outofcore.store.reader import open_store
 from outofcore.store.schema import CodecName, Field, Layout, Schema
+from outofcore.store.target import Target
 from outofcore.store.verify import verify
 from outofcore.store.writer import StoreWriter
 
@@ -70,7 +71,8 @@ def write_store(folder: Path, codec: CodecName, rows: int = 3000) -> Path:
             )
         counts = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
         names = {name: np.array(["x"], object) for name in ("name", "digest")}
-        writer.commit(folder, {"domain": "none", "parts": [""], "splits": ["train", "val"]}, {**counts, **names})
+        with Target(folder) as target:
+            writer.commit(target, {"domain": "none", "parts": [""], "splits": ["train", "val"]}, {**counts, **names})
     return folder
 
 

@@ -145,9 +145,11 @@ def test_what_a_stopped_conversion_has_left_is_not_needed_again(tmp_path: Path) 
     (tmp_path / "s.zarr.work" / "store" / "c.0").write_bytes(bytes(700))
     assert [need.bytes for need in store_needs(tmp_path / "s.zarr", 1000, None)] == [300]
     assert [need.bytes for need in store_needs(tmp_path / "s.zarr", 1000, None, replaced=500)] == [0]
-    (tmp_path / "s.zarr.work.arriving").mkdir()
-    (tmp_path / "s.zarr.work.arriving" / "c.0").write_bytes(bytes(200))  # reused or removed at the start
+    (tmp_path / "s.zarr.work" / "arriving").mkdir()
+    (tmp_path / "s.zarr.work" / "arriving" / "c.0").write_bytes(bytes(200))  # reused or removed at the start
     assert [need.bytes for need in store_needs(tmp_path / "s.zarr", 1000, None)] == [100]
+    needs = store_needs(tmp_path / "s.zarr", 1000, None, tmp_path / "scratch" / "s.zarr.12345678.work")
+    assert [need.bytes for need in needs] == [100]  # what is next to the target is removed
 
 
 def test_experiments_side_by_side_check_out_everything_where_dvc_copies() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from outofcore.store.schema import Columns, Field, Layout, Schema
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 
 SCHEMA = Schema(
@@ -50,7 +51,7 @@ def write_store(
     rng = np.random.default_rng(seed)
     layout = layout or Layout(codec="zstd", chunk_rows=64, shard_rows=256)
     with ThreadPoolExecutor(2) as encoders:
-        writer = StoreWriter(path.with_name(f"{path.name}.work"), {"": SCHEMA}, layout, ("train", "val"), encoders)
+        writer = StoreWriter(path.with_name(f"{path.name}.growing"), {"": SCHEMA}, layout, ("train", "val"), encoders)
         for lengths in batches or [[10, 300], [1, 63, 640], [5]]:
             writer.append("", "train", *batch(lengths, rng))
         writer.append("", "val", *batch([7], rng))
@@ -75,7 +76,8 @@ def write_store(
             "sequences": {"train": 6, "val": 1},
             "params": {},
         }
-        writer.commit(path, attributes, sources)
+        with Target(path) as target:
+            writer.commit(target, attributes, sources)
     return path
 
 

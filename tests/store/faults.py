@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ class Faults:
         whole = Path(os.fsdecode(path)).absolute()
         if not whole.is_relative_to(self._folder):
             return
-        step = call, str(whole.relative_to(self._folder))
+        step = call, re.sub(r"\.[0-9a-f]{8}(?=\.|/|$)", "", str(whole.relative_to(self._folder)))  # names by chance
         first = step not in self.steps
         self.steps[step] = None
         if first and step == self._refused:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +11,11 @@ import numpy as np
 import pytest
 import zarr
 
-from outofcore.errors import StoreError
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
-from outofcore.store.writer import StoreWriter, _move
+from outofcore.store.target import Target
+from outofcore.store.writer import StoreWriter
 from tests.store.conftest import SCHEMA, batch
-from tests.store.synced import Synced
 
 CODECS = ["none", "lz4", "zstd"]
 
@@ -89,7 +85,8 @@ def test_a_writer_goes_on_from_a_snapshot_with_the_same_bytes(tmp_path: Path, en
                 writer.restore(state)
         sources = {name: np.array(["x"], object) for name in ("name", "digest")}
         sources |= {name: np.array([1]) for name in ("bytes", "found", "accepted", "rejected")}
-        writer.commit(final, {"domain": "chess", "parts": [""], "splits": ["train", "val"]}, sources)
+        with Target(final) as target:
+            writer.commit(target, {"domain": "chess", "parts": [""], "splits": ["train", "val"]}, sources)
         return (final / "seal.json").read_bytes()
 
     expected = write(tmp_path / "w", tmp_path / "a.zarr", None)
@@ -105,7 +102,8 @@ def test_nothing_is_left_of_metadata_whose_writing_was_stopped(tmp_path: Path, e
         (tmp_path / "w" / stale).write_text("{")
     sources = {name: np.array(["x"], object) for name in ("name", "digest")}
     sources |= {name: np.array([1]) for name in ("bytes", "found", "accepted", "rejected")}
-    seal = writer.commit(tmp_path / "a.zarr", {"domain": "chess", "parts": [""], "splits": ["train"]}, sources)
+    with Target(tmp_path / "a.zarr") as target:
+        seal = writer.commit(target, {"domain": "chess", "parts": [""], "splits": ["train"]}, sources)
     found = {path.relative_to(tmp_path / "a.zarr").as_posix() for path in (tmp_path / "a.zarr").rglob("*.*")}
     assert {name for name in found if (tmp_path / "a.zarr" / name).is_file()} == {*seal.files, "seal.json"}
 
@@ -119,56 +117,6 @@ def test_a_column_of_the_wrong_kind_is_named(tmp_path: Path, encoders: ThreadPoo
         writer.append("", "train", {**rows, "boards": rows["boards"][:, :2]}, sequences)
 
 
-def test_a_store_that_cannot_be_replaced_stays(
-    make_store: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work, final = make_store("new.zarr", batches=[[5]]), make_store("old.zarr", batches=[[7]])
-    real = Path.rename
-
-    def stopped(path: Path, target: Path) -> Path:
-        if target == final:
-            raise KeyboardInterrupt
-        return real(path, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            _move(work, final)
-    assert len(open_store(final).rows("train")) == 7
-    assert len(open_store(work).rows("train")) == 5
-    (final.parent / "old.zarr.work.replaced").symlink_to(tmp_path)  # what a run that was killed may leave
-    _move(make_store("other.zarr", batches=[[9]]), final)
-    assert len(open_store(final).rows("train")) == 9
-    assert not list(final.parent.glob("old.zarr.work*"))
-
-
-@pytest.mark.parametrize("apart", [False, True], ids=["one filesystem", "two filesystems"])
-def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
-    make_store: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
-) -> None:
-    """Records what is synced: a power loss after the last rename finds every byte and every name."""
-    synced, rename, published = Synced(monkeypatch), Path.rename, []
-
-    def renamed(path: Path, target: Path) -> Path:
-        if apart and path.name == "a.zarr.work":
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        if target == tmp_path / "a.zarr":
-            published.append(path)
-            for each in (path, *path.rglob("*")):
-                if each.is_dir():
-                    assert synced.names(each) == {inner.name for inner in each.iterdir()}, f"names in {each}"
-                else:
-                    assert synced.size(each) == each.stat().st_size, f"{each} was not synced"
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", renamed)
-    final = make_store()
-    assert len(published) == 1
-    assert {"zarr.json", "seal.json"} <= {path.name for path in final.iterdir()}
-    assert final.name in synced.names(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
-
-
 def test_ctrl_c_never_interrupts_zarr(make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """It would leave coroutines that were not awaited, of which Python warns beside the one line for the user."""
     threads: list[threading.Thread] = []
@@ -180,55 +128,3 @@ def test_ctrl_c_never_interrupts_zarr(make_store: Callable[..., Path], monkeypat
     make_store()
     assert threads
     assert threading.main_thread() not in threads
-
-
-def test_nothing_takes_time_while_a_store_is_on_its_way(
-    make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A kill there would leave neither the work folder nor the store."""
-    steps: list[str] = []
-    fsync, rename = os.fsync, Path.rename
-
-    def synced(handle: int) -> None:
-        steps.append("sync")
-        fsync(handle)
-
-    def renamed(path: Path, target: Path) -> Path:
-        steps.append(target.name)
-        return rename(path, target)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "rename", renamed)
-    make_store()
-    first = steps.index("a.zarr.work.arriving")
-    assert steps[first : first + 2] == ["a.zarr.work.arriving", "a.zarr"]
-
-
-@pytest.mark.parametrize("refused", ["copy", "rename"])
-def test_a_copy_from_another_filesystem_that_fails_is_removed(
-    make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, refused: str
-) -> None:
-    work, final = make_store("new.zarr", batches=[[5]]), make_store("old.zarr", batches=[[7]])
-    rename, copy, copied = Path.rename, shutil.copyfile, []
-
-    def renamed(path: Path, target: Path) -> Path:
-        if path == work or (refused == "rename" and path.name.endswith(".arriving")):
-            code = errno.EXDEV if path == work else errno.EIO
-            raise OSError(code, os.strerror(code))
-        return rename(path, target)
-
-    def copied_to(source: Path, target: Path) -> Path:
-        copied.append(target)
-        if refused == "copy" and len(copied) == 3:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return copy(source, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", renamed)
-        patched.setattr(shutil, "copyfile", copied_to)
-        with pytest.raises(OSError if refused == "copy" else StoreError):
-            _move(work, final)
-    assert len(copied) >= 3
-    assert not list(final.parent.glob("*.work.*"))
-    assert len(open_store(final).rows("train")) == 7
-    assert len(open_store(work).rows("train")) == 5

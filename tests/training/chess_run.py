@@ -19,6 +19,7 @@ from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Layout, Schema
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from outofcore.training.loaders import open_loaders
 from outofcore.training.loop import fit
@@ -41,7 +42,8 @@ def write_store(folder: Path, positions: int = 1000) -> Path:
         counts = {name: np.ones(1, np.int64) for name in ("bytes", "found", "accepted", "rejected")}
         names = {name: np.array(["x"], object) for name in ("name", "digest")}
         attributes = {"domain": "chess", "parts": [""], "splits": ["train", "val"]}
-        writer.commit(folder, attributes, {**counts, **names})
+        with Target(folder) as target:
+            writer.commit(target, attributes, {**counts, **names})
     return folder
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
@@ -16,6 +15,7 @@ from outofcore.errors import DamagedStore
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
 from outofcore.store.seal import Seal
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 
 
@@ -94,11 +94,11 @@ class Build:
         """Records found, accepted and rejected; rows and sequences of each split."""
         return counted(self.assembler, self.writer)
 
-    def seal(self, final: Path, attributes: Mapping[str, Any], sources: Columns) -> Seal:
+    def seal(self, target: Target, attributes: Mapping[str, Any], sources: Columns) -> Seal:
         """Finish the store and move it to its place; raises RawInputError if a raw file has changed."""
         self._inputs.check_unchanged()
         self.savable = False
-        return self.writer.commit(final, attributes, sources)
+        return self.writer.commit(target, attributes, sources)
 
     def stop(self) -> None:
         """Leave everything to the next run, with a checkpoint of what is whole."""

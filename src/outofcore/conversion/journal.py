@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any
 
 from outofcore.conversion.appended import AppendedFile
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.versions import versions
 from outofcore.domains.domain import Section
-from outofcore.errors import DamagedStore, StoreError
-from outofcore.locks import take
-from outofcore.store.durable import sync_folder, write_file, writing
+from outofcore.durable import WorkFolder, sync_folder, write_file, writing
+from outofcore.errors import DamagedStore
 from outofcore.store.schema import Schema
 from outofcore.store.seal import FORMAT
 
 JOURNAL = 4
 # Settings for reading a store change no byte of it.
 NOT_CONVERSION = {"raw", "match", "tensors", "train"}
-LOCK = "lock"
 
 
 @dataclass(frozen=True)
@@ -43,14 +38,14 @@ class Saved:
 
 
 class Journal:
-    """The work folder of a conversion, used by one process at a time (as a context manager)."""
+    """What a conversion keeps in its work folder."""
 
-    def __init__(self, folder: Path, identity: str) -> None:
-        self.folder = folder
-        self.store = folder / "store"
+    def __init__(self, work: WorkFolder, identity: str) -> None:
+        self.folder = work.path
+        self.store = self.folder / "store"
+        self._work = work
         self._identity = identity
-        self._state = folder / "journal.json"
-        self._lock: BinaryIO | None = None
+        self._state = self.folder / "journal.json"
         self._open()
 
     def _open(self) -> None:
@@ -59,46 +54,10 @@ class Journal:
         self._sources = AppendedFile(self.folder / "sources")
         self._synced: set[str] = set()
 
-    def __enter__(self) -> Self:
-        """Lock the work folder; raises StoreError if another process uses it."""
-        while self._lock is None:
-            with writing(self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._lock = self._locked()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-    def _locked(self) -> BinaryIO | None:
-        """The lock; None if the process that held it removed it with the folder."""
-        path = self.folder / LOCK
-        try:
-            lock = path.open("ab")
-        except FileNotFoundError:
-            return None
-        if not take(lock.fileno()):
-            lock.close()
-            message = (
-                f"{self.folder}: another conversion is working in this folder; wait until it has ended, or let each "
-                "workspace have a scratch of its own (machine.yaml)"
-            )
-            raise StoreError(message)
-        with suppress(FileNotFoundError):
-            if path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
-                return lock
-        lock.close()
-        return None
-
     def resume(self) -> Saved | None:
         """The last checkpoint of this conversion, or None after emptying the folder; raises DamagedStore."""
         state = self._read()
-        if state is None or not self.store.is_dir():
+        if state is None or self.store.is_symlink() or not self.store.is_dir():
             self.begin()
             return None
         try:
@@ -125,11 +84,9 @@ class Journal:
 
     def begin(self) -> None:
         """Empty the work folder."""
-        self._close()
+        self.close()
         with writing(self.folder):
-            for path in self.folder.iterdir():
-                if path.name != LOCK:
-                    _remove(path)
+            self._work.empty()
             self._open()
             self.store.mkdir()
 
@@ -170,14 +127,15 @@ class Journal:
         for pieces in sorted({table["folder"] for table in tables.values() if table.get("pieces")}):
             sync_folder(Path(pieces))
 
-    def _close(self) -> None:
+    def close(self) -> None:
         for file in (self.rejects, self._keys, self._sources):
             file.close()
 
     def clear(self) -> None:
-        """Remove the work folder."""
-        self._close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Keep nothing: the conversion has ended."""
+        self.close()
+        with suppress(OSError):
+            self._work.empty()
 
 
 def identity(domain: str, section: Section, inputs: Inputs, schemas: Mapping[str, Schema]) -> str:
@@ -195,10 +153,3 @@ def identity(domain: str, section: Section, inputs: Inputs, schemas: Mapping[str
 
 def _unreadable(error: OSError) -> str:
     return f"{Path(error.filename or '').name}: {error.strerror}"
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -30,13 +30,14 @@ from outofcore.conversion.progress import ConversionProgress, size
 from outofcore.conversion.splits import SPLITS
 from outofcore.conversion.units import Audited
 from outofcore.domains.domain import Domain
+from outofcore.durable import WorkFolder, remove_unfinished, replacing, writing
 from outofcore.errors import DamagedStore, RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate
-from outofcore.store.durable import sync_folder, writing
 from outofcore.store.seal import Seal
+from outofcore.store.target import Target
 from outofcore.store.upload import Upload
-from outofcore.store.writer import StoreWriter, put_back
+from outofcore.store.writer import StoreWriter
 
 # A kill costs at most this much work; a checkpoint takes some tenths of a second.
 CHECKPOINT_SECONDS = 10.0
@@ -96,12 +97,14 @@ class Conversion:
         inputs = Inputs(self.files, threads=max(1, workers))
         schemas = self.domain.schemas(self.section, self.files)
         with (
-            Journal(self.work(scratch), identity(self.domain.name, self.section, inputs, schemas)) as journal,
+            Target(self.store) as target,
+            self._work_folder(target, scratch) as work,
+            closing(Journal(work, identity(self.domain.name, self.section, inputs, schemas))) as journal,
             ThreadPoolExecutor(max(1, workers), thread_name_prefix="encode") as encoders,
             executor as pool,
         ):
-            with writing(self.store):
-                put_back(journal.store, self.store)
+            target.put_back(journal.store)
+            remove_unfinished(self.rejects)
             if self.upload:
                 self.upload.unseal()
             layout = self.section.store.layout()
@@ -114,7 +117,7 @@ class Conversion:
                 with self._placed_rejects(journal):
                     if build.assembler.accepted:
                         root = attributes(self.domain, self.section, schemas, build.counts())
-                        seal = build.seal(self.store, root, sources(self.files, build.assembler, inputs.digests))
+                        seal = build.seal(target, root, sources(self.files, build.assembler, inputs.digests))
             except DamagedStore:  # what an earlier run has left here, or at the address
                 build.writer.abandon()
                 journal.clear()
@@ -131,6 +134,13 @@ class Conversion:
         for each in figures.get("doubts", ()):
             sys.stderr.write(f"note: {self.domain.name}: {each}\n")
         return Outcome(seal, figures, resumed)
+
+    def _work_folder(self, target: Target, scratch: Path | None) -> AbstractContextManager[WorkFolder]:
+        """The folder of :meth:`work`; the lock of the target holds wherever it is."""
+        if scratch is None:
+            return nullcontext(target)
+        work = self.work(scratch)
+        return WorkFolder(work, f"{work}: another conversion works in this folder; wait until it has ended")
 
     def _convert_units(
         self,
@@ -167,21 +177,11 @@ class Conversion:
 
         What the filesystem refuses thus shows before the store is moved; those in the work folder are for resuming.
         """
-        copy = self.rejects.with_name(f"{self.rejects.name}.part")
-        try:
-            with writing(copy):
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(journal.rejects.path, copy)
-                with copy.open("r+b") as stream:
-                    os.fsync(stream.fileno())
+        with writing(self.rejects), replacing(self.rejects) as copy:
+            shutil.copyfile(journal.rejects.path, copy)
+            with copy.open("r+b") as stream:
+                os.fsync(stream.fileno())
             yield
-            with writing(self.rejects):
-                copy.replace(self.rejects)
-            sync_folder(self.rejects.parent)
-        except BaseException:
-            with suppress(OSError):
-                copy.unlink()
-            raise
 
     @property
     def _raw_bytes(self) -> int:

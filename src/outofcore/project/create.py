@@ -11,9 +11,9 @@ from typing import Literal
 import yaml
 
 from outofcore.domains.registry import DOMAINS, get_domain
+from outofcore.durable import replace_text
 from outofcore.errors import ParamsError
 from outofcore.project import written
-from outofcore.replacing import replace_text
 from outofcore.space.dvc_cache import find_cache
 from outofcore.space.dvc_lock import domain_of
 

@@ -120,7 +120,8 @@ def store_needs(
     """
     work = work or target.with_name(f"{target.name}.work")
     left = max(0, size - folder_bytes(work))
-    replaced += folder_bytes(target.with_name(f"{target.name}.work.arriving"))
+    if work.name != f"{target.name}.work":
+        replaced += folder_bytes(target.with_name(f"{target.name}.work"))
     if filesystem_of(work) == filesystem_of(target):
         needs = [Need(target, Purpose.STORE, max(0, left - replaced))]
     else:

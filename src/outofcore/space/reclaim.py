@@ -19,8 +19,8 @@ from pathlib import Path
 
 import psutil
 
+from outofcore.durable import MARK, WorkFolder
 from outofcore.errors import OutOfCoreError, ParamsError
-from outofcore.locks import take
 from outofcore.space.dvc_cache import DvcCache, find_cache
 from outofcore.space.filesystems import folder_bytes
 
@@ -172,12 +172,7 @@ def _arguments(command: Sequence[str]) -> Sequence[str]:
 
 def _refuse_used(folder: Path) -> None:
     """Raise OutOfCoreError if a conversion or training that DVC did not start holds the lock of its folder."""
-    for path in (folder / "lock", folder):
-        if not path.exists():
-            continue
-        descriptor = os.open(path, os.O_RDONLY)
-        free = take(descriptor)
-        os.close(descriptor)
-        if not free:
-            message = f"{folder}: a conversion or training is working there; nothing was removed"
-            raise OutOfCoreError(message)
+    if not (folder / MARK).is_file():
+        return
+    with WorkFolder(folder, f"{folder}: a conversion or training is working there; nothing was removed"):
+        pass

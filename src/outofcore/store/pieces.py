@@ -21,9 +21,9 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.durable import writing
 from outofcore.errors import DamagedStore
 from outofcore.store.codecs import ChunkCodec
-from outofcore.store.durable import writing
 from outofcore.store.form import TableForm, dtype_of, encode_chunk, filler
 from outofcore.store.schema import Columns, Field
 from outofcore.store.shards import ShardFile, shard_name

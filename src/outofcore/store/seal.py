@@ -63,6 +63,15 @@ def read_seal(text: str, store: str) -> Seal:
     return seal
 
 
+def names_of(content: bytes) -> set[str] | None:
+    """Names of the files of a sealed store, of any format and in any state; None if this is no seal of ours."""
+    try:
+        parsed = json.loads(content)
+        return {SEAL, *map(str, parsed["files"])} if {"digest", "format"} <= parsed.keys() else None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
 def _lies_inside(name: str) -> bool:
     """Whether a name is a path inside the store's folder, other than the seal itself."""
     segments = name.split("/")

@@ -19,9 +19,9 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.durable import writing
 from outofcore.errors import DamagedStore
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
-from outofcore.store.durable import writing
 from outofcore.store.files import Files
 from outofcore.store.seal import ADVICE
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
 
-from outofcore.store.durable import writing
+from outofcore.durable import writing
 from outofcore.store.encode import encode_chunks
 from outofcore.store.encoding_queue import Chunk, EncodingQueue
 from outofcore.store.form import TableForm, dtype_of, filler

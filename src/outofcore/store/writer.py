@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -19,13 +16,14 @@ from zarr.abc.store import Store
 from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
+from outofcore.durable import remove, write_file, writing
 from outofcore.errors import DamagedStore
-from outofcore.store.durable import sync_folder, write_file, writing
 from outofcore.store.encoding_queue import EncodingQueue
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import SEAL, Seal, describe
 from outofcore.store.shards import ShardFile, ShardMaker
 from outofcore.store.table import Files, Table, TableWriter
+from outofcore.store.target import Target
 from outofcore.store.upload import Upload
 
 SOURCES = (
@@ -133,8 +131,8 @@ class StoreWriter:
         for table in self.tables():
             table.abandon()
 
-    def commit(self, final: Path, attributes: Mapping[str, Any], sources: Columns) -> Seal:
-        """Finish all shards, write metadata and seal, and rename the folder to ``final``, replacing it.
+    def commit(self, target: Target, attributes: Mapping[str, Any], sources: Columns) -> Seal:
+        """Finish all shards, write metadata and seal, and move the folder to its place, replacing the store there.
 
         ``attributes`` are JSON values that depend on neither clock nor machine; ``sources`` are columns with one row
         per raw file.
@@ -155,13 +153,13 @@ class StoreWriter:
             for _ in self._encoders.map(self._upload.put, documents, documents.values()):
                 pass
             self._upload.finish(seal)
-            shutil.rmtree(self.work, ignore_errors=True)
+            remove(self.work)
         else:
             paths = [self.work / name for name in documents]
             for _ in self._encoders.map(write_file, paths, documents.values()):  # disks sync many files at once faster
                 pass
             write_file(self.work / SEAL, seal.text().encode())
-            _move(self.work, final)
+            target.place(self.work)
         return seal
 
     def tables(self) -> list[Table]:
@@ -196,77 +194,6 @@ class StoreWriter:
                 path = f"{part}/{split}" if part else split
                 zarr.create_group(store=store, path=path)
                 zarr.create_group(store=store, path=f"{path}/sequences")
-
-
-def _move(work: Path, final: Path) -> None:
-    """Move a sealed folder, whose files are on the disk, to its final place, even from another filesystem.
-
-    No partial store is ever visible; after an error the store before it and the work folder are in their places again.
-    """
-    arriving, replaced = _passing(final)
-    with writing(final):
-        final.parent.mkdir(parents=True, exist_ok=True)
-        for stale in (arriving, replaced):  # of a run that was killed here
-            _remove(stale)
-        try:
-            _sync_folders(work)  # now: a kill between the renames would leave the work folder without its store
-            try:
-                work.rename(arriving)
-            except OSError as error:
-                if error.errno != errno.EXDEV:
-                    raise
-                _copy(work, arriving)
-                _sync_folders(arriving)
-            if final.exists():
-                shutil.move(final, replaced)  # an overlay does not rename a folder of its lower layers
-            arriving.rename(final)
-        except BaseException:
-            put_back(work, final)
-            raise
-        sync_folder(final.parent)
-    for old in (replaced, work):
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def put_back(work: Path, final: Path) -> None:
-    """Undo a move to the final place that was stopped, so that no copy of a store takes room for ever."""
-    arriving, replaced = _passing(final)
-    if replaced.exists() and not final.exists():
-        shutil.move(replaced, final)
-    if arriving.is_dir() and not work.exists():
-        try:
-            arriving.rename(work)
-        except OSError as error:
-            if error.errno != errno.EXDEV:  # then a copy, for another work folder
-                raise
-    _remove(arriving)
-
-
-def _passing(final: Path) -> tuple[Path, Path]:
-    """Names next to the final place: of the store that is moved there, and of the one it replaces."""
-    return final.with_name(f"{final.name}.work.arriving"), final.with_name(f"{final.name}.work.replaced")
-
-
-def _remove(path: Path) -> None:
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def _sync_folders(root: Path) -> None:
-    for folder in (root, *filter(Path.is_dir, root.rglob("*"))):
-        sync_folder(folder)
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a folder to the disk."""
-    for path in filter(Path.is_file, source.rglob("*")):
-        copied = target / path.relative_to(source)
-        with writing(copied):
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copied)
-            with copied.open("r+b") as stream:
-                os.fsync(stream.fileno())
 
 
 def _sorted(value: Any) -> Any:

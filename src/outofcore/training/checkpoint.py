@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,8 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor, nn
 
-from outofcore.errors import OutOfCoreError, StateError
-from outofcore.locks import take
+from outofcore.durable import WorkFolder, remove_unfinished, replace_file
+from outofcore.errors import StateError
 from outofcore.training.optimizers import Optimizer
 from outofcore.training.ranks import this_rank
 
@@ -52,13 +50,8 @@ class Checkpoint:
     def save(self, path: Path) -> None:
         """Write the file atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(path.name + ".part")
         content = {"version": VERSION, **vars(self), "progress": vars(self.progress)}
-        with unfinished.open("wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
+        replace_file(path, lambda new: torch.save(content, new))
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint | None:
@@ -100,6 +93,7 @@ class Saver:
     def __init__(self, path: Path, identity: str, seconds: float) -> None:
         self.identity = identity
         self._path = path
+        self._work = WorkFolder(path.parent, f"{path.parent}: another training of this model runs; wait for its end")
         self._seconds = seconds
         self._saved_at = time.monotonic()
 
@@ -122,18 +116,9 @@ class Saver:
         if this_rank().rank:
             yield
             return
-        folder = self._path.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY)
-        try:
-            if not take(lock):
-                message = f"{folder}: another training of this model is running; wait for its end"
-                raise OutOfCoreError(message)
+        with self._work:
+            remove_unfinished(self._path)
             yield
-        finally:
-            os.close(lock)
-            with suppress(OSError):  # something was saved
-                folder.rmdir()
 
     def due(self) -> bool:
         return time.monotonic() - self._saved_at >= self._seconds
@@ -146,4 +131,5 @@ class Saver:
 
     def remove(self) -> None:
         """Remove the checkpoint of a finished run."""
-        shutil.rmtree(self._path.parent, ignore_errors=True)
+        with self._work:
+            self._work.empty()

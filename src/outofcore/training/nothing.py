@@ -21,6 +21,7 @@ from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema
+from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
 from outofcore.training.loaders import open_loaders
 from outofcore.training.loop import fit
@@ -69,7 +70,8 @@ def write_store(path: Path) -> None:
         writer = StoreWriter(path.with_suffix(".work"), {"": schema}, Layout(), SPLITS, encoders)
         for split in SPLITS:
             writer.append("", split, {"x": np.ones(ROWS, np.float32)}, {"length": np.array([ROWS])})
-        writer.commit(path, {"domain": "nothing", "parts": [""], "splits": list(SPLITS)}, sources)
+        with Target(path) as target:
+            writer.commit(target, {"domain": "nothing", "parts": [""], "splits": list(SPLITS)}, sources)
 
 
 def main(optimizer: str, ranks: int) -> None:

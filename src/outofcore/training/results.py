@@ -14,8 +14,8 @@ from torch import Tensor
 
 from outofcore import __version__
 from outofcore.domains.task import Task
+from outofcore.durable import replace_file, replace_text
 from outofcore.errors import StateError
-from outofcore.replacing import replace_file, replace_text
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store
 from outofcore.training.checkpoint import read_saved

@@ -19,12 +19,11 @@ from outofcore.domains.text.documents.records import read_documents
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
+from outofcore.durable import replace_text, writing
 from outofcore.errors import ParamsError
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
 from outofcore.raw.unit import Unit
-from outofcore.replacing import replace_text
-from outofcore.store.durable import writing
 
 # The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
 CHUNK_BYTES = 65_536

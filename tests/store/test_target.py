@@ -1,0 +1,305 @@
+"""A store gets its place by renames that can be undone; what is not ours is refused and left alone."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import outofcore
+from outofcore.errors import OutOfCoreError, ParamsError, StoreError
+from outofcore.store.reader import open_store
+from outofcore.store.target import Target
+from tests.own_arrays import Data, data_of
+from tests.store.synced import Synced
+
+
+def place(sealed: Path, final: Path) -> None:
+    with Target(final) as target:
+        target.put_back(sealed)
+        target.place(sealed)
+
+
+def tree(folder: Path) -> dict[str, bytes | str]:
+    """Everything in a folder, links by where they lead."""
+    return {
+        path.relative_to(folder).as_posix(): str(path.readlink()) if path.is_symlink() else path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def test_a_store_that_cannot_be_replaced_stays(
+    make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, final = make_store("new.zarr", batches=[[5]]), make_store("old.zarr", batches=[[7]])
+    real = Path.rename
+
+    def stopped(path: Path, target: Path) -> Path:
+        if target == final:
+            raise KeyboardInterrupt
+        return real(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            place(work, final)
+    assert len(open_store(final).rows("train")) == 7
+    assert len(open_store(work).rows("train")) == 5
+    place(make_store("other.zarr", batches=[[9]]), final)
+    assert len(open_store(final).rows("train")) == 9
+    assert not list(final.parent.glob("old.zarr.work*"))
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one filesystem", "two filesystems"])
+def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
+    make_store: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    """Records what is synced: a power loss after the last rename finds every byte and every name."""
+    synced, rename, published = Synced(monkeypatch), Path.rename, []
+
+    def renamed(path: Path, target: Path) -> Path:
+        if apart and path.name == "a.zarr.growing":
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        if target == tmp_path / "a.zarr":
+            published.append(path)
+            for each in (path, *path.rglob("*")):
+                if each.is_dir():
+                    assert synced.names(each) == {inner.name for inner in each.iterdir()}, f"names in {each}"
+                else:
+                    assert synced.size(each) == each.stat().st_size, f"{each} was not synced"
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    final = make_store()
+    assert len(published) == 1
+    assert {"zarr.json", "seal.json"} <= {path.name for path in final.iterdir()}
+    assert final.name in synced.names(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_nothing_takes_time_while_a_store_is_on_its_way(
+    make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill there would leave neither the work folder nor the store."""
+    steps: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def synced(handle: int) -> None:
+        steps.append("sync")
+        fsync(handle)
+
+    def renamed(path: Path, target: Path) -> Path:
+        steps.append(target.name)
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    make_store()
+    first = steps.index("arriving")
+    assert steps[first : first + 2] == ["arriving", "a.zarr"]
+
+
+@pytest.mark.parametrize("refused", ["copy", "rename"])
+def test_a_copy_from_another_filesystem_that_fails_is_removed(
+    make_store: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    work, final = make_store("new.zarr", batches=[[5]]), make_store("old.zarr", batches=[[7]])
+    rename, copy, copied = Path.rename, shutil.copyfile, []
+
+    def renamed(path: Path, target: Path) -> Path:
+        if path == work or (refused == "rename" and path.name == "arriving"):
+            code = errno.EXDEV if path == work else errno.EIO
+            raise OSError(code, os.strerror(code))
+        return rename(path, target)
+
+    def copied_to(source: Path, target: Path) -> Path:
+        copied.append(target)
+        if refused == "copy" and len(copied) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return copy(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", renamed)
+        patched.setattr(shutil, "copyfile", copied_to)
+        with pytest.raises(OSError if refused == "copy" else StoreError):
+            place(work, final)
+    assert len(copied) >= 3
+    assert not list(final.parent.glob("*.work.*"))
+    assert len(open_store(final).rows("train")) == 7
+    assert len(open_store(work).rows("train")) == 5
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "thesis.txt").write_text("all of it")
+
+
+def an_empty_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_file(path: Path) -> None:
+    path.write_text("all of it")
+
+
+def a_link(path: Path) -> None:
+    a_folder(path.parent / "precious")
+    path.symlink_to(path.parent / "precious")
+
+
+def a_link_to_a_work_folder(path: Path) -> None:
+    other = path.parent / "other.zarr"
+    with Target(other) as target:
+        (target.path / "journal.json").write_text("of another conversion")
+    path.symlink_to(target.path)
+
+
+def a_folder_with_a_linked_mark(path: Path) -> None:
+    a_link_to_a_work_folder(path)
+    mark = path.resolve() / "outofcore-work"
+    path.unlink()
+    a_folder(path)
+    (path / mark.name).symlink_to(mark)
+
+
+def a_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+PGN = '[Event "x"]\n[Result "1-0"]\n\n1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-0\n'
+
+
+def convert(out: Path) -> None:
+    (out / "k.pgn").write_text(PGN)
+    outofcore.convert("chess", out / "k.pgn", out / "s.zarr", splits={"val": 0.0, "test": 0.0})
+
+
+def write(out: Path) -> None:
+    outofcore.write_store(out / "s.zarr", data_of(20))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("run", "scratch"), [(convert, False), (convert, True), (write, False)])
+@pytest.mark.parametrize(
+    "make",
+    [a_folder, an_empty_folder, a_file, a_link, a_link_to_a_work_folder, a_folder_with_a_linked_mark, a_fifo],
+)
+def test_what_others_have_where_we_would_work_is_refused_and_left_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[[Path], None],
+    make: Callable[[Path], None],
+    scratch: bool,
+) -> None:
+    place = tmp_path / "s.zarr.work"
+    if scratch:
+        monkeypatch.setenv("OUTOFCORE_SCRATCH", str(tmp_path / "scratch"))
+        digest = hashlib.sha256(os.fsencode(tmp_path.resolve() / "s.zarr")).hexdigest()[:8]
+        place = tmp_path / "scratch" / f"s.zarr.{digest}.work"
+        place.parent.mkdir()
+    make(place)
+    before = tree(tmp_path)
+    with pytest.raises(StoreError, match=r"got somebody else's; nothing was touched") as told:
+        run(tmp_path)
+    assert "\n" not in str(told.value)
+    after = tree(tmp_path)
+    assert {each: after[each] for each in before} == before
+    assert not (tmp_path / "s.zarr").exists()
+
+
+def test_links_inside_a_work_folder_lead_nowhere(tmp_path: Path) -> None:
+    """A process that was killed, or somebody with access, may have left links where files are to grow."""
+    a_folder(tmp_path / "precious")
+    before = tree(tmp_path / "precious")
+    with Target(tmp_path / "s.zarr") as target:
+        for name in ("arrays", "store", "arriving", "replaced"):
+            (target.path / name).symlink_to(tmp_path / "precious")
+    write(tmp_path)
+    (tmp_path / "s.zarr").rename(tmp_path / "arrays.zarr")
+    with Target(tmp_path / "s.zarr") as target:
+        for name in ("arriving", "replaced"):
+            (target.path / name).symlink_to(tmp_path / "precious")
+    convert(tmp_path)
+    assert tree(tmp_path / "precious") == before
+    assert len(open_store(tmp_path / "s.zarr").rows("train")) == 7
+    assert not (tmp_path / "s.zarr.work").exists()
+
+
+@pytest.mark.parametrize("run", [convert, write])
+@pytest.mark.parametrize(
+    ("added", "content"),
+    [("notes.txt", b"mine"), ("train/mine.npy", b"1"), ("seal.json", b"{}"), ("seal.json", b'{"files": ["a"]}')],
+)
+def test_a_store_with_something_else_in_it_is_not_replaced(
+    tmp_path: Path, run: Callable[[Path], None], added: str, content: bytes
+) -> None:
+    write(tmp_path)
+    (tmp_path / "s.zarr" / added).write_bytes(content)
+    before = tree(tmp_path / "s.zarr")
+    with pytest.raises(OutOfCoreError, match=r"expected (nothing but|a new folder, or) a sealed store to replace"):
+        run(tmp_path)
+    assert tree(tmp_path / "s.zarr") == before
+
+
+def test_a_damaged_store_and_one_of_another_format_can_be_replaced(tmp_path: Path) -> None:
+    write(tmp_path)
+    seal = tmp_path / "s.zarr" / "seal.json"
+    seal.write_bytes(seal.read_bytes().replace(b'"format":', b'"format":7'))
+    shard = next((tmp_path / "s.zarr").rglob("c.0*"))
+    shard.unlink()
+    convert(tmp_path)
+    assert open_store(tmp_path / "s.zarr").domain == "chess"
+
+
+def refuse_locks(code: int) -> Callable[..., None]:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return refuse
+
+
+@pytest.mark.parametrize("code", [0, errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF])
+def test_two_that_write_one_store_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """On mounts without locks as well, and whatever the scratch is."""
+    if code:
+        monkeypatch.setattr("fcntl.flock", refuse_locks(code))
+    refusals: list[str] = []
+
+    def refused(run: Callable[[Path], None]) -> None:
+        with pytest.raises(StoreError) as told:
+            run(tmp_path)
+        refusals.append(str(told.value))
+
+    def meanwhile() -> Iterator[Data]:
+        yield data_of(5)
+        for number in range(2):
+            monkeypatch.setenv("OUTOFCORE_SCRATCH", str(tmp_path / f"scratch{number}"))
+            refused(convert)
+        thread = threading.Thread(target=refused, args=(write,))
+        thread.start()
+        thread.join()
+        yield data_of(5)
+
+    store = outofcore.write_store(tmp_path / "s.zarr", meanwhile())
+    assert len(store.rows("train")) == 10
+    assert len(refusals) == 3
+    assert all("another process writes this store" in refusal for refusal in refusals)
+    assert not list(tmp_path.glob("*.work*"))
+    convert(tmp_path)
+
+
+def test_an_argument_says_what_must_not_be_replaced(tmp_path: Path) -> None:
+    a_folder(tmp_path / "s.zarr")
+    for run in (write, convert):
+        with pytest.raises(ParamsError, match=r"s\.zarr: expected a new folder, or a sealed store to replace"):
+            run(tmp_path)
+    assert (tmp_path / "s.zarr" / "thesis.txt").read_text() == "all of it"
+    assert np.array_equal(sorted(tree(tmp_path)), ["k.pgn", "s.zarr/thesis.txt"])

@@ -1,0 +1,144 @@
+"""A file is on the disk before it counts; what the filesystem refuses is one line with the path and a way out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from outofcore.durable import WorkFolder, replace_file, replace_text, sync_folder, write_file, writing
+from outofcore.errors import StoreError
+from tests.store.synced import Synced
+
+CURES = {
+    errno.EIO: "check that disk, and run again",
+    errno.EACCES: "give this user write permission there, and run again",
+    errno.EPERM: "give this user write permission there, and run again",
+    errno.EROFS: "mount that filesystem for writing, or write elsewhere, and run again",
+    errno.EFBIG: r"raise the limit on file sizes \(ulimit -f\), or lower store.shard_rows, and run again",
+    errno.ESTALE: "see what disk, permissions and limits allow, and run again",
+}
+
+
+@pytest.mark.parametrize("code", CURES)
+def test_a_refused_write_is_one_line(tmp_path: Path, code: int) -> None:
+    expected = rf"^{tmp_path} cannot be written: {os.strerror(code)}; {CURES[code]}$"
+    with pytest.raises(StoreError, match=expected), writing(tmp_path):
+        raise OSError(code, os.strerror(code))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_left_to_the_guard_with_its_path(tmp_path: Path, code: int) -> None:
+    with pytest.raises(OSError, match=os.strerror(code)) as told, writing(tmp_path):
+        raise OSError(code, os.strerror(code))
+    assert told.value.filename == str(tmp_path)
+
+
+def test_a_file_is_synced_with_all_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[int, int]] = []
+    fsync = os.fsync
+
+    def recorded(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, os.fstat(handle).st_size))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    path = tmp_path / "new" / "file"
+    write_file(path, b"content")
+    sync_folder(path.parent)
+    assert [inode for inode, _ in synced] == [path.stat().st_ino, path.parent.stat().st_ino]
+    assert synced[0][1] == len(path.read_bytes()) == 7
+
+
+def test_a_filesystem_that_syncs_no_folders_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    sync_folder(tmp_path)
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> tuple[Path, Path]:
+    """A file of the workspace, and the object of DVC's cache that it is."""
+    path, cached = tmp_path / "file", tmp_path / "cached"
+    cached.write_text("before")
+    cached.chmod(0o444)
+    os.link(cached, path)
+    return path, cached
+
+
+def test_what_is_linked_stays_as_it_is(linked: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    path, cached = linked
+    synced = Synced(monkeypatch)
+    replace_text(path, "after\n")
+    assert (path.read_bytes(), cached.read_text()) == (b"after\n", "before")
+    assert synced.size(path) == 6
+    assert synced.names(path.parent) == {"file", "cached"}
+
+
+def test_a_write_that_fails_leaves_the_old_file_alone(linked: tuple[Path, Path], tmp_path: Path) -> None:
+    path, _ = linked
+
+    def fail(new: Path) -> None:
+        new.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        replace_file(path, fail)
+    assert path.read_text() == "before"
+    assert {each.name for each in tmp_path.iterdir()} == {"file", "cached"}
+
+
+def test_two_that_replace_a_file_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    (tmp_path / "file.part").symlink_to(tmp_path / "precious")
+
+    def second(new: Path) -> None:
+        new.write_text("first")
+        replace_text(path, "second")
+        assert path.read_text() == "second"
+
+    replace_file(path, second)
+    assert path.read_text() == "first"
+    assert {each.name for each in tmp_path.iterdir()} == {"file", "file.part"}
+
+
+@pytest.mark.parametrize("code", [0, errno.ENOLCK])
+def test_a_killed_process_leaves_a_work_folder_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    path = tmp_path / "work"
+    script = f"""
+import fcntl, pathlib, sys, outofcore.durable
+def refuse(*_): raise OSError({code}, "no locks")
+if {code}: fcntl.flock = refuse
+with outofcore.durable.WorkFolder(pathlib.Path({str(path)!r}), "taken"):
+    print("in", flush=True); sys.stdin.read()
+"""
+    if code:
+
+        def refuse(*_: object) -> None:
+            raise OSError(code, "no locks")
+
+        monkeypatch.setattr("fcntl.flock", refuse)
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"in\n"
+        (path / "left").write_text("to the next")
+        with pytest.raises(StoreError, match="taken"), WorkFolder(path, "taken"):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with WorkFolder(path, "taken") as work:
+        assert (path / "left").read_text() == "to the next"
+        token = work.token
+    with WorkFolder(path, "taken") as work:
+        assert work.token == token
+        work.empty()
+    assert not list(tmp_path.iterdir())
