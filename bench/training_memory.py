@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from outofcore.training.baseline import baseline_bytes
 
 from harness.raw import lengthen
 from harness.results import Row, arguments, save
@@ -33,7 +34,6 @@ from outofcore.domains.text.params import TextSection
 from outofcore.machine import Machine
 from outofcore.pipeline import write_catalogue
 from outofcore.store.reader import open_store
-from outofcore.training.baseline import baseline_bytes
 from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
 from outofcore.training.memory_tables import PARTS, Forecast

@@ -52,6 +52,7 @@ def main(name: str) -> None:
                 memory=machine.memory,
                 residency=machine.residency,
                 device=device,
+                threads=machine.workers,
                 columns=("sequence",),
             )
         mixed = section.train.precision == "bf16-mixed"

@@ -55,7 +55,14 @@ def main(name: str) -> None:
     else:
         reading = domain.reading(store.attributes, section)
         train, val = open_loaders(
-            store, task, reading, section.train, memory=machine.memory, residency=machine.residency, device=device
+            store,
+            task,
+            reading,
+            section.train,
+            memory=machine.memory,
+            residency=machine.residency,
+            device=device,
+            threads=machine.workers,
         )
         tell(*train.notes, *val.notes)
     with guard.writing(model):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import outofcore
 from outofcore.domains.registry import get_domain
@@ -17,7 +14,6 @@ from outofcore.machine import load_machine
 from outofcore.plan import _last_run, plan_domain
 from tests.conversion.lines import Lines, LinesSection
 from tests.pipeline.conftest import ROOT
-from tests.training.small import WeightedRegression
 
 MOVES = "".join(f";{'BW'[n % 2]}[{chr(97 + n % 19)}{chr(97 + n // 19)}]" for n in range(60))
 GAME = f"(;GM[1]SZ[19]PB[a]PW[b]RE[B+R]KM[6.5]{MOVES})"
@@ -39,68 +35,6 @@ def test_the_sample_is_converted_by_the_cluster_that_is_set(tmp_path: Path, monk
     with pytest.raises(ClusterError):
         plan_domain(Lines(), section, load_machine(), None)
     assert asked == [("dask", "tcp://10.0.0.1:8786", ["a.txt"], "lines")]
-
-
-class Numbers:
-    """A sample is a number."""
-
-    fields = ("number",)
-
-    def __call__(self, rows, keys):
-        del keys
-        return {"x": torch.from_numpy(rows["number"]).float()}
-
-
-class NeedsValues(WeightedRegression):
-    """Its loss takes what the values of a batch choose."""
-
-    def __init__(self, choose):
-        super().__init__()
-        self.choose = choose
-
-    def loss(self, batch):
-        return self.choose(batch["x"]) * self.net[0].weight.sum(), torch.tensor(1)
-
-
-@dataclass(frozen=True)
-class Planned(Lines):
-    """Lines with a task that needs values."""
-
-    choose: Callable[[torch.Tensor], Any] = torch.sum
-
-    def planned_task(self):
-        def make(section, schemas):
-            del section, schemas
-            return NeedsValues(self.choose)
-
-        return make
-
-    def reading(self, store_attributes, section):
-        del store_attributes, section
-        return Numbers()
-
-
-@pytest.mark.parametrize(
-    "choose",
-    [
-        lambda numbers: numbers[0].item(),
-        lambda numbers: numbers.nonzero().sum(),
-        lambda numbers: numbers[numbers > 0].sum(),
-    ],
-    ids=["item", "nonzero", "mask"],
-)
-def test_a_task_that_needs_values_leaves_the_rest_of_the_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choose: Callable[[torch.Tensor], Any]
-) -> None:
-    (tmp_path / "a.txt").write_text("1 2 3\n")
-    monkeypatch.setattr("outofcore.plan.begin_baseline", lambda *_: None)
-    monkeypatch.setattr("outofcore.plan.baseline_bytes", lambda *_: 0)
-    found = plan_domain(Planned(choose=choose), LinesSection(raw=str(tmp_path)), load_machine(), None)
-    assert found.needs
-    (table,) = found.tables
-    assert table.title.startswith("training is not predicted: the task of lines ")
-    assert "\n" not in table.title
-    assert not table.rows
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,6 @@ def plan(
     with one_line_errors(resumes=False):
         from outofcore.machine import load_machine
         from outofcore.params import load_params
-        from outofcore.training.baseline import begin_baseline
 
         machine, cache, settings = load_machine(), find_cache(), load_params(params)
         names = domains or settings.domains
@@ -154,9 +153,6 @@ def plan(
             message = f"{params}: expected a section of a domain, found none"
             raise ParamsError(message)
         sections = {name: settings.section(name) for name in names}
-        for section in sections.values():
-            if hasattr(section, "train"):
-                begin_baseline(section.train.optimizer, ranks)  # another process, while this one imports torch
         with large_imports():
             from outofcore.domains.registry import get_domain
             from outofcore.plan import plan_domain, plan_run

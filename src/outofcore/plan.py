@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,7 @@ from outofcore.space.filesystems import filesystem_of, folder_bytes
 from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
 from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import Store, open_store
-from outofcore.table import Table, columns
-from outofcore.training.baseline import baseline_bytes, begin_baseline
+from outofcore.table import Table
 from outofcore.training.results import Saved, saved_bytes
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ class DomainPlan:
     saved: Saved | None  # what training saves; None until a store determines the model's size
     commit: Commit | None  # DVC's handling of the store; None without DVC
     needs: tuple[Need, ...]
-    training: Fit | None = None  # whether training fits; None where that cannot be predicted
+    training: Fit | None = None  # whether training fits; None where the task needs a store
     tables: tuple[Table, ...] = ()  # about training, and the domain's own
     # files in the raw folder that will not be read: reason by name
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -85,8 +83,6 @@ def plan_domain(
     ``sizes`` adds what other sizes of the model take, which takes seconds for each.
     """
     planned = domain.planned_task() is not None
-    if planned:
-        begin_baseline(section.train.optimizer, ranks)
     store = place_of(domain, section)
     commit = commit_of(store, cache) if cache else None
     needs: tuple[Need, ...] = ()
@@ -168,26 +164,20 @@ def _training(
     ranks: int,
     *,
     sizes: bool,
-) -> tuple[Fit | None, tuple[Table, ...], Saved | None]:
+) -> tuple[Fit, tuple[Table, ...], Saved]:
     """Whether training fits, tables about it, and what it saves."""
     from outofcore.training.loaders import BALANCED, refuse_ranks
     from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
-    from outofcore.training.prediction import UNPREDICTABLE
 
-    schemas, process = domain.schemas(section, files), partial(baseline_bytes, section.train.optimizer, ranks)
-    forecast = Forecast(domain, section, schemas, expected.rows, machine, process, expected.sequences, ranks)
+    schemas = domain.schemas(section, files)
+    forecast = Forecast(domain, section, schemas, expected.rows, machine, expected.sequences, ranks)
     usable, last = usable_memory().value, _last_run(domain.name)
     if forecast.way == RAW:
         refuse_ranks(ranks, f"{domain.name}.mode: stream", "use one, or mode store")
-    try:
-        if forecast.model.balanced:
-            refuse_ranks(ranks, BALANCED)
-        fit = fit_of(forecast, usable, accelerator=_own_memory(machine.device))
-        tables = [parts_table(forecast, fit, last), *([sizes_table(forecast)] if sizes else [])]
-    except UNPREDICTABLE as error:
-        why = f"the task of {domain.name} depends on values: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        said = Table(columns("text", "part"), (), "training_memory", f"training is not predicted: {why}")
-        return None, (said,), None
+    if forecast.model.balanced:
+        refuse_ranks(ranks, BALANCED)
+    fit = fit_of(forecast, usable, accelerator=_own_memory(machine.device))
+    tables = [parts_table(forecast, fit, last), *([sizes_table(forecast)] if sizes else [])]
     if isinstance(domain, Planning):
         disk = filesystem_of(store)
         outlook = Outlook(

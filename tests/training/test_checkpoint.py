@@ -35,7 +35,7 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path, content: object) ->
     path = tmp_path / "toy.partial" / "checkpoint.pt"
     path.parent.mkdir()
     torch.save(content, path)
-    with pytest.raises(StateError, match=r"expected a checkpoint of version 1.*remove .*toy\.partial") as raised:
+    with pytest.raises(StateError, match=r"expected a checkpoint of version 2.*remove .*toy\.partial") as raised:
         Checkpoint.load(path)
     assert "\n" not in str(raised.value)
     assert path.exists()
@@ -63,5 +63,5 @@ def test_no_bit_that_changed_is_trained_from(tmp_path: Path) -> None:
 def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
     for content in (b"", b"no zip", b"PK\x03\x04"):
         (tmp_path / "checkpoint.pt").write_bytes(content)
-        with pytest.raises(StateError, match="expected a checkpoint of version 1"):
+        with pytest.raises(StateError, match="expected a checkpoint of version 2"):
             Checkpoint.load(tmp_path / "checkpoint.pt")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
 from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
 from outofcore.training.optimizers import make_optimizer, state_bytes
-from outofcore.training.prediction import loader_needs, model_memory, seconds_per_sample
+from outofcore.training.prediction import PROCESS_BYTES, loader_needs, model_memory
 from tests.domains.neural.test_sample import NAMES
 from tests.training.small import WeightedRegression
 
@@ -82,42 +85,10 @@ def test_a_step_of_linear_layers_is_counted_by_hand():
     weights = 4 * sum(parameter.numel() for parameter in Linear().parameters())
     assert (memory.model, memory.gradients, memory.optimizer) == (weights, weights, 2 * weights)
     assert memory.parameters == weights // 4
-    kept = 4 * 16 * (500 + 7)  # the layers' outputs; the input is the loader's
-    assert kept < memory.activations < kept + 4 * 16 * 507 + weights
+    kept = 4 * (16 * 500 + 16 * 7 + 500 * 7)  # both layers' outputs, and the transposed weights of the second
+    assert kept - 4 * 500 * 7 <= memory.activations <= kept + 2 * 4 * 16 * 500
     whole = model_memory(Linear, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=64), 0)
-    assert 4 * 48 * 500 <= whole.activations - memory.activations <= 2 * 4 * 48 * 507
-
-
-def test_time_is_measured_on_the_samples_of_a_step():
-    assert 0 < seconds_per_sample(Linear, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=8), 2, 8) < 10
-
-
-def test_threads_that_wait_for_each_other_do_not_slow_a_prediction(monkeypatch: pytest.MonkeyPatch):
-    threads = []
-
-    def busy(task, optimizer, batch) -> float:
-        del task, optimizer
-        threads.append(torch.get_num_threads())
-        return 0.001 + 0.0001 * len(batch["x"]) if threads[-1] == 1 else 0.24
-
-    monkeypatch.setattr("outofcore.training.prediction._step_seconds", busy)
-    before = torch.get_num_threads()
-    found = seconds_per_sample(Linear, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=256), 4, 256)
-    assert 0.0001 < found < 0.0002
-    assert set(threads) == {1, 4}
-    assert torch.get_num_threads() == before
-
-
-def test_no_timed_step_has_more_samples_than_memory_allows():
-    sizes = []
-
-    class Watched(Linear):
-        def loss(self, batch):
-            sizes.append(len(batch["x"]))
-            return super().loss(batch)
-
-    seconds_per_sample(Watched, {"x": torch.zeros(1, 300)}, TrainSection(batch_size=1024), 1, 6)
-    assert sizes == [1, 1, 4, 4, 6, 6]
+    assert 4 * 48 * 507 <= whole.activations - memory.activations <= 3 * 4 * 48 * 507
 
 
 class Whole(Linear):
@@ -142,14 +113,13 @@ def style(**machine) -> Forecast:
     domain = get_domain("go")
     train = {"task": "style", "players_per_batch": 18, "games_per_player": 9, "positions_per_game": 10}
     go = domain.section.model_validate({"raw": "raw", "train": train})
-    return Forecast(domain, go, domain.schemas(go, ()), 10**6, Machine(**machine), lambda: 0)
+    return Forecast(domain, go, domain.schemas(go, ()), 10**6, Machine(**machine))
 
 
-def test_a_plan_of_balanced_batches_tells_their_size_and_no_time_of_an_epoch():
+def test_a_plan_of_balanced_batches_shows_their_size():
     found = style(micro_batch=16)
     table = parts_table(found, fit_of(found, 10**11), {})
     assert "1,620 samples at a time" in table.title
-    assert "an epoch" not in table.title
 
 
 def test_a_smaller_micro_batch_is_no_advice_for_balanced_batches(monkeypatch):
@@ -213,15 +183,34 @@ def test_activations_are_those_that_torch_keeps(mixed: bool, told_apart: bool):
     train = TrainSection(batch_size=4, precision="bf16-mixed" if mixed else "32-true")
     sample = {"inputs": torch.zeros(1, size.context, dtype=torch.int64)}
     predicted = model_memory(lambda: TextStep(size, told_apart=told_apart), sample, train, 0).activations
-    block = 4 * 4 * size.context * 10 * size.width  # gradients inside one block
-    assert found < predicted < 1.05 * found + block
+    assert found < predicted < 1.5 * found
 
 
-def test_a_process_holds_what_is_predicted():
+BARE = """
+import psutil
+import torch
+from pathlib import Path
+from outofcore.training.loop import fit
+from tests.training.small import WeightedRegression, loaders, section
+
+fit(WeightedRegression(), *loaders(), section(), name="toy", out=Path(), identity={}, device="cpu")
+print(psutil.Process().memory_info().rss)
+"""
+
+
+def test_the_bytes_of_a_process_are_those_of_one_that_trains_next_to_nothing(tmp_path):
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    run = partial(subprocess.run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    held = int(run([sys.executable, "-c", BARE]).stdout.splitlines()[-1])
+    assert 0.75 * PROCESS_BYTES < held < PROCESS_BYTES
+
+
+def test_a_step_holds_what_is_predicted():
     domain = get_domain("chess")
     chess = domain.section.model_validate({"raw": "raw", "train": {"preset": "small", "batch_size": 512}})
     schemas = domain.schemas(chess, ())
-    predicted = Forecast(domain, chess, schemas, 10**6, Machine(), lambda: 0).model.total
+    predicted = Forecast(domain, chess, schemas, 10**6, Machine()).model.total
     done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
     # Convolutions allocate workspaces of their own, and the allocator keeps what it has had.
     ratio = int(done.stdout) / predicted
@@ -266,8 +255,8 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
 def test_validation_of_chess_holds_the_elo_of_each_game():
     domain, rows, games = get_domain("chess"), 10**6, 12_000
     chess = domain.section.model_validate({"raw": "raw"})
-    found = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), lambda: 0, games)
-    without = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), lambda: 0)
+    found = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine(), games)
+    without = Forecast(domain, chess, domain.schemas(chess, ()), rows, Machine())
     tables = [
         [sum(each.tables for each in split) for split in forecast._needs(chess, forecast.schemas, forecast._splits)]
         for forecast in (found, without)

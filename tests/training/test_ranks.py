@@ -36,10 +36,50 @@ def forked(store: Path, out: Path, *runs: str) -> subprocess.CompletedProcess[st
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(CHECKOUT)}
     return subprocess.run(
         [sys.executable, "-m", *command], cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True
     )
+
+
+APART = """
+import sys
+from pathlib import Path
+import torch
+from outofcore.errors import StateError
+from outofcore.training.checkpoint import Checkpoint, Progress, Saver
+from outofcore.training.optimizers import make_optimizer
+from outofcore.training.ranks import meet
+from tests.training.small import WeightedRegression
+
+rank = meet(torch.device("cpu")).rank
+task = WeightedRegression()
+optimizer = make_optimizer(task, "adamw", learning_rate=1e-3, weight_decay=0)
+path = Path(sys.argv[1]) / str(rank * int(sys.argv[2])) / "toy.partial/checkpoint.pt"
+if rank == 0:
+    Checkpoint("toy", task.state_dict(), optimizer.state_dict(), Progress(step=7)).save(path)
+torch.distributed.barrier()
+try:
+    print("RANK", rank, Saver(path, "toy", 0).resume(task, optimizer).step, flush=True)
+except StateError as error:
+    print("RANK", rank, error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("apart", [0, 1])
+def test_ranks_that_do_not_share_the_folder_of_checkpoints_stop(tmp_path: Path, apart: int) -> None:
+    program = tmp_path / "apart.py"
+    program.write_text(APART)
+    done = run("torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program), str(tmp_path), str(apart))
+    lines = sorted(line for line in done.stdout.splitlines() if line.startswith("RANK"))
+    if apart:
+        assert all(
+            "rank 0 resumes at step 7, rank 1 at step 0; expected a folder that all ranks share" in line
+            for line in lines
+        )
+        assert len(lines) == 2
+    else:
+        assert lines == ["RANK 0 7", "RANK 1 7"]
 
 
 def batches(out: Path, ranks: int) -> list[set[str]]:

@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from outofcore.durable import WorkFolder, remove_unfinished, replace_file
 from outofcore.errors import StateError
-from outofcore.training.optimizers import Optimizer
-from outofcore.training.ranks import this_rank
+from outofcore.training.ranks import refuse_other_steps, this_rank
 
-VERSION = 1
+VERSION = 2
 _log = logging.getLogger(__name__)
 
 
@@ -97,8 +96,16 @@ class Saver:
         self._seconds = seconds
         self._saved_at = time.monotonic()
 
-    def resume(self, task: nn.Module, optimizer: Optimizer) -> Progress:
-        """Load the checkpoint into the task and the optimizer; without one of this run, it begins."""
+    def resume(self, task: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+        """Load the checkpoint into the task and the optimizer; without one of this run, it begins.
+
+        Raises StateError if ranks differ in the step at which they resume.
+        """
+        progress = self._load(task, optimizer)
+        refuse_other_steps(progress.step, self._path.parent)
+        return progress
+
+    def _load(self, task: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
         checkpoint = Checkpoint.load(self._path)
         if checkpoint is None:
             return Progress()
@@ -123,7 +130,7 @@ class Saver:
     def due(self) -> bool:
         return time.monotonic() - self._saved_at >= self._seconds
 
-    def save(self, task: nn.Module, optimizer: Optimizer, progress: Progress) -> None:
+    def save(self, task: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
         """Write the checkpoint, unless the loss is not finite: every run that resumed from it would fail again."""
         if this_rank().rank == 0 and math.isfinite(progress.loss_sum):
             Checkpoint(self.identity, task.state_dict(), optimizer.state_dict(), progress).save(self._path)

@@ -54,11 +54,13 @@ def open_loaders(
     memory: int,
     residency: Kind,
     device: torch.device,
+    threads: int | None = None,
 ) -> tuple[Loader, Loader]:
     """Shuffled batches of the train split, and those of the val split.
 
     Validation is in store order if all of it is used, otherwise shuffled, so that a subset covers the whole store. Each
-    rank gets its share of every batch. ``memory`` bytes are for both loaders over all ranks of this machine.
+    rank gets its share of every batch. Over all ranks of this machine, ``memory`` bytes are for
+    both loaders, and ``threads`` for each (None: what :func:`outofcore.loader` takes).
 
     Raises ParamsError if a task of balanced batches has several ranks.
     """
@@ -67,7 +69,15 @@ def open_loaders(
         refuse_ranks(ranks.world, BALANCED)
     share = memory // ranks.local_world
     opened = partial(
-        open_split, store, task, reading, section, memory=share // LOADERS, residency=residency, device=device
+        open_split,
+        store,
+        task,
+        reading,
+        section,
+        memory=share // LOADERS,
+        residency=residency,
+        device=device,
+        threads=threads and max(1, threads // ranks.local_world),
     )
     try:
         return opened("train", shuffle=True), opened("val", shuffle=section.val_examples is not None)
@@ -90,6 +100,7 @@ def open_split(
     memory: int,
     residency: Kind,
     device: torch.device,
+    threads: int | None = None,
     columns: tuple[str, ...] = (),
 ) -> Loader:
     """Batches of a split; those not for training have each sample once, with no shifted windows or groups."""
@@ -110,6 +121,7 @@ def open_split(
         memory=memory,
         residency=residency,
         device=device,
+        threads=threads,
         **options,
     )
 

@@ -25,7 +25,7 @@ from outofcore.training.evaluation import add_sums
 from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
 from outofcore.training.memory import MemoryWatch
-from outofcore.training.optimizers import Optimizer, learning_rate, make_optimizer
+from outofcore.training.optimizers import learning_rate, make_optimizer
 from outofcore.training.ranks import add_up, add_up_each, choose_device, meet, wait_for_all
 from outofcore.training.results import write_metrics, write_model, write_plots
 
@@ -277,7 +277,7 @@ class _Run:
 
 
 def train_step(
-    model: nn.Module, optimizer: Optimizer, pieces: list[Batch], world: int, clip_norm: float | None = None
+    model: nn.Module, optimizer: torch.optim.Optimizer, pieces: list[Batch], world: int, clip_norm: float | None = None
 ) -> Tensor:
     """Make one optimizer step; returns the summed loss of the batch and its count, over all ranks.
 

@@ -17,22 +17,13 @@ from outofcore.sizes import format_bytes
 from outofcore.store.schema import Schema
 from outofcore.table import Kind, Table, columns
 from outofcore.training.loaders import LOADERS
-from outofcore.training.prediction import (
-    ModelMemory,
-    loader_needs,
-    made_up_sample,
-    model_memory,
-    samples_of,
-    seconds_per_sample,
-)
+from outofcore.training.prediction import PROCESS_BYTES, ModelMemory, loader_needs, made_up_sample, model_memory
 
 PARTS = ("model", "gradients", "optimizer", "activations")
 LAST = "last run"
 HELD = {"loaded": "whole", "streamed": "streamed", "mapped": "fixed"}
 """What :class:`Needs` calls the bytes of each way of reading."""
 
-MEASURED_MODEL = 100 * 10**6
-"""Bytes of weights up to which steps are timed."""
 SMALL = 8 * 10**9
 """Memory of the machine that model sizes are compared with."""
 SHARE = 0.75
@@ -48,7 +39,6 @@ class Forecast:
     schemas: Mapping[str, Schema]  # by part
     rows: int
     machine: Machine
-    process: Callable[[], int]  # bytes of the interpreter and its libraries
     sequences: int = 0
     ranks: int = 1  # processes that train together on this machine: they share its memory and each batch
 
@@ -65,29 +55,6 @@ class Forecast:
         make, sample = self._step(section)
         own = section.train.model_copy(update={"batch_size": -(-section.train.batch_size // self.ranks)})
         return model_memory(make, sample, own, self.machine.micro_batch)
-
-    def epoch_seconds(self, memory: int) -> float | None:
-        """Of arithmetic on this processor, measured now; None if the model is large or a step does not fit."""
-        if self.model.model > MEASURED_MODEL or self.model.balanced or not self.rows:
-            return None
-        most = self._most_samples(memory)
-        if most < 1:
-            return None
-        splits, section = self.section.splits, self.section
-        samples = samples_of(self._reading(section), round(self.rows * (1 - splits.val - splits.test)))
-        return samples * seconds_per_sample(*self._step(section), section.train, self.machine.workers, most)
-
-    def _most_samples(self, memory: int) -> int:
-        """Samples of the largest step that fits this memory, at most those that pass at a time; 0 if none fits."""
-        if self.process() + self.model.total <= memory:
-            return self.model.samples
-        make, sample = self._step(self.section)
-        one = model_memory(make, sample, self.section.train, 1)
-        spare = memory - self.process() - one.total
-        if spare < 0:
-            return 0
-        each = (self.model.activations - one.activations) / max(self.model.samples - one.samples, 1)
-        return self.model.samples if each <= 0 else min(self.model.samples, one.samples + int(spare / each))
 
     def _step(self, section: Any) -> tuple[Callable[[], Task], Batch]:
         """The task and a sample of the part with the largest rows, which decides: a batch is of one part."""
@@ -166,7 +133,7 @@ class Forecast:
 
     def total(self, model: ModelMemory) -> dict[str, int]:
         """Of all ranks with a model, by the way of reading."""
-        return {way: self.ranks * (self.process() + model.total) + size for way, size in self.data.items()}
+        return {way: self.ranks * (PROCESS_BYTES + model.total) + size for way, size in self.data.items()}
 
     def least(self, model: ModelMemory) -> int:
         """Of the whole process in the chosen way of reading."""
@@ -187,7 +154,6 @@ class Fit:
     loader_bytes: int  # of one rank
     loader_share_bytes: int  # for it
     samples_at_a_time: int
-    epoch_seconds: float | None
 
 
 def fit_of(found: Forecast, usable: int, *, accelerator: bool = False) -> Fit:
@@ -195,7 +161,7 @@ def fit_of(found: Forecast, usable: int, *, accelerator: bool = False) -> Fit:
     data, share = found.least_of_a_loader, found.given_to_a_loader
     least = found.least(found.model) - (found.ranks * found.model.total if accelerator else 0)
     fits = data <= share and least <= usable
-    return Fit(fits, least, usable, data, share, found.model.samples, found.epoch_seconds(usable // found.ranks))
+    return Fit(fits, least, usable, data, share, found.model.samples)
 
 
 def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:
@@ -204,7 +170,7 @@ def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:
     rows = [
         {"part": "data", **ways},
         *({"part": part, **dict.fromkeys(ways, found.ranks * getattr(model, part))} for part in PARTS),
-        {"part": "interpreter and libraries", **dict.fromkeys(ways, found.ranks * found.process())},
+        {"part": "interpreter and libraries", **dict.fromkeys(ways, found.ranks * PROCESS_BYTES)},
         {"part": "in all", **found.total(model), LAST: last.get("peak_memory_bytes")},
         {
             "part": "of it on an accelerator",
@@ -220,8 +186,6 @@ def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:
         f"{f' in each of {found.ranks} ranks' if found.ranks > 1 else ''}"
         f"{f', {to_train:,} {found.domain.row}s' if to_train else ''}"
     )
-    if fit.epoch_seconds is not None:
-        title += f"\nan epoch is about {_duration(fit.epoch_seconds)} of arithmetic on this processor"
     names: list[tuple[str, Kind]] = [("part", "text"), *columns("bytes", *ways, LAST)]
     return Table(names, rows, "training_memory", title, _notes(found, last))
 
@@ -235,13 +199,6 @@ def _outlook(fit: Fit, ranks: int) -> str:
         )
     process = f"at least {format_bytes(fit.least_bytes)} of {format_bytes(fit.usable_bytes)} of memory"
     return f"training {'fits' if fit.fits else 'does NOT fit'}: {process}"
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 1):.0f} seconds"
 
 
 def _notes(found: Forecast, last: Mapping[str, Any]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,15 +13,12 @@ from torch import nn
 
 from outofcore.domains.sections import TrainSection
 from outofcore.extras import load
-from outofcore.training.adamw import AdamW
-
-Optimizer = AdamW | torch.optim.Optimizer
 
 # Of 8-bit states: values of a tensor that share a scale, and values of the smallest tensor that has them.
 BLOCK, SMALLEST = 256, 4096
 
 
-def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_decay: float) -> Optimizer:
+def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     """The optimizer of a model's trainable parameters; biases and norm scales (one axis) do not decay.
 
     ``adamw`` (Loshchilov & Hutter 2019), or ``adamw8bit``: the same with both moments in blockwise 8 bits (Dettmers et
@@ -32,7 +30,8 @@ def make_optimizer(model: nn.Module, name: str, *, learning_rate: float, weight_
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    make: Callable[..., Optimizer] = AdamW if name == "adamw" else _adamw8bit()
+    # Unfused square roots are MKL's, whose last bit differs between processors whatever its settings.
+    make = partial(torch.optim.AdamW, fused=True) if name == "adamw" else _adamw8bit()
     return make([group for group in groups if group["params"]], lr=learning_rate)
 
 

@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 import math
-import time
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from outofcore.domains.reading import DeviceReading, Reading, Windowed
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
-from outofcore.importing import large_imports
 from outofcore.loading.columns import indexable
 from outofcore.loading.memory import Needs
 from outofcore.loading.order import PlainSampler, cut_samples
 from outofcore.loading.windows import Window, Windows
 from outofcore.store.schema import Field, Layout, Schema
-from outofcore.training.optimizers import Optimizer, make_optimizer, state_bytes
+from outofcore.training.optimizers import state_bytes
 
-UNPREDICTABLE = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
-"""What torch raises for a step that needs values of tensors, not only their shapes."""
-STEP_SECONDS = 0.1
-"""A step that takes longer is long enough to be measured."""
+PROCESS_BYTES = 500 << 20
+"""The interpreter, its libraries and compiled code in a training process on a CPU; a test measures it."""
+MEASURED = 2
+"""Samples of the smaller of two steps that are measured: one alone is too few for a batch norm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +34,7 @@ class ModelMemory:
     model: int  # weights
     gradients: int
     optimizer: int  # its states
-    activations: int  # kept for the backward pass, and temporaries of both passes
+    activations: int  # kept for the backward pass, and gradients on their way
     samples: int  # that pass through the model at a time
     whole: bool  # whether a batch passes whole, whatever the micro-batch
     balanced: tuple[int, int, int] | None = None  # groups, entries and rows of a balanced batch
@@ -69,37 +51,26 @@ class ModelMemory:
 
 
 def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection, micro_batch: int) -> ModelMemory:
-    """Measure a step of the task that ``make`` returns, on copies of a sample.
+    """Bytes of a training step of the task that ``make`` returns, on copies of a sample.
 
-    The tensors of the step have shapes and no content: a model of any size takes no memory, and a second or two.
-    ``micro_batch`` is in samples, 0 for the whole batch.
+    Two small forward passes are measured, and extended in proportion to the samples that pass at a time:
+    ``micro_batch``, or the whole batch if that is 0.
     """
-    mixed = section.precision == "bf16-mixed"
-    with large_imports():  # torch's compiler
-        shapes_only = FakeTensorMode(allow_non_fake_inputs=True)
-    with shapes_only:
-        task = make()
-        options = task.loader_options().get("balanced")
-        balanced = (options["groups"], options["entries"], options["rows"]) if options else None
-        size = math.prod(balanced) if balanced else section.batch_size
-        batch = {name: tensor.new_zeros((size, *tensor.shape[1:])) for name, tensor in sample.items()}
-        piece = next(task.micro_batches(batch, micro_batch))
-        samples, least = _length(piece), _length(next(task.micro_batches(batch, 1)))
-        weights = [parameter for parameter in task.parameters() if parameter.requires_grad]
-        for parameter in weights:
-            parameter.grad = torch.zeros_like(parameter)  # of the micro-batches before
-        piece = {name: tensor.clone() for name, tensor in piece.items()}  # of its own size, not a view of the batch
-        with _Allocations([*task.parameters(), *task.buffers(), *(weight.grad for weight in weights)]) as allocations:
-            with torch.autocast("cpu", torch.bfloat16, enabled=mixed, cache_enabled=False):
-                loss, _ = task(piece)
-            loss.backward()
+    task = make()
+    options = task.loader_options().get("balanced")
+    balanced = (options["groups"], options["entries"], options["rows"]) if options else None
+    size = math.prod(balanced) if balanced else section.batch_size
+    batch = {name: tensor.new_empty(0).expand(size, 0) for name, tensor in sample.items()}
+    samples, least = (_length(next(task.micro_batches(batch, most))) for most in (micro_batch, 1))
+    few, more = (_kept(task, sample, count, section) for count in (MEASURED, MEASURED + 1))
+    weights = [parameter for parameter in task.parameters() if parameter.requires_grad]
     held = sum(weight.nbytes for weight in weights)
     return ModelMemory(
         parameters=sum(weight.numel() for weight in weights),
         model=held,
         gradients=held,
         optimizer=state_bytes((weight.numel() for weight in weights), section.optimizer),
-        activations=allocations.peak,
+        activations=few + (more - few) * (samples - MEASURED),
         samples=samples,
         whole=least == size > 1,
         balanced=balanced,
@@ -111,61 +82,25 @@ def _length(batch: Batch) -> int:
     return len(next(iter(batch.values())))
 
 
-def seconds_per_sample(
-    make: Callable[[], Task], sample: Batch, section: TrainSection, threads: int, most: int
-) -> float:
-    """Of training on this processor, measured on steps of more and more samples, at most ``most``.
+def _kept(task: Task, sample: Batch, count: int, section: TrainSection) -> int:
+    """Bytes that a forward pass keeps for the backward pass, and twice its largest tensor: gradients on their way."""
+    batch = {name: tensor.new_zeros((count, *tensor.shape[1:])) for name, tensor in sample.items()}
+    others = {each.untyped_storage().data_ptr() for each in (*task.parameters(), *task.buffers(), *batch.values())}
+    kept: dict[int, Tensor] = {}  # by storage: several tensors may be views of one
 
-    One thread finds how many make a step that is long enough: on a busy machine several wait for each other, so that a
-    step of one sample takes as long as one of many.
-    """
-    task, count, least = make(), 1, math.inf
-    optimizer = make_optimizer(task, section.optimizer, learning_rate=0.0, weight_decay=0.0)
-    before = torch.get_num_threads()
-    try:
-        for number in sorted({1, threads}):
-            torch.set_num_threads(number)
-            while True:
-                batch = {name: tensor.new_zeros((count, *tensor.shape[1:])) for name, tensor in sample.items()}
-                # The very first step prepares the others; with one thread, each size is measured again.
-                seconds = min(_step_seconds(task, optimizer, batch) for _ in range(2 if number == 1 else 1))
-                least = min(least, seconds / count)  # that least disturbed by other load
-                if seconds > STEP_SECONDS or count >= most:
-                    break
-                count = min(4 * count, most)
-    finally:
-        torch.set_num_threads(before)
-    return least
+    def keep(tensor: Tensor) -> Tensor:
+        if (place := tensor.untyped_storage().data_ptr()) not in others:
+            kept[place] = tensor
+        return tensor
 
-
-def _step_seconds(task: Task, optimizer: Optimizer, batch: Batch) -> float:
-    started = time.perf_counter()
-    optimizer.zero_grad()
-    task(batch)[0].backward()
-    optimizer.step()
-    return time.perf_counter() - started
-
-
-class _Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of the tensors made during its block; views of one storage count once."""
-
-    def __init__(self, known: Iterable[Tensor | None]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.peak = self._held = 0
-        self._known = weakref.WeakSet(each.untyped_storage() for each in known if each is not None)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(made):
-            if isinstance(tensor, Tensor) and (storage := tensor.untyped_storage()) not in self._known:
-                self._known.add(storage)
-                self._add(storage.nbytes())
-                weakref.finalize(storage, self._add, -storage.nbytes())
-        return made
-
-    def _add(self, size: int) -> None:
-        self._held += size
-        self.peak = max(self.peak, self._held)
+    mixed = section.precision == "bf16-mixed"
+    with (
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16, enabled=mixed, cache_enabled=False),
+    ):
+        task(batch)
+    sizes = [tensor.untyped_storage().nbytes() for tensor in kept.values()]
+    return sum(sizes) + 2 * max(sizes, default=0)
 
 
 def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, int]:
@@ -220,11 +155,6 @@ def loader_needs(
         access="recurring" if balanced else "pools",
         device=isinstance(reading, DeviceReading),
     )
-
-
-def samples_of(reading: Reading, rows: int) -> int:
-    """Samples of a split with these rows in one sequence."""
-    return _windows(reading, rows).samples
 
 
 def _windows(reading: Reading, rows: int) -> Windows:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import atexit
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, distributed
 
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StateError
 from outofcore.loading.arguments import named_device
 
 
@@ -79,6 +80,21 @@ def add_up_each(sums: dict[str, Tensor], device: torch.device) -> dict[str, Tens
 def any_of(flag: bool) -> bool:  # noqa: FBT001 - the tested condition
     """Whether it holds on any rank; waits for all ranks, but not for an accelerator."""
     return bool(add_up(torch.tensor(int(flag)))) if _together() else flag
+
+
+def refuse_other_steps(step: int, folder: Path) -> None:
+    """Raise StateError, on all ranks, unless all of them resume at the same step."""
+    if not _together():
+        return
+    steps = [torch.zeros((), dtype=torch.int64) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(steps, torch.tensor(step))
+    if other := [(rank, int(each)) for rank, each in enumerate(steps) if int(each) != int(steps[0])]:
+        message = (
+            f"{folder}: rank 0 resumes at step {int(steps[0])}, rank {other[0][0]} at step {other[0][1]}; expected a "
+            "folder that all ranks share: put the project on a shared filesystem, or remove this folder on every host "
+            "to train from the start"
+        )
+        raise StateError(message)
 
 
 def wait_for_all() -> None:

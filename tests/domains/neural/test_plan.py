@@ -38,7 +38,7 @@ BINS = 4905
 
 def outlook_of(section, files, *, memory=64 * MB, free=100 * MB, copies=1, last_run=None):
     machine = Machine(workers=2, memory=memory)
-    forecast = Forecast(DOMAIN, section, DOMAIN.schemas(section, files), BINS, machine, lambda: 0)
+    forecast = Forecast(DOMAIN, section, DOMAIN.schemas(section, files), BINS, machine)
     return Outlook(
         files=files,
         machine=machine,
