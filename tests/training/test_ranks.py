@@ -42,7 +42,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-APART = """
+APART = r"""
 import sys
 from pathlib import Path
 import torch
@@ -60,9 +60,11 @@ if rank == 0:
     Checkpoint("toy", task.state_dict(), optimizer.state_dict(), Progress(step=7)).save(path)
 torch.distributed.barrier()
 try:
-    print("RANK", rank, Saver(path, "toy", 0).resume(task, optimizer).step, flush=True)
+    line = f"RANK {rank} {Saver(path, 'toy', 0).resume(task, optimizer).step}\n"
 except StateError as error:
-    print("RANK", rank, error, flush=True)
+    line = f"RANK {rank} {error}\n"
+sys.stdout.write(line)
+sys.stdout.flush()
 """
 
 

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor, nn
 
-from outofcore.durable import WorkFolder, remove_unfinished, replace_file
+from outofcore.durable import WorkFolder, remove_unfinished, replacing
 from outofcore.errors import StateError
 from outofcore.training.ranks import refuse_other_steps, this_rank
 
@@ -50,7 +50,7 @@ class Checkpoint:
         """Write the file atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         content = {"version": VERSION, **vars(self), "progress": vars(self.progress)}
-        replace_file(path, lambda new: torch.save(content, new))
+        write_saved(path, content)
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint | None:
@@ -69,6 +69,12 @@ class Checkpoint:
             return cls(**{**content, "progress": Progress(**content["progress"])})
         except (KeyError, TypeError) as error:
             raise StateError(message) from error
+
+
+def write_saved(path: Path, content: dict[str, Any]) -> None:
+    """Replace a file by ``content``; torch would store the name of a path, that of a stream it cannot know."""
+    with replacing(path) as new, new.open("wb") as stream:
+        torch.save(content, stream)
 
 
 def read_saved(path: Path, message: str) -> dict[str, Any]:

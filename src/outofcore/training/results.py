@@ -9,16 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from outofcore import __version__
 from outofcore.domains.task import Task
-from outofcore.durable import replace_file, replace_text
+from outofcore.durable import replace_text
 from outofcore.errors import StateError
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store
-from outofcore.training.checkpoint import read_saved
+from outofcore.training.checkpoint import read_saved, write_saved
 from outofcore.training.optimizers import state_bytes
 
 MODEL = "model.pt"
@@ -98,6 +97,6 @@ def load_weights(task: Task, folder: Path) -> None:
 def write_model(folder: Path, task: Task, identity: str, step: int) -> None:
     """Write ``model.pt`` (a state dict, and what it was trained on) and the model's texts."""
     content = {"version": __version__, "identity": identity, "step": step, "model": dict(task.state_dict())}
-    replace_file(folder / MODEL, lambda new: torch.save(content, new))
+    write_saved(folder / MODEL, content)
     for stem, text in task.works().items():
         replace_text(folder / f"{stem}.txt", text + "\n")
