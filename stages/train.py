@@ -42,7 +42,7 @@ def main(name: str) -> None:
     tell(f"{name}: device {device}")
     if section.train.arithmetic == "portable":
         tell(f"{name}: {name}.train.arithmetic is portable: one thread on the CPU; native uses the whole machine")
-    torch.set_num_threads(machine.workers)
+        torch.set_num_threads(1)
     torch.manual_seed(section.train.seed)
     task = domain.task(store, section)
     model, cache = Path("models") / name, find_cache()

@@ -14,7 +14,6 @@ from outofcore.conversion.run import Conversion
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.raw.files import find_files
-from tests.report.results import made
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,7 +53,6 @@ def write_project(folder: Path) -> None:
     """All domains converted; chess also trained, by the files that training leaves."""
     for name in DOMAINS:
         convert_sample(folder, name)
-    write_json(folder / "bench" / "results" / "one.json", made("one", 39.6))
     chess = folder / "metrics" / "chess"
     write_json(
         chess / "train.json",

@@ -1,4 +1,4 @@
-"""``outofcore info | show | verify | plan | convert | tokenizer | predict | init | committed | gc``.
+"""``outofcore info | show | verify | plan | convert | tokenizer | predict | init | committed``.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -311,14 +311,15 @@ def init(
 
 @app.command(short_help="Check DVC's cache after a run.")
 def committed(
-    stages: Annotated[list[str] | None, typer.Argument(help="Check only these stages; all by default.")] = None,
+    targets: Annotated[list[str] | None, typer.Argument(help="Stages or paths to check; all by default.")] = None,
     *,
     folder: Annotated[Path, typer.Option(help="Any folder of a DVC project.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Check that DVC's cache holds what dvc.lock states; exit code 1 if not. DVC does not report it.
+    """Check that DVC's cache holds what dvc.lock states ('dvc data status'); exit code 1 if not.
 
-    Stages that were never run or pulled here are listed in one line; that is an error only for stages that you name.
+    What is neither in the cache nor in the workspace was never run or pulled here; that is an error only for targets
+    that you name.
 
     \b
     Examples:
@@ -327,51 +328,10 @@ def committed(
       outofcore committed && dvc push
     """
     with one_line_errors(resumes=False):
-        found = check_committed(folder, stages or ())
+        found = check_committed(folder, targets or ())
         _print_json(asdict(found)) if as_json else terminal.print_committed(_console(), found)
-        if found.problems:
+        if found.lacking or (targets and found.absent):
             raise typer.Exit(EXIT_WRONG)
-
-
-@app.command(short_help="Free disk space that nothing needs.")
-def gc(
-    *,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it; by default it is only listed.")] = False,
-    tips: Annotated[
-        bool, typer.Option("--tips", help="Keep only what the latest commit of each branch and tag needs.")
-    ] = False,
-    unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Remove also what stopped runs would resume from.")
-    ] = False,
-    projects: Annotated[
-        list[Path] | None, typer.Option(help="Another project that uses the same cache; may be repeated.")
-    ] = None,
-    folder: Annotated[Path, typer.Option(help="Any folder of a DVC project.")] = Path(),
-    as_json: AsJson = False,
-) -> None:
-    """Show what no commit, branch, tag, experiment or running stage needs on disk, and remove it with --yes.
-
-    DVC decides what is needed ('dvc gc'); remotes are not touched.
-
-    \b
-    Examples:
-      outofcore gc
-      outofcore gc --yes
-      outofcore gc --tips --unfinished
-    """
-    with one_line_errors(resumes=False):
-        from outofcore.space.reclaim import find_garbage, remove
-
-        with terminal.waiting() as tell:
-            tell("asking DVC what is needed")
-            found = find_garbage(folder, tips=tips, unfinished=unfinished, projects=projects or ())
-            if yes:
-                tell("removing")
-                remove(found, folder, tips=tips, projects=projects or ())
-        if as_json:
-            _print_json(asdict(found) | {"freed": found.freed, "removed": yes})
-        else:
-            terminal.print_garbage(_console(), found, removed=yes)
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import NOT_CONVERSION
@@ -24,7 +26,6 @@ from outofcore.pipeline import open_result, place_of
 from outofcore.project.entries import STORES, entries_of
 from outofcore.raw.files import RawFile, Search, search
 from outofcore.space.dvc_cache import DvcCache
-from outofcore.space.dvc_lock import stated_bytes
 from outofcore.space.filesystems import filesystem_of, folder_bytes
 from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
 from outofcore.space.links import Commit, commit_of
@@ -248,5 +249,14 @@ def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int =
         cache = commits[0].cache
         size = sum(each.estimate.store_bytes + (each.saved.weights if each.saved else 0) for each in domains)
         inside = commit_of(cache.experiments / "workspace" / STORES, cache)
-        needs = list(experiment_needs(size, inside, stated_bytes(cache.project), experiments))
+        needs = list(experiment_needs(size, inside, _stated_bytes(cache.project / "dvc.lock"), experiments))
     return Plan(tuple(domains), demands(needs, margin=machine.disk_margin, reserve=machine.disk_reserve))
+
+
+def _stated_bytes(lock: Path) -> int:
+    """Bytes of all outputs in ``dvc.lock``, as checked out by a fresh workspace; 0 if it is unreadable."""
+    try:
+        stages = yaml.safe_load(lock.read_text("utf-8"))["stages"].values()
+        return sum(out.get("size", 0) for stage in stages for out in stage.get("outs", ()))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+        return 0

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from outofcore.report.charts import Line, as_file, bars, level_bars, lines
+from outofcore.report.charts import Line, bars, level_bars, lines
 
 LINES = [Line("train", (1, 2, 3), (3.0, 2.0, 1.0)), Line("what is common", (1, 3), (2.5, 2.5), baseline=True)]
 CHARTS = {
@@ -45,14 +45,6 @@ def test_words_of_any_script_stay_words() -> None:
 def test_large_figures_on_an_axis_have_their_thousands_apart() -> None:
     text = {line.strip() for line in parsed(bars("a", "Elo", "players", ("1500",), (80_000,))).itertext()}
     assert {"20,000", "80,000", "0", "1500"} <= text
-
-
-def test_a_chart_in_a_file_has_its_own_size_and_colours() -> None:
-    file = as_file(lines("a", "step", "loss", LINES), {"ink": "#111111", "grid": "#222222", "series-1": "#333333"})
-    root = ET.fromstring(file)
-    assert (root.get("color"), root.get("viewBox")) == ("#111111", f"0 0 {root.get('width')} {root.get('height')}")
-    assert "#333333" in file
-    assert "var(--series-1)" not in file
 
 
 def test_a_legend_leaves_out_the_unit_of_the_axis() -> None:

@@ -19,10 +19,8 @@ from outofcore.errors import OutOfCoreError
 from outofcore.inspect.store import field_table, reject_table, setting_table, source_table, split_table
 from outofcore.raw.files import by_ending, endings
 from outofcore.sizes import format_bytes
-from outofcore.space.committed import Committed
-from outofcore.space.dvc_cache import REMOVE_OLD
+from outofcore.space.committed import CURE, Committed
 from outofcore.space.guard import ways_out
-from outofcore.space.recovery import recovery
 from outofcore.store.remote import shown
 from outofcore.store.seal import SEAL, read_seal
 from outofcore.store.verify import Verdict, verify
@@ -33,10 +31,13 @@ if TYPE_CHECKING:
     from outofcore.machine import Machine
     from outofcore.plan import Plan
     from outofcore.project.create import Entry
-    from outofcore.space.reclaim import Garbage
     from outofcore.store.reader import Store
 
 MOST_NAMES = 12
+RESTORE = (
+    "damaged; to restore: delete it and its links in DVC's cache (docs/disk-space.md, 'A damaged store'), "
+    "then 'dvc pull' or 'dvc repro'; without DVC, convert again"
+)
 
 
 def print_card(console: Console, card: Card) -> None:
@@ -108,7 +109,7 @@ def print_verdicts(console: Console, found: Iterable[Verdict]) -> None:
             console.print(f"{each.store}: not whole", style="bold red")
             for problem in each.problems:
                 console.print(f"  {problem}")
-            console.print(f"to get it back: {recovery(each.store).advice}")
+            console.print(RESTORE)
         else:
             console.print(
                 f"{each.store}: whole, {each.files:,} sealed files, {format_bytes(each.bytes)}, digest {each.digest}",
@@ -122,7 +123,7 @@ def verdict_facts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
         {
             **asdict(each),
             "whole": not each.problems,
-            "way_back": recovery(each.store).advice if each.problems else "",
+            "way_back": RESTORE if each.problems else "",
         }
         for each in found
     ]
@@ -244,47 +245,17 @@ def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
 
 
 def print_committed(console: Console, found: Committed) -> None:
-    """Whether the cache holds everything in the lock files."""
-    if found.outputs:
-        names = [*columns("text", "output", "of stage"), *columns("bytes", "size"), *columns("count", "files")]
-        rows = [
-            (each.path, each.stage, each.bytes, each.files, "no" if each.problem else "yes") for each in found.outputs
-        ]
-        print_table(console, Table([*names, *columns("text", "in the cache")], rows))
-    elif not found.problems and not found.absent:
-        console.print("no lock file states an output yet; run 'dvc repro'")
+    """What the cache lacks of the outputs in the lock files."""
+    for path in found.lacking[:MOST_NAMES]:
+        console.print(f"{path}: not in DVC's cache", style="red")
+    if found.lacking:
+        more = len(found.lacking) - MOST_NAMES
+        console.print(f"{f'and {more:,} more; ' if more > 0 else ''}{CURE}", style="red")
+    elif not found.absent:
+        console.print("DVC's cache holds everything that the lock files state")
     if found.absent:
-        console.print(f"never run or pulled here: {', '.join(_gathered(found))}")
-    for path in found.unshared:
-        console.print(f"{path}: neither DVC nor Git keeps this input; 'dvc add {path}' shares it")
-    for problem in found.problems:
-        console.print(problem, style="red")
-    count, size = found.unfinished
-    if count and not found.problems:
-        console.print(
-            f"the cache holds {count} copies that were cut short ({format_bytes(size)}); {REMOVE_OLD} removes them"
-        )
-
-
-def print_garbage(console: Console, found: Garbage, *, removed: bool) -> None:
-    """What nothing needs, and what is kept for a reason."""
-    rows = [(item.path, item.bytes, item.what) for item in found.leftovers]
-    if found.objects:
-        rows.insert(0, ("DVC's cache", found.bytes, f"files that nothing needs: {len(found.objects):,}"))
-    if rows:
-        names = [*columns("text", "where"), *columns("bytes", "size"), *columns("text", "what")]
-        print_table(console, Table(names, rows))
-    for item in found.resumable:
-        console.print(f"kept: {item.path}, {format_bytes(item.bytes)}, {item.what}, --unfinished removes it")
-    if found.outside and found.objects and not removed:
-        console.print(f"{found.outside} is outside of this project: name others that use it", style="bold red")
-        console.print("by --projects, or they lose files", style="bold red")
-    if not rows:
-        console.print("nothing to remove")
-    elif removed:
-        console.print(f"removed: {format_bytes(found.freed)} are free again")
-    else:
-        console.print(f"'outofcore gc --yes' with the same options removes it and frees {format_bytes(found.freed)}")
+        rest = f" and {len(found.absent) - MOST_NAMES:,} more" if len(found.absent) > MOST_NAMES else ""
+        console.print(f"never run or pulled here: {', '.join(found.absent[:MOST_NAMES])}{rest}")
 
 
 def print_project(console: Console, folder: Path, domains: Sequence[str], entries: Sequence[Entry]) -> None:
@@ -301,12 +272,6 @@ def print_project(console: Console, folder: Path, domains: Sequence[str], entrie
         console.print(f"to take those of this version instead: rm {removed} && {again}")
     into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     console.print(f"next: {into}dvc repro")
-
-
-def _gathered(found: Committed) -> list[str]:
-    """The absent stages; those of a domain of which nothing is here by the name of the domain."""
-    here = {"", *(each.stage.partition("@")[2] for each in found.outputs)}
-    return list(dict.fromkeys(name if (item := name.partition("@")[2]) in here else item for name in found.absent))
 
 
 @contextmanager

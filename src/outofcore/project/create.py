@@ -15,7 +15,6 @@ from outofcore.durable import replace_text
 from outofcore.errors import ParamsError
 from outofcore.project import written
 from outofcore.space.dvc_cache import find_cache
-from outofcore.space.dvc_lock import domain_of
 
 IGNORED = (".gitignore", ".dvcignore")
 # Entries with the new text of the file, if it is written.
@@ -192,7 +191,9 @@ def _forget(lock: Path, wanted: Sequence[str]) -> Plan:
 
 
 def _domain_of(stage: str) -> str:
-    return "text" if stage == "tokenizer" else domain_of(stage)
+    """The domain of a stage, such as ``train@chess`` or ``convert-chess@2024-01``."""
+    group, _, key = stage.partition("@")
+    return "text" if stage == "tokenizer" else group.removeprefix("convert-") if group.startswith("convert-") else key
 
 
 def _text(path: Path) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -135,16 +135,6 @@ def lines(
             columns = 2 if max(len(str(line.get_label())) for line in axes.get_lines()) > LONG_NAME else 3
             axes.figure.legend(loc="outside lower left", ncols=columns)
     return out[0]
-
-
-def as_file(svg: str, colours: Mapping[str, str]) -> str:
-    """A chart as a document of its own; ``colours`` are those of the page, by the name of their CSS variable."""
-    for name, colour in colours.items():
-        svg = svg.replace(f"var(--{name})", colour)
-    width, height = svg.partition('viewBox="0 0 ')[2].partition('"')[0].split()
-    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    look = f'width="{width}" height="{height}" color="{colours["ink"]}" font-family="sans-serif"'
-    return svg.replace(' aria-hidden="true"', f" {names} {look}", 1)
 
 
 @contextmanager

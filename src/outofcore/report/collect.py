@@ -139,11 +139,6 @@ def _rejects(folder: Path, name: str) -> Rows:
     return tuple(islice(chain.from_iterable(_table(path, ",", MOST_REJECTS) for path in tables), MOST_REJECTS))
 
 
-def measurements(project: Path) -> list[Mapping[str, Any]]:
-    """Results of the benchmarks on this machine, by name."""
-    return [_json(file) for file in sorted((project / "bench" / "results").glob("*.json"))]
-
-
 def _works(folder: Path, pattern: str) -> list[Path]:
     return [file for file in sorted(folder.glob(pattern)) if file.stat().st_size <= MOST_WORK_BYTES]
 

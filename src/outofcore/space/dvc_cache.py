@@ -9,7 +9,10 @@ from typing import Any
 
 from outofcore.errors import ParamsError
 
-REMOVE_OLD = "'outofcore gc --yes' (without --yes it shows what; with --tips also what only older commits need)"
+REMOVE_OLD = (
+    "'dvc gc --workspace --all-commits --all-experiments --dry' (lists it; without --dry it is removed, also what "
+    "other projects keep in the same cache unless --projects names them)"
+)
 LINK_TYPES = ("reflink", "hardlink", "symlink", "copy")
 # DVC's default for cache.type.
 DEFAULT_TYPES = ("reflink", "copy")
@@ -28,10 +31,6 @@ class DvcCache:
     def objects(self) -> Path:
         """Folder of the objects, which are named by their MD5."""
         return self.folder / "files" / "md5"
-
-    def object(self, digest: str) -> Path:
-        """Path of an object; the digest of a folder's list of files ends with ``.dir``."""
-        return self.objects / digest[:2] / digest[2:]
 
     @property
     def experiments(self) -> Path:

@@ -125,7 +125,7 @@ class Saver:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other runs and ``outofcore gc`` out of this run's folder; raises OutOfCoreError if one is there."""
+        """Keep other runs out of this run's folder; raises OutOfCoreError if one is there."""
         if this_rank().rank:
             yield
             return
