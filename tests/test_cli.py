@@ -191,7 +191,7 @@ def test_committed_lists_what_the_cache_lacks(tmp_path: Path) -> None:
     assert call("committed", "--folder", root).stdout.startswith("never run or pulled here: out.zarr/")
     assert "never run" in call("committed", "write", "--folder", root, code=1).stdout
     (root / "dvc.lock").write_text((root / "dvc.lock").read_text()[:60])
-    assert "git checkout dvc.lock" in call("committed", "--folder", root, code=1).stderr
+    assert "git checkout dvc.lock" in call("committed", "--folder", root, code=2).stderr
 
 
 def test_outside_of_dvc_is_a_mistake(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ CURE = (
     "make room, then 'dvc commit' puts into the cache what is in the workspace; "
     "'dvc pull' fetches what a remote has; else 'dvc repro' makes it again"
 )
+RENEW = "'git checkout dvc.lock' brings the last committed one back; then make room and run 'dvc repro'"
 
 
 @dataclass(frozen=True)
@@ -35,18 +36,22 @@ def committed(folder: str | Path = ".", targets: Sequence[str] = ()) -> Committe
     if cache is None:
         message = f"{Path(folder).resolve()}: expected a DVC project, found no .dvc folder here or above"
         raise ParamsError(message)
+    lock = cache.project / "dvc.lock"
+    if lock.is_file() and not lock.read_bytes().endswith(b"\n"):  # DVC passes over what is lost
+        message = f"{lock} is cut short, as after a disk that ran full: {RENEW}"
+        raise OutOfCoreError(message)
     command = [sys.executable, "-m", "dvc", "data", "status", "--json", "--granular"]
     ended = subprocess.run(command, cwd=cache.project, capture_output=True, text=True, check=False)  # noqa: S603
     if ended.returncode:
         lines = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")] or ["ERROR: no answer"]
         message = (
-            f"'dvc data status' failed: {lines[0].removeprefix('ERROR: ')}; if dvc.lock is not whole, as after a disk "
-            "that ran full, run 'git checkout dvc.lock', make room, and run 'dvc repro'"
+            f"'dvc data status' failed: {lines[0].removeprefix('ERROR: ')}; if dvc.lock is not whole, "
+            f"as after a disk that ran full: {RENEW}"
         )
         raise OutOfCoreError(message)
     status = json.loads(ended.stdout)
     deleted = set(status.get("uncommitted", {}).get("deleted", ()))
-    wanted = tuple(chain.from_iterable(_paths(cache.project / "dvc.lock", target) for target in targets)) or ("",)
+    wanted = tuple(chain.from_iterable(_paths(lock, target) for target in targets)) or ("",)
     missing = sorted(path for path in status.get("not_in_cache", ()) if path.startswith(wanted))
     return Committed(
         tuple(path for path in missing if path not in deleted), tuple(path for path in missing if path in deleted)
