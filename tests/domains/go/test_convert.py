@@ -285,3 +285,22 @@ def test_settings_are_checked() -> None:
     section = GoSection.model_validate({"raw": "x", "filters": {"sizes": [19, 9, 19]}})
     assert section.filters.sizes == (9, 19)
     assert replace(DOMAIN.converter(section, AuditRate())) == DOMAIN.converter(section, AuditRate())  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("game", "reason"),
+    [
+        (b"(;SZ[9]AB" + b"[aa]" * 32_768 + b";W[bb])", "too_many_stones"),
+        (b"(;SZ[9]" + b"AB[aa:ii]" * 500 + b";W[bb])", "too_many_stones"),
+        (b"(;SZ[" + b"9" * 5000 + b"];B[aa])", "unreadable_size"),
+        (b"(;SZ[9]HA[" + b"9" * 5000 + b"];B[aa])", ""),
+        (b"(;SZ[9]KM[" + b"9" * 5000 + b"]RE[B+" + b"9" * 5000 + b"];B[aa])", ""),
+        (b"(;SZ[9]AB[]AW[ ];B[aa])", ""),
+        (b"(;SZ[9x9]DT[9999-99-99];B[aa])", ""),
+    ],
+)
+def test_no_number_is_too_large(convert_text: ConvertText, game: bytes, reason: str) -> None:
+    converted = convert_text(game + GAME)
+    assert converted.reasons == ([reason] if reason else [])
+    assert converted.found == 2
+    assert converted.differences == []

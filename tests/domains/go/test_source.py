@@ -9,9 +9,11 @@ import io
 import pickle
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
@@ -221,3 +223,17 @@ def test_what_an_archive_holds_beside_files_is_counted(tmp_path: Path) -> None:
     assert converted.reasons == ["not_a_file", "decompression_bomb", "nested_archive", "occupied"]
     assert converted.sequences["source"].tolist() == ["../players/\\udcff.sgf"]
     assert [where for where, _ in converted.rejects][:1] == ["a.tar/players/3.sgf"]
+
+
+@pytest.mark.parametrize("whole", [0, 1, 2, 3])
+def test_games_before_damage_are_whole(tmp_path: Path, whole: int) -> None:
+    games = [text(f"Ba{letter}", "Wbb", "Bcc") for letter in "bcd"]
+    packer = zlib.compressobj(wbits=31)
+    data = b"".join(games[:whole]) + b"(;SZ[9];B[ee];W[f"
+    (tmp_path / "a.sgf.gz").write_bytes(packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH))
+    converted = convert(tmp_path / "a.sgf.gz", filters=FILTERS)
+    assert converted.reasons == ["damaged_file"]
+    assert converted.rejects[0][1].offset == sum(map(len, games[:whole]))
+    assert converted.sequences.get("length", np.zeros(0)).tolist() == [3] * whole
+    assert converted.rows["move"].tolist() == [move for n in range(whole) for move in (19 * (n + 1), 20, 40)]
+    assert (converted.audited, converted.differences) == (whole, [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,10 +16,10 @@ from outofcore.domains.go.play import oracle
 from outofcore.domains.go.play.replay import COUNTED, Outcome, Played, Rules, replay
 from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.schema import TO_PLAY, schema
-from outofcore.domains.go.sgf import meaning
+from outofcore.domains.go.sgf import encoding, meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
-from outofcore.domains.go.sgf.header import CHARSET, Header, Rejection, columns, read_header, refusal
-from outofcore.domains.go.sgf.names import decode, transcoded
+from outofcore.domains.go.sgf.header import Header, Rejection, columns, read_header, refusal
+from outofcore.domains.go.sgf.names import decode
 from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, Games, Reading, read_games
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.raw.keys import keys_of
@@ -32,21 +32,23 @@ _READ, _TOO_LONG = int(Reading.READ), int(Ending.TOO_LONG)
 
 @dataclass(frozen=True)
 class _Text:
-    """Bytes of a unit's games; ``codecs`` names the original encoding of those rewritten for reading."""
+    """Bytes of a unit's games; ``syntax`` has the same length, without the brackets that are parts of characters."""
 
     payload: bytes
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
-    codecs: Mapping[int, str] = field(default_factory=dict)
+    syntax: bytes
 
     def game(self, number: int) -> bytes:
         return self.payload[self.starts[number] : self.ends[number]]
 
-    def with_games(self, others: Mapping[int, bytes], codecs: Mapping[int, str]) -> _Text:
+    def with_games(self, others: Mapping[int, bytes]) -> _Text:
         """A copy with some games replaced by rewritten ones."""
-        games = [others.get(number, self.game(number)) for number in range(len(self.starts))]
+        spans = list(enumerate(zip(self.starts.tolist(), self.ends.tolist(), strict=True)))
+        games = [others.get(number, self.payload[start:end]) for number, (start, end) in spans]
+        syntax = [others.get(number, self.syntax[start:end]) for number, (start, end) in spans]
         ends = np.cumsum([len(game) for game in games], dtype=np.int64)
-        return _Text(b"".join(games), np.concatenate(([0], ends[:-1])), ends, codecs)
+        return _Text(b"".join(games), np.concatenate(([0], ends[:-1])), ends, b"".join(syntax))
 
 
 def make_converter(section: GoSection, rate: AuditRate) -> Converter:
@@ -70,7 +72,7 @@ class Converter:
     def __call__(self, unit: Unit) -> UnitResult:
         detail, counts = unit.detail, Counter[str]()
         offsets = detail["offsets"]
-        text, games = _read(_Text(unit.payload, detail["starts"], detail["ends"]), counts)
+        text, games = _read(unit, counts)
         headers, refused = self._headers(text, games, detail)
         played = self._play(games, headers)
         refused |= _illegal(games, played, headers)
@@ -82,7 +84,7 @@ class Converter:
         game = _first_bytes(keys)
         unusual = _unusual(played, chosen, kept)
         audited = kept[self.rate.chosen(game.view(np.uint64), unusual)]
-        audits = self._compare(unit, text, played, headers, audited, counts)
+        audits = self._compare(unit, played, headers, audited, counts)
         rows: dict[str, npt.NDArray[Any]] = {
             "stones": played.stones,
             "state": played.state,
@@ -132,7 +134,9 @@ class Converter:
         begins, ends, width = spans[::2], spans[1::2], len(PROPERTIES)
         for number in range(len(status)):
             headers.append(None)
-            if endings[number] == _TOO_LONG:
+            if detail["codecs"].get(number) == encoding.AMBIGUOUS:
+                refused[number] = ("unknown_encoding", "its moves depend on the encoding, which no CA names rightly")
+            elif endings[number] == _TOO_LONG:
                 refused[number] = ("too_long", "longer than source.longest_game")
             elif status[number] != _READ:
                 where = int(detail["offsets"][number] + games.trouble[number] - text.starts[number])
@@ -143,7 +147,10 @@ class Converter:
                     payload[begin:end] if begin >= 0 else b"" for begin, end in zip(begins[own], ends[own], strict=True)
                 ]
                 opening = facts[number * len(OPENING) : (number + 1) * len(OPENING)]
-                header = read_header(values, opening, utf16=utf16[number], codec=text.codecs.get(number))
+                fox = b"foxwq" in text.game(number)
+                header = read_header(
+                    values, opening, utf16=utf16[number], codec=detail["codecs"].get(number, ""), fox=fox
+                )
                 why = refusal(header, values, filters)
                 if why is None:
                     headers[number] = header
@@ -153,9 +160,7 @@ class Converter:
 
     def _play(self, games: Games, headers: Sequence[Header | None]) -> Played:
         played = [
-            (header.size, header.placed, header.rules in meaning.SUICIDE_ALLOWED, meaning.SUPERKO.get(header.rules, 0))
-            if header
-            else (0, 0, 0, 0)
+            (header.size, header.placed, header.suicide, header.superko) if header else (0, 0, 0, 0)
             for header in headers
         ]
         rules = Rules(*np.array(played, np.int64).reshape(-1, 4).T.copy())
@@ -164,7 +169,6 @@ class Converter:
     def _compare(
         self,
         unit: Unit,
-        text: _Text,
         played: Played,
         headers: Sequence[Header | None],
         chosen: npt.NDArray[np.int64],
@@ -175,10 +179,9 @@ class Converter:
         for number in chosen.tolist():
             header, name = headers[number], unit.places[unit.detail["file"][number]][1]
             where = f"{name}, game at byte {unit.detail['offsets'][number]}"
-            tree = unit.detail["trees"].get(number, text.game(number))
+            tree, length = _raw_tree(unit, number)
             events = header and oracle.read_events(tree, header.size)
-            closed = unit.detail["endings"][number] == Ending.CLOSED and number not in text.codecs
-            if closed and not events and oracle.goes_on(tree):
+            if length >= 0 and oracle.end_of(tree) not in (None, length):
                 comparisons.append(partial(str, f"{where}, sgfmill does not find the end where the engine does"))
                 continue
             if not header or not events:
@@ -201,27 +204,44 @@ def _unusual(played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int
     return unusual
 
 
-def _read(text: _Text, counts: Counter[str]) -> tuple[_Text, Games]:
-    """Read all games; then again, rewritten, those refused or whose encoding hides brackets."""
-    games = read_games(text.payload, text.starts, text.ends)
+def _read(unit: Unit, counts: Counter[str]) -> tuple[_Text, Games]:
+    """Read all games; then again those that the engine refuses, as sgfmill rewrites them."""
+    starts, ends, codecs = (unit.detail[name] for name in ("starts", "ends", "codecs"))
+    syntax = unit.payload
+    if codecs:
+        changed = bytearray(syntax)
+        for number, codec in codecs.items():
+            if codec != encoding.AMBIGUOUS:
+                own = slice(int(starts[number]), int(ends[number]))
+                changed[own] = encoding.masked(unit.payload[own], codec)
+        syntax = bytes(changed)
+    text = _Text(unit.payload, starts, ends, syntax)
+    games = read_games(syntax, starts, ends)
     others: dict[int, bytes] = {}
-    codecs: dict[int, str] = {}
-    status = games.status.tolist()
-    for number, (begin, end) in enumerate(games.spans[:, CHARSET].tolist()):
-        clear = None
-        charset = text.payload[begin:end] if begin >= 0 else b""
-        found = None if charset in (b"UTF-8", b"utf-8") else transcoded(text.game(number), charset)
-        if found is not None:
-            clear, codecs[number] = found
-        if clear is None and status[number] != _READ:
-            clear = oracle.rewritten(text.game(number))
-            counts["read_by_oracle"] += clear is not None
+    for number in np.flatnonzero(games.status != _READ).tolist():
+        clear = None if number in codecs else oracle.rewritten(text.game(number))
         if clear is not None:
+            counts["read_by_oracle"] += 1
             others[number] = clear
     if others:
-        text = text.with_games(others, codecs)
-        games = read_games(text.payload, text.starts, text.ends)
+        text = text.with_games(others)
+        games = read_games(text.syntax, text.starts, text.ends)
     return text, games
+
+
+def _raw_tree(unit: Unit, number: int) -> tuple[bytes, int]:
+    """The raw bytes from the start of a game on, for sgfmill, and the length of the game in them; -1 if unfinished."""
+    start, end = int(unit.detail["starts"][number]), int(unit.detail["ends"][number])
+    game = unit.payload[start:end]
+    if unit.detail["endings"][number] != Ending.CLOSED:
+        return unit.detail["trees"].get(number, game), -1
+    codec = unit.detail["codecs"].get(number, "")
+    if number in unit.detail["trees"]:
+        return unit.detail["trees"][number], -1
+    if codec:
+        game, rest = (raw.decode(codec, "replace").encode() for raw in (game, unit.payload[end:]))
+        return game + rest, len(game)
+    return unit.payload[start:], len(game)
 
 
 def _keys(played: Played, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:

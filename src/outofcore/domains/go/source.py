@@ -30,10 +30,10 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
     """Cut the raw files, in order, into units of about ``block`` bytes at game boundaries; small files share one.
 
     A unit's ``detail`` holds ``starts``, ``ends`` and ``endings`` of its games; ``trees``, the whole tree of each that
-    is only part of one; ``offsets``, the byte of each in its decompressed file; ``file``, the index of each one's file;
-    ``files``, for each file its path below the raw folder, archives counting as folders, a name in a first line that is
-    not SGF, and whether it is UTF-16; ``stray``, bytes outside games; ``rejects``, files without a game, or whose rest
-    cannot be read.
+    is only part of one; ``codecs``, the encodings of games whose brackets plain bytes do not show; ``offsets``, the
+    byte of each in its decompressed file; ``file``, the index of each one's file; ``files``, for each file its path
+    below the raw folder, archives counting as folders, a name in a first line that is not SGF, and whether it is
+    UTF-16; ``stray``, bytes outside games; ``rejects``, files without a game, or whose rest cannot be read.
     """
     return gathered(_of_files(files, section.source.longest_game, block), block, _joined)
 
@@ -54,6 +54,11 @@ def _joined(parts: Sequence[Unit]) -> dict[str, Any]:
             first + game: tree
             for first, each in zip(_before(games).tolist(), details, strict=True)
             for game, tree in each["trees"].items()
+        },
+        "codecs": {
+            first + game: codec
+            for first, each in zip(_before(games).tolist(), details, strict=True)
+            for game, codec in each["codecs"].items()
         },
         "stray": sum(each["stray"] for each in details),
         "rejects": tuple(
@@ -122,9 +127,9 @@ def _reaches(piece: Piece, end: int) -> bool:
 
 def _without_last(piece: Piece) -> Piece:
     end = int(piece.ends[-2]) if len(piece.ends) > 1 else 0
-    return replace(
-        piece, payload=piece.payload[:end], starts=piece.starts[:-1], ends=piece.ends[:-1], endings=piece.endings[:-1]
-    )
+    games = {name: getattr(piece, name)[:-1] for name in ("starts", "ends", "endings")}
+    codecs = {game: codec for game, codec in piece.codecs.items() if game < len(games["starts"])}
+    return replace(piece, payload=piece.payload[:end], codecs=codecs, **games)
 
 
 def _detail(
@@ -140,6 +145,7 @@ def _detail(
         "ends": piece.ends,
         "endings": piece.endings,
         "trees": piece.trees,
+        "codecs": piece.codecs,
         "offsets": piece.offset + piece.starts,
         "file": np.zeros(len(piece.starts), np.int64),
         "files": ((path, first_line, utf16),),

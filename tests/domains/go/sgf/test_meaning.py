@@ -51,6 +51,17 @@ from outofcore.domains.go.sgf.meaning import (
         (b"six", math.nan, KomiRule.UNREADABLE),
         (b"6.5 points", math.nan, KomiRule.UNREADABLE),
         (b"99999", math.nan, KomiRule.UNREADABLE),
+        (b"9" * 400, math.nan, KomiRule.UNREADABLE),
+        (b"50", 0.5, KomiRule.HUNDREDTHS),
+        (b"-50", -0.5, KomiRule.HUNDREDTHS),
+        (b"-550", -5.5, KomiRule.HUNDREDTHS),
+        (b"-375", -7.5, KomiRule.HUNDREDTHS_DOUBLED),
+        (b"75", 1.5, KomiRule.HUNDREDTHS_DOUBLED),
+        (b"50.00", 50.0, KomiRule.AS_WRITTEN),
+        (b"25", 25.0, KomiRule.AS_WRITTEN),
+        (b"-25.00", -25.0, KomiRule.AS_WRITTEN),
+        ("6½".encode(), 6.5, KomiRule.AS_WRITTEN),
+        (b"3 3/4", 7.5, KomiRule.DOUBLED),
         ("6目半".encode(), math.nan, KomiRule.UNREADABLE),
     ],
 )
@@ -61,37 +72,60 @@ def test_komi(raw: bytes, points: float, rule: KomiRule) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "winner", "kind", "margin"),
+    ("text", "winner", "kind", "margin"),
     [
-        (b"B+R", 1, ResultKind.RESIGNATION, None),
-        (b"W+Resign", -1, ResultKind.RESIGNATION, None),
-        (b"W+Time", -1, ResultKind.TIME, None),
-        (b"b+forfeit", 1, ResultKind.FORFEIT, None),
-        (b"B + 3.5", 1, ResultKind.SCORE, 3.5),
-        (b"W+0,5", -1, ResultKind.SCORE, 0.5),
-        (b"W+12.50 (moves)", -1, ResultKind.SCORE, 12.5),
-        (b"W+0.0", -1, ResultKind.WIN, None),
-        (b"B+", 1, ResultKind.WIN, None),
-        (b"B+zhong", 1, ResultKind.WIN, None),
-        (b"B", 1, ResultKind.WIN, None),
-        (b"W", -1, ResultKind.WIN, None),
-        (b" w ", -1, ResultKind.WIN, None),
-        (b"White", -1, ResultKind.WIN, None),
-        (b"Black+Resign", 1, ResultKind.RESIGNATION, None),
-        (b"BW", 0, ResultKind.UNKNOWN, None),
-        (b"W-5", 0, ResultKind.UNKNOWN, None),
-        (b"0", 0, ResultKind.DRAW, 0.0),
-        (b"Draw", 0, ResultKind.DRAW, 0.0),
-        (b"Jigo", 0, ResultKind.DRAW, 0.0),
-        (b"Void", 0, ResultKind.VOID, None),
-        (b"?", 0, ResultKind.UNKNOWN, None),
-        (b"", 0, ResultKind.UNKNOWN, None),
-        (b"Black wins", 0, ResultKind.UNKNOWN, None),
-        ("黑中盘胜".encode(), 0, ResultKind.UNKNOWN, None),
+        ("B+R", 1, ResultKind.RESIGNATION, None),
+        ("W+Resign", -1, ResultKind.RESIGNATION, None),
+        ("W+Time", -1, ResultKind.TIME, None),
+        ("b+forfeit", 1, ResultKind.FORFEIT, None),
+        ("B + 3.5", 1, ResultKind.SCORE, 3.5),
+        ("W+0,5", -1, ResultKind.SCORE, 0.5),
+        ("W+12.50 (moves)", -1, ResultKind.SCORE, 12.5),
+        ("W+0.0", -1, ResultKind.WIN, None),
+        ("B+", 1, ResultKind.WIN, None),
+        ("B+zhong", 1, ResultKind.WIN, None),
+        ("B", 1, ResultKind.WIN, None),
+        ("W", -1, ResultKind.WIN, None),
+        (" w ", -1, ResultKind.WIN, None),
+        ("White", -1, ResultKind.WIN, None),
+        ("Black+Resign", 1, ResultKind.RESIGNATION, None),
+        ("BW", 0, ResultKind.UNKNOWN, None),
+        ("W-5", 0, ResultKind.UNKNOWN, None),
+        ("0", 0, ResultKind.DRAW, 0.0),
+        ("Draw", 0, ResultKind.DRAW, 0.0),
+        ("Jigo", 0, ResultKind.DRAW, 0.0),
+        ("Void", 0, ResultKind.VOID, None),
+        ("?", 0, ResultKind.UNKNOWN, None),
+        ("", 0, ResultKind.UNKNOWN, None),
+        ("Black wins", 0, ResultKind.UNKNOWN, None),
+        ("黑中盘胜", 1, ResultKind.RESIGNATION, None),
+        ("白中押し勝ち", -1, ResultKind.RESIGNATION, None),
+        ("黒中押", 1, ResultKind.RESIGNATION, None),
+        ("흑 불계승", 1, ResultKind.RESIGNATION, None),
+        ("白超时胜", -1, ResultKind.TIME, None),
+        ("黑超时负", -1, ResultKind.TIME, None),
+        ("白超时,黑胜", 1, ResultKind.TIME, None),
+        ("黒3目半勝", 1, ResultKind.SCORE, 3.5),
+        ("黒番3目半勝ち", 1, ResultKind.SCORE, 3.5),
+        ("白半目勝", -1, ResultKind.SCORE, 0.5),
+        ("백 2집반승", -1, ResultKind.SCORE, 2.5),
+        ("黑胜3/4子", 1, ResultKind.SCORE, 1.5),
+        ("白胜", -1, ResultKind.WIN, None),
+        ("B+中盘", 1, ResultKind.RESIGNATION, None),
+        ("持碁", 0, ResultKind.DRAW, 0.0),
+        ("無勝負", 0, ResultKind.VOID, None),
+        ("黑白", 0, ResultKind.UNKNOWN, None),
+        ("B+3/4", 1, ResultKind.SCORE, 0.75),
+        ("B+1 3/4", 1, ResultKind.SCORE, 1.75),
+        ("W+3½", -1, ResultKind.SCORE, 3.5),
+        ("W+½", -1, ResultKind.SCORE, 0.5),
+        ("B+2 points", 1, ResultKind.SCORE, 2.0),
+        ("B+1/0", 1, ResultKind.SCORE, 1.0),
+        ("B+" + "9" * 400, 1, ResultKind.WIN, None),
     ],
 )
-def test_result(raw: bytes, winner: int, kind: ResultKind, margin: float | None) -> None:
-    found = result(raw)
+def test_result(text: str, winner: int, kind: ResultKind, margin: float | None) -> None:
+    found = result(text)
     assert (found.winner, found.kind) == (winner, kind)
     assert found.margin == margin if margin is not None else math.isnan(found.margin)
 
@@ -115,6 +149,18 @@ def test_result(raw: bytes, winner: int, kind: ResultKind, margin: float | None)
         ("99d", UNKNOWN_RANK),
         ("12d", UNKNOWN_RANK),
         ("1500", UNKNOWN_RANK),
+        ("九段", 9),
+        ("初段", 1),
+        ("三级", -2),
+        ("二十五級", -24),
+        ("十八級", -17),
+        ("业余5段", 5),
+        ("アマ五段", 5),
+        ("职业九段", 109),
+        ("プロ初段", 101),
+        ("八品", 108),
+        ("９段", 9),
+        ("初", UNKNOWN_RANK),
     ],
 )
 def test_rank(text: str, expected: int) -> None:
@@ -139,7 +185,20 @@ def test_date(raw: bytes, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "side"), [(b"19", 19), (b"", 19), (b" 9 ", 9), (b"13:13", 13), (b"19:9", 0), (b"big", -1), (b"-3", -3)]
+    ("raw", "side"),
+    [
+        (b"19", 19),
+        (b"", 19),
+        (b" 9 ", 9),
+        (b"13:13", 13),
+        (b"19x19", 19),
+        ("9×9".encode(), 9),
+        (b"19x9", 0),
+        (b"9" * 5000, -1),
+        (b"19:9", 0),
+        (b"big", -1),
+        (b"-3", -3),
+    ],
 )
 def test_board_size(raw: bytes, side: int) -> None:
     assert board_size(raw) == side
@@ -160,9 +219,36 @@ def test_board_size(raw: bytes, side: int) -> None:
     ],
 )
 def test_rules(raw: bytes, ruleset: Ruleset) -> None:
-    assert rules(raw) is ruleset
+    assert rules(raw).ruleset is ruleset
 
 
 @given(st.binary(max_size=20))
 def test_nothing_is_too_odd(raw: bytes) -> None:
-    komi(raw), result(raw), date(raw), rank(raw.decode("latin-1")), rules(raw), board_size(raw)
+    (
+        komi(raw),
+        result(raw.decode("latin-1")),
+        result(raw.decode("gb18030", "replace")),
+        date(raw),
+        rank(raw.decode("latin-1")),
+        rules(raw),
+        board_size(raw),
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "suicide", "superko"),
+    [
+        (b"koPOSITIONALscoreAREAtaxNONEsui1", True, 1),
+        (b"koSITUATIONALscoreTERRITORYtaxSEKIsui0button1", False, 2),
+        (b"koSIMPLEscoreAREAtaxALLsui0whbN", False, 0),
+        (b"Tromp-Taylor", True, 1),
+        (b"Japanese", False, 0),
+    ],
+)
+def test_rules_decide_suicide_and_repetition(raw: bytes, suicide: bool, superko: int) -> None:
+    assert rules(raw)[1:] == (suicide, superko)
+
+
+def test_small_hundredths_of_fox() -> None:
+    assert komi(b"25", fox=True) == (0.5, KomiRule.HUNDREDTHS_DOUBLED)
+    assert komi(b"0", fox=True) == (0.0, KomiRule.AS_WRITTEN)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.domains.go.sgf.names import NameRule, codec_of, decode, transcoded, unescaped
+from outofcore.domains.go.sgf.names import NameRule, decode, unescaped
 
 
 @pytest.mark.parametrize(
@@ -64,28 +64,9 @@ def test_utf8_comes_back(text: str) -> None:
     assert decode((raw,), b"UTF-8")[0][0] == text
 
 
-@pytest.mark.parametrize(
-    "name",
-    [b"UTF-16", b"utf-7x", b"hex", b"rot13", b"idna", b"unicode_escape", b"punycode", b"\xff", b"EBCDIC-CP-BE", b""],
-)
-def test_declared_encodings_that_do_not_count(name: bytes) -> None:
-    assert codec_of(name) is None
-
-
-def test_declared_encodings_are_widened() -> None:
-    assert codec_of(b" gb2312 ") == "gb18030"
-    assert codec_of(b"MS_KANJI") == "cp932"
-
-
-def test_brackets_hidden_in_characters() -> None:
-    game = "(;PB[表ソ];B[aa])".encode("cp932")
-    assert b"\\" in game
-    assert transcoded(game, b"Shift_JIS") == ("(;PB[表ソ];B[aa])".encode(), "cp932")
-    hiding = "(;PB[表]CA[Shift_JIS];B[aa])"
-    assert transcoded(hiding.encode("cp932"), b"") == (hiding.encode(), "cp932")
-    assert transcoded(game, b"UTF-8") is None
-    assert transcoded(b"(;B[aa])", b"Shift_JIS") is None
-    assert transcoded(b"(;PB[\x81\x01])", b"Shift_JIS") is None
+def test_a_codec_that_showed_the_brackets_decodes_before_escapes() -> None:
+    assert decode(("表\\]ソ".encode("cp932"),), b"Windows-31J", codec="cp932") == (("表]ソ",), NameRule.DECLARED)
+    assert decode(("ﾊﾞ表".encode("cp932"),), b"", codec="cp932")[1] in (NameRule.UNDECLARED, NameRule.LATIN1)
 
 
 @pytest.mark.parametrize(

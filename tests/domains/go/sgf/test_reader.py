@@ -67,7 +67,7 @@ def test_moves_and_setup(data: bytes, expected: list[tuple[str, str, int]]) -> N
         (b"(;B[aa];C[no end", Reading.UNTERMINATED_VALUE),
         (b"(;B[abc])", Reading.BAD_POINT),
         (b"(;B[a1])", Reading.BAD_POINT),
-        (b"(;AB[])", Reading.BAD_POINT),
+        (b"(;AB[])", Reading.READ),
         (b"(;B[aa:bb])", Reading.BAD_POINT),
         (b"(;B[aa][bb])", Reading.AMBIGUOUS_NODE),
         (b"(;B[aa]B[bb])", Reading.AMBIGUOUS_NODE),

@@ -25,10 +25,12 @@ _BEGIN = re.compile(rb"\(\s*;")
 _LETTERS = np.array([None, "b", "w"], object)
 
 
-def goes_on(game: bytes) -> bool:
-    """Whether sgfmill reads all of the text and the parentheses of its first tree are still unbalanced."""
+def end_of(game: bytes) -> int | None:
+    """Where sgfmill finds that the parentheses of the first tree balance; -1 if nowhere, None if it cannot read on."""
     tokens, end = sgf_grammar.tokenise(game) if _BEGIN.match(game) else ([], 0)
-    return bool(end == len(game) and tokens.count(("D", b"(")) > tokens.count(("D", b")")))
+    if tokens and tokens.count(("D", b"(")) == tokens.count(("D", b")")):
+        return int(end)
+    return -1 if tokens and not game[end:].strip() else None
 
 
 def main_line(game: bytes) -> list[Node] | None:
@@ -87,7 +89,7 @@ def read_events(game: bytes, size: int) -> list[Event] | None:
     try:
         for node in nodes:
             if not node.keys().isdisjoint(_SETUP):
-                lists = [[value.strip() for value in node.get(name, [])] for name in _SETUP]
+                lists = [[value.strip() for value in node.get(name, []) if value.strip()] for name in _SETUP]
                 events.append(("", [sgf_properties.interpret_point_list(values, context) for values in lists]))
             for name, values in node.items():
                 if name in _COLOURS:

@@ -61,7 +61,7 @@ def _openings(games: Games, facts: npt.NDArray[np.int64]) -> None:
 def stated(raw: bytes) -> int:
     """The number in HA; -1 if missing or invalid."""
     text = raw.strip()
-    return min(int(text), 999) if text.isdigit() else -1
+    return min(int(text[:9]), 999) if text.isdigit() else -1
 
 
 def handicap(named: int, facts: list[int], size: int) -> Handicap:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ from outofcore.domains.go.sgf.names import NameRule, decode
 from outofcore.domains.go.sgf.reader import PROPERTIES
 
 _PB, _PW, _BR, _WR, _KM, _HA, _RE, _DT, _RU, _SZ, _CA, _GM = range(len(PROPERTIES))
-CHARSET = _CA
 Rejection = tuple[str, str]
 """Reason and detail."""
 
@@ -44,28 +43,39 @@ class Header(NamedTuple):
     margin: float
     date: int
     placed: int  # handicap stones still to be placed
+    suicide: bool  # allowed
+    superko: int
 
 
-def read_header(values: Sequence[bytes], facts: list[int], *, utf16: bool, codec: str | None = None) -> Header:
-    """Parse the properties of a game; ``facts`` is its row of the openings, ``codec`` its original encoding."""
-    (black, white, black_rank, white_rank), name_rule = decode(
-        (values[_PB], values[_PW], values[_BR], values[_WR]), b"UTF-8" if codec else values[_CA], utf16=utf16
-    )
-    black_bytes, white_bytes = (
-        (raw.decode("utf-8").encode(codec) if codec else raw).decode("latin-1") for raw in (values[_PB], values[_PW])
+def read_header(
+    values: Sequence[bytes], facts: list[int], *, utf16: bool = False, codec: str = "", fox: bool = False
+) -> Header:
+    """Parse the properties of a game.
+
+    ``facts`` is its row of the openings, ``codec`` the encoding by which its brackets were read, if not ASCII; ``fox``,
+    whether Fox wrote it.
+    """
+
+    def text(*raw: bytes) -> tuple[tuple[str, ...], NameRule]:
+        return decode(raw, values[_CA], utf16=utf16, codec=codec)
+
+    (black, white, *ranks), name_rule = text(values[_PB], values[_PW], values[_BR], values[_WR])
+    black_rank, white_rank = (
+        _rank(rank, raw, text) for rank, raw in zip(ranks, (values[_BR], values[_WR]), strict=True)
     )
     size, named = meaning.board_size(values[_SZ]), stated(values[_HA])
-    komi, komi_rule = meaning.komi(values[_KM])
+    komi, komi_rule = meaning.komi(values[_KM], fox=fox)
     stones, handicap_rule, placed = handicap(named, facts, size)
-    winner, result, margin = meaning.result(values[_RE])
+    ruleset, suicide, superko = meaning.rules(values[_RU])
+    winner, result, margin = meaning.result(text(values[_RE])[0][0])
     return Header(
         black=black,
         white=white,
-        black_bytes=black_bytes,
-        white_bytes=white_bytes,
+        black_bytes=values[_PB].decode("latin-1"),
+        white_bytes=values[_PW].decode("latin-1"),
         name_rule=name_rule,
-        black_rank=_rank(black_rank, values[_BR], values[_CA]),
-        white_rank=_rank(white_rank, values[_WR], values[_CA]),
+        black_rank=black_rank,
+        white_rank=white_rank,
         size=size,
         komi=komi,
         komi_rule=komi_rule,
@@ -73,21 +83,21 @@ def read_header(values: Sequence[bytes], facts: list[int], *, utf16: bool, codec
         handicap=stones,
         handicap_rule=handicap_rule,
         handicap_stated=named,
-        rules=meaning.rules(values[_RU]),
+        rules=ruleset,
         winner=winner,
         result=result,
         margin=margin,
         date=meaning.date(values[_DT]),
         placed=placed,
+        suicide=suicide,
+        superko=superko,
     )
 
 
-def _rank(text: str, raw: bytes, charset: bytes) -> int:
+def _rank(known: str, raw: bytes, text: Callable[[bytes], tuple[tuple[str, ...], NameRule]]) -> int:
     """A rank; decoded alone if unknown with the game's other values, since only a name may be damaged."""
-    rank = meaning.rank(text)
-    if rank != meaning.UNKNOWN_RANK or raw.isascii():
-        return rank
-    return meaning.rank(decode((raw,), charset)[0][0])
+    rank = meaning.rank(known)
+    return rank if rank != meaning.UNKNOWN_RANK or raw.isascii() else meaning.rank(text(raw)[0][0])
 
 
 def refusal(header: Header, values: Sequence[bytes], filters: FilterSection) -> Rejection | None:
@@ -99,6 +109,8 @@ def refusal(header: Header, values: Sequence[bytes], filters: FilterSection) -> 
         return ("unreadable_size" if size else "not_square"), f"SZ[{_shown(values[_SZ])}]"
     if size not in filters.sizes:
         return "other_size", f"{size} x {size}; filters.sizes are {list(filters.sizes)}"
+    if header.handicap > size * size:
+        return "too_many_stones", f"{header.handicap} stones set up on {size} x {size}"
     if header.handicap and filters.handicap == "drop":
         return "handicap", f"{header.handicap} stones"
     if rule is HandicapRule.UNPLACED or (rule is HandicapRule.PLACED and filters.handicap_without_stones == "reject"):

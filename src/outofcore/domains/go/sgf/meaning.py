@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?|[+-]?[.,]\d+")
+_MIXED = re.compile(r"(?:(\d+)(?:\s+|\s*[+又と]\s*))?(\d+)\s*[/⁄]\s*(\d+)")  # 3/4, 1 3/4
+_SIGNED = re.compile(r"(\d*)\s*([¼½¾])")
+_SIGNS = {"¼": 0.25, "½": 0.5, "¾": 0.75}
+_UNITS = re.compile(r"\s*(?:[目집호点子]|points?|pts)?\s*(半|반)?")
 _RESULT = re.compile(r"(B|W|Black|White)(?:\s*\+\s*(.*))?", re.IGNORECASE | re.DOTALL)
 _DATE = re.compile(r"(\d{4})(?:[-/.](\d{1,2})(?:[-/.](\d{1,2}))?)?")
 _RANK = re.compile(r"(P?)\s*(\d{1,2})\s*(dan pro|[a-z]+|段|级|級|品|단|급|段位)?", re.IGNORECASE)
+_NUMERAL = re.compile(r"([初초一二三四五六七八九十]{1,3})\s*(?=[段级級品단급])")
+_NUMERALS = {"初": 1, "초": 1, "十": 10, **{digit: n for n, digit in enumerate("一二三四五六七八九", 1)}}
+_AMATEUR = re.compile(r"业余|業餘|業余|アマチュア|アマ|아마")
+_PROFESSIONAL = re.compile(r"职业|職業|专业|プロ|프로")
+_BLACK, _COLOURS = "黑黒흑", "黑黒흑白백"
+_WINS, _LOSES = re.compile(r"胜|勝|승|赢|贏"), re.compile(r"负|負|敗|败|패|投了|投子|认输|認輸")
+_HOW = {
+    "RESIGNATION": re.compile(r"中盘|中盤|中押|불계|投了|投子|认输|認輸"),
+    "TIME": re.compile(r"超时|超時|时间|時間|시간"),
+    "FORFEIT": re.compile(r"弃权|棄権|棄權|不戦|不战|기권|犯规|犯規|反則|반칙"),
+}
+_DRAWN = ("0", "draw", "jigo", "tie", "和棋", "和局", "平局", "持碁", "持棋", "ジゴ", "무승부")
+_NO_RESULT = ("void", "無勝負", "无胜负", "无勝負", "무효")
 _LARGEST_KOMI = 625.0
+_LARGEST_MARGIN = 1000.0
 _MOST_STONES = 5
 
 UNKNOWN_RANK = -128
@@ -78,11 +97,14 @@ class Ruleset(IntEnum):
     NEW_ZEALAND = 5
     ING = 6
     TROMP_TAYLOR = 7
+    KATAGO = 8
+    """Rules spelled out as KataGo does: koPOSITIONALscoreAREAtaxNONEsui1."""
 
 
 SUICIDE_ALLOWED = frozenset((Ruleset.NEW_ZEALAND, Ruleset.ING, Ruleset.TROMP_TAYLOR))
 SUPERKO = {Ruleset.CHINESE: 1, Ruleset.AGA: 2, Ruleset.NEW_ZEALAND: 2, Ruleset.TROMP_TAYLOR: 1}
 """1: no position twice; 2: no position twice with the same side to move. Other rulesets have only simple ko."""
+_KATAGO = re.compile(r"ko(simple|positional|situational|spight)score(?:area|territory)tax\w*?sui([01])", re.IGNORECASE)
 _RULESETS = {
     "japanese": Ruleset.JAPANESE,
     "japan": Ruleset.JAPANESE,
@@ -110,62 +132,107 @@ class Outcome(NamedTuple):
     margin: float
 
 
+class Rules(NamedTuple):
+    """What RU says."""
+
+    ruleset: Ruleset
+    suicide: bool  # allowed
+    superko: int  # see SUPERKO
+
+
 @lru_cache(maxsize=4096)
 def board_size(raw: bytes) -> int:
     """Side of the board: 19 if SZ is missing, 0 if not square, -1 if invalid."""
     if not raw.strip():
         return 19
     try:
-        sides = [int(side) for side in raw.split(b":")]
+        sides = [int(side) for side in re.split(rb"[:xX*]|\xc3\x97|\xd7", raw)]
     except ValueError:
         return -1
     return sides[0] if len(set(sides)) == 1 else 0
 
 
+def points(text: str) -> float | None:
+    """The number at the beginning of a text, with fractions: 3.5, 3/4, 1 3/4, 3½, 3目半; None without one."""
+    number = _MIXED.match(text)
+    if number and int(number[3]):
+        value = int(number[1] or 0) + int(number[2]) / int(number[3])
+    elif number := _SIGNED.match(text):
+        value = int(number[1] or 0) + _SIGNS[number[2]]
+    elif number := _NUMBER.match(text):
+        value = float(number[0].replace(",", "."))
+    elif text.startswith(("半", "반")):
+        return 0.5
+    else:
+        return None
+    half = _UNITS.match(text, number.end())
+    value += 0.5 if half and half[1] else 0.0
+    return 2 * value if text[number.end() :].lstrip().startswith("子") else value  # area counting halves points
+
+
 @lru_cache(maxsize=4096)
-def komi(raw: bytes) -> tuple[float, KomiRule]:
+def komi(raw: bytes, *, fox: bool = False) -> tuple[float, KomiRule]:
     """Points given to White, and the rule used.
 
-    Some servers write hundredths, and area counting uses half the points: 7.5 points are 3.75 stones. Whole numbers
-    from 100, and quarters below 5 stones, can have no other meaning, as nobody gives 10 or more points in such steps.
+    Some servers write hundredths, and area counting uses half the points: 7.5 points are 3.75 stones. Whole multiples
+    of 25 from 50 on (in files of Fox: from 25 on), and quarters below 5 stones, can have no other meaning: nobody
+    gives so many points in such steps without a decimal point. The sign is White's or Black's favour as usual.
     """
     if not raw.strip():
         return math.nan, KomiRule.MISSING
-    text = raw.decode("latin-1").strip()
-    if not _NUMBER.fullmatch(text):
+    text = raw.decode("utf-8", "replace").strip()
+    sign = -1 if text.startswith(("-", "−")) else 1
+    plain = text.lstrip("+-−").strip()
+    value = points(plain)
+    whole = _MIXED.fullmatch(plain) or _SIGNED.fullmatch(plain) or _NUMBER.fullmatch(plain)
+    if value is None or not whole or len(text) - len(plain) > 2:
         return math.nan, KomiRule.UNREADABLE
-    value = float(text.replace(",", "."))
-    if text.isdigit() and 100 <= value <= 1000 and value % 25 == 0:
+    if plain.isdecimal() and (25 if fox else 50) <= value <= 1000 and value % 25 == 0:
         if value < 100 * _MOST_STONES and (value % 50 or value == 350):
-            return value / 50, KomiRule.HUNDREDTHS_DOUBLED
-        return value / 100, KomiRule.HUNDREDTHS
-    if value % 0.5 == 0.25 and abs(value) < _MOST_STONES:
-        return value * 2, KomiRule.DOUBLED
-    if abs(value) > _LARGEST_KOMI:
+            return sign * value / 50, KomiRule.HUNDREDTHS_DOUBLED
+        return sign * value / 100, KomiRule.HUNDREDTHS
+    if value % 0.5 == 0.25 and value < _MOST_STONES:
+        return sign * value * 2, KomiRule.DOUBLED
+    if not value <= _LARGEST_KOMI:
         return math.nan, KomiRule.UNREADABLE
-    return value, KomiRule.AS_WRITTEN
+    return (sign * value if value else 0.0), KomiRule.AS_WRITTEN
 
 
 @lru_cache(maxsize=4096)
-def result(raw: bytes) -> Outcome:
+def result(text: str) -> Outcome:
     """Winner and kind of result. A result without a named winner is a draw, void or unknown, never a win."""
-    text = raw.decode("latin-1").strip()
+    text = unicodedata.normalize("NFKC", text).strip() if not set(text) & set(_SIGNS) else text.strip()
+    word = text.lower()
+    if word in _DRAWN:
+        return Outcome(0, ResultKind.DRAW, 0.0)
+    if word in _NO_RESULT:
+        return Outcome(0, ResultKind.VOID, math.nan)
     found = _RESULT.fullmatch(text)
-    if not found:
-        word = text.lower()
-        if word in ("0", "draw", "jigo", "tie"):
-            return Outcome(0, ResultKind.DRAW, 0.0)
-        return Outcome(0, ResultKind.VOID if word == "void" else ResultKind.UNKNOWN, math.nan)
-    winner = 1 if found[1][0] in "bB" else -1
-    how = (found[2] or "").strip().lower()
+    if found:
+        winner, how = (1 if found[1][0] in "bB" else -1), (found[2] or "").strip().lower()
+    else:
+        winner = _winner(text)
+        how = "" if not winner else re.sub(rf"^[{_COLOURS}番方棋이의の:,+\s]*(?:胜|勝ち?|승|赢|贏)?\s*", "", text)
+    if not winner:
+        return Outcome(0, ResultKind.UNKNOWN, math.nan)
     for prefix, kind in (("r", ResultKind.RESIGNATION), ("t", ResultKind.TIME), ("f", ResultKind.FORFEIT)):
-        if how.startswith(prefix):
+        if how.startswith(prefix) or _HOW[kind.name].search(how):
             return Outcome(winner, kind, math.nan)
-    number = _NUMBER.match(how)
-    points = float(number[0].replace(",", ".")) if number else 0.0
-    if points > 0:
-        return Outcome(winner, ResultKind.SCORE, points)
+    margin = points(how) or 0.0
+    if 0 < margin <= _LARGEST_MARGIN:
+        return Outcome(winner, ResultKind.SCORE, margin)
     return Outcome(winner, ResultKind.WIN, math.nan)
+
+
+def _winner(text: str) -> int:
+    """The winner that a Chinese, Japanese or Korean result names: 1 Black, -1 White, 0 none."""
+    wins, loses = _WINS.search(text), _LOSES.search(text)
+    verb = wins or loses
+    named = [letter for letter in text[: verb.start() if verb else None] if letter in _COLOURS]
+    if not named or (not verb and len(set(named)) > 1):
+        return 0
+    winner = 1 if named[-1] in _BLACK else -1
+    return winner if wins or not loses else -winner
 
 
 @lru_cache(maxsize=4096)
@@ -183,11 +250,14 @@ def date(raw: bytes) -> int:
 @lru_cache(maxsize=4096)
 def rank(text: str) -> int:
     """A rank as a number: 9 dan 9, 1 dan 1, 1 kyu 0, 30 kyu -29, professional 9 dan 109; -128 unknown."""
+    text = unicodedata.normalize("NFKC", text)
+    amateur, known = _AMATEUR.search(text), _PROFESSIONAL.search(text)
+    text = _NUMERAL.sub(_number, _PROFESSIONAL.sub("", _AMATEUR.sub("", text)))
     found = _RANK.match(text.strip())
     if not found or not 1 <= int(found[2]) <= 30:
         return UNKNOWN_RANK
     number, unit = int(found[2]), (found[3] or "").lower()
-    professional = bool(found[1]) or unit in ("p", "pro", "品", "dan pro")
+    professional = not amateur and (bool(found[1] or known) or unit in ("p", "pro", "品", "dan pro"))
     if professional or unit in ("d", "dan", "段", "단", "段位"):
         if number > 9:
             return UNKNOWN_RANK
@@ -197,8 +267,21 @@ def rank(text: str) -> int:
     return UNKNOWN_RANK
 
 
+def _number(numeral: re.Match[str]) -> str:
+    """A Chinese number below 100, as digits."""
+    tens, ten, ones = numeral[1].rpartition("十")
+    if not ten:
+        return str(_NUMERALS[ones]) if len(ones) == 1 else numeral[1]
+    return str(10 * _NUMERALS.get(tens, 1) + _NUMERALS.get(ones, 0))
+
+
 @lru_cache(maxsize=4096)
-def rules(raw: bytes) -> Ruleset:
-    """The ruleset named by RU."""
-    word = re.sub(r"[^a-z]", "", raw.decode("latin-1").lower()).removesuffix("rules").removesuffix("rule")
-    return _RULESETS.get(word, Ruleset.UNKNOWN)
+def rules(raw: bytes) -> Rules:
+    """The ruleset named by RU, and what it says about suicide and repetition."""
+    text = raw.decode("latin-1")
+    spelled = _KATAGO.match(text.strip())
+    if spelled:
+        return Rules(Ruleset.KATAGO, spelled[2] == "1", {"positional": 1, "situational": 2}.get(spelled[1].lower(), 0))
+    word = re.sub(r"[^a-z]", "", text.lower()).removesuffix("rules").removesuffix("rule")
+    ruleset = _RULESETS.get(word, Ruleset.UNKNOWN)
+    return Rules(ruleset, ruleset in SUICIDE_ALLOWED, SUPERKO.get(ruleset, 0))

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from enum import IntEnum
-from functools import lru_cache
 
-_SAME_BYTES = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "cp950"}
-"""Codecs by name, each replaced by the wider one that programs mean."""
-_BRACKETS_INSIDE = frozenset(("cp932", "shift_jis_2004", "shift_jisx0213", "gb18030", "cp950", "big5hkscs", "johab"))
-"""Codecs in which the second byte of a character can be a bracket or a backslash."""
-_NO_CHARSETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape"))
-_PRINTABLE = bytes(range(32, 127))
+from outofcore.domains.go.sgf.encoding import codec_of, decodes
+
 _ESCAPED = re.compile(rb"\\(\r\n|\n\r|.)", re.DOTALL)
+_ESCAPED_TEXT = re.compile(r"\\(\r\n|\n\r|.)", re.DOTALL)
 _BREAKS = (b"\n", b"\r", b"\r\n", b"\n\r")
-_CHARSET = re.compile(rb"(?<![A-Z])CA\s*\[([\w-]+)\]")
 _SPACES = re.compile(r"\s+")
 _PLAIN = re.compile(rb"[\x00!-\[\]-~]*")  # ASCII without spaces and backslashes, joined by NUL
 # A character of two to four bytes with continuation bytes overwritten by question marks.
@@ -42,37 +36,8 @@ class NameRule(IntEnum):
     """Nearly all pairs of bytes are common Chinese characters."""
     LATIN1 = 6
     """Nothing else fits: one character per byte."""
-
-
-@lru_cache(maxsize=256)
-def codec_of(charset: bytes) -> str | None:
-    """Python's codec for a declared encoding, widened where customary; None unless a known superset of ASCII."""
-    try:
-        found = codecs.lookup(charset.decode("ascii").strip())
-        if found.name.replace("-", "_") in _NO_CHARSETS or _PRINTABLE.decode(found.name) != _PRINTABLE.decode("ascii"):
-            return None
-    except (LookupError, ValueError):
-        return None
-    return _SAME_BYTES.get(found.name, found.name)
-
-
-def transcoded(game: bytes, charset: bytes) -> tuple[bytes, str] | None:
-    """A game as UTF-8 and its codec, if the encoding hides brackets in characters; else None.
-
-    In Shift-JIS, GB18030 and Big5 the second byte of a character can be ``[``, ``]`` or a backslash. ``charset`` is the
-    game's CA property, empty if none was seen.
-    """
-    if game.isascii():
-        return None
-    # If such a character ends the preceding value, CA appears to be part of that value.
-    hidden = None if charset else _CHARSET.search(game)
-    codec = codec_of(hidden[1] if hidden else charset)
-    if codec not in _BRACKETS_INSIDE:
-        return None
-    try:
-        return game.decode(codec).encode("utf-8"), codec
-    except UnicodeError:
-        return None
+    UNDECLARED = 7
+    """The only encoding of Shift-JIS, GB18030 and Big5 in which the brackets of the game are whole."""
 
 
 def unescaped(raw: bytes) -> bytes:
@@ -82,19 +47,40 @@ def unescaped(raw: bytes) -> bytes:
     return _ESCAPED.sub(lambda found: b"" if found[1] in _BREAKS else found[1], raw)
 
 
-def decode(values: tuple[bytes, ...], charset: bytes, *, utf16: bool = False) -> tuple[tuple[str, ...], NameRule]:
-    """Decode the values of one game, all by one rule; never fails. ``charset`` is the CA property."""
+def decode(
+    values: tuple[bytes, ...], charset: bytes, *, utf16: bool = False, codec: str = ""
+) -> tuple[tuple[str, ...], NameRule]:
+    """Decode the values of one game, all by one rule; never fails.
+
+    ``charset`` is the CA property, ``codec`` the encoding by which the brackets of the game were read, if not ASCII.
+    """
     joined = b"\0".join(values)
     if _PLAIN.fullmatch(joined) and joined.count(b"\0") == len(values) - 1:
         return tuple(joined.decode("ascii").split("\0")), NameRule.ASCII
+    if codec and not (joined.isascii() and b"\x1b" not in joined and b"~{" not in joined and b"\x0e" not in joined):
+        rule = NameRule.DECLARED if codec_of(charset) == codec else NameRule.UNDECLARED
+        if rule is NameRule.DECLARED or not _is_unsure(joined, codec):
+            return tuple(
+                _simple(_ESCAPED_TEXT.sub(_resolved, value.decode(codec, "replace"))) for value in values
+            ), rule
     plain = tuple(unescaped(value) for value in values)
     whole = b"\n".join(plain)
     if whole.isascii():
         return tuple(_simple(value.decode("ascii")) for value in plain), NameRule.ASCII
-    codec, rule = _codec(whole, codec_of(charset) if charset else None, utf16=utf16)
+    found, rule = _codec(whole, codec_of(charset) if charset else None, utf16=utf16)
     if rule is NameRule.DAMAGED_UTF8:
         plain = tuple(_CUT.sub(_CUT_CHARACTER, value) for value in plain)
-    return tuple(_simple(value.decode(codec, "replace")) for value in plain), rule
+    return tuple(_simple(value.decode(found, "replace")) for value in plain), rule
+
+
+def _is_unsure(raw: bytes, codec: str) -> bool:
+    """Whether the bytes decode in another of the three encodings as well, and are not plainly Chinese."""
+    others = [other for other in ("gb18030", "cp932", "cp950") if other != codec and decodes(raw, other)]
+    return bool(others) and not (codec == "gb18030" and _is_chinese(raw))
+
+
+def _resolved(escape: re.Match[str]) -> str:
+    return "" if escape[1] in ("\n", "\r", "\r\n", "\n\r") else escape[1]
 
 
 def _simple(text: str) -> str:
@@ -104,9 +90,9 @@ def _simple(text: str) -> str:
 def _codec(whole: bytes, declared: str | None, *, utf16: bool) -> tuple[str, NameRule]:
     if utf16:
         return "utf-8", NameRule.UTF16
-    if declared and _decodes(whole, declared):
+    if declared and decodes(whole, declared):
         return declared, NameRule.DECLARED
-    if _decodes(whole, "utf-8"):
+    if decodes(whole, "utf-8"):
         return "utf-8", NameRule.UTF8
     if _is_damaged_utf8(whole):
         return "utf-8", NameRule.DAMAGED_UTF8
@@ -115,23 +101,15 @@ def _codec(whole: bytes, declared: str | None, *, utf16: bool) -> tuple[str, Nam
     return "latin-1", NameRule.LATIN1
 
 
-def _decodes(raw: bytes, codec: str) -> bool:
-    try:
-        raw.decode(codec)
-    except UnicodeError:
-        return False
-    return True
-
-
 def _is_damaged_utf8(raw: bytes) -> bool:
     """Whether valid non-ASCII UTF-8 remains besides the overwritten characters."""
     rest = _CUT.sub(b"", raw)
-    return _decodes(rest, "utf-8") and not rest.isascii()
+    return decodes(rest, "utf-8") and not rest.isascii()
 
 
 def _is_chinese(raw: bytes) -> bool:
     """Whether at least four of five byte pairs are GB 2312 characters, mostly of its common level."""
-    if not _decodes(raw, "gb18030"):
+    if not decodes(raw, "gb18030"):
         return False
     common = rare = other = 0
     at = 0

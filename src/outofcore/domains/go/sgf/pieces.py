@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.go.sgf import encoding
 from outofcore.domains.go.sgf.scan import NEWLINE, Ending, Found, find_games, find_trees
 
 BLOCK_BYTES = 1 << 20
 MOST_GAMES = 1 << 14  # of one piece
 NAME_BYTES = 256  # longest name in a first line
+WINDOW_BYTES = 1 << 16  # after a game, in which it is read by other encodings first
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Piece:
     stray: int  # non-blank bytes outside games since the previous piece
     name: bytes  # the stream's first line, if it is not SGF and precedes the first game alone
     trees: Mapping[int, bytes] = field(default_factory=dict)  # the whole tree of each game that is only part of one
+    codecs: Mapping[int, str] = field(default_factory=dict)  # of the games whose brackets plain bytes do not show
 
 
 def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) -> Iterator[Piece]:
@@ -45,7 +48,7 @@ def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) ->
         more = read(block)
         held += more
         while held:
-            piece, consumed, passed = _piece(held, before, longest, skipping, final=not more)
+            piece, consumed, passed, again = _piece(held, before, longest, skipping, final=not more)
             stray += passed
             if head is not None:
                 outside = consumed if piece is None else piece.offset
@@ -58,7 +61,7 @@ def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) ->
             if consumed:
                 before = held[consumed - 1]
             base, held = base + consumed, held[consumed:]
-            if piece is None or len(piece.starts) < MOST_GAMES:
+            if not again:
                 break
         if not more:
             break
@@ -69,16 +72,86 @@ def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) ->
 
 def _piece(
     held: bytes, before: int, longest: int, skipping: npt.NDArray[np.int64], *, final: bool
-) -> tuple[Piece | None, int, int]:
+) -> tuple[Piece | None, int, int, bool]:
+    """The next games, the bytes done, the stray ones among them, and whether the rest of ``held`` has more games."""
     found = Found(np.empty(MOST_GAMES, np.int64), np.empty(MOST_GAMES, np.int64), np.empty(MOST_GAMES, np.uint8))
     data: npt.NDArray[Any] = np.frombuffer(held, np.uint8)
+    state = skipping.copy()
     count, consumed, stray = find_games(data, before, final, longest, skipping, found)
-    starts, ends, endings = found.starts[:count], found.ends[:count], found.endings[:count]
+    again = count == MOST_GAMES
+    codecs: dict[int, str] = {}
+    if count and not encoding.is_certain(held[found.starts[0] : found.ends[count - 1]]):
+        for number in range(count):
+            start, end = int(found.starts[number]), int(found.ends[number])
+            reading = _by_encoding(held, start, end, int(found.endings[number]), longest, final=final)
+            if reading is not None and reading[1] == end:
+                codecs[number], _, found.endings[number] = reading
+                continue
+            # The games from here on are not those of plain bytes: they are found again after this one.
+            before_it = Found(*(np.empty_like(values[:number]) for values in found))  # type: ignore[arg-type]
+            _, consumed, stray = find_games(data, before, final, longest, state, before_it)
+            count, again = number, reading is not None
+            skipping[:] = 0
+            if reading is not None:
+                codecs[number], found.ends[number], found.endings[number] = reading
+                count, consumed = number + 1, reading[1]
+            break
     if not count:
-        return None, consumed, stray
-    first, last = int(starts[0]), int(ends[count - 1])
-    piece = Piece(first, held[first:last], starts - first, ends - first, endings.copy(), stray, b"")
-    return piece, consumed, stray
+        return None, consumed, stray, again
+    starts, ends, endings = found.starts[:count], found.ends[:count], found.endings[:count].copy()
+    first, last = int(starts[0]), int(ends[-1])
+    codecs = {number: codec for number, codec in codecs.items() if codec}
+    return (
+        Piece(first, held[first:last], starts - first, ends - first, endings, stray, b"", codecs=codecs),
+        consumed,
+        stray,
+        again,
+    )
+
+
+def _by_encoding(
+    held: bytes, start: int, end: int, ending: int, longest: int, *, final: bool
+) -> tuple[str, int, int] | None:
+    """Codec, end and ending of a game that begins at ``start``; None if more bytes are needed to know.
+
+    ``end`` and ``ending`` are those of plain bytes.
+    """
+    plain = held[start:end]
+    if encoding.is_certain(plain):
+        return "", end, ending
+    readings = {"": encoding.layout(plain)}
+    if ending != Ending.CLOSED:
+        readings[""] = readings[""]._replace(faults=readings[""].faults + 1)
+    spans = {"": (end, ending)}
+    for codec in encoding.candidates(plain):
+        span = _span(held, start, end, codec, longest, final=final)
+        if span is None:
+            if encoding.begins_in(held[start:], codec):
+                return None
+            continue
+        game = held[start : span[0]]
+        mask = encoding.masked(game, codec)
+        if (mask == game and span == spans[""]) or not encoding.decodes(game, codec):
+            continue
+        spans[codec], readings[codec] = span, encoding.layout(mask)
+        if span[1] != Ending.CLOSED:
+            readings[codec] = readings[codec]._replace(faults=readings[codec].faults + 1)
+    codec = encoding.choose(readings, plain)
+    return codec, *spans.get(codec, spans[""])
+
+
+def _span(held: bytes, start: int, end: int, codec: str, longest: int, *, final: bool) -> tuple[int, int] | None:
+    """End and ending of the game at ``start`` in an encoding; None if it goes on after ``held``."""
+    for stop in (min(end + WINDOW_BYTES, len(held)), len(held)):
+        view = np.frombuffer(encoding.masked(held[start:stop], codec), np.uint8)
+        room = Found(np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.uint8))
+        whole = final and stop == len(held)
+        count, _, _ = find_games(view, NEWLINE, whole, longest, np.zeros(2, np.int64), room)
+        if count and room.starts[0] == 0:
+            return start + int(room.ends[0]), int(room.endings[0])
+        if stop == len(held):
+            break
+    return None
 
 
 def _trees(

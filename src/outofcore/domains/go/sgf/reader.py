@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.compilation import kernel
-from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN, Bytes
+from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN, Bytes, past_space
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
 _PROPERTY_CODES = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)
@@ -156,6 +156,8 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
                     if kind >= 0:
                         if (kind == BLACK and black) or (kind == WHITE and white) or (kind >= 2 and (black or white)):
                             status[game], trouble[game] = _AMBIGUOUS, begin
+                        elif kind >= ADD_BLACK and past_space(data, begin, at) == at:
+                            pass  # AB[] sets up nothing
                         elif _point(data, begin, at, kind, points[event]):
                             kinds[event], nodes[event] = kind, max(node, 0)
                             event += 1

@@ -81,7 +81,8 @@ class _Nesting(NamedTuple):
 
 
 @kernel
-def _past_space(data: Bytes, at: int, stop: int) -> int:
+def past_space(data: Bytes, at: int, stop: int) -> int:
+    """The first byte from ``at`` on that is no space."""
     while at < stop and data[at] <= 32:
         at += 1
     return at
@@ -100,7 +101,7 @@ def _property(data: Bytes, at: int, stop: int) -> tuple[int, int]:
         elif not 97 <= letter <= 122:
             break
         at += 1
-    at = _past_space(data, at, stop)
+    at = past_space(data, at, stop)
     if at < stop and data[at] == BEGIN_VALUE and capitals > 0:
         return (code if capitals <= 2 else -1), at
     return 0, at
@@ -118,11 +119,11 @@ def _is_root(code: int) -> bool:
 def _begins(data: Bytes, at: int, final: bool) -> int:  # noqa: FBT001
     """Whether a top-level game begins here: 1 yes, 0 no, -1 more bytes are needed."""
     stop = min(len(data), at + LOOK)
-    rest = _past_space(data, at + 1, stop) if data[at] == OPEN else at
+    rest = past_space(data, at + 1, stop) if data[at] == OPEN else at
     node = rest < stop and data[rest] == NODE
     if node and data[at] == OPEN:
         return 1
-    first = _past_space(data, rest + 1, stop) if node else rest
+    first = past_space(data, rest + 1, stop) if node else rest
     code, end = _property(data, first, stop)
     if end >= stop and stop == len(data) and not final:
         return _CUT_OFF
@@ -133,10 +134,10 @@ def _begins(data: Bytes, at: int, final: bool) -> int:  # noqa: FBT001
 def _looks_like_root(data: Bytes, at: int, final: bool, in_value: bool) -> int:  # noqa: FBT001
     """Whether a tree begins here with a root property: 1 yes, 0 no, -1 more bytes are needed."""
     stop = min(len(data), at + LOOK)
-    end = node = _past_space(data, at + 1, stop)
+    end = node = past_space(data, at + 1, stop)
     answer = 0
     if node < stop and data[node] == NODE:
-        code, end = _property(data, _past_space(data, node + 1, stop), stop)
+        code, end = _property(data, past_space(data, node + 1, stop), stop)
         if end < stop and _is_root(code) and code != _GAME_NAME:
             answer = 1
             if in_value:  # the text of a value may quote SGF, its brackets escaped

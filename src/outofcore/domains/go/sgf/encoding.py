@@ -1,0 +1,173 @@
+"""The encoding of a game, found before its brackets are read.
+
+In some encodings the later bytes of a character can be ``[``, ``]`` or a backslash. Read as ASCII, such a byte swallows
+the moves after it. Each candidate encoding is tried: the whole game must decode, and its brackets must be those of SGF.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+AMBIGUOUS = "?"
+"""Instead of a codec: the encoding of the game cannot be known, and its moves depend on it."""
+
+_WIDER = {
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "big5": "cp950",
+    "iso2022_jp": "iso2022_jp_2",
+}
+"""Codecs by name, each replaced by the wider one that programs mean."""
+_ALIASES = {
+    "windows31j": "cp932",
+    "mskanji": "cp932",
+    "sjis": "cp932",
+    "shiftjis": "cp932",
+    "gb231280": "gb18030",
+    "eucgb": "gb18030",
+    "euccn": "gb18030",
+    "big5eten": "cp950",
+    "ksc56011987": "cp949",
+    "ksc5601": "cp949",
+    "unicode11utf8": "utf-8",
+}
+_PAIRS = {
+    "gb18030": re.compile(rb"[\x81-\xfe](?:[0-9][\x81-\xfe][0-9]|[\x40-\xfe])", re.DOTALL),
+    "cp932": re.compile(rb"[\x81-\x9f\xe0-\xfc][\x40-\xfc]", re.DOTALL),
+    "cp950": re.compile(rb"[\x81-\xfe][\x40-\xfe]", re.DOTALL),
+    "big5hkscs": re.compile(rb"[\x81-\xfe][\x40-\xfe]", re.DOTALL),
+    "johab": re.compile(rb"[\x84-\xf9][\x31-\xfe]", re.DOTALL),
+    "iso2022_jp_2": re.compile(rb"\x1b\$\(?[@ABCD].*?(?=\x1b\([BJ])", re.DOTALL),
+    "iso2022_kr": re.compile(rb"\x0e[^\x0f]*\x0f", re.DOTALL),
+    "hz": re.compile(rb"~\{(?:[!-}][!-~])*~\}", re.DOTALL),
+}
+"""Codecs whose characters can contain brackets, with the bytes of such characters."""
+_VARIANTS = {"shift_jis_2004": "cp932", "shift_jisx0213": "cp932", "iso2022_jp": "iso2022_jp_2"}
+_DECLARED_ONLY = ("johab", "big5hkscs", "hz", "iso2022_kr")
+_ASCII_HIDES = (b"\x1b$", b"~{", b"\x0e")
+_NO_CHARSETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf_7"))
+_PRINTABLE = bytes(range(32, 127))
+_CHARSET = re.compile(rb"(?<![A-Z])CA\s*\[\s*([\w-]+)\s*\]")
+_SYNTAX = bytes(range(0x5B, 0x5E))  # [ \ ]
+_HIDDEN = 0x7F  # replaces a byte that is no bracket; no syntax of SGF
+_RISKY = re.compile(rb"[\x80-\xff][\[\\\]]")
+_TOKEN = re.compile(rb"[A-Za-z]+\s*(?=\[)|\[(?P<value>(?:[^\\\]]|\\.)*)\]|[\s();]+", re.DOTALL)
+_SWALLOWED = re.compile(rb"(?<!\\)(?:[A-Z]\s*|\]\s*|\x7f)\[")  # a property inside of a value
+_SWALLOWS = re.compile(
+    rb"[\x80-\xff]\\\][\s();]*(?:[A-Z]+\s*)?\["
+)  # a character's backslash before the closing bracket
+
+
+class Layout(NamedTuple):
+    """The brackets of a game under one encoding."""
+
+    faults: int  # bytes outside of values that are no SGF, and properties inside of values
+    tokens: tuple[int, ...]  # where properties, values and delimiters begin
+
+
+@lru_cache(maxsize=256)
+def codec_of(charset: bytes) -> str | None:
+    """Python's codec for a declared encoding, widened where customary; None unless a known superset of ASCII."""
+    try:
+        name = charset.decode("ascii").strip().strip("\"'").lower()
+    except UnicodeDecodeError:
+        return None
+    plain = re.sub(r"[^a-z0-9]", "", re.sub(r"^(?:x-|cs(?=[a-z]))", "", name))
+    name = re.sub(r"^(?:x-)?(?:windows|ms|ibm)-?(\d{3,4})$", r"cp\1", name).removeprefix("x-")
+    name = _ALIASES.get(plain, name)
+    for spelling in (name, plain):
+        try:
+            codec = codecs.lookup(spelling)
+            if codec.name.replace("-", "_") in _NO_CHARSETS:
+                return None
+            if codec.name != "hz" and _PRINTABLE.decode(codec.name) != _PRINTABLE.decode("ascii"):
+                return None
+        except (LookupError, ValueError):
+            continue
+        return _WIDER.get(codec.name, codec.name)
+    return None
+
+
+def declared(game: bytes) -> str | None:
+    """The codec that a game's CA property names, even where an earlier character hides the property."""
+    match = _CHARSET.search(game)
+    return codec_of(match[1]) if match else None
+
+
+def masked(game: bytes, codec: str) -> bytes:
+    """The game with every byte of a character that looks like syntax replaced; lengths stay the same."""
+    return _PAIRS[_VARIANTS.get(codec, codec)].sub(_mask, game) if codec else game
+
+
+def _mask(character: re.Match[bytes]) -> bytes:
+    raw = character[0]
+    if raw[0] >= 0x80:
+        return raw if raw[1] not in _SYNTAX else bytes((raw[0], _HIDDEN))
+    return bytes((_HIDDEN,)) * len(raw)  # a run of characters between escape sequences
+
+
+def is_certain(text: bytes) -> bool:
+    """Whether no character of the text can contain syntax: UTF-8 without escape sequences."""
+    if any(sign in text for sign in _ASCII_HIDES):
+        return False
+    return decodes(text, "utf-8") or not _RISKY.search(text)
+
+
+def decodes(raw: bytes, codec: str) -> bool:
+    """Whether the bytes are valid in an encoding."""
+    try:
+        raw.decode(codec)
+    except UnicodeError:
+        return False
+    return True
+
+
+def begins_in(raw: bytes, codec: str) -> bool:
+    """Whether the bytes are valid in an encoding, but for a last character that is cut."""
+    try:
+        codecs.getincrementaldecoder(codec)().decode(raw)
+    except UnicodeError:
+        return False
+    return True
+
+
+def candidates(game: bytes) -> list[str]:
+    """Codecs under which brackets of the game may be parts of characters, the declared one first."""
+    named = declared(game)
+    others = [codec for codec in _PAIRS if codec not in _DECLARED_ONLY and codec != named]
+    return [*([named] if named and _VARIANTS.get(named, named) in _PAIRS else []), *others]
+
+
+def layout(game: bytes) -> Layout:
+    """The brackets of a masked game."""
+    known, faults, tokens = 0, 0, []
+    for token in _TOKEN.finditer(game):
+        known += token.end() - token.start()
+        tokens.append(token.start())
+        if token["value"] is not None:
+            faults += len(_SWALLOWED.findall(token["value"]))
+    return Layout(len(game) - known + faults, tuple(tokens))
+
+
+def choose(readings: Mapping[str, Layout], game: bytes) -> str:
+    """The codec whose reading has the fewest faults, ``""`` for that of plain bytes, or :data:`AMBIGUOUS`.
+
+    ``readings`` are those that decode strictly. Where several are as good, they must agree on every bracket, or one
+    must be declared.
+    """
+    least = min(reading.faults for reading in readings.values())
+    best = [codec for codec, reading in readings.items() if reading.faults == least]
+    named = declared(game)
+    if named in best:
+        return named
+    if len({readings[codec].tokens for codec in best}) > 1:
+        return AMBIGUOUS
+    if "" in best:
+        return AMBIGUOUS if _SWALLOWS.search(game) and readings[""].faults else ""
+    return best[0]
