@@ -56,6 +56,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "37e885051c8ca7c6cd22f873b0e4f5528a6738549c19d0339872e3ecf962282f",
             "none": "8d4d98a9ad5f8882de2de8666a68369b52c9a47f53bc85af4ae640ec97cb37ae",
         },
+        2: {
+            "zstd": "c05a35729946880d13c0b732f7c6a574e8da46e86318590117e430d3e20d4da3",
+            "none": "dd8724063cdc57941e7b946e5725982355912f6cee68d489c6f7c51f26f28a5e",
+        },
     },
     "text": {
         1: {

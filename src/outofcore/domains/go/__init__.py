@@ -15,6 +15,7 @@ class Go(Domain):
     suffixes = (".sgf",)
     section = GoSection
     packages = ("sgfmill",)
+    bytes_version = 2
 
 
 DOMAIN = Go()
