@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from outofcore.errors import ParamsError
+from outofcore.loading.balanced import Balanced, BalancedSampler
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.windows import Window
+from outofcore.loading.windows import Window, Windows
 from tests.loading.conftest import MakeStore
 
 GAMES, MOVES, PLAYERS = 120, 25, 6
@@ -181,3 +182,26 @@ def test_an_entry_may_be_the_whole_split(make_store: MakeStore) -> None:
     rows = np.concatenate([batch["id"].numpy() for _ in range(100) for batch in batches])
     assert rows.min() < 100
     assert rows.max() > GAMES * MOVES - 100
+
+
+@pytest.mark.parametrize("count", [2**24, 2**31, 2**33, 2**40])
+def test_rows_of_a_long_entry_are_drawn_from_all_of_it(count: int) -> None:
+    table = {"group": [0, 1], "first": [0, count * 3], "count": [count, count], "step": [3, 2]}
+    arrays = {name: np.array(values) for name, values in table.items()}
+    sampler = BalancedSampler(Balanced(**arrays, groups=2, entries=1, rows=64), Windows(count * 6), 0, 4096)
+    rows = sampler.epoch(0).samples(0, 0, 1).reshape(2, 64)
+    for group in rows:
+        first, step = (0, 3) if group[0] < count * 3 else (count * 3, 2)
+        places = np.sort((group - first) // step)
+        assert np.all((group - first) % step == 0)
+        assert 0 <= places[0] <= places[-1] < count
+        assert np.all(np.diff(places) <= 2 * count // 64)
+
+
+@pytest.mark.parametrize("what", [{"count": 2**40, "step": 2**40}, {"count": 2**62, "step": 4}, {"first": 2**62}])
+def test_an_entry_beyond_the_rows_is_refused_however_large(what: dict[str, int]) -> None:
+    entry = {
+        name: np.array([value]) for name, value in ({"group": 0, "first": 0, "count": 1, "step": 1} | what).items()
+    }
+    with pytest.raises(ParamsError, match="entry 0"):
+        BalancedSampler(Balanced(**entry, groups=1, entries=1, rows=1), Windows(2**40), 0, 4096)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.errors import StateError
+from outofcore.errors import ParamsError, StateError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.windows import Window
@@ -206,3 +207,64 @@ def test_a_state_of_something_else_is_refused(make_store: MakeStore, change: dic
         loader(**options).load_state_dict(state)
     with pytest.raises(StateError, match="without"):
         loader(make_store(), memory="8MiB").load_state_dict({"epoch": 3})
+
+
+@pytest.mark.parametrize("move", ["set_epoch", "load_state_dict"])
+def test_moving_the_loader_ends_an_iteration_that_delivered_batches(make_store: MakeStore, move: str) -> None:
+    def opened() -> Loader:
+        return loader(make_store(), batch_size=100, memory="8MiB", fields=("id",))
+
+    batches, reference = opened(), opened()
+    state = {**batches.state_dict(), "epoch": 7}
+    reference.set_epoch(7)
+    expected = identities(reference)
+    running = iter(batches)
+    next(running)
+    getattr(batches, move)(7 if move == "set_epoch" else state)
+    assert batches.state_dict() == state
+    with pytest.raises(ParamsError, match=r"set_epoch\(\) or load_state_dict\(\)"):
+        next(running)
+    assert batches.state_dict() == state
+    assert identities(batches) == expected
+    running = iter(batches)
+    getattr(batches, move)(7 if move == "set_epoch" else state)  # nothing was delivered: the iteration follows
+    assert next(running)["id"].tolist() == expected[:100]
+    with pytest.raises(AttributeError):
+        batches.epoch = 3  # type: ignore[misc]
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise ValueError
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+WRONG = [None, True, -1, 3.7, 1.0, "7", "", b"x", [], [0], {}, {"a": 1}, CIRCLE, Unprintable(), object()]
+WRONG += [float("nan"), float("inf"), 2**63, 10**5000, "x\n" * 500, (1, 2), np.float64(2), torch.zeros(2)]
+
+
+@pytest.mark.parametrize("parts", [("",), ("a", "b")])
+def test_a_malformed_state_is_refused_in_one_line_and_changes_nothing(
+    make_store: MakeStore, parts: tuple[str, ...]
+) -> None:
+    batches = loader(make_store(parts=parts), batch_size=100, memory="8MiB", fields=("id",))
+    running = iter(batches)
+    next(running)
+    state = batches.state_dict()
+    forged: list[Any] = [*WRONG, {**state, "more": 1}, {**state, 1: 1}]
+    for name in state:
+        forged.append({key: value for key, value in state.items() if key != name})
+        forged += [{**state, name: value} for value in WRONG if value is not state[name]]
+    forged.append({**state, "received": 10**9})
+    layout = state["layout"]
+    for name in [*layout, "more"]:
+        forged += [{**state, "layout": {**layout, name: value}} for value in WRONG if value is not layout.get(name, 0)]
+    for each in forged:
+        with pytest.raises(StateError) as caught:
+            batches.load_state_dict(each)
+        assert len(str(caught.value).splitlines()) == 1
+        assert len(str(caught.value)) < 1000
+    assert batches.state_dict() == state
+    next(running)
+    batches.load_state_dict({**json.loads(json.dumps(state)), "received": np.int64(100)})

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from outofcore.loading.permutation import draw, key, permutation, scatter
+from outofcore.loading.permutation import GOLDEN, draw, key, permutation, random_words, scaled, scatter, strata
+from tests.property import order_oracle
 
 
 def test_values_never_change() -> None:
@@ -53,3 +57,34 @@ def test_scatter_is_a_permutation_that_mixes() -> None:
 def test_scatter_of_a_single_position_needs_no_other() -> None:
     everything = scatter(np.arange(500), 500, 1, 2)
     assert scatter(np.array([123]), 500, 1, 2)[0] == everything[123]
+
+
+@given(
+    low=st.integers(0, 2**62),
+    width=st.one_of(st.integers(0, 2**25), st.sampled_from([2**24, 2**31, 2**40, 2**53 - 1, 2**53, 2**62 - 1])),
+    count=st.integers(1, 3000),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_strata_are_exact_whatever_their_size(low: int, width: int, count: int, seed: int) -> None:
+    drawn, state = [], key(seed)
+    for number in range(count):
+        state = (state + int(GOLDEN)) % 2**64
+        word = order_oracle.mix(state)
+        inside = int((word >> 11) * 2.0**-53 * width) if width < 2**53 else word * width >> 64
+        drawn.append(low + (number * width + inside) // count)
+    assert strata(low, low + width, count, seed).tolist() == drawn
+
+
+def test_strata_of_many_draws_cover_their_range_evenly() -> None:
+    """A million draws of the greatest weight: their product passes 2**63."""
+    count, width = 1 << 20, (1 << 20) * 2**24
+    drawn = strata(0, width, count, 1)
+    assert np.array_equal(drawn >> 24, np.arange(count))
+
+
+@pytest.mark.parametrize("bound", [1, 7, 2**24, 2**31 - 1, 2**31, 2**40, 2**63 - 1])
+def test_words_are_scaled_exactly(bound: int) -> None:
+    words = random_words(0, 1, 600, 3).reshape(200, 3)
+    whole = [[int(w) >> 32 if bound < 2**31 else int(w) for w in row] for row in words]
+    shift = 32 if bound < 2**31 else 64
+    assert scaled(words, np.full(words.shape, bound)).tolist() == [[w * bound >> shift for w in row] for row in whole]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from outofcore.arrays import write_store
 from outofcore.errors import ParamsError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.weighted import Weighted
 from outofcore.loading.windows import Window
-from tests.loading.conftest import MakeStore
+from tests.loading.conftest import MakeStore, together
 
 LENGTHS = [300, 1, 64, 700, 35, 1000, 900]
 
@@ -112,3 +114,45 @@ def test_the_draws_of_a_pool_are_counted_as_those_of_the_heaviest(make_store: Ma
     for epoch in map(sampler.epoch, range(20)):
         starts = np.array([epoch.pool_start(pool) for pool in range(epoch.pools + 1)])
         assert np.diff(starts).max() / world <= said
+
+
+@pytest.mark.parametrize("samples", [20, 100, 1000])
+def test_a_last_batch_is_padded_where_the_last_pools_have_no_weight(tmp_path: Path, samples: int) -> None:
+    weights = np.zeros(1024, np.float32)
+    weights[:160] = 1
+    write_store(tmp_path / "a.zarr", {"id": np.arange(1024), "w": weights}, chunk_rows=16, shard_rows=1024)
+    for seed in range(8):
+        epochs = []
+        for world in (1, 4):
+            ranks = [
+                open_weighted(
+                    tmp_path / "a.zarr",
+                    "w",
+                    samples,
+                    last="pad",
+                    seed=seed,
+                    fields=("id",),
+                    rank=rank,
+                    world_size=world,
+                )
+                for rank in range(world)
+            ]
+            epochs.append(list(together(ranks)))
+        assert {len(batch) for batch in epochs[0]} == {80}
+        assert max(max(batch) for batch in epochs[0]) < 160
+        assert epochs[0][: samples // 80] == epochs[1][: samples // 80]
+
+
+@pytest.mark.parametrize("scale", [1e-323, 1e-305, 1e-300, 1.0, 1e307])
+def test_only_the_ratio_of_weights_counts(tmp_path: Path, scale: float) -> None:
+    weights = np.tile([0.0, 5.0, 10.0], 400) * scale
+    write_store(tmp_path / "a.zarr", {"id": np.arange(1200), "w": weights}, chunk_rows=16, shard_rows=1024)
+    counts = np.bincount(draws(open_weighted(tmp_path / "a.zarr", "w", 12_000, fields=("id",))) % 3)
+    assert counts[0] == 0
+    assert counts[1] == pytest.approx(4_000, abs=70)
+
+
+def test_infinite_weights_are_refused(tmp_path: Path) -> None:
+    write_store(tmp_path / "a.zarr", {"w": np.array([1.0, np.inf])})
+    with pytest.raises(ParamsError, match="infinite"):
+        open_weighted(tmp_path / "a.zarr", "w")

@@ -24,9 +24,17 @@ Instance = TypeVar("Instance")
 
 def refuse(name: str, expected: str, value: object, cause: BaseException | None = None) -> NoReturn:
     """Raise the error of a wrong argument."""
-    shown = " ".join(repr(value).split())
-    message = f"{name}: expected {expected}, got {shown if len(shown) <= 80 else f'{shown[:77]}...'}"
+    message = f"{name}: expected {expected}, got {shown(value, 80)}"
     raise ParamsError(message) from cause
+
+
+def shown(value: object, most: int = 300) -> str:
+    """A value as Python writes it, on one line of at most so many characters."""
+    try:
+        text = " ".join(repr(value).split())
+    except (ValueError, RecursionError):  # an integer of too many digits, or too deeply nested
+        text = f"an unprintable {type(value).__name__}"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def whole(name: str, value: object, least: int, most: int = MOST) -> int:

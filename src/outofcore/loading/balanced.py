@@ -19,7 +19,7 @@ from outofcore.compilation import njit
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import integers, refuse, whole, whole_or_none
 from outofcore.loading.order import Access
-from outofcore.loading.permutation import GOLDEN, key, local_permutation, shuffle
+from outofcore.loading.permutation import GOLDEN, key, local_permutation, scaled, shuffle
 from outofcore.loading.windows import Windows
 
 Ints = npt.NDArray[np.int64]
@@ -79,10 +79,11 @@ class BalancedSampler:
             message = f"balanced.groups: expected at least {balanced.groups} groups to draw from, got {len(names)}"
             raise ParamsError(message)
         first, count, step = (integers(name, getattr(balanced, name)) for name in ("first", "count", "step"))
-        inside = (count >= 1) & (count <= windows.rows) & (step >= 1) & (step <= max(windows.rows, 1)) & (first >= 0)
-        last = first + (np.where(inside, count, 1) - 1) * np.where(inside, step, 1)
-        if not np.all(inside & (last < windows.rows)):
-            place = int(np.argmin(inside & (last < windows.rows)))
+        inside = (count >= 1) & (step >= 1) & (first >= 0) & (first < windows.rows)
+        inside &= count - 1 <= (windows.rows - 1 - first) // np.where(inside, step, 1)
+        last = first + (count - 1) * step
+        if not np.all(inside):
+            place = int(np.argmin(inside))
             what = {name: int(getattr(balanced, name)[place]) for name in ("first", "count", "step")}
             refuse(f"balanced, entry {place}", f"rows inside 0..{windows.rows}, count and step positive", what)
         order = np.lexsort((first, group))
@@ -245,11 +246,10 @@ def _places(counts: Ints, rows: int, words: npt.NDArray[np.uint64]) -> Ints:
 
     One in each of as many stretches of the entry, after a random rotation, as stretch lengths differ by one.
     """
-    counts = counts[:, None]
-    edges = np.arange(rows + 1) * counts // rows
-    fractions = (words >> np.uint64(32)).astype(np.int64)
-    drawn = edges[:, :-1] + (fractions[:, 1:] * np.diff(edges, axis=1) >> 32)
-    return np.asarray((drawn + (fractions[:, :1] * counts >> 32)) % counts)
+    counts, numbers = counts[:, None], np.arange(rows + 1)
+    edges = numbers * (counts // rows) + numbers * (counts % rows) // rows
+    drawn = edges[:, :-1] + scaled(words[:, 1:], np.diff(edges, axis=1))
+    return np.asarray((drawn + scaled(words[:, :1], counts)) % counts)
 
 
 def _words(count: int, start: int) -> npt.NDArray[np.uint64]:

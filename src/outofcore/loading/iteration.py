@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from outofcore.errors import ParamsError, StateError
-from outofcore.loading.arguments import whole
+from outofcore.loading.arguments import shown, whole
 from outofcore.loading.batching import Batching, Turns, turns_left
 from outofcore.loading.epoch import Batch, Group, SplitReader, Transfer
 from outofcore.loading.pipeline import Pipeline, Step, Task
@@ -23,6 +24,8 @@ from outofcore.recycling import keep_freed_memory
 Ints = npt.NDArray[np.int64]
 
 STATE_VERSION = 1
+
+_MOST_EPOCHS = 2**53  # JSON readers keep smaller numbers
 
 _log = logging.getLogger("outofcore")
 
@@ -50,8 +53,6 @@ class Loader(IterableDataset[Batch]):
 
     Attributes
     ----------
-    epoch
-        The epoch of the current iteration, or of the next one if none has begun.
     stats
         Counters since the loader was made.
     notes
@@ -73,7 +74,7 @@ class Loader(IterableDataset[Batch]):
     ) -> None:
         self.readers = tuple(readers)
         self.notes = tuple(notes)
-        self.epoch = 0
+        self._epoch = 0
         self.stats = Stats()
         self._batching = batching
         self._turns = turns
@@ -139,9 +140,14 @@ class Loader(IterableDataset[Batch]):
         self._iteration = iteration = object()
         return self._iterate(iteration)
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the current iteration, or of the next one if none has begun."""
+        return self._epoch
+
     def set_epoch(self, epoch: int) -> None:
-        """Start the next iteration at the beginning of this epoch."""
-        self.epoch, self._received, self._begun = whole("epoch", epoch, 0), 0, False
+        """Start the next iteration at the beginning of this epoch; one that has begun ends."""
+        self._move(whole("epoch", epoch, 0, _MOST_EPOCHS), 0)
 
     def state_dict(self) -> dict[str, Any]:
         """The consumer's position; valid after any batch."""
@@ -159,19 +165,20 @@ class Loader(IterableDataset[Batch]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume after the last batch that was received, on any number of ranks.
+        """Resume after the last batch that was received, on any number of ranks; an iteration that has begun ends.
 
         Raises
         ------
         StateError
-            If the state belongs to another store, split, seed or layout.
+            If the state is malformed, or belongs to another store, split, seed or layout.
         """
         _check(state, self.state_dict())
-        epoch, received = int(state["epoch"]), int(state["received"])
+        epoch = _count(state, "epoch", _MOST_EPOCHS)
+        received = _count(state, "received", self.samples)
         starts, turns = self._rest(epoch, received)
         if not len(turns) and not self._batching.batches(starts[0], self.readers[0].sampler.positions):
             epoch, received = epoch + 1, 0
-        self.epoch, self._received, self._begun = epoch, received, False
+        self._move(epoch, received)
 
     def close(self) -> None:
         """End the current iteration and free all memory."""
@@ -179,6 +186,13 @@ class Loader(IterableDataset[Batch]):
         self._end_pipeline()
         for reader in self.readers:
             reader.close()
+
+    def _move(self, epoch: int, received: int) -> None:
+        """Let the next batch be the one after ``received`` samples; an iteration that delivered others ends."""
+        if self._pipeline is not None:
+            self._iteration = object()
+            self._end_pipeline()
+        self._epoch, self._received, self._begun = epoch, received, False
 
     def _rest(self, epoch: int, received: int) -> tuple[list[int], Ints]:
         """Position in each part after ``received`` samples, and, with several, whose turn the next batches are."""
@@ -205,8 +219,8 @@ class Loader(IterableDataset[Batch]):
                 del delivery, batch  # a batch that the consumer has released must not stay alive while it waits
             if self._iteration is not None:  # else the loader was closed
                 message = (
-                    "this iteration ended when another one over the same loader began: "
-                    "make a second loader to iterate twice at a time"
+                    "this iteration ended when another one over the same loader began, or was moved by set_epoch() or "
+                    "load_state_dict(): begin another one, or make a second loader to iterate twice at a time"
                 )
                 raise ParamsError(message)
         finally:
@@ -257,26 +271,36 @@ def _interleave(parts: Sequence[Iterator[Step[Group]]], turns: Ints) -> Iterator
                 break
 
 
-def _check(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Raise StateError if a state is invalid, or differs from a loader's own in more than its position."""
-    missing = sorted(own.keys() - state.keys())
-    if missing:
-        message = f"expected a loader's state, got one without {', '.join(missing)}"
+def _check(state: object, own: Mapping[str, Any]) -> None:
+    """Raise StateError if a state is malformed, or differs from a loader's own in more than its position."""
+    if not isinstance(state, Mapping) or any(not isinstance(name, str) for name in state):
+        message = f"expected a loader's state, got {shown(state)}"
         raise StateError(message)
-    for name, expected in own.items():
-        if name in ("epoch", "received"):
-            continue
-        other = state[name]
-        if name == "layout":
-            expected, other = _differing(expected, other)
-        if expected != other:
-            if name == "store" and (isinstance(expected, list) or isinstance(other, list)):
-                expected, other = _first_difference(expected, other)
-            message = (
-                f"the saved state belongs to another {name}: expected {expected!r}, the state has {other!r}; "
-                "load it with what it was saved with, or begin without it"
-            )
+    for what, names in (("without", own.keys() - state.keys()), ("with", state.keys() - own.keys())):
+        if names:
+            message = f"expected a loader's state, got one {what} {shown(', '.join(sorted(names)))}"
             raise StateError(message)
+    for name, expected in own.items():
+        other = state[name]
+        if name in ("epoch", "received") or _plain(expected) == _plain(other):
+            continue
+        if name == "layout" and isinstance(other, Mapping):
+            keys = [key for key in {**expected, **other} if _plain(expected.get(key)) != _plain(other.get(key))]
+            expected, other = ({key: each.get(key) for key in keys} for each in (expected, other))
+        elif name == "store" and (isinstance(expected, list) or isinstance(other, list)):
+            expected, other = _first_difference(expected, other)
+        message = (
+            f"the saved state belongs to another {name}: expected {shown(expected)}, the state has {shown(other)}; "
+            "load it with what it was saved with, or begin without it"
+        )
+        raise StateError(message)
+
+
+def _count(state: Mapping[str, Any], name: str, most: int) -> int:
+    try:
+        return whole(f"the saved state's {name}", state[name], 0, most)
+    except ParamsError as error:
+        raise StateError(str(error)) from None
 
 
 def _first_difference(own: object, other: object) -> tuple[str, str]:
@@ -291,11 +315,9 @@ def _first_difference(own: object, other: object) -> tuple[str, str]:
     return first, second
 
 
-def _differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The entries in which two layouts differ; lists and tuples of equal items are equal."""
-    names = [name for name in sorted({*own, *other}) if _plain(own.get(name)) != _plain(other.get(name))]
-    return {name: own.get(name) for name in names}, {name: other.get(name) for name in names}
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, list | tuple) else value
+def _plain(value: object) -> str:
+    """A text that equal values of equal types share, lists and tuples being one type; others have none in common."""
+    try:
+        return json.dumps(value, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):  # not what a loader saves
+        return f"{type(value).__name__} {id(value)}"

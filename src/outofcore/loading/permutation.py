@@ -30,6 +30,8 @@ _1, _11, _27, _30, _31, _32 = (
     np.uint64(31),
     np.uint64(32),
 )
+_EXACT = 2**53  # float64 holds smaller integers
+_COARSE = 2**31  # 32 random bits are enough below
 
 
 @kernel
@@ -43,6 +45,15 @@ def _mix(word: np.uint64) -> np.uint64:
 def _below(word: np.uint64, bound: np.uint64) -> np.uint64:
     """The high 64 bits of word * bound: a uniform draw from 0..bound-1, for a bound under 2**32."""
     return ((word >> _32) * bound + (((word & _LOW_32) * bound) >> _32)) >> _32
+
+
+@kernel
+def _high(word: np.uint64, bound: np.uint64) -> np.uint64:
+    """The same for a bound of up to 64 bits, in halves whose products fit."""
+    low, high = bound & _LOW_32, bound >> _32
+    middle = (word >> _32) * low + (((word & _LOW_32) * low) >> _32)
+    other = (word & _LOW_32) * high + (middle & _LOW_32)
+    return (word >> _32) * high + (middle >> _32) + (other >> _32)
 
 
 @kernel
@@ -102,11 +113,29 @@ def shuffle_runs(values: Ints, run: int, key: np.uint64) -> None:
 
 @kernel
 def _strata(low: int, high: int, key: np.uint64, out: Ints) -> None:
-    width, count, state = high - low, len(out), key
-    for number in range(count):
+    width, count, state = high - low, max(len(out), 1), key
+    start, left = low, 0  # number * width == (start - low) * count + left; the product itself can pass 2**63
+    for number in range(len(out)):
         state += GOLDEN
-        fraction = np.float64(_mix(state) >> _11) * 2.0**-53
-        out[number] = low + (number * width + np.int64(fraction * width)) // count
+        word = _mix(state)
+        if width < _EXACT:
+            drawn = np.int64(np.float64(word >> _11) * 2.0**-53 * width)
+        else:  # a float64 does not hold it
+            drawn = np.int64(_high(word, np.uint64(width)))
+        out[number] = start + (left + drawn) // count
+        start, left = start + width // count, left + width % count
+        if left >= count:
+            start, left = start + 1, left - count
+
+
+@kernel
+def _scale(words: npt.NDArray[np.uint64], bounds: Ints, out: Ints) -> None:
+    for place in range(len(words)):
+        word, bound = words[place], np.uint64(bounds[place])
+        if bounds[place] < _COARSE:
+            out[place] = np.int64(((word >> _32) * bound) >> _32)
+        else:
+            out[place] = np.int64(_high(word, bound))
 
 
 @kernel
@@ -133,6 +162,13 @@ def random_words(first: int, step: int, count: int, key: int) -> npt.NDArray[np.
     out = np.empty(count, np.uint64)
     _words(np.uint64(first), np.uint64(step), np.uint64(key), out)
     return out
+
+
+def scaled(words: npt.NDArray[np.uint64], bounds: Ints) -> Ints:
+    """A uniform draw from ``0..bound - 1`` for each random word and its bound, two arrays of one shape."""
+    out = np.empty(words.size, np.int64)
+    _scale(words.reshape(-1), bounds.reshape(-1), out)
+    return out.reshape(words.shape)
 
 
 def permutation(size: int, *words: int) -> Ints:

@@ -8,6 +8,7 @@ its own lanes. Weights are integers, to avoid machine-dependent rounding.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +27,8 @@ Ints = npt.NDArray[np.int64]
 
 _DRAW, _SHUFFLE = 20, 21  # purpose of a key; those of the order and of windows are lower numbers
 _WHOLE = 2**24  # the largest weight as an integer
-_SLAB = 1 << 20
+_TINY, _UP = 1e-290, 1000  # weights below, and the power of two that brings them into range
+_SLAB = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class WeightedSampler:
             raise ParamsError(message)
         sums = [np.add.reduceat(self._count(slab), np.arange(0, len(slab), cut.block)) for slab in self._slabs()]
         self._sums: Ints = np.concatenate(sums)
+        self._total = _exact_sum(self._sums)
 
     @property
     def positions(self) -> int:
@@ -87,8 +90,8 @@ class WeightedSampler:
 
     def pool_samples(self, world: int) -> int:
         """Draws of the heaviest possible pool."""
-        heaviest = int(np.sort(self._sums)[-self.plain.cut.pool_blocks - 2 :].sum())
-        return (self.positions * heaviest // int(self._sums.sum()) + 2 * LANES) // world + LANES
+        heaviest = _exact_sum(np.sort(self._sums)[-self.plain.cut.pool_blocks - 2 :])
+        return (self.positions * heaviest // self._total + 2 * LANES) // world + LANES
 
     def describe(self) -> dict[str, Any]:
         return {**self.plain.describe(), "weighted": [self.weighted.column, self.positions]}
@@ -102,7 +105,10 @@ class WeightedSampler:
         return self._sums[starts // self.plain.cut.block]
 
     def _count(self, weights: npt.NDArray[np.float64]) -> Ints:
-        return np.rint(weights * (_WHOLE / self._largest)).astype(np.int64)
+        if self._largest < _TINY:  # whose reciprocal is infinite
+            weights = np.ldexp(weights, _UP)
+        largest = self._largest if self._largest >= _TINY else float(np.ldexp(self._largest, _UP))
+        return np.asarray(np.rint(weights * (_WHOLE / largest)), np.int64)
 
     def _slabs(self) -> Any:
         """Weights of all samples, whole blocks at a time."""
@@ -111,8 +117,8 @@ class WeightedSampler:
         for start in range(0, cut.samples, size):
             samples = np.arange(start, min(start + size, cut.samples), dtype=np.int64)
             weights = self._weigh(windows.first_rows(samples) + windows.length - 1)
-            if not np.all(weights >= 0):
-                message = f"column {self.weighted.column!r} has weights that are negative or no number"
+            if not np.all((weights >= 0) & (weights < np.inf)):
+                message = f"column {self.weighted.column!r} has weights that are negative, infinite or no number"
                 raise ParamsError(message)
             yield weights
 
@@ -127,12 +133,14 @@ class WeightedEpoch:
 
     @property
     def pools(self) -> int:
-        return self.order.pools
+        """Number of pools up to the last one that has positions."""
+        return bisect_left(self._starts, self.positions)
 
     @cached_property
     def _starts(self) -> list[int]:
         """Position at which each pool begins, and the end."""
-        weights = [int(self.sampler.block_weights(self.order.pool_blocks(pool)[0]).sum()) for pool in range(self.pools)]
+        pools = [self.sampler.block_weights(self.order.pool_blocks(pool)[0]) for pool in range(self.order.pools)]
+        weights = [int(blocks.sum()) for blocks in pools]
         total, before, starts = sum(weights), 0, []
         for weight in weights:
             starts.append(self.positions // LANES * before // total * LANES if before < total else self.positions)
@@ -143,25 +151,33 @@ class WeightedEpoch:
         return self._starts[pool]
 
     def pool_of(self, position: int) -> int:
-        return int(np.searchsorted(self._starts[:-1], position, "right")) - 1
+        return bisect_right(self._starts, position, hi=self.pools) - 1
 
     def samples(self, pool: int, rank: int, world: int) -> Ints:
         seed, epoch = self.order.seed, self.order.number
         starts, sizes = self.order.pool_blocks(pool)
-        ranges = [np.arange(start, start + size, dtype=np.int64) for start, size in zip(starts, sizes, strict=True)]
-        ends = np.cumsum(np.concatenate([self.sampler.weights(each) for each in ranges]))
-        samples, total = np.concatenate(ranges), int(ends[-1])
-        size = self.pool_start(pool + 1) - self.pool_start(pool)
+        bounds = np.cumsum(np.append(0, sizes))
+        ends = np.empty(bounds[-1], np.int64)  # the only array that is as long as the pool
+        for start, size, place in zip(starts, sizes, bounds, strict=False):
+            ends[place : place + size] = self.sampler.weights(np.arange(start, start + size, dtype=np.int64))
+        np.cumsum(ends, out=ends)
+        total = int(ends[-1])
         lanes = range(rank, LANES, world)
-        drawn = []
-        for lane in lanes:
-            first, last = lane_edges(lane, size)
+        edges = [lane_edges(lane, self.pool_start(pool + 1) - self.pool_start(pool)) for lane in lanes]
+        own = np.cumsum([0, *(last - first for first, last in edges)])
+        drawn = np.empty(own[-1], np.int64)
+        for lane, first, last in zip(lanes, own, own[1:], strict=False):
             low, high = total * lane // LANES, total * (lane + 1) // LANES
-            drawn.append(strata(low, high, last - first, seed, epoch, _DRAW, pool, lane))
-        bounds = np.concatenate(([0], np.cumsum([len(each) for each in drawn])))
-        keys = [key(seed, epoch, _SHUFFLE, pool, lane) for lane in lanes]
-        places = np.searchsorted(ends, np.concatenate(drawn), "right")
-        return deal(samples[places], bounds, keys)
+            drawn[first:last] = strata(low, high, last - first, seed, epoch, _DRAW, pool, lane)
+        places = np.searchsorted(ends, drawn, "right")
+        block = np.searchsorted(bounds, places, "right") - 1
+        places += (starts - bounds[:-1])[block]
+        return deal(places, own, [key(seed, epoch, _SHUFFLE, pool, lane) for lane in lanes])
+
+
+def _exact_sum(values: Ints) -> int:
+    """A sum that may pass 2**63, of numbers that are not negative."""
+    return (int((values >> 32).sum()) << 32) + int((values & (2**32 - 1)).sum())
 
 
 def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float64]]:
