@@ -12,7 +12,7 @@ from tests.domains.neural.repeats import repeat_sums
 
 def sums_of(responses, rates, mask):
     responses, rates = responses * mask, rates * mask
-    logs = np.log(np.where(mask, rates, 1))
+    logs = np.log(np.where(rates > 0, rates, 1))
     return NeuronSums(
         mask.sum(0).astype(float),
         responses.sum(0),
@@ -63,6 +63,33 @@ def test_correlation_is_numpys_and_constants_have_none(recorded):
         seen = mask[:, neuron]
         assert related[neuron] == pytest.approx(np.corrcoef(responses[seen, neuron], rates[seen, neuron])[0, 1])
     assert np.isnan(related[1])
+
+
+@pytest.mark.parametrize(
+    ("bins", "middle", "noise", "known"),
+    [
+        (0, 1, 1, False),
+        (1, 3, 1, False),
+        (2, 3, 1, True),
+        (50, 0, 0, False),  # silent
+        (50, 0.1, 0, False),  # rounding gives a variance of about 1e-18
+        (50, 1e6, 1e-3, False),  # below what float64 sums resolve
+        (50, 1e6, 100, True),
+        (50, 1e-9, 1e-9, True),
+    ],
+)
+@pytest.mark.parametrize("constant", ["responses", "rates", "neither"])
+def test_a_correlation_needs_two_bins_and_a_variance_of_both(bins, middle, noise, known, constant):
+    generator = np.random.default_rng(bins)
+    responses, rates = generator.normal(size=(2, 50, 1))
+    odd = middle + noise * responses
+    responses, rates = {"responses": (odd, rates), "rates": (rates, odd), "neither": (responses, rates)}[constant]
+    mask = np.arange(50)[:, None] < bins
+    (related,) = correlation(sums_of(responses, np.abs(rates), mask))
+    if bins > 1 and (known or constant == "neither"):
+        assert related == pytest.approx(np.corrcoef(responses[:bins, 0], np.abs(rates[:bins, 0]))[0, 1], abs=1e-5)
+    else:
+        assert np.isnan(related)
 
 
 def fev_by_loops(responses, predictions):

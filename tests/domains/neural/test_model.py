@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import special, stats
 
+from outofcore.domains.neural import model
 from outofcore.domains.neural.encoder import PRESETS, SessionShape
 from outofcore.domains.neural.metrics import explainable
 from outofcore.domains.neural.model import NeuralTask
@@ -78,8 +79,52 @@ def test_loss_is_the_masked_log_likelihood():
 
 
 def test_an_untrained_model_predicts_the_means():
-    rate, _ = NeuralTask(SESSIONS, section()).predict(batch(0) | {"behavior": torch.zeros(40, 2)})
+    rate, _ = NeuralTask(SESSIONS, section()).predict(batch(0))
     torch.testing.assert_close(rate, torch.tensor(SESSIONS[0].mean).expand(40, 3), rtol=1e-4, atol=1e-4)
+
+
+def test_behaviour_in_any_unit_is_scaled_by_the_train_split():
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(512, 3, generator=generator)
+    scale, middle = torch.tensor([50.0, 0.002, 0.0]), torch.tensor([850.0, -0.01, 7.0])
+    shape = SessionShape("p", (4, 4), 2, 3, (0.1, 0.4), (0.3, 0.6), tuple(middle.tolist()), (50.0, 0.002, 1.0))
+    task = NeuralTask((shape,), section(lags=1))
+    rate = torch.nn.functional.softplus(scores[:, :2] - 2)
+    made = {
+        "stim": torch.full((512, 1, 4, 4), 127, dtype=torch.uint8),
+        "behavior": middle + scale * scores,
+        "robs": torch.poisson(rate, generator=generator),
+        "dfs": torch.ones(512, 2, dtype=torch.uint8),
+    }
+    torch.testing.assert_close(task.predict(made)[0], torch.tensor(shape.mean).expand(512, 2), rtol=1e-3, atol=1e-4)
+    optimizer = torch.optim.AdamW(task.parameters(), lr=0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        (task.loss(made)[0] / 1024).backward()
+        optimizer.step()
+    with torch.no_grad():
+        learnt = task.predict(made)[0]
+    for neuron in range(2):
+        assert np.corrcoef(learnt[:, neuron].numpy(), rate[:, neuron].numpy())[0, 1] > 0.95
+
+
+def test_explainable_variance_of_more_repeated_bins_than_fit_is_that_of_an_even_choice(capsys, monkeypatch):
+    monkeypatch.setattr(model, "MOST_REPEATS", 200)
+    shapes = (replace(SESSIONS[0], behaviors=0), SESSIONS[1])
+    task = NeuralTask(shapes, section(), (np.arange(100) * 3, np.arange(5)))
+    assert "in 67 of 105 repeated bins" in capsys.readouterr().err
+    assert len(NeuralTask(shapes, section(), (np.arange(40), np.arange(20)))._repeated[0]) == 40
+    assert not capsys.readouterr().err
+    generator = np.random.default_rng(0)
+    signal = generator.normal(size=(300, 3)) * 2
+    sums = {}
+    for _ in range(4):
+        made = batch(0, count=300) | {"dfs": torch.ones(300, 3), "condition": torch.arange(300, dtype=torch.int32)}
+        made["robs"] = torch.from_numpy(signal + generator.normal(size=(300, 3)))
+        with torch.no_grad():
+            for name, value in task.evaluate(made).items():
+                sums[name] = sums[name] + value if name in sums else value
+    assert task.summarize(sums)["explainable_variance"] == pytest.approx(0.8, abs=0.06)
 
 
 @pytest.mark.parametrize("preset", ["test", "small"])

@@ -91,7 +91,8 @@ def test_a_store_in_which_no_response_counts_is_not_trained_on(tmp_path):
     np.savez(tmp_path / "raw" / "a.npz", stim=np.zeros((60, 2, 3), np.uint8), robs=np.full((60, 2), -0.5))
     content = {"raw": str(tmp_path / "raw"), "source": {"response_dtype": "uint8"}, "splits": {"val": 0, "test": 0}}
     section = NeuralSection.model_validate(content)
-    assert run(section, tmp_path)[0].figures["rejected"] == {"response_range": 1}
+    figures = run(section, tmp_path)[0].figures
+    assert (figures["rejected"], figures["bins_without_response_response_range"]) == ({}, 60)
     with pytest.raises(ParamsError, match="no response of the train split counts"):
         DOMAIN.task(open_store(tmp_path / "neural.zarr"), section)
 

@@ -10,8 +10,9 @@ from outofcore.domains.neural.params import NeuralSection, TensorSection
 from outofcore.domains.neural.tensors import cast_frames, prepare
 
 
-def attributes(dtype="uint8", behavior=None):
-    return {"params": {"source": {"stimulus_dtype": dtype, "names": {"behavior": behavior}}}}
+def attributes(dtype="uint8", behavior=None, responses="float32"):
+    source = {"stimulus_dtype": dtype, "response_dtype": responses, "names": {"behavior": behavior}}
+    return {"params": {"source": source}}
 
 
 @pytest.fixture
@@ -58,6 +59,16 @@ def test_bfloat16_comes_as_it_was_stored(rows):
         "stim": torch.from_numpy(stored.view(np.int16))
     }
     assert torch.equal(reading.on_device(signed, np.zeros(8, np.uint64))["stim"], batch["stim"])
+
+
+def test_counts_above_32767_are_positive_on_a_device_too(rows):
+    counts = np.array([0, 1, 32_767, 32_768, 50_000, 65_535] * 20, np.uint16).reshape(8, 5, 3)
+    reading = DOMAIN.reading(attributes(responses="uint16"), NeuralSection(raw="x"))
+    batch = reading(rows | {"robs": counts}, np.zeros(8, np.uint64))
+    signed = {name: torch.from_numpy((rows | {"robs": counts.view(np.int16)})[name]) for name in reading.fields}
+    for made in (batch, reading.on_device(signed, np.zeros(8, np.uint64))):
+        assert made["robs"].dtype == torch.uint16
+        assert np.array_equal(made["robs"].float().numpy(), counts[:, -1])
 
 
 @pytest.mark.parametrize(

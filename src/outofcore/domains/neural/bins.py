@@ -36,7 +36,6 @@ REASONS = (
 
 WAYS_OUT = {
     "stimulus_range": ": more than source.stimulus_dtype can hold; float32 holds all",
-    "response_range": ": more than source.response_dtype can hold; float32 holds all",
 }
 """Remedies for reasons that come from the settings rather than the recording."""
 

@@ -33,8 +33,6 @@ Rows = dict[str, npt.NDArray[Any]]
 AUDITED_BINS = 4
 """Bins of a sequence that the oracle reads."""
 
-SILENT = ": no response counts, the frames are stored"
-
 NO_PREDECESSOR = len(REASONS)
 """State of a bin that a transform would compare with a bin that does not exist."""
 OUTSIDE = len(REASONS) + 1
@@ -64,14 +62,14 @@ class Converter:
         survey: Survey = unit.detail["survey"]
         piece: Piece = unit.detail["piece"]
         held = unit.detail.get("slice") or self._read(unit, session, survey, piece)
-        runs, listed = find_runs(piece, held, history(self.section.source.transforms))
-        rejects = (*told, *_rejects(piece, runs, listed))
+        runs = find_runs(piece, held, history(self.section.source.transforms))
+        rejects = (*told, *_rejects(piece, runs))
         rows = _rows(piece, held, runs)
         trial = piece.trials[runs.trial[runs.good]]
         first, lengths = runs.start[runs.good], runs.length[runs.good]
         keys = trial_keys(survey.fingerprint, trial.start, trial.repeat)
         continues = bool(runs.good[0] and runs.continued)
-        counts |= _counts(runs, listed, rows)
+        counts |= _counts(runs, held.silent[piece.start - held.first : piece.stop - held.first], rows)
         if "spikes" in unit.detail["ranges"]:
             counts["spikes_stored"] = int(rows["robs"].sum(dtype=np.float64))
         audited, chosen = choose_bins(keys[continues:], first[continues:], lengths[continues:], self.rate.usual)
@@ -138,21 +136,18 @@ def _rows(piece: Piece, held: Slice, runs: Runs) -> Rows:
     return rows if kept.all() else {name: field[kept] for name, field in rows.items()}
 
 
-def _rejects(piece: Piece, runs: Runs, listed: Runs) -> list[Reject]:
+def _rejects(piece: Piece, runs: Runs) -> list[Reject]:
     """One reject per unusable run; a run continued from the previous piece was reported there."""
-    told = listed.wrong
-    told[0] &= not listed.continued
-    start, state = listed.start[told], listed.state[told]
-    labels = piece.trials.label[listed.trial[told]].tolist()
-    kept = _kept(runs)[start - piece.start].tolist()
+    told = runs.wrong
+    told[0] &= not runs.continued
+    labels = piece.trials.label[runs.trial[told]].tolist()
     return [
         Reject(
             reason=REASONS[why],
             offset=first,
-            detail=f"{_named(label)}, from bin {first} of the session on{SILENT if silent else ''}"
-            f"{WAYS_OUT.get(REASONS[why], '')}",
+            detail=f"{_named(label)}, from bin {first} of the session on{WAYS_OUT.get(REASONS[why], '')}",
         )
-        for first, why, label, silent in zip(start.tolist(), state.tolist(), labels, kept, strict=True)
+        for first, why, label in zip(runs.start[told].tolist(), runs.state[told].tolist(), labels, strict=True)
     ]
 
 
@@ -160,12 +155,15 @@ def _named(label: int) -> str:
     return "bins without a label" if label == UNLABELLED else f"trial {label}"
 
 
-def _counts(runs: Runs, listed: Runs, rows: Rows) -> dict[str, int]:
-    rejected = int(runs.length[runs.wrong].sum())
+def _counts(runs: Runs, silent: npt.NDArray[np.uint8], rows: Rows) -> dict[str, int]:
+    """Bins that are stored or not; of those stored, bins in which no response counts, by reason."""
+    stored = _kept(runs)
+    reasons = np.bincount(silent[stored], minlength=len(REASONS)).tolist()
     return {
-        "bins_stored": int(runs.length[runs.good].sum()),
-        "bins_without_response": int(listed.length[listed.wrong].sum()) - rejected,
-        "bins_rejected": rejected,
+        "bins_stored": int(stored.sum()),
+        "bins_without_response": sum(reasons[1:]),
+        **{f"bins_without_response_{REASONS[why]}": count for why, count in enumerate(reasons) if why and count},
+        "bins_rejected": int(runs.length[runs.wrong].sum()),
         "bins_without_predecessor": int(runs.length[runs.state == NO_PREDECESSOR].sum()),
         "responses_masked": int((rows["dfs"] == 0).sum()),
     }
@@ -211,8 +209,8 @@ class Runs:
         return (self.state > 0) & (self.state < NO_PREDECESSOR)
 
 
-def find_runs(piece: Piece, held: Slice, before: int) -> tuple[Runs, Runs]:
-    """Runs to store or reject; and runs to report, which also end at a bin without a response."""
+def find_runs(piece: Piece, held: Slice, before: int) -> Runs:
+    """Runs of equal trial and state, of which the stored ones have ``before`` bins of their trial before them."""
     bins = np.arange(held.first, held.first + len(held.reason))
     trial = np.searchsorted(piece.trials.start, bins, side="right") - 1
     trial[bins >= piece.trials.stop[trial]] = -1
@@ -223,19 +221,13 @@ def find_runs(piece: Piece, held: Slice, before: int) -> tuple[Runs, Runs]:
         behind[step:] = fine[:-step] & (trial[step:] == trial[:-step])
         state[(state == 0) & ~behind] = NO_PREDECESSOR
     state[trial < 0] = OUTSIDE
-    reported = np.where(state, state, held.silent)
-    return _runs(piece, held.first, trial, state, state), _runs(piece, held.first, trial, reported, state)
-
-
-def _runs(piece: Piece, first: int, trial: Ints, state: Ints, frames: Ints) -> Runs:
-    """Runs of equal trial and state, with frames that are all stored (0) or none; ``first`` is their first bin."""
-    change = (np.diff(trial) != 0) | (np.diff(state) != 0) | (np.diff(frames == 0) != 0)
-    low, high = piece.start - first, piece.stop - first
+    change = (np.diff(trial) != 0) | (np.diff(state) != 0)
+    low, high = piece.start - held.first, piece.stop - held.first
     edges = np.flatnonzero(change) + 1
     start = np.concatenate([[low], edges[(edges > low) & (edges < high)]])
     return Runs(
-        start + first,
-        np.append(start[1:], high) + first,
+        start + held.first,
+        np.append(start[1:], high) + held.first,
         trial[start],
         state[start],
         continued=bool(low > 0 and not change[low - 1]),

@@ -22,6 +22,8 @@ class SessionShape:
     behaviors: int
     mean: tuple[float, ...]  # (neurons,) mean response in the train split: the model's starting point
     spread: tuple[float, ...]  # (neurons,) standard deviation in the train split
+    behavior_mean: tuple[float, ...] = ()  # (behaviors,) in the train split; empty: 0
+    behavior_spread: tuple[float, ...] = ()  # (behaviors,) standard deviation in the train split; empty: 1
 
     @property
     def planes(self) -> int:
@@ -109,10 +111,18 @@ class Encoder(nn.Module):
             nn.Linear(session.behaviors, session.neurons, bias=False) if session.behaviors else nn.Identity()
             for session in sessions
         )
+        for each in self.behaviors:
+            if isinstance(each, nn.Linear):
+                nn.init.zeros_(each.weight)
         self.biases = nn.ParameterList(nn.Parameter(self._start(session)) for session in sessions)
         for number, session in enumerate(sessions):
             self.register_buffer(f"mean_{number}", torch.tensor(session.mean))
             self.register_buffer(f"spread_{number}", torch.tensor(session.spread))
+            if session.behaviors:
+                mean = session.behavior_mean or (0.0,) * session.behaviors
+                spread = session.behavior_spread or (1.0,) * session.behaviors
+                self.register_buffer(f"behavior_mean_{number}", torch.tensor(mean))
+                self.register_buffer(f"behavior_spread_{number}", torch.tensor(spread))
 
     def forward(self, stim: Tensor, session: int, behavior: Tensor | None = None) -> Tensor:
         """Expected responses (batch, neurons) float32 to ``stim`` (batch, lags, ..., height, width), cast."""
@@ -121,7 +131,9 @@ class Encoder(nn.Module):
             frames = frames.to(self.biases[0].dtype)
         drive = self.readouts[session](self.core(frames)).float() + self.biases[session]
         if behavior is not None and self.sessions[session].behaviors:
-            drive = drive + self.behaviors[session](behavior).float()
+            # In its own unit: a pupil of 850 pixels would be a drive of hundreds.
+            mean, spread = self.get_buffer(f"behavior_mean_{session}"), self.get_buffer(f"behavior_spread_{session}")
+            drive = drive + self.behaviors[session]((behavior - mean) / spread).float()
         if self.positive:
             return functional.softplus(drive) + LEAST_RATE
         # In the neuron's own unit: traces range from percent to thousands.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from outofcore.store.reader import Store
     from outofcore.store.schema import Schema
 
-# At most this many sums of repeated bins and neurons are kept; further sessions are left out.
+# At most about this many sums of repeated bins and neurons are kept, of bins evenly chosen from all sessions.
 MOST_REPEATS = 1 << 18
 # Number of classes of predictions, starting at LOWEST standard deviations above the mean, STEP apart.
 CLASSES, LOWEST, STEP = 40, -2.0, 0.125
+# Below this share of the mean, a standard deviation is rounding error of a constant.
+CONSTANT = 1e-6
 # Responses are read in passes of so many bins before the model is built.
 ROWS_AT_ONCE = 4096
 
@@ -36,14 +38,15 @@ def make_task(store: Store, section: NeuralSection) -> NeuralTask:
     """The task of a store; raises ParamsError if the settings do not fit what is stored."""
     sessions, repeated, counted = [], [], 0
     for part in store.parts:
-        mean, spread, count = moments(store, part, section)
+        found, count = moments(store, part, section)
         counted += count
-        sessions.append(_shape(part, store.part_attributes(part), section, mean, spread))
+        sessions.append(_shape(part, store.part_attributes(part), section, found))
         repeated.append(repeated_conditions(store, part))
     if not counted:
         message = (
-            "neural: no response of the train split counts, so there is nothing to learn from; the table of rejects "
-            "gives the reasons, bin by bin (responses that do not fit neural.source.response_dtype: float32 holds all)"
+            "neural: no response of the train split counts, so there is nothing to learn from; the figures of the "
+            "conversion count the bins by reason, as bins_without_response_masked (response_range: more than "
+            "neural.source.response_dtype can hold; float32 holds all)"
         )
         raise ParamsError(message)
     _note_small_pixels(store, section)
@@ -70,7 +73,7 @@ def planned_task(section: NeuralSection, schemas: Mapping[str, Schema]) -> Neura
     sessions = []
     for part, schema in schemas.items():
         same = (1.0,) * schema.attributes["neurons"]
-        sessions.append(_shape(part, schema.attributes, section, same, same))
+        sessions.append(_shape(part, schema.attributes, section, {"mean": same, "spread": same}))
     return NeuralTask(tuple(sessions), section)
 
 
@@ -78,15 +81,14 @@ def _shape(
     part: str,
     attributes: Mapping[str, Any],
     section: NeuralSection,
-    mean: tuple[float, ...],
-    spread: tuple[float, ...],
+    moments: Mapping[str, tuple[float, ...]],
 ) -> SessionShape:
     try:
         frame = transformed_shape(tuple(attributes["frame_shape"]), section.tensors.transforms)
     except ValueError as error:
         message = f"neural.tensors.transforms: session {part}: {error}"
         raise ParamsError(message) from error
-    return SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], mean, spread)
+    return SessionShape(part, frame, attributes["neurons"], attributes["behaviors"], **moments)
 
 
 class NeuralTask(Task):
@@ -112,12 +114,9 @@ class NeuralTask(Task):
         self.poisson = train.loss == "poisson"
         self.encoder = Encoder(sessions, tensors.lags, train.preset, positive=self.poisson)
         self.first_neuron = np.cumsum([0, *(session.neurons for session in sessions)]).tolist()
-        self.first_cell: list[int] = [0]
-        self._repeated: list[npt.NDArray[np.int64]] = []
-        for session, conditions in zip(sessions, repeated or (np.empty(0, np.int64),) * len(sessions), strict=True):
-            fits = self.first_cell[-1] + len(conditions) * session.neurons <= MOST_REPEATS
-            self._repeated.append(conditions if fits else conditions[:0])
-            self.first_cell.append(self.first_cell[-1] + len(self._repeated[-1]) * session.neurons)
+        self._repeated = _evenly_chosen(repeated or (np.empty(0, np.int64),) * len(sessions), sessions)
+        cells = [len(each) * session.neurons for each, session in zip(self._repeated, sessions, strict=True)]
+        self.first_cell: list[int] = np.cumsum([0, *cells]).tolist()
 
     def loader_options(self) -> dict[str, Any]:
         """One session per batch."""
@@ -275,30 +274,62 @@ RELIABLE = 0.15
 """Least explainable share of a neuron whose fraction explained counts; below, the divisor is almost zero."""
 
 
+def _evenly_chosen(
+    repeated: Sequence[npt.NDArray[np.int64]], sessions: Sequence[SessionShape]
+) -> list[npt.NDArray[np.int64]]:
+    """Repeated conditions of each session, all or an even choice, so that about MOST_REPEATS sums suffice."""
+    cells = sum(len(each) * session.neurons for each, session in zip(repeated, sessions, strict=True))
+    if cells <= MOST_REPEATS:
+        return list(repeated)
+    numbers = [-(-len(each) * MOST_REPEATS // cells) for each in repeated]
+    note(
+        f"explainable variance is measured in {sum(numbers):,} of {sum(map(len, repeated)):,} repeated bins, evenly "
+        "chosen: for all of them, the sums of each neuron would take too much memory"
+    )
+    return [
+        each[np.arange(number) * len(each) // max(number, 1)] for each, number in zip(repeated, numbers, strict=True)
+    ]
+
+
 def _mean(values: npt.NDArray[np.float64]) -> float:
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else math.nan
 
 
-def moments(store: Store, part: str, section: NeuralSection) -> tuple[tuple[float, ...], tuple[float, ...], int]:
-    """Mean and standard deviation of each neuron's unmasked train responses, and their number."""
+def moments(store: Store, part: str, section: NeuralSection) -> tuple[dict[str, tuple[float, ...]], int]:
+    """Means and standard deviations in the train split, and how many responses count there.
+
+    ``mean`` and ``spread`` (neurons,) are those of the unmasked responses; ``behavior_mean`` and ``behavior_spread``
+    (variables,), where there is behaviour, those of the bins in which a response counts.
+    """
     table = store.rows("train", part)
-    sums = np.zeros((3, table["robs"].shape[1]))
+    behaviors = ["behavior"] if store.part_attributes(part)["behaviors"] else []
+    sums = {name: np.zeros((3, table[name].shape[1])) for name in ("robs", *behaviors)}
     lowest = 0.0
-    for rows in table.blocks(ROWS_AT_ONCE, "robs", "dfs"):
-        robs, counts = rows["robs"].astype(np.float64), rows["dfs"] != 0
-        sums += np.stack([counts.sum(0), (robs * counts).sum(0), (robs**2 * counts).sum(0)])
-        lowest = min(lowest, float(robs.min(initial=0, where=counts)))
+    for rows in table.blocks(ROWS_AT_ONCE, "dfs", *sums):
+        mask = rows["dfs"] != 0
+        lowest = min(lowest, float(rows["robs"].min(initial=0, where=mask)))
+        counting = {"robs": mask, "behavior": mask.any(1, keepdims=True)}
+        for name in sums:
+            counts = counting[name]
+            values = np.where(counts, rows[name].astype(np.float64), 0)
+            number = np.broadcast_to(counts, values.shape).sum(0)
+            sums[name] += np.stack([number, values.sum(0), (values**2).sum(0)])
     if lowest < 0 and section.train.loss == "poisson":
         message = (
             f"neural.train.loss: poisson needs counts or rates, and session {part} has a response of {lowest:g}; "
             "set it to squared"
         )
         raise ParamsError(message)
-    count = np.maximum(sums[0], 1)
-    mean = sums[1] / count
-    spread = np.sqrt(np.maximum(sums[2] / count - mean**2, 0))
-    return tuple(mean.tolist()), tuple(spread.tolist()), int(sums[0].sum())
+    found: dict[str, tuple[float, ...]] = {}
+    for name, (number, total, squares) in sums.items():
+        prefix, count = "behavior_" if name == "behavior" else "", np.maximum(number, 1)
+        mean = total / count
+        spread = np.sqrt(np.maximum(squares / count - mean**2, 0))
+        if prefix:  # a variable that is constant in the train split is not scaled
+            spread = np.where(spread > CONSTANT * np.abs(mean), spread, 1)
+        found |= {f"{prefix}mean": tuple(mean.tolist()), f"{prefix}spread": tuple(spread.tolist())}
+    return found, int(sums["robs"][0].sum())
 
 
 def repeated_conditions(store: Store, part: str) -> npt.NDArray[np.int64]:

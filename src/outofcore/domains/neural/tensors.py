@@ -22,6 +22,7 @@ class NeuralReading:
     section: TensorSection
     fields: tuple[str, ...]  # row fields to read
     bfloat16: bool = False  # frames are stored as bfloat16
+    uint16: bool = False  # responses are stored as uint16
 
     @property
     def window(self) -> dict[str, Any]:
@@ -42,7 +43,8 @@ class NeuralReading:
     def on_device(self, rows: Mapping[str, Tensor], draws: Draws) -> dict[str, Tensor]:
         """The same from tensors on a device, with unsigned words as signed ones of the same bits."""
         del draws
-        return self._last({name: rows[name] for name in self.fields})
+        robs = rows["robs"].view(torch.uint16) if self.uint16 else rows["robs"]
+        return self._last({name: rows[name] for name in self.fields} | {"robs": robs})
 
     def _last(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         stim = rows["stim"].view(torch.bfloat16) if self.bfloat16 else rows["stim"]
@@ -57,7 +59,8 @@ def make_reading(store_attributes: Mapping[str, Any], section: NeuralSection) ->
     fields = ["stim", "robs", "dfs", "condition"]
     if source["names"]["behavior"] is not None:
         fields.append("behavior")
-    return NeuralReading(section.tensors, tuple(fields), bfloat16=source["stimulus_dtype"] == "bfloat16")
+    bfloat16, uint16 = source["stimulus_dtype"] == "bfloat16", source["response_dtype"] == "uint16"
+    return NeuralReading(section.tensors, tuple(fields), bfloat16=bfloat16, uint16=uint16)
 
 
 def prepare(stim: Tensor, section: TensorSection) -> Tensor:

@@ -52,6 +52,12 @@ def test_clear_styles_are_always_found() -> None:
     assert all(answer.top1 == answer.top5 == 1.0 for answer in answers)
 
 
+def test_players_whom_a_model_does_not_tell_apart_are_found_by_chance() -> None:
+    panel = choose_panel(games_of([(player, -1) for player in range(8) for _ in range(4)]))
+    (answer,) = identify(torch.ones(len(panel.player), 4), panel)
+    assert (answer.top1, answer.top5) == (pytest.approx(1 / 8), pytest.approx(5 / 8))
+
+
 def test_more_games_tell_more() -> None:
     panel = choose_panel(games_of([(player, -1) for player in range(20) for _ in range(40)]))
     generator = torch.Generator().manual_seed(0)

@@ -86,10 +86,11 @@ def identify(vectors: Tensor, panel: Panel) -> list[Answer]:
         if not len(question):
             continue
         likeness = (functional.normalize(question, dim=1) @ centres.T).masked_fill(~present, -2.0)
-        rank = (likeness > likeness.gather(1, owner[:, None])).sum(1)
-        answers.append(
-            Answer(games, len(owner), float((rank == 0).double().mean()), float((rank < _TOP).double().mean()))
-        )
+        own = likeness.gather(1, owner[:, None])
+        closer, tied = (likeness > own).sum(1), (likeness == own).sum(1)
+        # Players who are as close as the right one take the remaining places by lot.
+        top1, top = (((places - closer) / tied).clamp(0, 1).double().mean() for places in (1, _TOP))
+        answers.append(Answer(games, len(owner), float(top1), float(top)))
     return answers
 
 
