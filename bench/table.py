@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.summary import summary
-from outofcore.report.benches import Result, how, machine, one_table, tables_in, versions
+from harness.tables import Result, how, machine, one_table, tables_in, versions
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "bench" / "figures"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from outofcore.report.benches import Result
+from harness.tables import Result
 from outofcore.table import Kind, Table, figure
 
 

@@ -8,14 +8,29 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from outofcore.report.benches import one_table
 from tests.pipeline.conftest import ROOT
-from tests.report.results import made
 
 FIGURES = sorted((ROOT / "bench" / "figures").glob("*.json"))
+
+
+def made(name: str, ratio: float, against: str = "other") -> dict[str, Any]:
+    """A result of a bench."""
+    row = {"label": "ours", "of": "", "table": "loading"}
+    return {
+        "name": name,
+        "title": f"title of {name}",
+        "command": f"python bench/{name}.py",
+        "machine": {"processor": "P", "cores": 2, "memory_bytes": 8e9, "system": "S", "versions": {"numpy": "2"}},
+        "facts": ["7 rows"],
+        "rows": [
+            {**row, "value": 1652341, "unit": "samples/s", "ratio": ratio, "against": against},
+            {**row, "value": 12.34, "unit": "MB held", "ratio": None, "against": ""},
+        ],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +81,8 @@ def test_how_it_was_measured_is_told_once_in_a_document(table: ModuleType) -> No
     assert table.filled(shown, {"one": made("one", 2.0)}) == shown
 
 
-def test_a_table_of_several_has_words_to_the_left_and_figures_to_the_right() -> None:
-    shown = one_table([made("one", 2.0), made("two", 0.5, against="more")], "loading").markdown.splitlines()
+def test_a_table_of_several_has_words_to_the_left_and_figures_to_the_right(table: ModuleType) -> None:
+    shown = table.one_table([made("one", 2.0), made("two", 0.5, against="more")], "loading").markdown.splitlines()
     assert shown[0] == "| bench | measured | samples/s | compared | MB held |"
     assert shown[1] == "| --- | --- | ---: | ---: | ---: |"
     assert shown[2] == "| title of one | ours | 1.65 million | 2 times other | 12.3 |"

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.conversion import audit
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
@@ -108,34 +107,12 @@ def test_a_worker_that_dies_is_one_line_and_the_work_goes_on(raw: Path, tmp_path
     assert again.resumed_units > 0
 
 
-def test_what_an_oracle_doubts_is_doubted_again(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "HELD", 0)  # all of them beside the conversion, told at its end perhaps
+def test_what_an_oracle_doubts_is_doubted_again(raw: Path, tmp_path: Path) -> None:
     doubted = Wrapped(around=Doubted)
-    for _ in range(3):
-        with pytest.raises(AuditError, match="nothing was sealed: black or white"):
+    for _ in range(2):
+        with pytest.raises(AuditError, match="nothing was sealed.*: black or white"):
             run(raw, tmp_path / "out", doubted)
         assert not (tmp_path / "out" / "lines.zarr").exists()
-
-
-def test_what_was_not_audited_is_not_done(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop between the conversion of a record and its audit must not lose the audit."""
-    monkeypatch.setattr(audit, "HELD", 0)
-    monkeypatch.setattr(audit, "WAITING", 10_000)
-    files = find_files(raw, "**/*", (".txt",), section="lines")
-    doubted = Wrapped(around=Doubted)
-    conversion = Conversion(doubted, LinesSection(), files, tmp_path / "lines.zarr", tmp_path / "rejects.csv")
-    watched = 0
-
-    def stop(*_: int) -> None:
-        nonlocal watched
-        watched += 1
-        if watched == 30:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
-    with pytest.raises(AuditError):
-        run(raw, tmp_path, doubted)
 
 
 def test_work_in_progress_on_another_filesystem(raw: Path, tmp_path: Path, elsewhere: Path) -> None:
