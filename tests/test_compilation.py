@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
+import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,20 @@ from outofcore import compilation
 from outofcore.domains.chess import legal
 from outofcore.loading import gather
 
-KERNEL = "from numba import njit\nfrom kernels.callee import add\n@njit(cache=True)\ndef run(x):\n    return add(x)\n"
-CALLEE = "from numba import njit\nfrom kernels.facts import N\n@njit(cache=True)\ndef add(x):\n    return x + N\n"
+KERNEL = """
+from outofcore.compilation import njit
+from kernels.callee import add
+@njit(cache=True)
+def run(x):
+    return add(x)
+"""
+CALLEE = """
+from outofcore.compilation import njit
+from kernels.facts import N
+@njit(cache=True)
+def add(x):
+    return x + N
+"""
 
 
 @pytest.fixture
@@ -38,10 +51,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    """As in a new process."""
+    """As in a new process, after the end of this one."""
     for name in [name for name in sys.modules if name.split(".")[0] == "kernels"]:
         del sys.modules[name]
-    for cached in (compilation.source_digest, compilation._imported, compilation._temporary):
+    for cached in (compilation._folder, compilation._has_room, compilation._say):
+        cached.cache_clear()
+    for cached in (compilation.source_digest, compilation._imported):
         cached.cache_clear()
     importlib.invalidate_caches()
 
@@ -78,40 +93,89 @@ def test_earlier_machine_code_is_removed(package: Path) -> None:
     assert len(list((package / "__pycache__").glob("kernel.*"))) == compilation.KEPT
 
 
-def test_an_install_and_a_home_that_cannot_be_written(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def cached_files(package: Path) -> list[Path]:
+    return sorted((package / "__pycache__").rglob("*.nb[ic]"))
+
+
+def end_process(package: Path) -> None:
+    for folder in {file.parent.parent for file in cached_files(package)}:
+        compilation._list(folder)
+
+
+def test_no_place_that_can_be_written(
+    package: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (package / "__pycache__").write_text("a file: no folder can be made here, not even by root\n")
     monkeypatch.setenv("HOME", "/dev/null")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
+    run = load()
+    assert run(1) == 2
+    assert not run.stats.cache_path
+    [record] = caplog.records
+    assert "no place for machine code has 8 MiB that can be written, so it is compiled at each" in record.getMessage()
+
+
+def test_a_full_disk(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    assert load()(1) == 2
+    assert cached_files(package) == []
+
+
+def damage_of_each_kind(content: bytes) -> list[bytes]:
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 4
+    return [b"", content[: len(content) // 2], bytes(len(content)), bytes(flipped)]
+
+
+@pytest.mark.parametrize("kind", range(4), ids=["empty", "cut", "zeroed", "one bit"])
+def test_damaged_machine_code_is_compiled_again(package: Path, kind: int, caplog: pytest.LogCaptureFixture) -> None:
+    assert load()(1) == 2
+    end_process(package)
+    for file in cached_files(package):
+        if kind < 3 or file.suffix == ".nbc":
+            file.write_bytes(damage_of_each_kind(file.read_bytes())[kind])
+    run = load()
+    assert run(1) == 2
+    assert hits(run) == 0
+    assert "has damaged machine code, which is compiled again" in caplog.text
+    end_process(package)
+    run = load()
+    assert run(1) == 2
+    assert hits(run) == 1
+
+
+def test_machine_code_of_a_process_that_was_killed_is_used_if_it_is_whole(package: Path) -> None:
     assert load()(1) == 2
     run = load()
     assert run(1) == 2
     assert hits(run) == 1
-    [own] = (tmp_path / "temporary").iterdir()
-    assert own.stat().st_mode & 0o077 == 0
+    for file in cached_files(package):
+        file.write_bytes(file.read_bytes()[:-100])
+    run = load()
+    assert run(1) == 2
+    assert hits(run) == 0
 
 
-def test_machine_code_is_never_taken_from_a_folder_that_others_can_write_to(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (package / "__pycache__").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    shared = tmp_path / f"outofcore-{os.getuid()}"
-    shared.mkdir()
-    shared.chmod(0o777)
-    assert load()(1) == 2
-    assert list(shared.iterdir()) == []
+def test_the_sums_are_listed_when_a_process_ends(package: Path) -> None:
+    command = "from kernels.kernel import run; print(run(1), sum(run.stats.cache_hits.values()))"
+    environment = os.environ | {"PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": str(package / "machine")}
+    for hit in (0, 1):
+        ended = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True)
+        assert (ended.stdout, ended.stderr) == (f"2 {hit}\n", "")
+    assert len(list((package / "machine").rglob("sums.json"))) == 2
 
 
 def test_every_compiled_function_of_the_package_is_cached_by_its_sources() -> None:
-    found = [value for module in (legal, gather) for value in vars(module).values() if hasattr(value, "_cache")]
-    assert found
-    for function in found:
-        assert isinstance(function._cache._impl.locator, compilation.PackageCacheLocator)
+    for module in (legal, gather):
+        found = [value for value in vars(module).values() if hasattr(value, "stats")]
+        assert found
+        for function in found:
+            file = Path(function.py_func.__code__.co_filename)
+            assert f"/{file.stem}.{compilation.source_digest(file)[:16]}/" in function.stats.cache_path
 
 
 @compilation.kernel

@@ -1,35 +1,64 @@
-"""Cache machine code by a digest of its sources.
+"""Machine code is kept by its sources; a cache that is damaged, full or cannot be written stops nobody.
 
 Numba only checks the file of a compiled function: after an edit of a callee or constant in another file, the old
-machine code stays in use. Functions of this package are cached under a digest of their file and all files of the
-package that it imports, directly or indirectly. Functions elsewhere are cached as Numba does it.
+machine code stays in use. What a file compiles is kept in a folder named by the digest of that file and of all files of
+this package that it imports, directly or indirectly. Numba trusts what it finds there: a file cut by a power loss stops
+a start, and a flipped bit can end the process. Each folder therefore lists the sums of its files, and what differs is
+compiled again.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
+import io
+import json
+import logging
 import os
+import pickle
 import re
 import shutil
-import stat
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numba
-from numba import njit
-from numba.core import caching
 
-__all__ = ["PackageCacheLocator", "inlined_kernel", "kernel", "njit", "source_digest"]
+from outofcore.durable import replace_text
+from outofcore.errors import StoreError
+
+__all__ = ["inlined_kernel", "kernel", "njit", "source_digest"]
 
 PACKAGE = Path(__file__).resolve().parent
 # Folders kept per file: its current one, and those of branches that someone switches between.
 KEPT = 4
+# Free space without which nothing is kept: more than one file compiles.
+ROOM_BYTES = 8 << 20
+SUMS = "sums.json"
 Function = TypeVar("Function", bound=Callable[..., Any])
 _IMPORT = re.compile(rb"^\s*(?:from|import)\s+([a-zA-Z_][\w.]*)", re.MULTILINE)
+_log = logging.getLogger("outofcore")
+
+
+def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """``numba.njit``; with ``cache=True`` machine code is kept by its sources, and not at all where it cannot be."""
+    if function is None:
+        return lambda function: njit(function, **options)
+    file = Path(function.__code__.co_filename)
+    if not options.get("cache") or not file.is_file():
+        return numba.njit(**options)(function)
+    settings: Any = numba.config
+    configured = settings.CACHE_DIR
+    folder = _folder(file, configured)
+    try:
+        settings.CACHE_DIR = str(folder)  # Numba reads it here, and for this function never again
+        return numba.njit(**{**options, "cache": folder is not None})(function)
+    finally:
+        settings.CACHE_DIR = configured
 
 
 def kernel(function: Function) -> Function:
@@ -55,7 +84,7 @@ def _compiled(function: Function, *, inlined: bool) -> Function:
         "forceinline": inlined,
         "_nrt": False,
     }
-    compiled: Function = njit(**options)(function)
+    compiled: Function = njit(function, **options)
     return compiled
 
 
@@ -92,72 +121,92 @@ def _imported(file: Path) -> frozenset[Path]:
     return frozenset(each for each in found if each.is_file())
 
 
-_CompileResults: Any = caching.CompileResultCacheImpl
+@cache
+def _folder(file: Path, configured: str) -> Path | None:
+    """The folder for a file's machine code, in the first place that can be written; damaged files in it are removed."""
+    name = f"{file.stem}.{source_digest(file)[:16]}"
+    for place in _places(file, configured):
+        if _has_room(place):
+            folder = place / name
+            if not folder.exists():
+                _forget(place, file.stem)
+            _remove_damaged(folder)
+            atexit.register(_list, folder)
+            return folder
+    _say(f"no place for machine code has {ROOM_BYTES >> 20} MiB that can be written, so it is compiled at each start")
+    return None
 
 
-class PackageCacheLocator(caching._CacheLocator):  # noqa: SLF001 - Numba has no public way to set the place
-    """Caches a function of this package in a folder named by the digest, in the first writable place."""
-
-    def __init__(self, py_func: Callable[..., Any], folder: Path, digest: str) -> None:
-        self._line = py_func.__code__.co_firstlineno
-        self._folder = folder
-        self._digest = digest
-
-    def get_cache_path(self) -> str:
-        return str(self._folder)
-
-    def get_source_stamp(self) -> str:
-        return self._digest
-
-    def get_disambiguator(self) -> str:
-        """The line of the function."""
-        return str(self._line)
-
-    @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Self | None:
-        """A locator; None for a function of another package."""
-        file = Path(py_file)
-        if PACKAGE not in file.resolve().parents or not file.is_file():
-            return None
-        digest = source_digest(file)
-        for place in _places(file):
-            locator = cls(py_func, place / f"{file.stem}.{digest[:16]}", digest)
-            try:
-                if not locator._folder.exists():
-                    _forget(place, file.stem)
-                locator.ensure_cache_path()  # type: ignore[no-untyped-call]
-            except OSError:
-                continue
-            return locator
-        return None
-
-
-def _places(file: Path) -> Iterator[Path]:
-    """Cache folders: as configured, next to the source, in the user's cache, with temporary files."""
-    inside = "-".join(file.resolve().parent.relative_to(PACKAGE).parts) or "package"
-    if chosen := vars(numba.config)["CACHE_DIR"]:
-        yield Path(chosen) / "outofcore" / inside
+def _places(file: Path, configured: str) -> Iterator[Path]:
+    """As configured, next to the source, in the user's cache."""
+    parents = file.resolve().parents
+    inside = "-".join(parents[0].relative_to(PACKAGE).parts) if PACKAGE in parents else ""
+    if configured:
+        yield Path(configured) / "outofcore" / (inside or "package")
     yield file.parent / "__pycache__"
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - Path raises without a home
     if os.path.isabs(home):  # noqa: PTH117 - as above
-        yield Path(home) / "outofcore" / inside
-    yield _temporary() / inside
+        yield Path(home) / "outofcore" / (inside or "package")
 
 
 @cache
-def _temporary() -> Path:
-    """A folder for temporary files that only this user can write to, since code in it is executed."""
-    shared = Path(tempfile.gettempdir()) / f"outofcore-{os.getuid()}"
+def _has_room(place: Path) -> bool:
     try:
-        shared.mkdir(mode=0o700, exist_ok=True)
-        facts = shared.lstat()
-        if stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o077:
-            return shared
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place) as stream:
+            os.posix_fallocate(stream.fileno(), 0, ROOM_BYTES)
     except OSError:
-        pass
-    own = Path(tempfile.mkdtemp(prefix="outofcore-"))
-    atexit.register(shutil.rmtree, own, ignore_errors=True)
-    return own
+        return False
+    return True
+
+
+@cache
+def _say(message: str) -> None:
+    _log.warning("%s; NUMBA_CACHE_DIR sets another place", message)
+
+
+def _remove_damaged(folder: Path) -> None:
+    """Remove machine code that is not as listed; what no process has listed yet has to be readable at least."""
+    known = _listed(folder)
+    for name, content in _contents(folder):
+        # A process that still runs may have added a function to an index that is listed.
+        sound = known.get(name) == zlib.crc32(content) or (
+            (name not in known or name.endswith(".nbi")) and _is_readable(content)
+        )
+        if not sound:
+            _say(f"{folder} has damaged machine code, which is compiled again")
+            (folder / name).unlink(missing_ok=True)
+
+
+def _is_readable(content: bytes) -> bool:
+    stream = io.BytesIO(content)
+    try:
+        while stream.tell() < len(content):
+            pickle.load(stream)  # noqa: S301 - Numba does the same next
+    except Exception:  # noqa: BLE001 - of any kind, as what is read is damaged
+        return False
+    return bool(content)
+
+
+def _list(folder: Path) -> None:
+    """List the sums of a folder's files, for later processes."""
+    sums = {name: zlib.crc32(content) for name, content in _contents(folder)}
+    if sums != _listed(folder):
+        with contextlib.suppress(OSError, StoreError):  # a cache is not worth an error
+            replace_text(folder / SUMS, json.dumps(sums))
+
+
+def _listed(folder: Path) -> dict[str, int]:
+    try:
+        return dict(json.loads((folder / SUMS).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _contents(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*.nb[ic]")):
+        with contextlib.suppress(FileNotFoundError):  # replaced by another process
+            yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
 def _forget(place: Path, stem: str) -> None:
@@ -165,12 +214,3 @@ def _forget(place: Path, stem: str) -> None:
     earlier = [path for path in place.glob(f"{stem}.{'[0-9a-f]' * 16}") if path.is_dir()]
     for path in sorted(earlier, key=lambda each: each.stat().st_mtime)[: 1 - KEPT or None]:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _install() -> None:
-    classes = _CompileResults._locator_classes  # noqa: SLF001 - as above
-    if PackageCacheLocator not in classes:
-        classes.insert(0, PackageCacheLocator)
-
-
-_install()

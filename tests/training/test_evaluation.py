@@ -108,7 +108,7 @@ def test_every_domain_has_all_figures_of_its_validation(
     shutil.copytree(project / f"data/stores/{name}.zarr", tmp_path / f"data/stores/{name}.zarr")
     trained = train(tmp_path, name)
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
-    params[name]["train"]["max_steps"] = 4
+    params[name]["train"] |= {"max_steps": 4, "arithmetic": "native"}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OUTOFCORE_DEVICE", "cpu")
@@ -132,7 +132,9 @@ def test_a_model_of_other_params_is_one_line(
 ) -> None:
     shutil.copytree(project / "data/stores/chess.zarr", tmp_path / "data/stores/chess.zarr")
     train(tmp_path, "chess")
-    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("planes: 18", "planes: 12"))
+    (tmp_path / "params.yaml").write_text(
+        (ROOT / "params.yaml").read_text().replace("planes: 18", "planes: 12").replace("portable", "native")
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["evaluate.py", "chess"])
     for _ in range(2):
@@ -160,7 +162,7 @@ def test_a_fixed_store_takes_the_place_of_the_own_test_split(
     main = runpy.run_path(str(ROOT / "stages/evaluate.py"))["main"]
 
     def evaluated(store: str | None) -> dict[str, Any]:
-        params["chess"]["evaluate"] = store
+        params["chess"] |= {"evaluate": store, "train": params["chess"]["train"] | {"arithmetic": "native"}}
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
         main("chess")
         found: dict[str, Any] = json.loads(Path("metrics/chess/test.json").read_text())
