@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -44,21 +44,23 @@ _IMPORT = re.compile(rb"^\s*(?:from|import)\s+([a-zA-Z_][\w.]*)", re.MULTILINE)
 _log = logging.getLogger("outofcore")
 
 
-def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def njit(**options: Any) -> Callable[[Function], Function]:
     """``numba.njit``; with ``cache=True`` machine code is kept by its sources, and not at all where it cannot be."""
-    if function is None:
-        return lambda function: njit(function, **options)
-    file = Path(function.__code__.co_filename)
-    if not options.get("cache") or not file.is_file():
-        return numba.njit(**options)(function)
-    settings: Any = numba.config
-    configured = settings.CACHE_DIR
-    folder = _folder(file, configured)
-    try:
-        settings.CACHE_DIR = str(folder)  # Numba reads it here, and for this function never again
-        return numba.njit(**{**options, "cache": folder is not None})(function)
-    finally:
-        settings.CACHE_DIR = configured
+
+    def compiled(function: Function) -> Function:
+        file = Path(function.__code__.co_filename)
+        if not options.get("cache") or not file.is_file():
+            return cast(Function, numba.njit(**options)(function))
+        settings: Any = numba.config
+        configured = settings.CACHE_DIR
+        folder = _folder(file, configured)
+        try:
+            settings.CACHE_DIR = str(folder)  # Numba reads it here, and for this function never again
+            return cast(Function, numba.njit(**{**options, "cache": folder is not None})(function))
+        finally:
+            settings.CACHE_DIR = configured
+
+    return compiled
 
 
 def kernel(function: Function) -> Function:
@@ -84,8 +86,7 @@ def _compiled(function: Function, *, inlined: bool) -> Function:
         "forceinline": inlined,
         "_nrt": False,
     }
-    compiled: Function = njit(function, **options)
-    return compiled
+    return njit(**options)(function)
 
 
 @cache
