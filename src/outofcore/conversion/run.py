@@ -200,6 +200,7 @@ class Conversion:
             "estimate_bytes": forecast.store_bytes,
             "audited": build.assembler.audited,
             "audit_differences": 0,
+            **({"not_audited": self.domain.not_audited} if self.domain.not_audited else {}),
             "digest": seal.digest,
             **({"doubts": doubted} if doubted else {}),
         }

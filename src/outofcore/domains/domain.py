@@ -96,6 +96,8 @@ class Domain:
     packages
         What its conversion imports and other domains do not: their versions count among those that determine bytes.
         In outofcore they are those of the extra of its name.
+    not_audited
+        Why no reference library reads its records a second time; "" if one does.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Domain:
     section: type[Section]
     bytes_version: int = 1
     packages: tuple[str, ...] = ()
+    not_audited: str = ""
 
     def schemas(self, section: Any, files: Sequence[RawFile]) -> dict[str, Schema]:
         """Parts of the store and their tables; ``{"": schema}`` for a single part."""

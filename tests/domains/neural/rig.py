@@ -16,7 +16,7 @@ import zarr
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import AuditRate, Reject
+from outofcore.raw.unit import NO_AUDIT, Reject
 
 NAMES = {"stimulus": "stim", "responses": "robs", "trial": "trial"}
 
@@ -36,8 +36,6 @@ class Converted:
     counts: Counter[str]
     found: int
     accepted: int
-    audited: int
-    differences: list[str]
     units: int
     raw_bytes: int
     schemas: dict[str, Any]
@@ -57,12 +55,12 @@ def section_of(raw: Path, *, match: str = "**/*", tensors: Any = None, **source:
     return NeuralSection.model_validate(content | ({"tensors": tensors} if tensors else {}))
 
 
-def convert(raw: Path, one_in: int = 1, **settings: Any) -> Converted:
+def convert(raw: Path, **settings: Any) -> Converted:
     section = section_of(raw, **settings)
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
     schemas = DOMAIN.schemas(section, files)
-    converter = DOMAIN.converter(section, AuditRate(one_in))
-    result = Converted({}, [], Counter(), 0, 0, 0, [], 0, 0, schemas)
+    converter = DOMAIN.converter(section, NO_AUDIT)
+    result = Converted({}, [], Counter(), 0, 0, 0, 0, schemas)
     pieces: dict[str, dict[str, list[np.ndarray]]] = {}
     going_on = False
     for unit in DOMAIN.units(files, section):
@@ -73,8 +71,6 @@ def convert(raw: Path, one_in: int = 1, **settings: Any) -> Converted:
         result.accepted += len(made.keys) - made.continues
         result.rejects += made.rejects
         result.counts.update(made.counts)
-        result.audited += made.audited
-        result.differences += made.differences
         assert made.continues == going_on or not len(made.keys)
         assert not (going_on and not made.continues)
         going_on = made.unfinished

@@ -66,8 +66,6 @@ def test_traces_and_behaviour_are_resampled(clocked, write_h5):
         np.testing.assert_allclose(rows["robs"][row], trace, rtol=1e-5, atol=1e-6)
         inside = [value for value, time in zip(clocked["running"], running_times, strict=True) if low <= time < high]
         np.testing.assert_allclose(rows["behavior"][row, 0], np.mean(inside), rtol=1e-5, atol=1e-6)
-    assert not result.differences
-    assert result.audited == 3
     assert result.counts["bins_outside_trials"] == result.counts["bins"] - 300
 
 
@@ -90,8 +88,6 @@ def test_time_may_be_any_axis_of_what_has_a_clock(clocked, tmp_path, kind, mode)
     result = convert(folder, time_axis={"stimulus": 2, "responses": 1, "behavior": 1}, **settings)
     for name, rows in plain.only.rows.items():
         assert np.array_equal(result.only.rows[name], rows), name
-    assert result.audited == plain.audited == 3
-    assert not result.differences
 
 
 def test_numbers_of_frames_in_a_row(clocked, write_h5):
@@ -102,8 +98,6 @@ def test_numbers_of_frames_in_a_row(clocked, write_h5):
     frame_times = nanoseconds(clocked["frame_times"])
     expected = [clocked["number"][0, held(frame_times, each[3])] for each in plain_bins(clocked) if each[4] is not None]
     assert np.array_equal(result.only.rows["stim"], clocked["stim"][expected])
-    assert result.audited == 3
-    assert not result.differences
 
 
 @pytest.mark.parametrize("order", ["by time", "by neuron"])
@@ -122,7 +116,6 @@ def test_spikes_are_counted_in_bins(clocked, write_h5, order):
         assert rows["robs"][row].tolist() == [int((inside == neuron).sum()) for neuron in range(4)]
     assert result.counts["spikes"] == 4000
     assert result.counts["spikes_stored"] == rows["robs"].sum()
-    assert not result.differences
 
 
 def test_vectors_by_neuron_are_the_same_spikes(clocked, write_h5):
@@ -135,7 +128,6 @@ def test_vectors_by_neuron_are_the_same_spikes(clocked, write_h5):
         path, names=SPIKES | {"spike_times": "units", "spike_neurons": None}, bin_width=WIDTH, response_dtype="uint16"
     )
     assert np.array_equal(one.only.rows["robs"], each.only.rows["robs"])
-    assert not each.differences
 
 
 @pytest.mark.parametrize("names", [TRACES, SPIKES])
@@ -145,7 +137,6 @@ def test_cuts_do_not_show(clocked, write_h5, names, monkeypatch):
     clocked["trials"] = np.array([[3.1, 12.5]])
     path = write_h5(clocked)
     settings = {"names": names, "bin_width": WIDTH, "resample": {"responses": "mean", "behavior": "linear"}}
-    settings["one_in"] = 1000
     whole = convert(path, max_gap=0.05, **settings)
     for bins in (1, 13, 100):
         monkeypatch.setattr(source, "UNIT_BYTES", bins * 70)
@@ -181,7 +172,7 @@ def test_a_gap_between_frames_has_no_frame(clocked, write_h5):
 @pytest.mark.parametrize("kind", ["h5", "npz", "compressed", "npy", "zarr"])
 @pytest.mark.parametrize("names", [TRACES, SPIKES])
 def test_a_session_aligned_to_its_stimulus_loses_nothing(clocked, tmp_path, names, kind):
-    settings = {"names": names, "bin_width": WIDTH, "resample": RESAMPLE, "one_in": 1000}
+    settings = {"names": names, "bin_width": WIDTH, "resample": RESAMPLE}
     timed = ("frame_times", "sample_times", "running_times", "spike_times", "trials")
     clocked |= {name: np.rint(clocked[name] * 1e6).astype(np.int64) for name in timed}
     (tmp_path / "plain").mkdir()
@@ -198,10 +189,6 @@ def test_a_session_aligned_to_its_stimulus_loses_nothing(clocked, tmp_path, name
         assert aligned.counts["frames_without_time"] == 0
         for name, rows in plain.only.rows.items():
             assert np.array_equal(aligned.only.rows[name], rows), name
-        assert not aligned.differences
-    audited = convert(folder, time_unit="us", **settings | {"one_in": 1})
-    assert audited.audited
-    assert not audited.differences
 
 
 def test_a_text_session_aligned_to_its_stimulus(clocked, tmp_path):
@@ -215,7 +202,6 @@ def test_a_text_session_aligned_to_its_stimulus(clocked, tmp_path):
     assert abs(result.counts["spikes_stored"] - inside.sum()) < 20
     assert len(result.only.rows["stim"]) == result.counts["bins"] >= (frame_times[-1] - frame_times[0]) / 2e7
     assert not result.rejects
-    assert not result.differences
 
 
 def test_what_has_no_time_or_no_neuron_is_counted_and_listed(clocked, write_h5):
@@ -238,7 +224,6 @@ def test_what_has_no_time_or_no_neuron_is_counted_and_listed(clocked, write_h5):
             "2 of 4000 spikes belong to no neuron (negative, fractional or damaged label)",
         ),
     ]
-    assert not both.differences
     traces = convert(write_h5(clocked), names=TRACES, bin_width=WIDTH, resample=RESAMPLE, max_gap=0.1)
     assert traces.counts["samples_without_time"] == 1
     assert [each.detail for each in traces.rejects] == [
@@ -246,7 +231,6 @@ def test_what_has_no_time_or_no_neuron_is_counted_and_listed(clocked, write_h5):
         "1 of 400 sample entries have no time, the first is entry 50",
         "50 of 1300 behavior entries have no time, the first is entry 1250",
     ]
-    assert not traces.differences
 
 
 def test_spikes_sorted_by_neuron_are_counted_as_well(clocked, write_h5):
@@ -258,7 +242,6 @@ def test_spikes_sorted_by_neuron_are_counted_as_well(clocked, write_h5):
     assert (result.counts["spikes"], result.counts["spikes_without_neuron"]) == (4000, 9)
     last = int((clocked["spike_neurons"] == 3).sum()) - 1
     assert result.rejects[0].detail == f"1 of 3991 spikes have no time, the first is entry {last} of neuron 3"
-    assert not result.differences
 
 
 def test_lists_of_times_that_are_too_short_are_counted(clocked, write_h5):
@@ -378,4 +361,3 @@ def test_a_fine_stimulus_is_averaged(write_h5):
     rows = result.only.rows
     np.testing.assert_allclose(rows["stim"][:, 0, 0], fine.reshape(-1, 20).mean(1), rtol=1e-5, atol=1e-6)
     assert rows["robs"][:6, 0].tolist() == [1, 2, 1, 0, 0, 1]
-    assert not result.differences

@@ -21,12 +21,10 @@ def test_every_format_gives_the_same_rows(tmp_path, frames, kind):
     assert [(each["trial"], each["offset"], each["length"]) for each in part.sequences] == [
         (number, 50 * number, 50) for number in range(12)
     ]
-    assert result.audited == 12
-    assert not result.differences
     assert not result.rejects
 
 
-def test_a_column_by_its_title_is_audited(tmp_path):
+def test_a_column_by_its_title(tmp_path):
     draw = np.random.default_rng(3)
     table = draw.normal(size=(300, 3)).round(4)
     np.savetxt(tmp_path / "run.csv", table, "%g", ",", header='time,"speed",rate', comments="")
@@ -34,8 +32,6 @@ def test_a_column_by_its_title_is_audited(tmp_path):
     result = convert(tmp_path, names=names, stimulus_dtype="float32", trial_bins=100)
     np.testing.assert_allclose(result.only.rows["stim"].reshape(-1), table[:, 1], rtol=1e-6)
     np.testing.assert_allclose(result.only.rows["robs"][:, 0], table[:, 2], rtol=1e-6)
-    assert result.audited
-    assert not result.differences
 
 
 @pytest.mark.parametrize("title", ["speed", "10.5"])
@@ -46,8 +42,6 @@ def test_a_first_value_that_is_missing_is_no_second_header(tmp_path, frames, tit
     np.save(tmp_path / "robs.npy", frames["robs"])
     result = convert(tmp_path, names={"stimulus": "stim", "responses": "robs", "behavior": f"run.csv[{title}]"})
     assert result.only.rows["behavior"][1:4, 0].tolist() == [0.125, 0.25, 0.375]
-    assert result.audited
-    assert not result.differences
 
 
 @pytest.mark.parametrize(("name", "separator"), [("robs.csv", ","), ("robs.tsv", "\t"), ("robs.txt", " ")])
@@ -64,8 +58,6 @@ def test_tables_of_text_are_responses_of_many_neurons(tmp_path, name, separator,
     assert np.array_equal(result.only.rows["stim"].reshape(2000, 12), stim)
     assert np.array_equal(result.only.rows["robs"], np.nan_to_num(robs))
     assert result.counts["responses_masked"] == 1
-    assert result.audited == 20
-    assert not result.differences
     with pytest.raises(RawInputError, match=r"names.frame_times = .*: expected a vector, got shape \(2000, 12\)"):
         convert(tmp_path, bin_width=0.1, names=settings["names"] | {"frame_times": "stim.txt"})
 
@@ -84,7 +76,7 @@ def test_damage_anywhere_gives_rejects_or_one_line(tmp_path, frames, kind, seed)
     message = ""
     with suppress(OutOfCoreError):
         try:
-            assert not convert(tmp_path, names=NAMES).differences
+            convert(tmp_path, names=NAMES)
         except OutOfCoreError as error:
             message = str(error)
             raise

@@ -20,8 +20,6 @@ def test_versions(tmp_path, frames, version, compressed):
     result = convert(tmp_path, names=NAMES, frame_shape=[6, 7])
     assert np.array_equal(result.only.rows["stim"], frames["stim"])
     assert np.array_equal(result.only.rows["robs"], frames["robs"])
-    assert result.audited == 12
-    assert not result.differences
 
 
 def test_whole_numbers_that_matlab_packs_into_bytes_are_the_doubles_that_they_were(tmp_path):
@@ -59,7 +57,6 @@ def test_time_may_be_last_and_arrays_fields_of_structs(tmp_path, frames):
     result = convert(tmp_path, names=names, time_axis={"stimulus": 2})
     assert np.array_equal(result.only.rows["stim"], frames["stim"])
     assert np.array_equal(result.only.rows["robs"], frames["robs"])
-    assert not result.differences
     there = "there are session/stim, session/spikes/robs, session/spikes/trial"
     with pytest.raises(RawInputError, match=f"names.responses = 'session/robs': no such array; {there}"):
         convert(tmp_path, names=names | {"responses": "session/robs"}, time_axis={"stimulus": 2})
@@ -86,8 +83,6 @@ def test_cells_are_the_spike_times_of_neurons(tmp_path, clocked):
         for neuron in (0, 1, 3):
             inside = ((trains[neuron] >= start) & (trains[neuron] < stop)).sum()
             assert abs(rows[:, neuron].sum() - inside) <= 4  # the trial begins and ends inside of a bin
-    assert result.audited == len(result.only.sequences)
-    assert not result.differences
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def neural(real_data):
 
 @pytest.fixture(scope="module")
 def pattern_images(neural):
-    return convert(neural / "v1_pattern_images.h5", names={"trial": "trial"}, one_in=50)
+    return convert(neural / "v1_pattern_images.h5", names={"trial": "trial"})
 
 
 def test_pattern_images(neural, pattern_images):
@@ -38,8 +38,6 @@ def test_pattern_images(neural, pattern_images):
         assert [each["trial"] for each in pattern_images.only.sequences] == file["trial"][:].tolist()
     assert rows["dfs"].all()
     assert pattern_images.found == pattern_images.accepted == 9500
-    assert pattern_images.audited > 100
-    assert not pattern_images.differences
 
 
 def test_a_model_of_pattern_images_beats_the_mean_response(pattern_images):
@@ -84,7 +82,6 @@ def test_repeats_of_allen_images(neural, order):
         frame_shape=[31, 31],
         repeats={"count": 50, "order": order},
         trial_bins=1,
-        one_in=10,
     )
     rows = result.only.rows
     pictures, responses = np.load(folder / "Allen_test_input.npy"), np.load(folder / "Allen_test_output_big.npy")
@@ -92,7 +89,6 @@ def test_repeats_of_allen_images(neural, order):
     assert np.array_equal(rows["stim"], pictures[shown].reshape(900, 31, 31))
     assert np.array_equal(rows["robs"], responses.astype(np.float32))
     assert len({each["key"] for each in result.only.sequences}) == 18
-    assert not result.differences
     assert result.counts["files_unused"] == 5
 
     found = explainable(repeat_sums(rows["robs"], rows["dfs"], rows["condition"], 18))
@@ -117,11 +113,9 @@ def test_patch_clamp_sweeps(neural):
             "responses": "acquisition/CurrentClampSeries_*",
         },
         stimulus_dtype="float32",
-        one_in=8,
     )
     part = result.only
     assert [each["length"] for each in part.sequences] == [20_000] * 13
-    assert not result.differences
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pynwb.NWBHDF5IO(neural / "nwb" / "FergusonEtAl2015_PYR2.nwb", "r") as io:
@@ -151,8 +145,6 @@ def test_a_sweep_on_a_clock_of_milliseconds(neural):
     assert len(result.only.rows["robs"]) == 29_750 // 50
     np.testing.assert_allclose(result.only.rows["robs"][:, 0], current.reshape(-1, 50).mean(1), rtol=1e-5)
     np.testing.assert_allclose(result.only.rows["stim"][:, 0, 0], voltage.reshape(-1, 50).mean(1), rtol=1e-5, atol=1e-9)
-    assert not result.differences
-    assert result.audited == 1
 
 
 def test_series_with_timestamps(neural):
@@ -185,7 +177,6 @@ def test_grasshopper_sound_and_spikes_on_one_clock(neural, width, samples):
         stimulus_dtype="float32",
         response_dtype="uint8",
         resample={"stimulus": "mean"},
-        one_in=64,
     )
     with gzip.open(folder / "stimulus1.txt.gz", "rt") as file:
         sound = np.array([float(line.split()[1]) for line in file])
@@ -198,4 +189,3 @@ def test_grasshopper_sound_and_spikes_on_one_clock(neural, width, samples):
     assert rows["robs"][:, 0].tolist() == counts.tolist()
     np.testing.assert_allclose(rows["stim"][:, 0, 0], sound.reshape(-1, samples).mean(1), rtol=1e-5, atol=1e-6)
     assert result.counts["spikes_stored"] == 929
-    assert not result.differences

@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def converted(folder):
-    return convert(folder, names=NAMES, bin_width=BIN_WIDTH, response_dtype="uint8", one_in=16)
+    return convert(folder, names=NAMES, bin_width=BIN_WIDTH, response_dtype="uint8")
 
 
 def test_it_is_the_same_every_time(folder, tmp_path):
@@ -48,8 +48,6 @@ def test_it_is_the_same_every_time(folder, tmp_path):
 
 
 def test_alignment_finds_the_bins_in_which_spikes_were_drawn(folder, converted):
-    assert not converted.differences
-    assert converted.audited > 0
     truth = json.loads((folder / "truth.json").read_text())
     for name, part in converted.parts.items():
         model = truth[name]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pydantic import TypeAdapter
 
-from outofcore.domains.neural.oracle import transform_plainly
 from outofcore.domains.neural.transforms import Transforms, apply, history, transformed_shape
+from tests.domains.neural.naive import transform_plainly
 
 ADAPTER = TypeAdapter(Transforms)
 

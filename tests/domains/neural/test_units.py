@@ -1,4 +1,4 @@
-"""Units of an NWB file chosen by their columns; pynwb chooses them too, in the audit of every bin."""
+"""Units of an NWB file chosen by their columns."""
 
 from __future__ import annotations
 
@@ -72,8 +72,6 @@ def test_units_that_meet_every_condition_are_the_neurons(recording, conditions, 
     assert result.only.rows["robs"].sum(0).tolist() == [len(spikes[unit]) for unit in expected]
     (schema,) = result.schemas.values()
     assert schema.attributes.get("units") == (expected if conditions else None)
-    assert result.audited == result.accepted > 0
-    assert not result.differences
 
 
 @pytest.mark.parametrize(

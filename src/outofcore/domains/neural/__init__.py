@@ -24,7 +24,8 @@ class Neural(Domain):
     divided_by = "source.trial_bins"
     suffixes = (".h5", ".hdf5", ".mat", ".nwb", ".npz", ".npy", ".txt", ".csv", ".tsv", ".dat", ".zarr", *ZARR)
     section = NeuralSection
-    packages = ("h5py", "pynwb", "scipy")
+    packages = ("h5py", "scipy")
+    not_audited = "every format has one library, which the conversion uses: no second reader is independent of it"
 
     def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[Table, ...]:
         """Ways to keep the recordings, and which of them fit this machine."""

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.convert import make_converter
+from outofcore.domains.neural.convert import convert
 from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encode, stored_as
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.source import units_of
 from outofcore.domains.neural.survey import look_at
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import NO_AUDIT
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.schema import CodecName
 
@@ -44,13 +43,12 @@ def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.
     found = look_at(files, section)
     sessions = [each for each in found.sessions if each[0].kind != "none"]
     step = -(-len(sessions) // SESSIONS) if sessions else 1
-    converter = make_converter(section, NO_AUDIT)
     frames = []
     for session, survey in sessions[::step]:
         passed = islice(units_of(session, survey, section, found.moved), UNITS_PASSED)
         units = [unit for unit in passed if "piece" in unit.detail]
         for unit in units[:: max(1, len(units) // UNITS)][:UNITS]:
-            rows = converter(unit).rows
+            rows = convert(unit, section).rows
             if len(rows["stim"]):
                 frames.append(rows["stim"])
     return frames

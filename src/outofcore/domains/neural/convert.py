@@ -6,7 +6,6 @@ becomes a sequence, the others are reported.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,6 @@ import numpy.typing as npt
 
 from outofcore.conversion.splits import SPLITS, assign
 from outofcore.domains.neural.bins import REASONS, WAYS_OUT, BinReader, Slice
-from outofcore.domains.neural.oracle import disagreements
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.recordings.arrays import Ints, Mask
 from outofcore.domains.neural.sessions import Session
@@ -26,12 +24,9 @@ from outofcore.domains.neural.streams import open_streams
 from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import history
 from outofcore.domains.neural.trials import UNLABELLED
-from outofcore.raw.unit import KEY_BYTES, AuditRate, Reject, Unit, UnitResult
+from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
 
 Rows = dict[str, npt.NDArray[Any]]
-
-AUDITED_BINS = 4
-"""Bins of a sequence that the oracle reads."""
 
 NO_PREDECESSOR = len(REASONS)
 """State of a bin that a transform would compare with a bin that does not exist."""
@@ -39,82 +34,59 @@ OUTSIDE = len(REASONS) + 1
 """State of a bin between trials."""
 
 
-def make_converter(section: NeuralSection, rate: AuditRate) -> Converter:
-    """The function from ranges of bins to rows."""
-    return Converter(section, rate)
+def convert(unit: Unit, section: NeuralSection) -> UnitResult:
+    """Read, align and check the bins of a unit."""
+    told: tuple[Reject, ...] = tuple(unit.detail.get("rejects", ()))
+    counts: dict[str, int] = dict(unit.detail.get("counts", {}))
+    if "piece" not in unit.detail:
+        keys = np.empty((0, KEY_BYTES), np.uint8)
+        return UnitResult(found=len(told), rows={}, sequences={}, keys=keys, rejects=told, counts=counts)
+    session: Session = unit.detail["session"]
+    survey: Survey = unit.detail["survey"]
+    piece: Piece = unit.detail["piece"]
+    held = unit.detail.get("slice") or _read(unit, session, survey, piece, section)
+    runs = find_runs(piece, held, history(section.source.transforms))
+    rejects = (*told, *_rejects(piece, runs))
+    rows = _rows(piece, held, runs)
+    trial = piece.trials[runs.trial[runs.good]]
+    first, lengths = runs.start[runs.good], runs.length[runs.good]
+    keys = trial_keys(survey.fingerprint, trial.start, trial.repeat)
+    continues = bool(runs.good[0] and runs.continued)
+    counts |= _counts(runs, held.silent[piece.start - held.first : piece.stop - held.first], rows)
+    if "spikes" in unit.detail["ranges"]:
+        counts["spikes_stored"] = int(rows["robs"].sum(dtype=np.float64))
+    return UnitResult(
+        found=len(keys) + len(rejects) - continues,
+        rows=rows,
+        sequences={
+            "length": lengths,
+            "trial": trial.label,
+            "repeat": trial.repeat,
+            "source": np.full(len(keys), session.source, np.int32),
+            "offset": first,
+        },
+        keys=keys,
+        split=_split(keys, unit.detail.get("moved", {}), section),
+        rejects=rejects,
+        part=session.name,
+        continues=continues,
+        unfinished=bool(runs.good[-1] and runs.unfinished),
+        counts=counts,
+    )
 
 
-@dataclass(frozen=True)
-class Converter:
-    """Turns a unit into rows; picklable."""
+def _split(keys: npt.NDArray[np.uint8], moved: Mapping[bytes, str], section: NeuralSection) -> npt.NDArray[Any] | None:
+    """Splits of the sequences if any is reassigned from its hash, else None."""
+    if not moved:
+        return None
+    by_hash = (SPLITS[place] for place in assign(keys, section.splits).tolist())
+    return np.array([moved.get(key.tobytes(), name) for key, name in zip(keys, by_hash, strict=True)])
 
-    section: NeuralSection
-    rate: AuditRate
 
-    def __call__(self, unit: Unit) -> UnitResult:
-        """Read, align and check the bins of a unit."""
-        told: tuple[Reject, ...] = tuple(unit.detail.get("rejects", ()))
-        counts: dict[str, int] = dict(unit.detail.get("counts", {}))
-        if "piece" not in unit.detail:
-            keys = np.empty((0, KEY_BYTES), np.uint8)
-            return UnitResult(found=len(told), rows={}, sequences={}, keys=keys, rejects=told, counts=counts)
-        session: Session = unit.detail["session"]
-        survey: Survey = unit.detail["survey"]
-        piece: Piece = unit.detail["piece"]
-        held = unit.detail.get("slice") or self._read(unit, session, survey, piece)
-        runs = find_runs(piece, held, history(self.section.source.transforms))
-        rejects = (*told, *_rejects(piece, runs))
-        rows = _rows(piece, held, runs)
-        trial = piece.trials[runs.trial[runs.good]]
-        first, lengths = runs.start[runs.good], runs.length[runs.good]
-        keys = trial_keys(survey.fingerprint, trial.start, trial.repeat)
-        continues = bool(runs.good[0] and runs.continued)
-        counts |= _counts(runs, held.silent[piece.start - held.first : piece.stop - held.first], rows)
-        if "spikes" in unit.detail["ranges"]:
-            counts["spikes_stored"] = int(rows["robs"].sum(dtype=np.float64))
-        audited, chosen = choose_bins(keys[continues:], first[continues:], lengths[continues:], self.rate.usual)
-        differences = self._differences(session, piece, runs, rows, chosen)
-        return UnitResult(
-            found=len(keys) + len(rejects) - continues,
-            rows=rows,
-            sequences={
-                "length": lengths,
-                "trial": trial.label,
-                "repeat": trial.repeat,
-                "source": np.full(len(keys), session.source, np.int32),
-                "offset": first,
-            },
-            keys=keys,
-            split=self._split(keys, unit.detail.get("moved", {})),
-            rejects=rejects,
-            part=session.name,
-            continues=continues,
-            unfinished=bool(runs.good[-1] and runs.unfinished),
-            counts=counts,
-            audited=audited if differences is not None else 0,
-            differences=tuple(differences or ()),
-        )
-
-    def _split(self, keys: npt.NDArray[np.uint8], moved: Mapping[bytes, str]) -> npt.NDArray[Any] | None:
-        """Splits of the sequences if any is reassigned from its hash, else None."""
-        if not moved:
-            return None
-        by_hash = (SPLITS[place] for place in assign(keys, self.section.splits).tolist())
-        return np.array([moved.get(key.tobytes(), name) for key, name in zip(keys, by_hash, strict=True)])
-
-    def _read(self, unit: Unit, session: Session, survey: Survey, piece: Piece) -> Slice:
-        with open_streams(session, self.section.source, survey.labels) as streams:
-            reader = BinReader(streams, survey, self.section.source)
-            return reader.read(piece.start - piece.before, piece.stop + piece.after, unit.detail["ranges"])
-
-    def _differences(
-        self, session: Session, piece: Piece, runs: Runs, rows: Rows, chosen: list[int]
-    ) -> list[str] | None:
-        if not chosen:
-            return []
-        row_of = np.cumsum(_kept(runs)) - 1
-        bins = [(number, int(row_of[number - piece.start])) for number in chosen]
-        return disagreements(session, self.section.source, bins, rows)
+def _read(unit: Unit, session: Session, survey: Survey, piece: Piece, section: NeuralSection) -> Slice:
+    with open_streams(session, section.source, survey.labels) as streams:
+        reader = BinReader(streams, survey, section.source)
+        return reader.read(piece.start - piece.before, piece.stop + piece.after, unit.detail["ranges"])
 
 
 def _kept(runs: Runs) -> Mask:
@@ -167,18 +139,6 @@ def _counts(runs: Runs, silent: npt.NDArray[np.uint8], rows: Rows) -> dict[str, 
         "bins_without_predecessor": int(runs.length[runs.state == NO_PREDECESSOR].sum()),
         "responses_masked": int((rows["dfs"] == 0).sum()),
     }
-
-
-def choose_bins(keys: npt.NDArray[np.uint8], first: Ints, lengths: Ints, one_in: int) -> tuple[int, list[int]]:
-    """How many sequences are audited, one in ``one_in`` by key, and a few ascending bins of each."""
-    chosen: set[int] = set()
-    audited = 0
-    for key, start, length in zip(keys, first.tolist(), lengths.tolist(), strict=True):
-        draw = int.from_bytes(hashlib.blake2b(key.tobytes() + start.to_bytes(8, "little"), digest_size=16).digest())
-        if draw % one_in == 0:
-            audited += 1
-            chosen |= {start + (draw >> (64 + 16 * place)) % length for place in range(AUDITED_BINS)}
-    return audited, sorted(chosen)
 
 
 @dataclass(frozen=True)
