@@ -24,12 +24,12 @@ def game_starts(data: bytes) -> list[int]:
     i = 0
 
     def begin(name: bytes | None) -> None:
-        nonlocal moved, numbered, closed, names, tagged
+        nonlocal moved, only_moves, numbered, closed, names, tagged
         starts.append(i)
-        moved, numbered, closed, tagged = False, False, False, False
+        moved, only_moves, numbered, closed, tagged = False, True, False, False, False
         names = [name]
 
-    moved, numbered, closed, tagged = False, False, False, False
+    moved, only_moves, numbered, closed, tagged = False, True, False, False, False
     names: list[bytes | None] = []
     while i < len(data):
         c = data[i : i + 1]
@@ -55,7 +55,8 @@ def game_starts(data: bytes) -> list[int]:
             i += 1
         elif c == b"[" and line_start and (quoted or (tag and tag[1] == b"Event") or phase != "moves"):
             name = tag[1] if tag else None
-            sure = phase == "outside" or not tagged or (phase == "over" and numbered) or (names[:1] == [name] and tag)
+            finished = phase == "over" and (numbered or (moved and only_moves))
+            sure = phase == "outside" or not tagged or finished or (names[:1] == [name] and tag)
             if sure or (name == b"Event" and (b"Event" in names or numbered or closed or broken)):
                 depth = 0
                 begin(name)
@@ -91,6 +92,7 @@ def game_starts(data: bytes) -> list[int]:
                     if begins:
                         begin(None)
                         phase = "moves"
+                    only_moves = only_moves and (result or bool(re.search(rb"[0-9]|^--|^O-", word)))
                     moved = moved or any(byte >= ord("A") for byte in word)
                     numbered = numbered or (phase == "moves" and not result and bool(NUMBER.match(word)))
                     phase = "over" if result else phase

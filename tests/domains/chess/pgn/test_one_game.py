@@ -82,6 +82,13 @@ def test_moves_that_are_not_surely_of_one_game_are_one_reject(moves):
     assert_only_whole_games(result)
 
 
+@pytest.mark.parametrize(("moves", "games"), [("e4 e5 Nf3", 3), ("White wins", 0), ("e4 e5 and wins", 0)])
+def test_a_tag_after_moves_without_numbers_begins_a_game_unless_there_are_other_words(moves, games):
+    result = convert("".join(f'[{name} "x"]\n\n{moves} 1-0\n\n' for name in ("White", "Black", "Site")))
+    assert [reject.reason for reject in result.rejects] == ([] if games else ["not_one_game"])
+    assert len(result.keys) == games
+
+
 @pytest.mark.parametrize("moves", ["Nf3 Nc6 3. Bb5 a6 1-0", "12. Nf3 Nc6 1-0", "5... Nf6 1-0"])
 def test_the_rest_of_a_game_at_the_beginning_of_a_file_is_none(moves):
     result = convert(f"{moves}\n\n" + game(1))

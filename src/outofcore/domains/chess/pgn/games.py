@@ -2,7 +2,7 @@
 
 A game surely begins
 
-* at a tag after numbered moves and a result, or after text without any tag;
+* at a tag after moves and a result, where the moves are numbered or no other words, or after text without any tag;
 * at a tag that repeats the first one of the section;
 * at an ``Event`` after another one, after numbered moves, after a result, or inside a comment that was never closed;
 * at ``1.``, or at a line of prose, after numbered moves and a result, or after those of a game without tags;
@@ -352,7 +352,7 @@ def _read_file(
     first_game, first_token = count, token
     phase, depth = _OUTSIDE, 0
     in_comment, at_line_start = False, True
-    moved, after_move = False, False
+    moved, after_move, only_moves = False, False, True
     tagged, event_seen, numbered, remark_seen, closed = False, False, False, False, False
     black, first_number = 0, 1
     first_name, first_name_end = 0, 0
@@ -397,7 +397,7 @@ def _read_file(
             is_tag = value >= 0 or number == _EVENT or phase != _IN_MOVES
             if is_tag:
                 end = tag_end
-                finished = phase == _OVER and numbered
+                finished = phase == _OVER and (numbered or (moved and only_moves))
                 begins = begins or finished or not tagged or same(data, i + 1, name_end, first_name, first_name_end)
                 if number == _EVENT:
                     begins = begins or event_seen or numbered or closed or open_comment
@@ -435,7 +435,7 @@ def _read_file(
             games.token_offsets[count] = first_token = token
             count += 1
             phase, depth = _IN_MOVES, 0
-            moved, after_move = False, False
+            moved, after_move, only_moves = False, False, True
             tagged, event_seen, numbered, remark_seen, closed = False, False, False, False, False
             black, first_number = 0, 1
             first_name, first_name_end = i + 1, name_end
@@ -463,6 +463,7 @@ def _read_file(
         if not is_token or depth > 0:
             continue
         moved = moved or has_letter(data, start, end)
+        only_moves = only_moves and (result != NO_RESULT or _is_like_a_move(data, start, end))
         written_number = _number(data, start, end) if is_digit(c) and phase == _IN_MOVES else 0
         if written_number and result == NO_RESULT:
             numbered = True
