@@ -10,7 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outofcore.conversion.units import Audited
+from outofcore.conversion.units import UNREADABLE, UnitConverter
+from outofcore.errors import RawInputError
+from outofcore.raw.cutting import cut
+from outofcore.raw.files import find_files
 from outofcore.raw.unit import LONGEST_DIFFERENCE, Unit, UnitResult
 
 UNIT = Unit(source=0, name="a", offset=0)
@@ -35,9 +38,70 @@ def compare(number: int, answer: str | None) -> str | None:
 def test_a_difference_is_told_wherever_it_is(unlucky: int, answer: str, told: str) -> None:
     audits = tuple(partial(compare, number, answer if number == unlucky else None) for number in range(7))
     keys = np.zeros((9, 16), np.uint8)
-    result = Audited(lambda _: UnitResult(found=9, rows={}, sequences={}, keys=keys, audits=audits, audited=2))(UNIT)
+    result = UnitConverter(
+        lambda _: UnitResult(found=9, rows={}, sequences={}, keys=keys, audits=audits, audited=2), None
+    )(UNIT)
     assert (result.audits, result.audited) == ((), 9)
     assert result.differences == (told.format(unlucky),)
+
+
+def last_start(text: bytes) -> int:
+    return text[:-1].rfind(b"\n") + 1
+
+
+def numbers(unit: Unit) -> UnitResult:
+    """A line is a record, its rows are its digits; an x breaks the reader."""
+    starts = np.array([0, *(at + 1 for at, byte in enumerate(unit.payload[:-1]) if byte == 10)], np.int64)
+    file, offset = unit.origins(starts)
+    lines = unit.payload.splitlines()
+    rows = [int(digit) for line in lines for digit in line.decode()]
+    return UnitResult(
+        found=len(lines),
+        rows={"digit": np.array(rows, np.uint8)},
+        sequences={"length": np.array([*map(len, lines)], np.int64), "offset": offset},
+        keys=np.frombuffer(b"".join(line.ljust(16) for line in lines), np.uint8).reshape(-1, 16),
+        file=file,
+        counts={"digits": len(rows)},
+    )
+
+
+@pytest.mark.parametrize("bad", [[], [0], [4], [9], [3, 4, 8], [*range(10)]])
+@pytest.mark.parametrize("per_file", [1, 4, 10])
+def test_an_error_costs_the_record_that_it_is_of(tmp_path: Path, bad: list[int], per_file: int) -> None:
+    lines = [f"{'x' if number in bad else ''}{number}{number}\n".encode() for number in range(10)]
+    for first in range(0, 10, per_file):
+        (tmp_path / f"{first}.txt").write_bytes(b"".join(lines[first : first + per_file]))
+    files = find_files(tmp_path, "**/*", (".txt",), section="lines")
+    (unit,) = cut(files, (".txt",), last_start)
+    result = UnitConverter(numbers, last_start)(unit)
+    assert result.found == 10
+    wrong = [(unit.places[each.file][1], each.offset) for each in result.rejects]
+    ends = np.cumsum([len(line) for line in lines])
+    origin = [
+        (f"{n - n % per_file}.txt", int(ends[n] - len(lines[n]) - (ends[n - n % per_file - 1] if n >= per_file else 0)))
+        for n in range(10)
+    ]
+    assert wrong == [origin[number] for number in bad]
+    assert {each.reason for each in result.rejects} <= {UNREADABLE}
+    good = [number for number in range(10) if number not in bad]
+    assert result.keys.tobytes() == b"".join(f"{number}{number}".encode().ljust(16) for number in good)
+    if good:
+        assert result.rows["digit"].tolist() == [number for number in good for _ in range(2)]
+        names = [unit.places[file][1] for file in result.places.tolist()]
+        assert list(zip(names, result.sequences["offset"].tolist(), strict=True)) == [origin[number] for number in good]
+    assert sum(result.counts.values()) == 2 * len(good)
+
+
+def test_an_error_in_what_cannot_be_divided_is_one_line() -> None:
+    with pytest.raises(
+        RawInputError, match=r"^a, at byte 7: the reader raised ValueError: two lines; leave the file out"
+    ):
+        UnitConverter(broken, None)(Unit(source=0, name="a", offset=7))
+
+
+def broken(_: Unit) -> UnitResult:
+    message = "two\nlines"
+    raise ValueError(message)
 
 
 SCRIPT = """

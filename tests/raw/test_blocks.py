@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import gzip
 import io
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pytest
 
-from outofcore.raw.blocks import read_block, units_of_records
+from outofcore.raw.blocks import read_block
 from outofcore.raw.damage import DamagedInput
-from outofcore.raw.files import find_files
 
 NOISE = np.random.default_rng(0).bytes(300_000)
 
@@ -79,36 +77,3 @@ def test_damage_of_a_compressed_file_costs_little_of_what_can_be_read() -> None:
 def test_an_error_of_the_disk_is_not_damage_of_the_file() -> None:
     with pytest.raises(OSError, match="Input/output error"):
         read_block(stream_of(NOISE, OSError(errno.EIO, "Input/output error")), 1 << 20)
-
-
-def begins(text: bytes) -> int:
-    return text.rfind(b"\n>") + 1
-
-
-RECORDS = b"".join(b">%d\n%s\n" % (number, b"A" * (number % 90)) for number in range(500))
-
-
-@pytest.mark.parametrize("size", [1, 100, 1 << 20])
-def test_units_hold_whole_records_wherever_blocks_end(tmp_path: Path, size: int) -> None:
-    (tmp_path / "a.fa").write_bytes(RECORDS)
-    (tmp_path / "b.fa.gz").write_bytes(gzip.compress(RECORDS))
-    files = find_files(tmp_path, "**/*", (".fa",), section="dna")
-    units = list(units_of_records(files, (".fa",), begins, size))
-    for source, file in enumerate(files):
-        mine = [unit for unit in units if unit.source == source]
-        assert b"".join(unit.payload for unit in mine) == RECORDS
-        assert all(unit.payload.startswith(b">") for unit in mine if unit.payload)
-        assert all(RECORDS[unit.offset :].startswith(unit.payload) for unit in mine)
-        assert sum(unit.raw_bytes for unit in mine) == file.bytes
-
-
-def test_a_record_that_damage_interrupts_is_in_no_unit(tmp_path: Path) -> None:
-    packed = gzip.compress(RECORDS, mtime=0)
-    (tmp_path / "a.fa.gz").write_bytes(packed[: len(packed) // 2])
-    files = find_files(tmp_path, "**/*", (".fa",), section="dna")
-    *whole, last = units_of_records(files, (".fa",), begins, 1000)
-    assert last.detail["damage"]
-    assert not any(unit.detail for unit in whole)
-    text = b"".join(unit.payload for unit in (*whole, last))
-    assert RECORDS.startswith(text)
-    assert RECORDS[len(text) :].startswith(b">")

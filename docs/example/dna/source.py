@@ -1,7 +1,11 @@
 """FASTA: units that end where a record ends."""
 
-from outofcore.raw.blocks import units_of_records
+from outofcore.raw.cutting import cut
 
 
 def units(files, section):
-    return units_of_records(files, (".fasta", ".fa", ".fna"), lambda text: text.rfind(b"\n>") + 1)
+    return cut(files, (".fasta", ".fa", ".fna"), last_start)
+
+
+def last_start(text):
+    return text.rfind(b"\n>") + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +15,10 @@ from outofcore.conversion.described import attributes, counted, sources
 from outofcore.conversion.doubts import doubts
 from outofcore.conversion.executors import in_order
 from outofcore.conversion.splits import SPLITS
+from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
 from outofcore.raw.files import RawFile
-from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit, UnitResult
+from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit
 from outofcore.store.measure import MeasuredStore
 
 ENCODERS = 4
@@ -57,7 +58,7 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
     units, share = _spread(domain.units(files, section), raw_bytes)
     whole = share == 1.0
     schemas = domain.schemas(section, files)
-    convert: Callable[[Unit], UnitResult] = domain.converter(section, NO_AUDIT)
+    convert = unit_converter(domain, section, NO_AUDIT)
     drop = getattr(section.filters, "duplicates", "keep") != "keep"
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)

@@ -28,7 +28,7 @@ from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, identity
 from outofcore.conversion.progress import ConversionProgress, size
 from outofcore.conversion.splits import SPLITS
-from outofcore.conversion.units import Audited
+from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
 from outofcore.durable import WorkFolder, remove_unfinished, replacing, writing
 from outofcore.errors import DamagedStore, RawInputError
@@ -153,7 +153,7 @@ class Conversion:
     ) -> None:
         """Convert the units that are not done, in parallel, and store their results in order."""
         units = self.domain.units(self.files, self.section)
-        convert = Audited(self.domain.converter(self.section, rate))
+        convert = unit_converter(self.domain, self.section, rate)
         saved = time.monotonic()
         with (
             ConversionProgress(f"convert {self.domain.name}", self._raw_bytes, build.folder) as progress,

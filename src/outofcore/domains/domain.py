@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.errors import ParamsError
 from outofcore.extras import installed, missing
+from outofcore.raw.cutting import LastStart
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
@@ -65,7 +66,7 @@ class Domain:
 
     ==============  =======================================================================================
     ``schema.py``   ``SCHEMA``, or ``schemas(section, files)`` where it depends on them
-    ``source.py``   ``units(files, section)``
+    ``source.py``   ``units(files, section)``; ``last_start(text)`` where it uses the cutter of ``raw``
     ``convert.py``  ``convert(unit, section)``, or ``make_converter(section, rate)`` to audit records
     ``tensors.py``  ``make_reading(store_attributes, section)``
     ``model.py``    ``make_task(store, section)``; optionally ``planned_task(section, schemas)``
@@ -121,6 +122,12 @@ class Domain:
         """Cut the raw files, in order, into units at record boundaries; must stream, never hold a whole file."""
         self.require_packages()
         found: Iterator[Unit] = self._module("source").units(files, section)
+        return found
+
+    @property
+    def last_start(self) -> LastStart | None:
+        """Where the last record of a text begins, if ``source.py`` cuts with it: a bad record is then found alone."""
+        found: LastStart | None = getattr(self._module("source"), "last_start", None) if self._has("source") else None
         return found
 
     def converter(self, section: Any, rate: AuditRate) -> Callable[[Unit], UnitResult]:

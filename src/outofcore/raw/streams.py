@@ -9,7 +9,7 @@ import lzma
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import zstandard
 
@@ -245,8 +245,16 @@ class Transcoded(io.RawIOBase):
         return count
 
 
-def transcoded(stream: BinaryIO) -> tuple[BinaryIO, str]:
-    """The stream without a byte-order mark of UTF-16 or UTF-32, as UTF-8, and its encoding; others as they are.
+class Text(NamedTuple):
+    """A text as it is read: ``stream`` gives it without a mark of UTF-16 or UTF-32, as UTF-8."""
+
+    stream: BinaryIO
+    encoding: str  # that it lies there as, "" if it is not transcoded
+    offset: int  # bytes of the mark
+
+
+def transcoded(stream: BinaryIO) -> Text:
+    """A text that begins with a byte-order mark of UTF-16 or UTF-32 as UTF-8; others as they are.
 
     Without a mark, two characters of ASCII with a zero byte each at the beginning tell UTF-16.
     """
@@ -256,12 +264,12 @@ def transcoded(stream: BinaryIO) -> tuple[BinaryIO, str]:
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
             stream.read(len(mark))
-            return Buffered(Transcoded(stream, encoding)), encoding
+            return Text(Buffered(Transcoded(stream, encoding)), encoding, len(mark))
     for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
         letters = head.replace(b"\0", b"")
         if len(head) == 4 and zeros == b"\0\0" and len(letters) == 2 and letters.isascii() and _is_text(letters):
-            return Buffered(Transcoded(stream, encoding)), encoding
-    return stream, ""
+            return Text(Buffered(Transcoded(stream, encoding)), encoding, 0)
+    return Text(stream, "", 0)
 
 
 def _is_text(letters: bytes) -> bool:

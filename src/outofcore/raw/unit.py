@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,42 @@ KEY_BYTES = 16
 Audit = Callable[[], str | None]
 # Characters of what an audit reports.
 LONGEST_DIFFERENCE = 4000
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive whole records of one member of a raw file, in the payload of a unit."""
+
+    source: int  # index of the raw file in the sorted list of sources
+    name: str  # of the file; ``archive.tar.zst/member.sgf`` inside an archive
+    member: int  # its number in the archive
+    offset: int  # of its first byte in the decompressed file
+    start: int  # in the payload
+    stop: int
+    encoding: str = ""  # that the file has, if the payload has it as UTF-8
+    whole: bool = False  # whether it is all of the file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reject:
+    """A record that is not in the store, and why.
+
+    Attributes
+    ----------
+    reason
+        One of the domain's reasons, a short snake_case word, counted in the metrics.
+    offset
+        Byte offset of the record in the decompressed file.
+    detail
+        What was wrong, in words.
+    file
+        Which of the unit's files the record lies in: an index into :attr:`Unit.places`.
+    """
+
+    reason: str
+    offset: int
+    detail: str = ""
+    file: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +77,10 @@ class Unit:
         Indices of further raw files that the worker reads, if a record lies in several.
     files
         Source and name of each file, if the unit holds whole records of several; the first is that of the unit.
+    stretches
+        Where the records of a unit of :func:`outofcore.raw.cutting.cut` lie; its files are those of the stretches.
+    rejects
+        What could not be read where the unit was cut; it is counted without the domain.
     """
 
     source: int
@@ -50,33 +91,29 @@ class Unit:
     raw_bytes: int = 0
     others: tuple[int, ...] = ()
     files: tuple[tuple[int, str], ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+    rejects: tuple[Reject, ...] = ()
 
     @property
     def places(self) -> tuple[tuple[int, str], ...]:
         """Source and name of each file that records lie in."""
-        return self.files or ((self.source, self.name),)
+        listed = tuple((each.source, each.name) for each in self.stretches)
+        return listed or self.files or ((self.source, self.name),)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Reject:
-    """A record that is not in the store, and why.
-
-    Attributes
-    ----------
-    reason
-        One of the domain's reasons, a short snake_case word, counted in the metrics.
-    offset
-        Byte offset of the record in the decompressed file.
-    detail
-        What was wrong, in words.
-    file
-        Which of the unit's files the record lies in: an index into :attr:`Unit.places`.
-    """
-
-    reason: str
-    offset: int
-    detail: str = ""
-    file: int = 0
+    def origins(self, starts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """File, an index into :attr:`places`, and byte offset there of ascending places in the payload, (n,) each."""
+        ends = np.array([each.stop for each in self.stretches])
+        file = np.minimum(np.searchsorted(ends, starts, "right"), len(ends) - 1)
+        offsets = np.empty(len(starts), np.int64)
+        for number in np.unique(file).tolist():
+            stretch, here = self.stretches[number], file == number
+            inside = starts[here] - stretch.start
+            if stretch.encoding:
+                text = self.payload[stretch.start : stretch.stop]
+                sizes = [raw_size(text[a:b], stretch.encoding) for a, b in pairwise([0, *inside.tolist()])]
+                inside = np.cumsum(sizes, dtype=np.int64)
+            offsets[here] = stretch.offset + inside
+        return file, offsets
 
 
 @dataclass(frozen=True)
@@ -172,6 +209,11 @@ class UnitResult:
     def places(self) -> npt.NDArray[np.int64]:
         """Index into :attr:`Unit.places` for each sequence, (n,)."""
         return np.zeros(len(self.keys), np.int64) if self.file is None else self.file
+
+
+def raw_size(text: bytes, encoding: str) -> int:
+    """Bytes of whole characters of UTF-8 in the encoding of their file; "" for UTF-8 itself."""
+    return len(text.decode("utf-8", "surrogatepass").encode(encoding, "surrogatepass")) if encoding else len(text)
 
 
 def difference(audit: Audit) -> str | None:

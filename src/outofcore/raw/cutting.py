@@ -1,0 +1,166 @@
+"""Cut raw files into units of whole records: one cutter for every kind of text whose records show where they begin.
+
+A unit holds records of one file or of several small ones. What cannot be read, and a record that is too long, is one
+reject of the unit, with its file and offset. The same records come out wherever the cuts fall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from outofcore.raw.blocks import read_block
+from outofcore.raw.files import Member, RawFile
+from outofcore.raw.streams import transcoded
+from outofcore.raw.unit import Reject, Stretch, Unit, raw_size
+
+UNIT_BYTES = 1 << 20
+LONGEST_BYTES = 64 << 20
+# To hand over and store a unit takes ten times as long as to convert a short record, but names take memory as well.
+MOST_FILES = 4096
+TOO_LONG = "too_long"
+
+LastStart = Callable[[bytes], int]
+"""Where the last record of a text begins, 0 if none surely does after its first byte."""
+
+
+def cut(
+    files: Sequence[RawFile],
+    suffixes: tuple[str, ...],
+    last_start: LastStart,
+    *,
+    size: int = UNIT_BYTES,
+    longest: int = LONGEST_BYTES,
+) -> Iterator[Unit]:
+    """Units of whole records, of about ``size`` bytes.
+
+    Parameters
+    ----------
+    files, suffixes
+        The raw files, and the names that count in a folder or an archive.
+    last_start
+        Finds where records begin.
+    longest
+        Bytes of the longest record, more than ``size``; a longer one is rejected.
+
+    Yields
+    ------
+    Unit
+        With ``stretches`` and ``rejects``; each member of a file has at least one stretch, which may be empty.
+    """
+    return gathered(_of_files(files, suffixes, last_start, size, longest), size)
+
+
+def gathered(units: Iterable[Unit], size: int) -> Iterator[Unit]:
+    """The units in order, consecutive ones joined up to ``size`` bytes."""
+    waiting: list[Unit] = []
+    waiting_bytes = 0
+    for unit in units:
+        if waiting and (waiting_bytes + len(unit.payload) > size or len(waiting) == MOST_FILES):
+            yield _joined(waiting)
+            waiting, waiting_bytes = [], 0
+        waiting.append(unit)
+        waiting_bytes += len(unit.payload)
+    if waiting:
+        yield _joined(waiting)
+
+
+def halves(unit: Unit, last_start: LastStart) -> tuple[Unit, Unit] | None:
+    """The records of a unit of the cutter in two units without rejects, None if it has one; positions are kept."""
+    if len(unit.stretches) > 1:
+        middle = len(unit.stretches) // 2
+        return _part(unit, unit.stretches[:middle]), _part(unit, unit.stretches[middle:])
+    (stretch,) = unit.stretches
+    at = last_start(unit.payload[: len(unit.payload) // 2]) or last_start(unit.payload)
+    if not at:
+        return None
+    raw = raw_size(unit.payload[:at], stretch.encoding)
+    left = replace(stretch, stop=stretch.start + at, whole=False)
+    right = replace(stretch, start=stretch.start + at, offset=stretch.offset + raw, whole=False)
+    return _part(unit, (left,)), _part(unit, (right,))
+
+
+def _of_files(
+    files: Sequence[RawFile], suffixes: tuple[str, ...], last_start: LastStart, size: int, longest: int
+) -> Iterator[Unit]:
+    """Units of one stretch each; one is held back until it is known how much of the file was read for it."""
+    for source, file in enumerate(files):
+        held: Unit | None = None
+        read = 0
+        for index, member in enumerate(file.members(suffixes)):
+            for unit in _of_member(source, index, member, last_start, size, longest):
+                if held is not None:
+                    yield held
+                position = max(read, min(member.raw_position(), file.bytes))
+                held, read = replace(unit, raw_bytes=position - read), position
+        held = held or Unit(source=source, name=file.name, offset=0)
+        yield replace(held, raw_bytes=held.raw_bytes + file.bytes - read)
+
+
+def _of_member(
+    source: int, index: int, member: Member, last_start: LastStart, size: int, longest: int
+) -> Iterator[Unit]:
+    """Units of one stretch; those of rejects are empty."""
+    stream, encoding, offset = transcoded(member.stream)
+    text, begun, ended = b"", False, False
+
+    def unit(payload: bytes, *rejects: Reject, whole: bool = False) -> Unit:
+        place = Stretch(source, member.name, index, offset, 0, len(payload), encoding, whole)
+        return Unit(
+            source=source, name=member.name, offset=offset, payload=payload, stretches=(place,), rejects=rejects
+        )
+
+    while not ended:
+        block, damage = read_block(stream, size)
+        text, ended = text + block, len(block) < size
+        if len(text) > longest and not last_start(text[: longest + 1]):
+            detail = f"no second record begins within {longest:,} bytes"
+            yield unit(b"", Reject(reason=TOO_LONG, offset=offset, detail=detail))
+            while not (at := _first_start(text, last_start)) and not ended:
+                dropped = max(0, len(text) - size)
+                offset += raw_size(text[:dropped], encoding)
+                block, damage = read_block(stream, size)
+                text, ended = text[dropped:] + block, len(block) < size
+            at = at or len(text)
+            offset, text, begun = offset + raw_size(text[:at], encoding), text[at:], True
+        end = len(text) if ended and (damage is None or damage.whole) else last_start(text)
+        if end or (ended and not begun):
+            yield unit(text[:end], whole=ended and not begun and damage is None)
+            offset, text, begun = offset + raw_size(text[:end], encoding), text[end:], True
+        if damage is not None:
+            detail = f"what follows cannot be read: {damage}"
+            yield unit(b"", Reject(reason=damage.reason, offset=offset, detail=detail))
+
+
+def _first_start(text: bytes, last_start: LastStart) -> int:
+    """Where the first record after the first byte begins, 0 if none does."""
+    at = last_start(text)
+    while at and (before := last_start(text[:at])):
+        at = before
+    return at
+
+
+def _part(unit: Unit, stretches: Sequence[Stretch]) -> Unit:
+    """Some consecutive stretches of a unit."""
+    start, stop = stretches[0].start, stretches[-1].stop
+    moved = tuple(replace(each, start=each.start - start, stop=each.stop - start) for each in stretches)
+    return replace(unit, payload=unit.payload[start:stop], stretches=moved, rejects=())
+
+
+def _joined(parts: Sequence[Unit]) -> Unit:
+    if len(parts) == 1:
+        return parts[0]
+    stretches: list[Stretch] = []
+    rejects: list[Reject] = []
+    start = 0
+    for part in parts:
+        rejects += [replace(each, file=each.file + len(stretches)) for each in part.rejects]
+        stretches += [replace(each, start=each.start + start, stop=each.stop + start) for each in part.stretches]
+        start += len(part.payload)
+    return replace(
+        parts[0],
+        payload=b"".join(part.payload for part in parts),
+        stretches=tuple(stretches),
+        rejects=tuple(rejects),
+        raw_bytes=sum(part.raw_bytes for part in parts),
+    )
