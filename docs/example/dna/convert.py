@@ -16,7 +16,8 @@ def convert(unit, section):
     rows, headers, keys, places, rejects = [np.zeros(0, np.uint8)], [], [], [], []
     starts = np.array([match.start() for match in re.finditer(rb"(?m)^>|\A.", unit.payload)], np.int64)
     files, offsets = unit.origins(starts)
-    for start, stop, file, offset in zip(starts, [*starts[1:], None], files, offsets):
+    ends = [*starts[1:], len(unit.payload)][: len(starts)]
+    for start, stop, file, offset in zip(starts, ends, files, offsets, strict=True):
         header, _, lines = unit.payload[start:stop].partition(b"\n")
         bases = CODES[np.frombuffer(lines.translate(None, b" \t\r\n"), np.uint8)]
         unknown = BASES.index("N") in bases and section.source.unknown == "reject"

@@ -59,7 +59,7 @@ def _of_files(files: Sequence[RawFile]) -> Iterator[Unit]:
         name = file.name
         for index, member in enumerate(file.members(SUFFIXES)):
             name = member.name
-            stream, _ = transcoded(member.stream)
+            stream, *_ = transcoded(member.stream)
             for piece in pieces(stream):
                 position = min(member.raw_position(), file.bytes)
                 yield Unit(
