@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -66,32 +67,52 @@ def test_appends_of_any_size_give_the_same_bytes(make_store: Callable[..., Path]
     assert other.digest != whole.digest
 
 
-def test_a_writer_goes_on_from_a_snapshot_with_the_same_bytes(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
+@pytest.mark.parametrize("parts", [("",) * 5, ("a", "a", "b", "c", "c")])
+def test_a_writer_goes_on_from_a_snapshot_with_the_same_bytes(
+    tmp_path: Path, encoders: ThreadPoolExecutor, parts: tuple[str, ...]
+) -> None:
+    names = sorted(set(parts))
     pieces = [[10, 300], [1, 63, 640], [5], [700], [2, 3]]
 
     def write(work: Path, final: Path, stop_after: int | None) -> bytes:
         def fresh() -> StoreWriter:
             layout = Layout(chunk_rows=64, shard_rows=256)
-            return StoreWriter(work, {"": SCHEMA}, layout, ("train", "val"), encoders)
+            return StoreWriter(work, dict.fromkeys(names, SCHEMA), layout, ("train", "val"), encoders)
 
         writer, rng = fresh(), np.random.default_rng(1)
         for number, lengths in enumerate(pieces):
-            writer.append("", "train", *batch(lengths, rng))
+            writer.append(parts[number], "train", *batch(lengths, rng))
             if number == stop_after:
                 state = writer.snapshot()
-                writer.append("", "train", *batch([999], np.random.default_rng(9)))  # lost with the process
+                writer.append(parts[number], "train", *batch([999], np.random.default_rng(9)))  # lost with the process
                 writer.abandon()
                 writer = fresh()
                 writer.restore(state)
         sources = {name: np.array(["x"], object) for name in ("name", "digest")}
         sources |= {name: np.array([1]) for name in ("bytes", "found", "accepted", "rejected")}
         with Target(final) as target:
-            writer.commit(target, {"domain": "chess", "parts": [""], "splits": ["train", "val"]}, sources)
+            writer.commit(target, {"domain": "chess", "parts": names, "splits": ["train", "val"]}, sources)
         return (final / "seal.json").read_bytes()
 
     expected = write(tmp_path / "w", tmp_path / "a.zarr", None)
     for stop in range(len(pieces)):
         assert write(tmp_path / f"w{stop}", tmp_path / f"b{stop}.zarr", stop) == expected
+
+
+def test_parts_that_have_ended_keep_neither_rows_nor_open_files(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:
+    parts = [f"session {number}" for number in range(40)]
+    layout = Layout(chunk_rows=64, shard_rows=256)
+    writer = StoreWriter(tmp_path / "w", dict.fromkeys(parts, SCHEMA), layout, ("train", "val"), encoders)
+    held = []
+    for part in parts:
+        for split in ("train", "val"):
+            writer.append(part, split, *batch([63, 64], np.random.default_rng(0)))
+        waiting = sum(len(rest) for table in writer.snapshot().values() for rest in table["waiting"].values())
+        held.append((waiting, len(os.listdir("/proc/self/fd"))))  # noqa: PTH208
+    assert held[-1] == held[1]
+    with pytest.raises(ValueError, match="part session 3: more rows after those of part session 39"):
+        writer.append("session 3", "train", *batch([1], np.random.default_rng(0)))
+    writer.abandon()
 
 
 def test_nothing_is_left_of_metadata_whose_writing_was_stopped(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:

@@ -168,7 +168,7 @@ class UnitResult:
     rejects
         Records that are not stored.
     part
-        Part of the store that the rows belong to; "" for a single part.
+        Part of the store that the rows belong to; "" for a single part. All units of a part come one after the other.
     continues, unfinished
         The first sequence continues one of the previous unit; the last continues in the next. Its columns and key are
         those of its first piece; its length is the sum.

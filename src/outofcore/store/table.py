@@ -113,17 +113,21 @@ class TableWriter:
         if self._waiting_rows >= self.layout.chunk_rows:
             self._write_chunks(self._waiting_rows // self.layout.chunk_rows)
 
-    def close(self) -> None:
-        """Write the rest, padded to a whole chunk, and finish the last shard."""
+    def end(self) -> None:
+        """Write the rest, padded to a whole chunk, as no more rows come; the last shard is finished in a thread."""
         rest = self._waiting_rows
+        if rest:
+            for field in self.fields:
+                self._waiting[field.name].append(filler(field, self.layout.chunk_rows - rest))
+            self._waiting_rows = self.layout.chunk_rows
+            self._write_chunks(1)
+        self._queue.finish()
+        self._finish_shards()
+
+    def close(self) -> None:
+        """:meth:`end`, and wait until all shards are finished."""
         try:
-            if rest:
-                for field in self.fields:
-                    self._waiting[field.name].append(filler(field, self.layout.chunk_rows - rest))
-                self._waiting_rows = self.layout.chunk_rows
-                self._write_chunks(1)
-            self._queue.finish()
-            self._finish_shards()
+            self.end()
             self._take_finished(wait_for_all=True)
         except BaseException:
             self.abandon()

@@ -63,6 +63,8 @@ class StoreWriter:
         self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
         self._rows: dict[tuple[str, str], Table] = {}
         self._sequences: dict[tuple[str, str], TableWriter] = {}
+        self._part: str | None = None  # the one that grows
+        self._ended: set[str] = set()
         for part, schema in self._schemas.items():
             for split in splits:
                 path = f"{part}/{split}" if part else split
@@ -79,7 +81,12 @@ class StoreWriter:
         self.append_sequences(part, split, {**sequences, "start": start, "length": lengths})
 
     def append_rows(self, part: str, split: str, rows: Any) -> int:
-        """Add rows of a sequence to be added by :meth:`append_sequences`; returns the first row's number."""
+        """Add rows of a sequence to be added by :meth:`append_sequences`; returns the first row's number.
+
+        All rows of a part come before those of the next: its last chunks are written as soon as another one begins.
+        """
+        if part != self._part:
+            self._begin(part)
         first = self._rows[part, split].rows
         self._rows[part, split].append(rows)
         return first
@@ -87,6 +94,18 @@ class StoreWriter:
     def append_sequences(self, part: str, split: str, sequences: Columns) -> None:
         """Add sequences whose rows are already stored; ``sequences`` has ``start`` and ``length``."""
         self._sequences[part, split].append(sequences)
+
+    def _begin(self, part: str) -> None:
+        """End the part that grows, so that neither its rows nor its open files are kept, and go to another."""
+        if part in self._ended:
+            message = f"part {part}: more rows after those of part {self._part}"
+            raise ValueError(message)
+        if self._part is not None:
+            for split in self._splits:
+                self._rows[self._part, split].end()
+                self._sequences[self._part, split].end()
+            self._ended.add(self._part)
+        self._part = part
 
     def count(self, split: str) -> tuple[int, int]:
         """Rows and sequences of a split so far, over all parts."""
