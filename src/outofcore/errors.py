@@ -43,7 +43,7 @@ class SpaceError(OutOfCoreError):
 
 
 class BudgetError(OutOfCoreError):
-    """A memory budget cannot hold what the order of samples asks for."""
+    """A memory budget cannot hold what a conversion takes, or what the order of samples asks for."""
 
 
 class ClusterError(OutOfCoreError):

@@ -20,6 +20,7 @@ from outofcore.conversion.assemble import REJECT_COLUMNS
 from outofcore.conversion.described import attributes
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
+from outofcore.conversion.memory import units_ahead
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
 from outofcore.domains.domain import Domain
@@ -163,13 +164,16 @@ def _run(
     executor_of = partial(
         open_executor, machine.engine, machine.workers, address=machine.dask, files=found.files, domain=domain.name
     )
-    with executor_of() as executor:
+    with MemoryWatch(interval=0.05) as sample, executor_of() as executor:
         forecast = estimate(domain, section, found.files, executor)
     report_left_out(section.raw, found.left_out, "; the figures of the conversion list them")
     conversion = Conversion(domain, section, found.files, store, rejects, upload)
     work = conversion.work(machine.scratch)
     guard = Guard(domain.name, machine.disk_margin, machine.disk_reserve)
     before = guard.require(needs(forecast, work))
+    keys = forecast.sequences if getattr(section.filters, "duplicates", "keep") != "keep" else 0
+    refuse = "memory" in machine.stated
+    ahead = units_ahead(domain.name, forecast, sample.peak_bytes, keys, machine.memory, refuse=refuse)
     with MemoryWatch(interval=0.25) as memory, guard.writing(work):
         outcome = conversion.run(
             forecast,
@@ -177,6 +181,7 @@ def _run(
             workers=machine.workers,
             watch=guard.watch,
             scratch=machine.scratch,
+            most_ahead=ahead,
         )
     seconds = time.monotonic() - started
     run = {

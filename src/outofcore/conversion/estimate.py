@@ -22,6 +22,8 @@ from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit
 from outofcore.store.measure import MeasuredStore
 
 ENCODERS = 4
+AHEAD = 4
+"""Units of the sample in flight."""
 # Between this many units and twice as many are converted, spread evenly over the input; of small ones, as many as hold
 # between half of these bytes and all of them, decompressed.
 SAMPLE_UNITS = 24
@@ -38,6 +40,7 @@ class Estimate:
     rows: int  # in all splits
     raw_bytes: int  # of the raw input
     sampled_bytes: int  # raw bytes that were converted for it
+    unit_bytes: int = 0  # the most that a unit of the sample and its result hold
     sequences: int = 0  # before duplicates are removed
     unusual: int = 0  # of these, the most of an unusual kind that are to be expected
     rejected: Mapping[str, int] = field(default_factory=dict)  # records of the sample by reason
@@ -48,7 +51,9 @@ class Estimate:
         return AuditRate(max(1, self.sequences // records), max(1, min(self.sequences, self.unusual) // records))
 
 
-def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: Executor, ahead: int = 4) -> Estimate:
+def estimate(
+    domain: Domain, section: Any, files: Sequence[RawFile], executor: Executor, ahead: int = AHEAD
+) -> Estimate:
     """Convert a sample of the input without writing, and scale up; small input is converted as a whole.
 
     Duplicates are scaled as pairs: of the pairs in different units, a sample of a share f of all units sees a share f
@@ -63,11 +68,13 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
         assembler = Assembler(store, section.splits, drop_duplicates=drop and whole)
-        pairs, found, unusual = _Pairs(), 0, 0
+        pairs, found, unusual, most = _Pairs(), 0, 0, 0
         for unit, result in in_order(executor, convert, units, ahead):
             assembler.add(unit, result)
             found += len(result.keys) - result.continues
             unusual += result.unusual
+            columns = [*result.rows.values(), *result.sequences.values(), result.keys]
+            most = max(most, len(unit.payload) + sum(column.nbytes for column in columns))
             if not whole:
                 pairs.add(result.keys)
         scale = (pairs.kept(share) if drop else 1.0) / share
@@ -79,6 +86,7 @@ def estimate(domain: Domain, section: Any, files: Sequence[RawFile], executor: E
         return Estimate(
             store_bytes=size,
             rows=int(rows),
+            unit_bytes=most,
             sequences=int(found / share),
             unusual=_at_most(unusual, found, share, spread=raw_bytes <= SAMPLE_RAW_BYTES),
             raw_bytes=raw_bytes,

@@ -80,14 +80,15 @@ class Conversion:
         workers: int,
         watch: Callable[[int, int], None],
         scratch: Path | None = None,
+        most_ahead: int | None = None,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
     ) -> Outcome:
         """Convert; a stopped run resumes at its last checkpoint and ends with the same bytes.
 
-        Work of an earlier run with other input or params is deleted first. ``executor`` and ``workers`` change no byte.
-        Between units ``watch`` receives the bytes of the store that are written, and at most how many wait to be
-        written; it raises SpaceError when a disk runs full. Work in progress is in ``scratch``, or next to the store,
-        where finishing is one rename.
+        Work of an earlier run with other input or params is deleted first. ``executor``, ``workers`` and ``most_ahead``
+        (units in flight) change no byte. Between units ``watch`` receives the bytes of the store that are written, and
+        at most how many wait to be written; it raises SpaceError when a disk runs full. Work in progress is in
+        ``scratch``, or next to the store, where finishing is one rename.
 
         Raises AuditError if engine and oracle disagree, ClusterError if a process is gone, RawInputError if nothing is
         accepted or a raw file changes meanwhile, StoreError if a file cannot be written or the work folder is in use.
@@ -113,7 +114,9 @@ class Conversion:
             resumed = build.resume(self.domain.name)
             try:
                 rate = forecast.audit_rate(self.section.audit.records)
-                self._convert_units(build, pool, rate, 2 * width(pool, workers) + 2, watch, checkpoint_seconds)
+                ahead = 2 * width(pool, workers) + 2
+                ahead = min(ahead, most_ahead or ahead)
+                self._convert_units(build, pool, rate, ahead, watch, checkpoint_seconds)
                 with self._placed_rejects(journal):
                     if build.assembler.accepted:
                         root = attributes(self.domain, self.section, schemas, build.counts())

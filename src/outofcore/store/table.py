@@ -40,6 +40,10 @@ class Table(Protocol):
         """Add rows, or references to them; their arrays must not change any more."""
         ...
 
+    def end(self) -> None:
+        """Write the rest: no more rows come."""
+        ...
+
     def close(self) -> None:
         """Write the rest and finish the last shard."""
         ...

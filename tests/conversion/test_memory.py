@@ -1,0 +1,72 @@
+"""A conversion keeps to the memory that is stated, or names in one line how much it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from outofcore.conversion.estimate import AHEAD, Estimate
+from outofcore.conversion.memory import BEYOND_SAMPLE, SEEN_KEY_BYTES, units_ahead
+from outofcore.errors import BudgetError
+
+MB = 10**6
+PROGRAM = """
+import json, sys, threading, time
+import psutil
+import outofcore
+from outofcore.errors import OutOfCoreError
+
+peak = 0
+
+def watch():
+    global peak
+    while True:
+        peak = max(peak, psutil.Process().memory_info().rss)
+        time.sleep(0.002)
+
+threading.Thread(target=watch, daemon=True).start()
+try:
+    figures = outofcore.convert("chess", sys.argv[1], sys.argv[2])
+    print(json.dumps({"rows": sum(figures["rows"].values()), "peak": peak}))
+except OutOfCoreError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_the_figure_that_a_refusal_names_suffices_and_is_kept(tmp_path: Path) -> None:
+    moves = " ".join(f"{number}. Nf3 Nf6 {number + 1}. Ng1 Ng8" for number in range(1, 120, 2))
+    game = f'[Event "e"]\n[White "{{}}"]\n[Black "b"]\n\n{moves} 1/2-1/2\n\n'
+    (tmp_path / "games.pgn").write_text("".join(game.format(number) for number in range(1_000)))
+
+    def convert(memory: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path / "games.pgn"), str(tmp_path / "a.zarr")]
+        environment = os.environ | {"OUTOFCORE_MEMORY": memory, "OUTOFCORE_WORKERS": "2"}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    refused = convert("50MB")
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert not (tmp_path / "a.zarr").exists()
+    named = re.search(r"^chess: memory is 50\.0 MB, .* to (\d+)MB, or use fewer workers", refused.stderr)
+    assert named
+    kept = convert(f"{named[1]}MB")
+    assert kept.returncode == 0, kept.stderr
+    assert json.loads(kept.stdout)["peak"] <= int(named[1]) * MB
+
+
+@pytest.mark.parametrize(
+    ("more", "units"), [(0, AHEAD), (7, AHEAD), (8, AHEAD + 1), (79, AHEAD + 9), (800, AHEAD + 100)]
+)
+def test_more_memory_allows_more_units_in_flight(more: int, units: int) -> None:
+    forecast = Estimate(0, 0, 0, 0, unit_bytes=8 * MB)
+    budget = 300 * MB + BEYOND_SAMPLE + 1000 * SEEN_KEY_BYTES + more * MB
+    assert units_ahead("chess", forecast, 300 * MB, 1000, budget, refuse=True) == units
+    assert units_ahead("chess", forecast, 300 * MB, 1000, budget // 4, refuse=False) == 1
+    with pytest.raises(BudgetError, match=r"^chess: memory is 300 MB, and this conversion takes up to 440 MB"):
+        units_ahead("chess", forecast, 300 * MB, 1000, 300 * MB, refuse=True)
