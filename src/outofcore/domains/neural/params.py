@@ -21,8 +21,8 @@ class NameSection(Section):
     """Where to find each array of a session.
 
     The path inside an HDF5, NWB, MATLAB or Zarr file, the member of an .npz, or the file of a folder (``spikes.npy``;
-    ``stimulus.txt.gz[1]`` or ``run.csv[speed]`` for a column of text). A name with ``*`` matches several arrays, one
-    trial each, in natural order. An array that is named must exist.
+    ``stimulus.txt.gz[1]`` or ``run.csv[speed]`` for a column of text). A name with ``*``, or of MATLAB cells, means an
+    array for each trial; those of one trial share what ``*`` stands for. An array that is named must exist.
     """
 
     stimulus: str = Field("stim", description="frames, time first: (frames, height, width), or of any other shape")

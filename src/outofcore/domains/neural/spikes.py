@@ -93,6 +93,9 @@ def find_spikes(recording: Recording, source: SourceSection, labels: Labels | No
     if source.names.spike_neurons is not None:
         times = find_vector(recording, "spike_times", name)
         owners = find_vector(recording, "spike_neurons", source.names.spike_neurons)
+        if "*" in name or "*" in source.names.spike_neurons:
+            message = "names.spike_neurons needs one vector of spike times, and has * or names.spike_times has"
+            raise SessionError(message, reason="wrong_shape")
         if times.shape != owners.shape:
             message = f"spike_times has {times.shape[0]} entries, spike_neurons {owners.shape[0]}"
             raise SessionError(message, reason="unequal_length")
@@ -102,7 +105,7 @@ def find_spikes(recording: Recording, source: SourceSection, labels: Labels | No
         vectors = [part(times, start, stop) for start, stop in labels.bounds.tolist()]
         return Spikes(tuple(listed_clock(vector, unit) for vector in vectors), labels)
     try:
-        several = matching(recording, name) if "*" in name else []
+        several = matching(recording, name).values() if "*" in name else ()
         vectors = [recording.array(each) for each in several] if "*" in name else recording.trains(name)
     except KeyError:
         vectors = []

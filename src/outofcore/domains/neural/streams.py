@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import listed_clock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError
+from outofcore.domains.neural.recordings.arrays import Array, SessionError
+from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
 from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector
 from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.spikes import Labels, Spikes, find_spikes
@@ -45,7 +46,7 @@ class Streams:
     valid: Array | None  # response mask
     trial: Array | None
     repeat: Array | None
-    trial_starts: Ints | None  # first bin of each trial and the end, if a name with ``*`` matched them
+    by_trial: TrialArrays | None  # if there is an array for each trial
     time_unit: TimeUnit  # of all times but spikes
     streamed: bool  # some arrays can only be read sequentially
 
@@ -77,22 +78,18 @@ def open_streams(session: Session, source: SourceSection, labels: Labels | None 
 
 def _find_streams(recording: Recording, source: SourceSection, labels: Labels | None) -> Streams:
     names = source.names
-    frames = find_array(recording, "stimulus", names.stimulus, source.time_axis.stimulus)
+    by_trial = find_trial_arrays(recording, source)
+    arrays = by_trial.arrays if by_trial is not None else {}
+    frames = arrays.get("stimulus") or find_array(recording, "stimulus", names.stimulus, source.time_axis.stimulus)
     shape = _frame_shape(frames, source)
     array = frames
     if names.frame is not None:
-        array = find_vector(recording, "frame", names.frame)
+        array = arrays.get("frame") or find_vector(recording, "frame", names.frame)
     elif source.repeats is not None:
         array = _repeated(frames.shape[0], source.repeats)
     shown = _track(recording, array, names.frame or names.stimulus, "frame_times", source)
-    samples = _samples(recording, "responses", "sample_times", source)
+    samples = _samples(recording, "responses", "sample_times", source, arrays)
     spikes = find_spikes(recording, source, labels) if samples is None else None
-    starts = array.starts if array.starts is not None or samples is None else samples.array.starts
-    if starts is not None and source.bin_width is not None:
-        message = (
-            "a name with * makes each array a trial of its own, without a common clock: set source.bin_width: null"
-        )
-        raise SessionError(message, reason="wrong_shape")
     streams = Streams(
         frames=frames,
         frame_shape=shape,
@@ -100,16 +97,33 @@ def _find_streams(recording: Recording, source: SourceSection, labels: Labels | 
         indexed=names.frame is not None or source.repeats is not None,
         samples=samples,
         spikes=spikes,
-        behavior=_samples(recording, "behavior", "behavior_times", source),
-        valid=_table(recording, "valid", source),
+        behavior=_samples(recording, "behavior", "behavior_times", source, arrays),
+        valid=_table(recording, "valid", source, arrays),
         trial=find_array(recording, "trial", names.trial) if names.trial is not None else None,
-        repeat=find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None,
-        trial_starts=starts,
+        repeat=arrays.get("repeat")
+        or (find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None),
+        by_trial=by_trial,
         time_unit=recording.unit or source.time_unit,
         streamed=recording.streamed,
     )
     _check_mask(streams, clocked=source.bin_width is not None)
+    if by_trial is not None:
+        _check_whole(streams, by_trial)
     return streams
+
+
+def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:
+    """Reject one array for all trials beside arrays by trial, unless each of its entries surely belongs to one."""
+    tracks = {"frame": streams.shown, "responses": streams.samples, "behavior": streams.behavior}
+    arrays = {field: track.array for field, track in tracks.items() if track is not None} | {"valid": streams.valid}
+    for field, array in arrays.items():
+        if array is None or field in by_trial.arrays or (field == "frame" and "stimulus" in by_trial.arrays):
+            continue
+        cut = by_trial.rejects[0].detail if by_trial.rejects else ""
+        if cut or array.shape[0] != by_trial.starts[-1]:
+            message = f"names.{field} is one array of {array.shape[0]} entries for trials of {by_trial.starts[-1]}"
+            message += f" in all ({cut})" * bool(cut) + ": which entry belongs to which trial is not known"
+            raise SessionError(message, reason="unequal_length")
 
 
 def _check_mask(streams: Streams, *, clocked: bool) -> None:
@@ -159,12 +173,12 @@ def _frame_shape(frames: Array, source: SourceSection) -> tuple[int, ...]:
     return source.frame_shape
 
 
-def _table(recording: Recording, field: str, source: SourceSection) -> Array | None:
+def _table(recording: Recording, field: str, source: SourceSection, arrays: Mapping[str, Array]) -> Array | None:
     """Numbers of shape (samples, columns) or (samples,), or None if ``names`` has none for the field."""
     name = getattr(source.names, field)
     if name is None:
         return None
-    array = find_array(recording, field, name, getattr(source.time_axis, field))
+    array = arrays.get(field) or find_array(recording, field, name, getattr(source.time_axis, field))
     if len(array.shape) > 2 or array.dtype.kind not in "biuf":
         message = f"names.{field}: expected numbers of shape (samples, columns), got {array.dtype} {array.shape}"
         raise SessionError(message, reason="wrong_shape")
@@ -172,8 +186,10 @@ def _table(recording: Recording, field: str, source: SourceSection) -> Array | N
     return array
 
 
-def _samples(recording: Recording, field: str, times: str, source: SourceSection) -> Track | None:
-    array = _table(recording, field, source)
+def _samples(
+    recording: Recording, field: str, times: str, source: SourceSection, arrays: Mapping[str, Array]
+) -> Track | None:
+    array = _table(recording, field, source, arrays)
     return None if array is None else _track(recording, array, getattr(source.names, field), times, source)
 
 

@@ -18,6 +18,7 @@ from outofcore.domains.neural.clocks import (
 )
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, flat, identify, readable, take
+from outofcore.domains.neural.recordings.by_trial import TrialArrays
 from outofcore.domains.neural.streams import Streams
 from outofcore.raw.unit import Reject
 
@@ -68,8 +69,10 @@ def find_trials(
     streams: Streams, source: SourceSection, bins: int, clock: BinClock | None
 ) -> tuple[Trials, list[Reject]]:
     """Trials of a session that have a bin, and a reject for each that has none."""
-    if streams.trial is None:
-        found = _blocks(streams, source, bins)
+    if streams.by_trial is not None:
+        found = _arrays(streams.by_trial)
+    elif streams.trial is None:
+        found = _blocks(source, bins)
     elif len(streams.trial.shape) == 2 and streams.trial.shape[1] == 2:
         found = _intervals(streams, streams.trial, bins, clock)
     else:
@@ -79,12 +82,15 @@ def find_trials(
     return Trials(found.start, found.stop, found.label, repeat, condition, conditions), found.rejects
 
 
-def _blocks(streams: Streams, source: SourceSection, bins: int) -> _Found:
-    """Trials of a session without marks: its concatenated arrays, or stretches of equal length."""
-    if streams.trial_starts is not None:
-        edges = np.unique(np.append(streams.trial_starts, bins))
-    else:
-        edges = np.append(np.arange(0, bins, source.trial_bins), bins)
+def _arrays(each: TrialArrays) -> _Found:
+    """Trials of a session that keeps an array for each."""
+    start, stop = each.starts[:-1], each.starts[1:]
+    return _Found(start, stop, each.label, each.number, start, each.total, [*each.rejects])
+
+
+def _blocks(source: SourceSection, bins: int) -> _Found:
+    """Trials of a session without marks: stretches of equal length."""
+    edges = np.append(np.arange(0, bins, source.trial_bins), bins)
     number = np.arange(len(edges) - 1)
     return _Found(edges[:-1], edges[1:], number, number, edges[:-1], len(number), [])
 

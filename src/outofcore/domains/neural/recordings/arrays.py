@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from lzma import LZMAError
 from typing import Any
 from zipfile import BadZipFile
@@ -44,7 +45,6 @@ class Array:
     shape: tuple[int, ...]  # time first
     dtype: np.dtype[Any]  # in the byte order of the machine
     read: Callable[[int, int], npt.NDArray[Any]]  # entries from, to (exclusive); raises OSError if damaged there
-    starts: Ints | None = None  # if it is several arrays end to end: the first entry of each, and the end
 
     @property
     def columns(self) -> int:
@@ -122,20 +122,20 @@ class _Stream:
 
 
 def concatenated(arrays: Sequence[Array]) -> Array:
-    """Arrays end to end: a session that keeps one array per trial."""
+    """Arrays end to end."""
     starts = np.concatenate([[0], np.cumsum([array.shape[0] for array in arrays])]).astype(np.int64)
     dtype = np.result_type(*(array.dtype for array in arrays))
     nothing = np.empty((0, *arrays[0].shape[1:]), dtype)
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
+        low, high = int(np.searchsorted(starts, start, "right")) - 1, int(np.searchsorted(starts, stop, "left"))
         parts = [
             array.read(max(start, first) - first, min(stop, last) - first)
-            for array, first, last in zip(arrays, starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-            if first < stop and last > start
+            for array, (first, last) in zip(arrays[low:high], pairwise(starts[low : high + 1].tolist()), strict=True)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate([nothing, *parts])
 
-    return Array((int(starts[-1]), *nothing.shape[1:]), dtype, read, starts)
+    return Array((int(starts[-1]), *nothing.shape[1:]), dtype, read)
 
 
 def part(array: Array, first: int, last: int) -> Array:

@@ -54,15 +54,27 @@ class Hdf5Recording(Recording):
     def array(self, name: str, axis: int = 0) -> Array:
         return as_array(self.resolve(name), axis)
 
-    def trains(self, name: str) -> list[Array]:
-        """The datasets of a group, MATLAB cells, or one vector."""
+    def cells(self, name: str, axis: int = 0) -> list[Array] | None:
+        """MATLAB cells, column by column, or the rows of a ragged dataset."""
         found = self.resolve(name)
+        if not isinstance(found, h5py.Dataset):
+            return None
         with damage_named(name):
-            if isinstance(found, h5py.Group):
-                return [self.array(f"{name}/{key}") for key in sorted(found, key=natural_order)]
             if h5py.check_ref_dtype(found.dtype) is not None:
-                return [as_array(self.file[reference]) for reference in found[()].T.reshape(-1)]
-        return [as_array(found)]
+                return [as_array(self.file[reference], axis) for reference in found[()].T.reshape(-1)]
+            ragged = h5py.check_vlen_dtype(found.dtype)
+            if ragged is None or found.ndim != 1:
+                return None
+            return [sliced(row, axis, f"{name}, row {number}") for number, row in enumerate(found[()])]
+
+    def trains(self, name: str) -> list[Array]:
+        """The vectors of a group, MATLAB cells, ragged rows, or one vector."""
+        found = self.resolve(name)
+        if not isinstance(found, h5py.Group):
+            return super().trains(name)
+        with damage_named(name):
+            keys = sorted(found, key=natural_order)
+        return [self.array(f"{name}/{key}") for key in keys]
 
     def close(self) -> None:
         self.file.close()

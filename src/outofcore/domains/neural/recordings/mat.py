@@ -35,12 +35,12 @@ class MatRecording(Recording):
         """A variable or a field; raises KeyError, or SessionError for what is no plain array."""
         return _as_array(self.value(name), axis, name)
 
-    def trains(self, name: str) -> list[Array]:
-        """The cells of a cell array, column by column, or one array."""
+    def cells(self, name: str, axis: int = 0) -> list[Array] | None:
+        """The cells of a cell array, column by column."""
         found = self.value(name)
-        if isinstance(found, np.ndarray) and found.dtype == object:
-            return [_as_array(cell, 0, name) for cell in found.reshape(-1, order="F")]
-        return [_as_array(found, 0, name)]
+        if not isinstance(found, np.ndarray) or found.dtype != object:
+            return None
+        return [_as_array(cell, axis, name) for cell in found.reshape(-1, order="F")]
 
     def value(self, name: str) -> Any:
         """What a variable or a field holds; raises KeyError."""

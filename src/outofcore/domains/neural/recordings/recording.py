@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy.typing as npt
@@ -27,9 +27,14 @@ class Recording:
         """An array by name, axis ``axis`` first; raises KeyError, or SessionError for neither numbers nor words."""
         raise NotImplementedError
 
+    def cells(self, name: str, axis: int = 0) -> list[Array] | None:
+        """The arrays of a MATLAB cell array or of ragged rows, None for anything else. Raises as :meth:`array`."""
+        del name, axis
+        return None
+
     def trains(self, name: str) -> list[Array]:
         """One vector per neuron, as the format stores ragged vectors. Raises as :meth:`array`."""
-        return [self.array(name)]
+        return self.cells(name) or [self.array(name)]
 
     def column(self, name: str, column: str) -> npt.NDArray[Any]:
         """A column of the table that :meth:`trains` reads, an entry per train; raises SessionError."""
@@ -49,8 +54,8 @@ def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Ar
     """The array that ``names.<field>`` refers to; raises SessionError."""
     try:
         if "*" not in name:
-            return _checked(recording.array(name, axis), field, name)
-        arrays = [_checked(recording.array(each, axis), field, each) for each in matching(recording, name)]
+            return checked(recording.array(name, axis), field, name)
+        arrays = [checked(recording.array(each, axis), field, each) for each in matching(recording, name).values()]
     except KeyError:
         arrays = []
     if not arrays:
@@ -79,18 +84,15 @@ def missing(recording: Recording, field: str, name: str) -> SessionError:
     return SessionError(message, reason="missing_field")
 
 
-def matching(recording: Recording, pattern: str) -> list[str]:
-    """Names matching a pattern, ``*`` within one path segment, in natural order."""
-    steps = pattern.strip("/").split("/")
-    found = [
-        name
-        for name in recording.names()
-        if len(parts := name.split("/")) == len(steps) and all(map(fnmatchcase, parts, steps))
-    ]
-    return sorted(found, key=natural_order)
+def matching(recording: Recording, pattern: str) -> dict[tuple[str, ...], str]:
+    """Names that match a pattern, in natural order, by what each ``*`` stands for: a part of one path segment."""
+    whole = re.compile("([^/]*)".join(map(re.escape, pattern.strip("/").split("*"))))
+    names = sorted(recording.names(), key=natural_order)
+    return {found.groups(): name for name in names if (found := whole.fullmatch(name))}
 
 
-def _checked(array: Array, field: str, name: str) -> Array:
+def checked(array: Array, field: str, name: str) -> Array:
+    """The array, if it is one of numbers or words; raises SessionError."""
     if not array.shape or array.dtype.kind not in "biufSUOT":
         what = f"a single value of {array.dtype}" if not array.shape else f"values of {array.dtype}"
         message = f"names.{field} = {name!r}: expected an array of numbers, got {what}"

@@ -1,0 +1,151 @@
+"""Sessions that keep an array for each trial: names with ``*``, MATLAB cells, ragged rows.
+
+Arrays belong to one trial if ``*`` stands for the same in their names, or by the number of their cell. A trial that
+lacks an array is rejected; one whose arrays differ in length is cut to the shortest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from outofcore.domains.neural.params import SourceSection
+from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, concatenated, flat, identify, part
+from outofcore.domains.neural.recordings.recording import Recording, checked, matching, missing
+from outofcore.raw.files import natural_order
+from outofcore.raw.unit import Reject
+
+Key = tuple[str, ...]
+"""What each ``*`` of a name stands for, or the number of a cell from 1."""
+
+
+@dataclass(frozen=True)
+class TrialArrays:
+    """The arrays of all complete trials, end to end."""
+
+    arrays: Mapping[str, Array]  # by field of names; of ``repeat`` the first entry of each trial
+    starts: Ints  # first bin of each trial, and the end
+    label: Ints
+    number: Ints  # among all ``total`` trials that any array has
+    total: int
+    rejects: tuple[Reject, ...]  # trials, or ends of them, that are not stored
+
+
+def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArrays | None:
+    """The arrays by trial that ``names`` has, or None if it has none; raises SessionError."""
+    names = source.names
+    found: dict[str, dict[Key, Array | Reject]] = {}
+    shown = "frame" if names.frame is not None else "stimulus" if source.repeats is None else "responses"
+    for field in dict.fromkeys((shown, "responses", "behavior", "valid", "repeat")):
+        name = getattr(names, field)
+        each = None if name is None else _by_key(recording, field, name, getattr(source.time_axis, field, 0))
+        if each is not None:
+            found[field] = each
+    if not found.keys() - {"repeat"}:
+        return None
+    _check_stars(source, found)
+    keys = sorted({key for each in found.values() for key in each}, key=lambda key: [*map(natural_order, key)])
+    kept: dict[Key, dict[str, Array]] = {}
+    rejects: list[Reject] = []
+    starts = [0]
+    for number, key in enumerate(keys):
+        trial = {field: each.get(key) or _lacking(names, field, key, number) for field, each in found.items()}
+        wrong = [each for each in trial.values() if isinstance(each, Reject)]
+        arrays = {field: each for field, each in trial.items() if isinstance(each, Array)}
+        lengths = {field: each.shape[0] for field, each in arrays.items() if field != "repeat"}
+        least, most = min(lengths.values(), default=0), max(lengths.values(), default=0)
+        if not wrong and not least:
+            detail = f"trial {_named(key)}: names.{min(lengths, key=lengths.__getitem__)} is empty"
+            wrong = [Reject(reason="no_bin", offset=number, detail=detail)]
+        rejects += wrong[:1]
+        if wrong:
+            continue
+        if least < most:
+            sizes = ", ".join(f"names.{field} has {length}" for field, length in lengths.items())
+            detail = f"trial {_named(key)}: of its entries only the first {least} are stored: {sizes}"
+            rejects.append(Reject(reason="unequal_length", offset=starts[-1] + least, detail=detail))
+        kept[key] = {field: part(each, 0, 1 if field == "repeat" else least) for field, each in arrays.items()}
+        starts.append(starts[-1] + least)
+    if not kept:
+        message = f"no trial has all of {', '.join(f'names.{field}' for field in found)}: {rejects[0].detail}"
+        raise SessionError(message, reason=rejects[0].reason)
+    numbers = np.arange(len(kept)) if "repeat" in found else np.flatnonzero([key in kept for key in keys])
+    return TrialArrays(
+        {field: _joined(field, [trial[field] for trial in kept.values()]) for field in found},
+        np.array(starts),
+        _labels([*kept]),
+        numbers,
+        len(kept) if "repeat" in found else len(keys),
+        tuple(rejects),
+    )
+
+
+def _by_key(recording: Recording, field: str, name: str, axis: int) -> dict[Key, Array | Reject] | None:
+    """The arrays of a field by trial, or None if its name is that of one array."""
+    vector = field in ("frame", "repeat")
+    expected = f"names.{field} = {name!r}: expected a vector for each trial"
+    if "*" not in name:
+        try:
+            cells = recording.cells(name, axis)
+        except KeyError:
+            raise missing(recording, field, name) from None
+        if cells is None:
+            return None
+        return {(str(place + 1),): flat(cell, expected) if vector else cell for place, cell in enumerate(cells)}
+    found: dict[Key, Array | Reject] = {}
+    for key, each in matching(recording, name).items():
+        try:
+            array = checked(recording.array(each, axis), field, each)
+            found[key] = flat(array, expected) if vector else array
+        except SessionError as error:  # of this trial alone
+            found[key] = Reject(reason=error.reason, offset=len(found), detail=f"trial {_named(key)}: {error}")
+    if not found:
+        raise missing(recording, field, name)
+    return found
+
+
+def _check_stars(source: SourceSection, found: Mapping[str, Mapping[Key, object]]) -> None:
+    """Reject what cannot be paired."""
+    names = source.names
+    if names.trial is not None or ("frame" in found and "*" in names.stimulus):
+        named = "trial" if names.trial is not None else "frame"
+        message = f"names.{named} and an array for each trial contradict each other: "
+        message += "set it to null" if named == "trial" else "name one array of all frames as names.stimulus"
+        raise SessionError(message, reason="wrong_shape")
+    if source.bin_width is not None:
+        message = "an array for each trial (a name with *, cells) has no common clock: set source.bin_width to null"
+        raise SessionError(message, reason="wrong_shape")
+    counts = {f"names.{field} = {getattr(names, field)!r}": len(next(iter(each))) for field, each in found.items()}
+    if len(set(counts.values())) > 1:
+        message = f"names with * are paired by what it stands for: expected as many * in each, got {', '.join(counts)}"
+        raise SessionError(message, reason="missing_field")
+
+
+def _lacking(names: object, field: str, key: Key, number: int) -> Reject:
+    wanted = getattr(names, field)
+    for word in key if "*" in wanted else ():
+        wanted = wanted.replace("*", word, 1)
+    detail = f"trial {_named(key)}: names.{field} has no array for it ({wanted})"
+    return Reject(reason="missing_field", offset=number, detail=detail)
+
+
+def _named(key: Key) -> str:
+    return "/".join(key)
+
+
+def _joined(field: str, arrays: list[Array]) -> Array:
+    shapes = sorted({array.shape[1:] for array in arrays})
+    if len(shapes) > 1:
+        message = f"names.{field}: expected arrays that differ along time alone, got rows of {shapes}"
+        raise SessionError(message, reason="unequal_shapes")
+    return concatenated(arrays)
+
+
+def _labels(keys: list[Key]) -> Ints:
+    """The numbers that the names hold, or words by their hash."""
+    words = [_named(key) for key in keys]
+    if all(word.isdecimal() and len(word) < 19 for word in words):
+        return np.array([int(word) for word in words])
+    return identify(np.array(words))

@@ -1,0 +1,128 @@
+"""Arrays by trial: values that say of which trial they are must meet those of the same trial."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outofcore.errors import RawInputError
+from tests.domains.neural.rig import convert
+
+NAMES = {"stimulus": "trial_*/stim", "responses": "trial_*/robs", "valid": "valid/*/mask"}
+LENGTHS = st.dictionaries(st.integers(1, 12), st.integers(0, 6), min_size=1)
+
+
+def write(kind, folder, arrays):
+    if kind == "h5":
+        with h5py.File(folder / "a.h5", "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+    elif kind == "zarr":
+        group = zarr.open_group(folder / "a.zarr", mode="w")
+        for name, array in arrays.items():
+            group.create_array(name, data=array)
+    else:
+        for name, array in arrays.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            np.save(folder / f"{name}.npy", array)
+    return folder
+
+
+@settings(deadline=None, max_examples=30)
+@given(LENGTHS, LENGTHS, LENGTHS, st.sampled_from(["h5", "zarr", "npy"]))
+def test_only_arrays_of_the_same_trial_meet(stim, robs, mask, kind):
+    arrays = {f"trial_{trial}/stim": np.full((size, 2, 2), trial, np.uint8) for trial, size in stim.items()}
+    arrays |= {f"trial_{trial}/robs": np.full((size, 1), trial, np.float32) for trial, size in robs.items()}
+    arrays |= {f"valid/{trial}/mask": np.full(size, trial % 2, np.uint8) for trial, size in mask.items()}
+    sizes = {trial: min(stim[trial], robs[trial], mask[trial]) for trial in stim.keys() & robs.keys() & mask.keys()}
+    sizes = {trial: size for trial, size in sorted(sizes.items()) if size}
+    cut = [trial for trial, size in sizes.items() if max(stim[trial], robs[trial], mask[trial]) > size]
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(kind, Path(folder), arrays)
+        if not sizes:
+            with pytest.raises(RawInputError, match=r"trial \d+: names\."):
+                convert(path, names=NAMES)
+            return
+        result = convert(path, names=NAMES)
+    rows = result.only.rows
+    assert [(each["trial"], each["length"]) for each in result.only.sequences] == [*sizes.items()]
+    trials = np.repeat([*sizes], [*sizes.values()])
+    assert rows["stim"][:, 0, 0].tolist() == trials.tolist()
+    assert rows["dfs"][:, 0].tolist() == (trials % 2).tolist()
+    assert rows["robs"][:, 0].tolist() == (trials * (trials % 2)).tolist()
+    assert result.reasons["unequal_length"] == len(cut)
+    every = {*stim, *robs, *mask}
+    assert len(result.rejects) == len(every) - len(sizes) + len(cut)
+    for trial in every - sizes.keys():
+        assert sum(f"trial {trial}: names." in reject.detail for reject in result.rejects) == 1
+
+
+def test_what_a_trial_shows_is_paired_too(tmp_path):
+    trials = {1: 7, 2: 9, 4: 7}
+    arrays = {f"t{trial}/stim": np.full((3, 2, 2), trial, np.uint8) for trial in (1, 2, 3, 4)}
+    arrays |= {f"t{trial}/robs": np.full((3, 1), trial, np.float32) for trial in (1, 2, 3, 4)}
+    arrays |= {f"t{trial}/film": np.array([film]) for trial, film in trials.items()}
+    names = {"stimulus": "t*/stim", "responses": "t*/robs", "repeat": "t*/film"}
+    result = convert(write("h5", tmp_path, arrays), names=names)
+    assert {each["trial"]: each["repeat"] for each in result.only.sequences} == trials
+    assert [reject.reason for reject in result.rejects] == ["missing_field"]
+
+
+def test_one_vector_of_films_has_an_entry_for_each_trial_that_any_array_has(tmp_path):
+    arrays = {f"t{trial}/stim": np.zeros((3, 2, 2), np.uint8) for trial in (1, 2, 3)}
+    arrays |= {f"t{trial}/robs": np.zeros((3, 1), np.float32) for trial in (1, 3)} | {"films": np.array([5, 6, 7])}
+    names = {"stimulus": "t*/stim", "responses": "t*/robs", "repeat": "films"}
+    result = convert(write("h5", tmp_path, arrays), names=names)
+    assert [(each["trial"], each["repeat"]) for each in result.only.sequences] == [(1, 5), (3, 7)]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"responses": "all"}, "names.responses is one array of 9 entries for trials of 8"),
+        ({"responses": "t*/*/robs"}, r"expected as many \* in each"),
+        ({"trial": "films"}, "names.trial and an array for each trial contradict each other"),
+        ({"responses": "s*/robs"}, r"names.responses = 's\*/robs': no such array"),
+        ({"frame": "t*/number"}, "names.frame and an array for each trial contradict each other"),
+    ],
+)
+def test_what_cannot_be_paired_is_refused(tmp_path, names, message):
+    arrays = {f"t{trial}/stim": np.zeros((4, 2, 2), np.uint8) for trial in (1, 2)} | {"all": np.zeros((9, 2))}
+    arrays |= {f"t{trial}/{name}": np.zeros((4, 1)) for trial in (1, 2) for name in ("robs", "number", "x/robs")}
+    path = write("h5", tmp_path, arrays | {"films": np.arange(8)})
+    with pytest.raises(RawInputError, match=message):
+        convert(path, names={"stimulus": "t*/stim", "responses": "t*/robs"} | names)
+
+
+@pytest.mark.parametrize("version", [5, 7.3])
+def test_matlab_cells_are_trials(tmp_path, version):
+    generator = np.random.default_rng(0)
+    sizes = (5, 0, 3, 4)
+    stim = [generator.integers(0, 256, (size, 2, 3)).astype(np.uint8) for size in sizes]
+    robs = [generator.normal(size=(size, 2)) for size in sizes]
+    if version == 5:
+        cells = {"stim": np.empty((1, 4), object), "robs": np.empty((1, 4), object)}
+        for place in range(4):
+            cells["stim"][0, place], cells["robs"][0, place] = stim[place], robs[place]
+        scipy.io.savemat(tmp_path / "a.mat", cells)
+    else:
+        with h5py.File(tmp_path / "a.mat", "w", userblock_size=512) as file:
+            for name, arrays in (("stim", stim), ("robs", robs)):
+                made = [file.create_dataset(f"#refs#/{name}{place}", data=each.T) for place, each in enumerate(arrays)]
+                for each in made:
+                    each.attrs["MATLAB_class"] = np.bytes_("double")
+                cell = file.create_dataset(name, data=np.array([[each.ref] for each in made], h5py.ref_dtype))
+                cell.attrs["MATLAB_class"] = np.bytes_("cell")
+    result = convert(tmp_path, names={"stimulus": "stim", "responses": "robs"})
+    assert [(each["trial"], each["length"]) for each in result.only.sequences] == [(1, 5), (3, 3), (4, 4)]
+    assert np.array_equal(result.only.rows["stim"], np.concatenate(stim))
+    np.testing.assert_allclose(result.only.rows["robs"], np.concatenate(robs), rtol=1e-6)
+    assert result.reasons == {"no_bin": 1}
