@@ -40,6 +40,7 @@ def main(name: str) -> None:
         load_weights(task, Path("models") / name)
         if domain.streamed(section):
             (batches,) = open_streams(domain, section, store, machine, device, (SPLIT,))
+            task.tally = batches.tally
             counts = [len(batches)]
         else:
             batches = open_split(

@@ -52,6 +52,7 @@ def main(name: str) -> None:
     streamed = domain.streamed(section)
     if streamed:
         train, val = open_streams(domain, section, store, machine, device)
+        task.tally = val.tally
     else:
         reading = domain.reading(store.attributes, section)
         train, val = open_loaders(

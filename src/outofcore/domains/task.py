@@ -36,9 +36,12 @@ class Task(nn.Module, ABC):
     ----------
     columns
         Columns of the sequences that validation batches also have, for :meth:`evaluate` to count by.
+    tally
+        Counts of the stream that is evaluated, where the domain streams.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
+    tally: Any = None
 
     @abstractmethod
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -1,27 +1,32 @@
 from __future__ import annotations
 
+import json
 import math
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import outofcore
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.model import TextTask
+from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import attributes
 from outofcore.domains.text.tensors import make_reading
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import ParamsError
 from tests.domains.fake_mps import FakeMps, on_mps
 from tests.domains.text.conftest import PROSE
+from tests.domains.text.families import END, FAMILIES
 
 
 @pytest.fixture
 def task(section_of, tokenizer: Tokenizer) -> TextTask:
     torch.manual_seed(0)
     section = section_of(Path("raw"), tensors={"seq_len": 32}, train={"parameters": 40_000})
-    return TextTask(tokenizer, section)
+    return TextTask(tokenizer, section, 3.5)
 
 
 def windows(tokenizer: Tokenizer, count: int = 8) -> np.ndarray:
@@ -54,14 +59,38 @@ def test_figures_are_the_means_over_all_batches(task: TextTask, tokenizer: Token
     loss = float(total.detach()) / int(count)
     assert figures["loss"] == pytest.approx(loss, rel=1e-5)
     assert figures["perplexity"] == pytest.approx(math.exp(loss), rel=1e-4)
-    size = int(tokenizer.byte_lengths()[rows[:, 1:]].sum())
-    assert figures["bits_per_byte"] == pytest.approx(float(total.detach()) / math.log(2) / size, rel=1e-5)
+    assert figures["bits_per_byte"] == pytest.approx(loss / math.log(2) / 3.5, rel=1e-5)
     _, counts = np.unique(rows[:, 1:], return_counts=True)
     shares = counts / counts.sum()
     assert figures["loss_frequencies"] == pytest.approx(-(shares * np.log(shares)).sum())
     plot = task.plots(sums)["loss_by_place"]
     assert [row["tokens_before"] for row in plot] == list(range(1, 33))
     assert np.mean([row["loss"] for row in plot]) == pytest.approx(loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bits_per_byte_count_the_bytes_of_the_raw_text(family: str, tmp_path: Path):
+    """Whatever the tokenizer drops, adds or replaces: white space, capitals, a first space, what it does not know."""
+    file = FAMILIES[family]()
+    file.add_special_tokens([END])
+    file.save(str(tmp_path / "tokenizer.json"))
+    texts = [f"{PROSE} The cat  sat {number} times; {chr(0x4E00 + number)}" for number in range(90)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    settings = {"source": {"end_of_document": END}, "tensors": {"seq_len": 16}, "train": {"parameters": 40_000}}
+    raw, store = tmp_path / "a.jsonl", tmp_path / "text.zarr"
+    outofcore.convert("text", raw, store, tokenizer=tmp_path / "tokenizer.json", splits={"val": 0.4}, **settings)
+    opened = outofcore.open_store(store)
+    sequences = opened.sequences("val")
+    lines = {line: text for line, text in zip(_starts(raw), texts, strict=True)}
+    size = sum(len(lines[offset].encode()) for offset in sequences["offset"].read().tolist())
+    task = DOMAIN.task(opened, TextSection.model_validate({"raw": "raw", **settings}))
+    tokens = len(opened.rows("val"))
+    sums = {"loss_by_place": torch.tensor([2.0 * tokens]), "counts": torch.tensor([0, tokens]), "windows": torch.tensor(1)}
+    assert task.summarize(sums)["bits_per_byte"] == pytest.approx(2 * tokens / math.log(2) / size)
+
+
+def _starts(path: Path) -> list[int]:
+    return [0, *accumulate(map(len, path.read_bytes().splitlines(keepends=True)))][:-1]
 
 
 def test_a_model_learns_a_text_by_heart_and_writes_it(task: TextTask, tokenizer: Tokenizer):

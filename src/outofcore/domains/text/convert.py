@@ -42,11 +42,12 @@ class Converter:
         return self._result(unit, read_documents(unit, self.section))
 
     def _result(self, unit: Unit, documents: Documents) -> UnitResult:
-        engine = open_engine(self.tokenizer.plain)
+        engine = open_engine(self.tokenizer)
         if any(len(text) > engine.longest for text in documents.texts):
             ids, lengths = self._encode_in_pieces(engine, documents)
         else:
             ids, lengths = engine.encode(documents.texts)
+        ids, lengths = self._without_ends(ids, lengths, documents)
         texts = documents.texts
         sizes = np.array([len(text) for text in texts], np.int64)
         counted = _characters(texts, sizes)
@@ -85,7 +86,7 @@ class Converter:
 
     def _piece(self, unit: Unit) -> UnitResult:
         detail, found = unit.detail, unit.detail["survey"]
-        ids, lengths = open_engine(self.tokenizer.plain).encode([unit.payload])
+        ids, lengths = open_engine(self.tokenizer).encode([unit.payload])
         # Pieces are chosen individually, as a whole long document would take too long.
         chosen = detail["first"] or bool(self._chosen(np.frombuffer(key_of(unit.payload[:4096]), np.uint8)[None])[0])
         audited = chosen and self._oracle.reach(unit.payload) > 0
@@ -136,6 +137,21 @@ class Converter:
         documents.texts, documents.offsets, documents.files = kept.texts, kept.offsets, kept.files
         return np.concatenate(ids) if ids else np.empty(0, np.uint32), np.array(lengths, np.int64)
 
+    def _without_ends(self, ids: Ids, lengths: Lengths, documents: Documents) -> tuple[Ids, Lengths]:
+        """Reject documents whose own text has the id that ends one."""
+        places = np.flatnonzero(ids == self.tokenizer.end_id) if self.tokenizer.end_id is not None else ()
+        if not len(places):
+            return ids, lengths
+        kept = np.ones(len(lengths), bool)
+        kept[np.searchsorted(np.cumsum(lengths), places, "right")] = False
+        detail = f"its text has {self.tokenizer.end_of_document!r}, which the tokenizer gives the id that ends a document"
+        for number in np.flatnonzero(~kept).tolist():
+            offset, file = documents.offsets[number], documents.files[number]
+            documents.rejects.append(Reject(reason="end_in_text", offset=offset, detail=detail, file=file))
+        for name in ("texts", "offsets", "files"):
+            setattr(documents, name, [each for each, stays in zip(getattr(documents, name), kept, strict=True) if stays])
+        return ids[np.repeat(kept, lengths)], lengths[kept]
+
     def _ended(self, ids: Ids, lengths: Lengths) -> tuple[npt.NDArray[Any], Lengths]:
         """Ids in the store's dtype with the end token after each document, and the new lengths."""
         end = self.tokenizer.end_id
@@ -156,7 +172,7 @@ class Converter:
 
 @lru_cache(maxsize=2)
 def _open_oracle(tokenizer: Tokenizer) -> Oracle:
-    return Oracle(tokenizer, open_engine(tokenizer.plain))
+    return Oracle(tokenizer, open_engine(tokenizer))
 
 
 @kernel

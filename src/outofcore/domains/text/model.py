@@ -32,7 +32,15 @@ def make_task(store: Store, section: TextSection) -> TextTask:
     )
     if first and not section.tensors.across_documents:
         _note_unread(store.sequences("train"), section.tensors)
-    return TextTask(tokenizer_of(store.attributes), section)
+    return TextTask(tokenizer_of(store.attributes), section, _bytes_per_token(store.sequences("val")))
+
+
+def _bytes_per_token(documents: Table) -> float | None:
+    """Bytes of the documents for each of their tokens; None if there is no document, or the text is streamed."""
+    tokens = size = 0
+    for block in documents.blocks(BLOCK, "length", "bytes"):
+        tokens, size = tokens + int(block["length"].sum()), size + int(block["bytes"].sum())
+    return size / tokens if tokens else None
 
 
 def _note_unread(documents: Table, tensors: TensorSection) -> None:
@@ -62,15 +70,17 @@ def planned_task(section: TextSection, schemas: Mapping[str, Schema]) -> TextTas
 
 
 class TextTask(Task):
-    """A small GPT. The loss of a token is its cross-entropy in nats."""
+    """A small GPT. The loss of a token is its cross-entropy in nats.
 
-    def __init__(self, tokenizer: Tokenizer, section: TextSection) -> None:
+    ``bytes_per_token`` is that of the documents to evaluate on; where they are streamed, ``tally`` counts them.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, section: TextSection, bytes_per_token: float | None = None) -> None:
         super().__init__()
+        self.bytes_per_token = bytes_per_token
         self.tokenizer = tokenizer
         self.section = section
         self.network = Network(model_size(section, tokenizer.size))
-        self.register_buffer("byte_lengths", torch.from_numpy(tokenizer.byte_lengths()), persistent=False)
-        self.byte_lengths: Tensor
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy of the targets, and their number."""
@@ -78,24 +88,26 @@ class TextTask(Task):
         return cross_entropy(hidden, self.network.tokens.weight, targets), torch.tensor(len(targets))
 
     def evaluate(self, batch: Batch) -> dict[str, Tensor]:
-        """Losses by place in the window (seq_len,), tokens and bytes of the targets, and the count of each id."""
+        """Losses by place in the window (seq_len,), windows, and the count of each id among the targets."""
         hidden, targets = self._hidden(batch)
         losses = doubles(token_losses(hidden, self.network.tokens.weight, targets))
         return {
             "loss_by_place": losses.view(-1, batch["targets"].shape[1]).sum(0),
             "windows": torch.tensor(len(batch["targets"])),
-            "bytes": self.byte_lengths[targets].sum(),
-            "counts": torch.bincount(targets, minlength=len(self.byte_lengths)),
+            "counts": torch.bincount(targets, minlength=self.tokenizer.size),
         }
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """Mean loss in nats per token, perplexity, and bits per byte, which is independent of the tokenizer.
 
-        With each, as ``..._frequencies``, the value for a model that knows only how frequent each id is in this split:
-        the entropy of the ids.
+        Bits per byte are the loss by the tokens per byte of the documents that are evaluated on, as raw text: no table
+        of tokens knows how many bytes a tokenizer has dropped, added or replaced. With each, as ``..._frequencies``, the
+        value for a model that knows only how frequent each id is in this split: the entropy of the ids.
         """
         counts = sums["counts"].double()
-        tokens, size = float(counts.sum()), float(sums["bytes"])
+        tokens, ratio = float(counts.sum()), self.bytes_per_token
+        if self.tally is not None and self.tally.tokens:
+            ratio = self.tally.bytes / self.tally.tokens
         share = counts[counts > 0] / tokens
         figures = {}
         for name, loss in (
@@ -104,7 +116,8 @@ class TextTask(Task):
         ):
             figures[f"loss{name}"] = loss
             figures[f"perplexity{name}"] = math.exp(min(loss, 700.0))
-            figures[f"bits_per_byte{name}"] = loss * tokens / math.log(2) / max(size, 1.0)
+            if ratio:
+                figures[f"bits_per_byte{name}"] = loss / math.log(2) / ratio
         return {**figures, "tokens": tokens}
 
     def plots(self, sums: Mapping[str, Tensor]) -> dict[str, list[dict[str, float | str]]]:

@@ -107,7 +107,7 @@ class _Place:
         """Pieces of a document that is too long to be read whole."""
         section = self.section
         tokenizer = load_tokenizer(section)
-        engine = open_engine(tokenizer.plain)
+        engine = open_engine(tokenizer)
         cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
         ahead = self.scout.at(self.index, offset).document(opened.division)
         found = survey(ahead, section.source, section.filters, cutter, engine.longest, offset)

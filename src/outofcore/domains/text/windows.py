@@ -36,22 +36,26 @@ def units_in_memory(threads: int) -> int:
 
 
 class Tally:
-    """Counts the documents that a stream reads, each once however often it is read."""
+    """Counts the documents that a stream reads, each once however often it is read; of its split, tokens and bytes."""
 
     def __init__(self) -> None:
+        self.tokens = self.bytes = 0
         self.found = 0
         self.accepted = 0
         self.rejected: Counter[str] = Counter()
         self._seen: set[tuple[int, int]] = set()
 
-    def add(self, file: int, unit: int, result: UnitResult) -> None:
-        """Count a unit unless already counted."""
+    def add(self, file: int, unit: int, result: UnitResult, chosen: npt.NDArray[np.bool_]) -> None:
+        """Count a unit, of which some documents are in the split, unless already counted."""
         if (file, unit) in self._seen:
             return
         self._seen.add((file, unit))
         self.found += result.found
         self.accepted += result.found - len(result.rejects)
         self.rejected.update(reject.reason for reject in result.rejects)
+        self.tokens += int(result.sequences["length"][chosen].sum())
+        if not result.continues:  # each piece of a long document has the bytes of the whole
+            self.bytes += int(result.sequences["bytes"][chosen].sum())
 
     def figures(self) -> dict[str, Any]:
         """Found, accepted, and rejected by reason."""
@@ -167,7 +171,7 @@ class RawText:
                 if result.differences:
                     message = f"the engine and its oracle differ: {result.differences[0]}"
                     raise AuditError(message)
-                self.tally.add(file, number, result)
+                self.tally.add(file, number, result, self._chosen(result))
                 yield result
 
     def _chosen(self, result: UnitResult) -> npt.NDArray[np.bool_]:

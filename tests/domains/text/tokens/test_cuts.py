@@ -95,7 +95,7 @@ def test_the_last_cut_is_found_however_far_back_it_lies(text, low, high):
 def test_a_cut_through_a_token_of_the_users_own_is_refused(tokenizer: Tokenizer):
     own = tokenizers.Tokenizer.from_str(tokenizer.json)
     own.add_tokens(["<my token>"])
-    reference = ReferenceEngine(own.to_str())
+    reference = ReferenceEngine(Tokenizer(own.to_str(), None))
     assert cuttable(json.loads(own.to_str()))
     cutter = Cutter(reference.ids, safe=True)
     text = b"say<my token>,x"

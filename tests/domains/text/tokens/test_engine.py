@@ -12,6 +12,7 @@ from outofcore.domains.text.tokens import engine as engines
 from outofcore.domains.text.tokens.engine import PROBES, FastEngine, ReferenceEngine, open_engine
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from tests.domains.text.conftest import PROSE
+from tests.domains.text.families import END, FAMILIES
 from tests.domains.text.tokens.test_cuts import HOSTILE
 
 
@@ -20,21 +21,67 @@ def split(ids, lengths):
 
 
 def test_a_byte_level_bpe_is_done_by_the_fast_engine(tokenizer: Tokenizer):
-    assert isinstance(open_engine(tokenizer.plain), FastEngine)
+    assert isinstance(open_engine(tokenizer), FastEngine)
 
 
 @settings(max_examples=300, deadline=None)
 @given(texts=st.lists(HOSTILE, max_size=5))
 def test_ids_are_those_of_tokenizers(tokenizer: Tokenizer, texts):
-    reference = tokenizers.Tokenizer.from_str(tokenizer.plain)
-    expected = [reference.encode(text).ids for text in texts]
+    expected = [tokenizers.Tokenizer.from_str(tokenizer.json).encode(text).ids for text in texts]
     data = [text.encode() for text in texts]
-    assert split(*open_engine(tokenizer.plain).encode(data)) == expected
-    assert split(*ReferenceEngine(tokenizer.plain).encode(data)) == expected
+    assert split(*open_engine(tokenizer).encode(data)) == expected
+    assert split(*ReferenceEngine(tokenizer).encode(data)) == expected
+
+
+CONTENTS = st.sampled_from(
+    ["<tool>", "<tool_call>", "ool_call> a", "cat", " the", "  ", "\n\n", "<|im_start|>", "Stra\u00dfe", "\u00c5", "7", END]
+)
+ADDED = st.builds(
+    tokenizers.AddedToken,
+    CONTENTS,
+    single_word=st.booleans(),
+    lstrip=st.booleans(),
+    rstrip=st.booleans(),
+    normalized=st.booleans(),
+    special=st.booleans(),
+)
+SPACE = st.sampled_from(["", " ", "  ", "\n", " \r\n ", "\t", "\u00a0", ".", "_", "x", "s", "\u0301", "con", "CAT "])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=150, deadline=None)
+@given(
+    added=st.lists(ADDED, max_size=4),
+    parts=st.lists(st.one_of(CONTENTS, SPACE, CONTENTS.map(str.upper), HOSTILE), max_size=12),
+)
+def test_added_tokens_have_the_ids_of_the_file_whatever_their_order_and_flags(family, added, parts):
+    """Against the library on the raw text, with ``encode_special_tokens`` alone."""
+    file = FAMILIES[family]()
+    file.add_special_tokens([END, "<|first|>"])
+    file.add_tokens([token for token in added if not token.special])
+    file.add_special_tokens([token for token in added if token.special])
+    own, text = Tokenizer(file.to_str(), END), "".join(parts)
+    file.encode_special_tokens = True
+    expected = file.encode(text, add_special_tokens=False).ids
+    for engine in (open_engine(own), ReferenceEngine(own)):
+        ((ids,),) = (split(*engine.encode([text.encode()])),)
+        if own.end_id in expected:  # which the text cannot have
+            assert own.end_id not in ids
+            assert END in text
+        else:
+            assert ids == expected
+
+
+def test_an_engine_that_ignores_a_flag_is_not_used():
+    file = FAMILIES["gpt2"]()
+    file.add_tokens([tokenizers.AddedToken("cat", single_word=True)])
+    engine = open_engine(Tokenizer(file.to_str(), None))
+    assert isinstance(engine, ReferenceEngine)
+    assert engine.ids(b"concatenate") == file.encode("concatenate").ids
 
 
 def test_many_texts_at_once_are_the_texts_one_by_one(tokenizer: Tokenizer):
-    engine = open_engine(tokenizer.plain)
+    engine = open_engine(tokenizer)
     texts = [(PROSE * (1 + number % 7))[number % 50 :].encode() for number in range(300)] + [b""]
     assert sum(map(len, texts)) > engines._SINGLE_BYTES
     ids, lengths = engine.encode(texts)
@@ -43,14 +90,14 @@ def test_many_texts_at_once_are_the_texts_one_by_one(tokenizer: Tokenizer):
 
 
 def test_special_tokens_in_a_text_are_text(tokenizer: Tokenizer):
-    engine = open_engine(tokenizer.plain)
+    engine = open_engine(tokenizer)
     ids = engine.ids(b"a<|endoftext|>b")
     assert tokenizer.end_id not in ids
     assert tokenizer.decode(np.array(ids)) == "a<|endoftext|>b"
 
 
 def test_threads_do_not_disturb_each_other(tokenizer: Tokenizer):
-    engine = open_engine(tokenizer.plain)
+    engine = open_engine(tokenizer)
     texts = [[(PROSE * 30)[shift:].encode()] for shift in range(8)]
     alone = [engine.encode(text)[0].tolist() for text in texts]
     found: dict[int, list[int]] = {}
@@ -67,18 +114,16 @@ def test_threads_do_not_disturb_each_other(tokenizer: Tokenizer):
 
 
 def test_tokenizers_takes_over_what_the_engine_cannot_do():
-    unigram = tokenizers.Tokenizer(tokenizers.models.Unigram([("<unk>", 0.0), ("▁a", -1.0), ("b", -2.0)], 0))
-    unigram.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
-    engine = open_engine(unigram.to_str())
+    engine = open_engine(Tokenizer(FAMILIES["unigram"]().to_str(), None))
     assert isinstance(engine, ReferenceEngine)
-    assert split(*engine.encode([b"a b", b""])) == [unigram.encode("a b").ids, []]
+    assert split(*engine.encode([b"a b", b""])) == [FAMILIES["unigram"]().encode("a b").ids, []]
 
 
 def test_an_engine_that_differs_is_not_used(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(FastEngine, "ids", lambda *_: [1, 2, 3])
     open_engine.cache_clear()
     try:
-        assert isinstance(open_engine(tokenizer.plain), ReferenceEngine)
+        assert isinstance(open_engine(tokenizer), ReferenceEngine)
     finally:
         open_engine.cache_clear()
 
@@ -92,7 +137,7 @@ def test_the_engine_starts_afresh_when_it_remembers_too_much(tokenizer: Tokenize
     resident = iter([0, 100, engines.MEMORY_BYTES, engines.MEMORY_BYTES + 101, 50, 60])
     monkeypatch.setattr(engines, "resident_bytes", lambda: next(resident))
     monkeypatch.setattr(engines, "_CHECK_BYTES", 1000)
-    engine = FastEngine(tokenizer.plain)
+    engine = FastEngine(tokenizer)
     made = []
     text = b"some text " * 60
     expected = engine.ids(text)  # takes 0

@@ -12,7 +12,7 @@ from tests.domains.text.conftest import PROSE
 
 @pytest.fixture
 def oracle(tokenizer: Tokenizer) -> Oracle:
-    return Oracle(tokenizer, open_engine(tokenizer.plain))
+    return Oracle(tokenizer, open_engine(tokenizer))
 
 
 def test_the_same_ids_are_no_difference(oracle: Oracle, tokenizer: Tokenizer):

@@ -26,20 +26,6 @@ def test_ids_decode_to_their_text(tokenizer: Tokenizer):
     assert tokenizer.decode(np.array([tokenizer.end_id])) == "<|endoftext|>"
 
 
-def test_byte_lengths_add_up_to_the_text(tokenizer: Tokenizer):
-    lengths = tokenizer.byte_lengths()
-    assert lengths[tokenizer.encode(PROSE)].sum() == len(PROSE.encode())
-    assert lengths[tokenizer.end_id] == 0
-
-
-def test_byte_lengths_of_a_tokenizer_that_is_not_byte_level():
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0, "été": 1, "b": 2}, unk_token="<unk>"))
-    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    tokenizer = Tokenizer(words.to_str(), None)
-    assert tokenizer.byte_lengths()[1:].tolist() == [5, 1]
-    assert not tokenizer.cuttable
-
-
 def test_ids_take_two_bytes_as_long_as_they_fit(tokenizer: Tokenizer):
     assert tokenizer.dtype == "uint16"
     content = json.loads(tokenizer.json)

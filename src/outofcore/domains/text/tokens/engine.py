@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
+from unicodedata import normalize
 
 import gigatoken
 import numpy as np
 import numpy.typing as npt
 import psutil
-import tokenizers
+
+from outofcore.domains.text.tokens.tokenizer import Tokenizer
 
 Ids = npt.NDArray[np.uint32]
 Lengths = npt.NDArray[np.int64]
@@ -36,6 +39,11 @@ PROBES = (
 )
 
 
+# What may stand next to an added token: it may need a word's end, or take white space with it.
+SIDES = ("a", "Z", "7", "_", "é", "中", "\u0301", "'", ".", "-", "<", " ", "  ", "\t", "\n", "\r\n", " \n ", "\u00a0", "\u3000")
+MOST_OVERLAPS = 4096
+
+
 class Engine(Protocol):
     """Gives the same ids as ``tokenizers``."""
 
@@ -55,8 +63,15 @@ class FastEngine:
 
     longest = 16 << 20
 
-    def __init__(self, plain: str) -> None:
-        self._plain = plain
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        content = json.loads(tokenizer.plain)
+        # In a text they are text; the others keep their ids.
+        content["added_tokens"] = [
+            token
+            for token in content.get("added_tokens") or []
+            if not token["special"] and token["content"] != tokenizer.end_of_document
+        ]
+        self._json = json.dumps(content, ensure_ascii=False)
         self._local = threading.local()
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
@@ -83,7 +98,7 @@ class FastEngine:
             if resident_bytes() - local.resident > MEMORY_BYTES:
                 del local.instance
         if not hasattr(local, "instance"):
-            local.instance = gigatoken.Tokenizer.from_json(self._plain)
+            local.instance = gigatoken.Tokenizer.from_json(self._json)
             local.resident = resident_bytes()
         return local.instance
 
@@ -94,8 +109,8 @@ class ReferenceEngine:
     # It takes about 500 bytes of memory per token.
     longest = 4 << 20
 
-    def __init__(self, plain: str) -> None:
-        self._tokenizer = tokenizers.Tokenizer.from_str(plain)
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
 
     def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
         encoded = [self.ids(text) for text in texts]
@@ -103,25 +118,42 @@ class ReferenceEngine:
         return np.fromiter((number for ids in encoded for number in ids), np.uint32, int(lengths.sum())), lengths
 
     def ids(self, text: bytes) -> list[int]:
-        # A batch, even of one, is encoded without the GIL, and the fast one without offsets into the text.
-        (encoded,) = self._tokenizer.encode_batch_fast([text.decode()], add_special_tokens=False)
-        ids: list[int] = encoded.ids
-        return ids
+        return self._tokenizer.encode(text.decode())
 
 
 @lru_cache(maxsize=2)
-def open_engine(plain: str) -> Engine:
-    """The fastest engine that gives the ids of ``tokenizers`` for this tokenizer.
-
-    ``plain``: see :attr:`outofcore.domains.text.tokens.tokenizer.Tokenizer.plain`.
-    """
-    reference = ReferenceEngine(plain)
+def open_engine(tokenizer: Tokenizer) -> Engine:
+    """The fastest engine that gives the ids of ``tokenizers`` for this tokenizer."""
+    reference = ReferenceEngine(tokenizer)
     try:
-        engine = FastEngine(plain)
-        alike = all(engine.ids(probe.encode()) == reference.ids(probe.encode()) for probe in PROBES)
+        engine = FastEngine(tokenizer)
+        alike = all(engine.ids(probe.encode()) == tokenizer.encode(probe) for probe in probes(tokenizer))
     except Exception:  # noqa: BLE001 - whatever the engine raises for an unsupported tokenizer
         alike = False
     return engine if alike else reference
+
+
+def probes(tokenizer: Tokenizer) -> Iterator[str]:
+    """Texts on which an engine may differ: :data:`PROBES`, and each added token in the contexts that its flags name."""
+    yield from PROBES
+    added = [token["content"] for token in json.loads(tokenizer.plain).get("added_tokens") or []]
+    tokens = list(dict.fromkeys(filter(None, [*added, tokenizer.end_of_document])))
+    for token in tokens:
+        spellings = {token, token[:-1], token[1:], token * 2, token.lower(), token.upper(), token.title()}
+        for text in sorted(spellings | {normalize(form, token) for form in ("NFD", "NFKC")}):
+            yield from (text, f"a{text}", f"{text}a", f"a {text} a")
+        for side in SIDES:
+            yield from (side + token, token + side, side + token + side, f"a{side}{token}", f"{token}{side}a")
+    for token, following in zip(tokens, [*tokens[1:], *tokens[:1]], strict=True):
+        yield from (token + following, f"{token} {following}", f"{token}\n{following}")
+    # Tokens that share characters: which one wins depends on the library.
+    heads: dict[str, list[str]] = {}
+    for token in tokens:
+        for size in range(1, len(token)):
+            heads.setdefault(token[:size], []).append(token)
+    ends = ((token, token[-size:]) for token in tokens for size in range(1, len(token)))
+    overlaps = {token + other[len(end) :] for token, end in ends for other in heads.get(end, ())}
+    yield from sorted(overlaps)[:MOST_OVERLAPS]
 
 
 def resident_bytes() -> int:

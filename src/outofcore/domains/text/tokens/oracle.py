@@ -21,7 +21,7 @@ class Oracle:
 
     def __init__(self, tokenizer: Tokenizer, engine: Engine) -> None:
         self._engine = engine
-        self._reference = ReferenceEngine(tokenizer.plain)
+        self._reference = ReferenceEngine(tokenizer)
         self._cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
 
     def reach(self, text: bytes) -> int:

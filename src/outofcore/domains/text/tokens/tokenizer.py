@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -29,12 +30,8 @@ class Tokenizer:
 
     @cached_property
     def plain(self) -> str:
-        """The tokenizer for documents, as JSON: special tokens in a text are plain text, nothing is added."""
-        content = dict(self._content)
-        added = content.get("added_tokens") or []
-        content["added_tokens"] = [token for token in added if not token["special"]]
-        content |= {"post_processor": None, "truncation": None, "padding": None}
-        return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        """The tokenizer without what it adds around a text, as JSON; the ids stay those of the file."""
+        return _dumped(self._content | {"post_processor": None, "truncation": None, "padding": None})
 
     @cached_property
     def size(self) -> int:
@@ -62,7 +59,8 @@ class Tokenizer:
     @cached_property
     def cuttable(self) -> bool:
         """Whether safe cuts of long texts are known; see :mod:`outofcore.domains.text.tokens.cuts`."""
-        return cuttable(json.loads(self.plain))
+        # An end of one character may be in any text: only documents that are read whole can be refused for it.
+        return len(self.end_of_document or "none") > 1 and cuttable(self._content)
 
     def decode(self, ids: npt.NDArray[Any]) -> str:
         """Ids as text, special tokens included."""
@@ -70,20 +68,13 @@ class Tokenizer:
         return text
 
     def encode(self, text: str) -> list[int]:
-        """The reference's ids of a short text, with special tokens treated as text."""
-        ids: list[int] = tokenizers.Tokenizer.from_str(self.plain).encode(text, add_special_tokens=False).ids
-        return ids
+        """Ids of a text by ``tokenizers``: nothing is added, special tokens in it are text.
 
-    def byte_lengths(self) -> npt.NDArray[np.int64]:
-        """Bytes of text per id, shape (size,); 0 for special tokens and unused ids."""
-        lengths = np.zeros(self.size, np.int64)
-        byte_level = '"ByteLevel"' in json.dumps(self._content.get("decoder"))
-        for token, number in self._vocabulary.items():
-            # Byte-level tokens are written with one character per byte.
-            lengths[number] = len(token) if byte_level else len(self._reference.decode([number]).encode())
-        for token in self._content.get("added_tokens") or []:
-            lengths[token["id"]] = 0 if token["special"] else len(token["content"].encode())
-        return lengths
+        A model may know the end of a document as one of its own pieces; the same characters are then spelt by others.
+        The end is among the ids only if it is a single character or the unknown token.
+        """
+        ids = _ids(self._encoder, text)
+        return _ids(self._encoder_without_end, text) if self.end_id in ids else ids
 
     @cached_property
     def _content(self) -> dict[str, Any]:
@@ -95,12 +86,56 @@ class Tokenizer:
         return tokenizers.Tokenizer.from_str(self.json)
 
     @cached_property
+    def _encoder(self) -> Any:
+        return _encoder(self.plain)
+
+    @cached_property
+    def _encoder_without_end(self) -> Any:
+        end = self.end_of_document or ""
+        return _encoder(_dumped(_without(json.loads(self.plain), end))) if len(end) > 1 else self._encoder
+
+    @cached_property
     def _vocabulary(self) -> dict[str, int]:
         vocabulary: dict[str, int] = self._reference.get_vocab(with_added_tokens=True)
         return vocabulary
 
     def __getstate__(self) -> dict[str, Any]:
         return {"json": self.json, "end_of_document": self.end_of_document}
+
+
+def _dumped(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+def _encoder(plain: str) -> Any:
+    encoder = tokenizers.Tokenizer.from_str(plain)
+    encoder.encode_special_tokens = True
+    return encoder
+
+
+def _ids(encoder: Any, text: str) -> list[int]:
+    # A batch, even of one, is encoded without the GIL, and the fast one without offsets into the text.
+    (encoded,) = encoder.encode_batch_fast([text], add_special_tokens=False)
+    ids: list[int] = encoded.ids
+    return ids
+
+
+def _without(content: dict[str, Any], token: str) -> dict[str, Any]:
+    """The content of a ``tokenizer.json`` in which this token has a name that is in no text, and its id."""
+    name, model = f"\U0010ffff{token}", content["model"]
+    if isinstance(model["vocab"], list):
+        model["vocab"] = [[name if piece == token else piece, score] for piece, score in model["vocab"]]
+    else:
+        model["vocab"] = {name if piece == token else piece: number for piece, number in model["vocab"].items()}
+    if "merges" in model:
+        pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+        model["merges"] = [pair for pair in pairs if token not in (*pair, "".join(pair))]
+    if model.get("unk_token") == token:
+        model["unk_token"] = name
+    for added in content.get("added_tokens") or []:
+        if added["content"] == token:
+            added |= {"content": name, "special": True}
+    return content
 
 
 def load_tokenizer(section: TextSection) -> Tokenizer:
