@@ -23,7 +23,8 @@ def byte_level(name: str = "", *, ignore_merges: bool = False) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, level]) if name else level
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(TEXT, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False))
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(TEXT, trainer)
     return tokenizer
 
 

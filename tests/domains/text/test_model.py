@@ -81,12 +81,13 @@ def test_bits_per_byte_count_the_bytes_of_the_raw_text(family: str, tmp_path: Pa
     outofcore.convert("text", raw, store, tokenizer=tmp_path / "tokenizer.json", splits={"val": 0.4}, **settings)
     opened = outofcore.open_store(store)
     sequences = opened.sequences("val")
-    lines = {line: text for line, text in zip(_starts(raw), texts, strict=True)}
+    lines = dict(zip(_starts(raw), texts, strict=True))
     size = sum(len(lines[offset].encode()) for offset in sequences["offset"].read().tolist())
     task = DOMAIN.task(opened, TextSection.model_validate({"raw": "raw", **settings}))
     tokens = len(opened.rows("val"))
-    sums = {"loss_by_place": torch.tensor([2.0 * tokens]), "counts": torch.tensor([0, tokens]), "windows": torch.tensor(1)}
-    assert task.summarize(sums)["bits_per_byte"] == pytest.approx(2 * tokens / math.log(2) / size)
+    sums = {"loss_by_place": [2.0 * tokens], "counts": [0, tokens], "windows": 1}
+    figures = task.summarize({name: torch.tensor(values) for name, values in sums.items()})
+    assert figures["bits_per_byte"] == pytest.approx(2 * tokens / math.log(2) / size)
 
 
 def _starts(path: Path) -> list[int]:

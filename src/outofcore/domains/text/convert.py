@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -144,12 +145,13 @@ class Converter:
             return ids, lengths
         kept = np.ones(len(lengths), bool)
         kept[np.searchsorted(np.cumsum(lengths), places, "right")] = False
-        detail = f"its text has {self.tokenizer.end_of_document!r}, which the tokenizer gives the id that ends a document"
+        detail = f"the tokenizer gives its text the id of {self.tokenizer.end_of_document!r}, which ends a document"
         for number in np.flatnonzero(~kept).tolist():
             offset, file = documents.offsets[number], documents.files[number]
             documents.rejects.append(Reject(reason="end_in_text", offset=offset, detail=detail, file=file))
-        for name in ("texts", "offsets", "files"):
-            setattr(documents, name, [each for each, stays in zip(getattr(documents, name), kept, strict=True) if stays])
+        documents.texts = list(compress(documents.texts, kept))
+        documents.offsets = list(compress(documents.offsets, kept))
+        documents.files = list(compress(documents.files, kept))
         return ids[np.repeat(kept, lengths)], lengths[kept]
 
     def _ended(self, ids: Ids, lengths: Lengths) -> tuple[npt.NDArray[Any], Lengths]:

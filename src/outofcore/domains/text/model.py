@@ -101,8 +101,8 @@ class TextTask(Task):
         """Mean loss in nats per token, perplexity, and bits per byte, which is independent of the tokenizer.
 
         Bits per byte are the loss by the tokens per byte of the documents that are evaluated on, as raw text: no table
-        of tokens knows how many bytes a tokenizer has dropped, added or replaced. With each, as ``..._frequencies``, the
-        value for a model that knows only how frequent each id is in this split: the entropy of the ids.
+        of tokens knows how many bytes a tokenizer has dropped, added or replaced. With each, as ``..._frequencies``,
+        the value for a model that knows only how frequent each id is in this split: the entropy of the ids.
         """
         counts = sums["counts"].double()
         tokens, ratio = float(counts.sum()), self.bytes_per_token

@@ -37,10 +37,9 @@ PROBES = (
     "x" * 300 + " " * 300 + "\n" * 300 + "7" * 300 + "=" * 300,
     "",
 )
-
-
-# What may stand next to an added token: it may need a word's end, or take white space with it.
-SIDES = ("a", "Z", "7", "_", "é", "中", "\u0301", "'", ".", "-", "<", " ", "  ", "\t", "\n", "\r\n", " \n ", "\u00a0", "\u3000")
+# Neighbours of an added token: it may need a word's end, or take white space with it.
+SPACES = (" ", "  ", "\t", "\n", "\r\n", " \n ", "\u00a0", "\u3000")
+SIDES = ("a", "Z", "7", "_", "é", "中", "\u0301", "'", ".", "-", "<", *SPACES)
 MOST_OVERLAPS = 4096
 
 
