@@ -21,27 +21,25 @@ def batch_of(*, apart: bool) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_labels_are_shifted_by_the_model_to_the_targets(apart):
+def test_a_window_has_as_many_tokens_as_targets(apart):
     batch = batch_of(apart=apart)
     named = outofcore.causal_lm(batch)
-    assert set(named) == {"input_ids", "labels", "position_ids" if apart else "attention_mask"}
-    assert named["input_ids"].tolist() == ROWS.tolist()
-    assert torch.equal(named["labels"][:, 1:], batch["targets"])
-    assert (named["labels"][:, 0] == -100).all()
+    assert set(named) == {"input_ids", "labels", "shift_labels", "position_ids" if apart else "attention_mask"}
+    assert named["input_ids"].tolist() == named["labels"].tolist() == ROWS[:, :-1].tolist()
+    assert named["shift_labels"].tolist() == ROWS[:, 1:].tolist()
     if apart:
-        assert torch.equal(named["position_ids"][:, :-1], batch["positions"])
+        assert torch.equal(named["position_ids"], batch["positions"])
     else:
-        assert torch.equal(named["attention_mask"], torch.ones(3, 9, dtype=torch.int64))
-    assert batch["targets"].tolist() == ROWS[:, 1:].tolist()
+        assert torch.equal(named["attention_mask"], torch.ones(3, 8, dtype=torch.int64))
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_packed_sequences_are_the_documents_of_each_window(apart):
     documents = []
-    for row in ROWS.tolist():
+    for row in ROWS[:, :-1].tolist():
         documents.append([])
         for place, token in enumerate(row):
-            if apart and token == END and 0 < place < len(row) - 1:  # the last one predicts nothing
+            if apart and token == END and place:
                 documents.append([])
             documents[-1].append(token)
     packed = outofcore.causal_lm(batch_of(apart=apart), packed=True)
@@ -49,12 +47,15 @@ def test_packed_sequences_are_the_documents_of_each_window(apart):
     assert bounds.dtype == torch.int32
     assert torch.equal(bounds, packed["cu_seq_lens_k"])
     assert packed["max_length_q"] == packed["max_length_k"] == max(map(len, documents))
-    assert {packed[name].shape for name in ("input_ids", "labels", "position_ids")} == {(1, ROWS.size)}
+    assert {packed[name].shape for name in ("input_ids", "labels", "position_ids")} == {(1, 24)}
     sizes = bounds.diff().tolist()
     assert [each.tolist() for each in packed["input_ids"][0].split(sizes)] == documents
     assert [each.tolist() for each in packed["position_ids"][0].split(sizes)] == [
         list(range(len(each))) for each in documents
     ]
+    # A model that shifts the labels over the whole row predicts no window's first token from the window before it.
+    assert packed["labels"].view(3, 8)[:, 0].tolist() == [-100] * 3
+    assert torch.equal(packed["labels"].view(3, 8)[:, 1:], packed["shift_labels"].view(3, 8)[:, :-1])
 
 
 def test_a_batch_of_another_domain_is_refused():
@@ -64,7 +65,7 @@ def test_a_batch_of_another_domain_is_refused():
 
 def test_each_sequence_alone_gives_the_loss_of_the_windows():
     torch.manual_seed(0)
-    network = Network(Size(layers=2, width=16, heads=2, vocabulary=50, context=9)).eval()
+    network = Network(Size(layers=2, width=16, heads=2, vocabulary=50, context=8)).eval()
     batch = batch_of(apart=True)
     with torch.no_grad():
         logits = network.logits(network(batch["inputs"], batch["positions"], batch["segments"]))
@@ -72,6 +73,19 @@ def test_each_sequence_alone_gives_the_loss_of_the_windows():
         packed = outofcore.causal_lm(batch, packed=True)
         pieces = packed["input_ids"][0].split(packed["cu_seq_lens_q"].diff().tolist())
         together = torch.cat([network.logits(network(piece[None]))[0] for piece in pieces])
-        found = functional.cross_entropy(together[:-1], packed["labels"][0, 1:], reduction="sum", ignore_index=-100)
+        found = functional.cross_entropy(together, packed["shift_labels"][0], reduction="sum")
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
-    assert int((packed["labels"] != -100).sum()) == batch["targets"].numel()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_model_of_that_context_counts_every_target(apart):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=50, n_positions=8, n_embd=16, n_layer=1, n_head=2)
+    ).eval()
+    batch = batch_of(apart=apart)
+    with torch.no_grad():
+        answer = model(**outofcore.causal_lm(batch), use_cache=False)
+    expected = functional.cross_entropy(answer.logits.flatten(0, 1), batch["targets"].flatten())
+    assert answer.loss.item() == pytest.approx(expected.item(), rel=1e-5)

@@ -22,8 +22,8 @@ def causal_lm(batch: Mapping[str, Tensor], *, packed: bool = False) -> dict[str,
         for batch in outofcore.loader("text.zarr", "train", 16, tensors=outofcore.reading("text.zarr", seq_len=512)):
             loss = model(**outofcore.causal_lm(batch)).loss
 
-    Those models shift the labels themselves: a window of ``seq_len`` inputs and their targets becomes ``seq_len + 1``
-    tokens, and the loss counts the same ``seq_len`` targets.
+    A window has ``seq_len`` tokens, what a model of this context takes, and ``seq_len`` targets. Those models shift
+    ``labels`` themselves, and so lose a window's last target; they take the targets as ``shift_labels`` instead.
 
     Parameters
     ----------
@@ -37,11 +37,12 @@ def causal_lm(batch: Mapping[str, Tensor], *, packed: bool = False) -> dict[str,
     Returns
     -------
     dict
-        ``input_ids`` and ``labels`` (batch, seq_len + 1) int64, a window's first label -100; ``attention_mask``
-        (batch, seq_len + 1) int64, all ones, or ``position_ids`` instead where documents are kept apart, as no mask of
-        this shape could tell them from each other. With ``packed`` all have the shape (1, tokens), ``position_ids`` is
-        always there, ``cu_seq_lens_q`` and ``cu_seq_lens_k`` (sequences + 1,) int32 are where each begins, and
-        ``max_length_q`` and ``max_length_k`` the tokens of the longest, an int.
+        ``input_ids``, ``labels`` (the same, for models that shift them) and ``shift_labels`` (the targets), each
+        (batch, seq_len) int64; ``attention_mask`` (batch, seq_len) int64, all ones, or ``position_ids`` instead where
+        documents are kept apart, as no mask of this shape could tell them from each other. With ``packed`` all have
+        the shape (1, tokens), a window's first label is -100, ``position_ids`` is always there, ``cu_seq_lens_q`` and
+        ``cu_seq_lens_k`` (sequences + 1,) int32 are where each begins, and ``max_length_q`` and ``max_length_k`` the
+        tokens of the longest, an int.
 
     Raises
     ------
@@ -51,18 +52,22 @@ def causal_lm(batch: Mapping[str, Tensor], *, packed: bool = False) -> dict[str,
     if not {"inputs", "targets"} <= set(batch):
         message = f"batch: expected the inputs and targets of a text, got {sorted(batch)}"
         raise ParamsError(message)
-    tokens = torch.cat([batch["inputs"], batch["targets"][:, -1:]], 1)
-    labels = tokens.clone()
-    labels[:, 0] = IGNORED
-    named: dict[str, Any] = {"input_ids": tokens, "labels": labels}
+    inputs = batch["inputs"]
+    named: dict[str, Any] = {
+        "input_ids": inputs,
+        "labels": inputs.clone(),
+        "shift_labels": batch["targets"].contiguous(),
+    }
     if "positions" in batch:
-        positions = batch["positions"]
-        named["position_ids"] = torch.cat([positions, positions[:, -1:] + 1], 1)
+        named["position_ids"] = batch["positions"]
     elif packed:
-        named["position_ids"] = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+        named["position_ids"] = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
     else:
-        named["attention_mask"] = torch.ones_like(tokens)
-    return _packed(named) if packed else named
+        named["attention_mask"] = torch.ones_like(inputs)
+    if not packed:
+        return named
+    named["labels"][:, 0] = IGNORED
+    return _packed(named)
 
 
 def _packed(named: Mapping[str, Tensor]) -> dict[str, Any]:
