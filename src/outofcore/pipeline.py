@@ -133,7 +133,7 @@ def convert_to_address(domain: Domain, section: Any, target: str, machine: Machi
         )
         raise ParamsError(message)
     upload = Upload(url)
-    upload.begin()
+    upload.check()
     # Conversions to several addresses have work folders of their own.
     place = STORES / f"{domain.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}.zarr"
     rejects = place.with_suffix(".csv")
@@ -143,8 +143,7 @@ def convert_to_address(domain: Domain, section: Any, target: str, machine: Machi
         return [Need(work, Purpose.WORK, min(held, forecast.store_bytes))]
 
     figures, _ = _run(domain, section, machine, place, rejects, needs, upload)
-    folder, _, own = url.rpartition("/")
-    Upload(folder).put(f"{own}.rejects.csv", rejects)
+    upload.put_next(".rejects.csv", rejects)
     rejects.unlink()
     return figures
 

@@ -7,6 +7,7 @@ zarr, the raw input on those of h5py and zstandard. A new version may change the
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -82,11 +83,20 @@ ARRAYS = {
 
 
 def digest_of(folder: Path) -> str:
-    """SHA-256 of the sorted relative paths and the bytes of all files."""
+    """SHA-256 of the sorted relative paths and the bytes of all files; of a store's with the seal of format 1.
+
+    Format 2 adds the checksums of the chunks, which follow from the other files.
+    """
     digest = hashlib.sha256()
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     for name in names:
         content = (folder / name).read_bytes()
+        if name == "checksums":
+            continue
+        if name == "seal.json":
+            seal = json.loads(content)
+            del seal["files"]["checksums"]
+            content = json.dumps({**seal, "format": 1}, separators=(",", ":")).encode() + b"\n"
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 

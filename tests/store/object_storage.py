@@ -66,6 +66,12 @@ def upload(folder: Path, endpoint: str, name: str) -> str:
     return f"s3://stores/{name}"
 
 
+def put_objects(endpoint: str, url: str, objects: dict[str, bytes]) -> None:
+    """Put objects below an address."""
+    for name, value in objects.items():
+        obstore.put(_bucket(endpoint), f"{url.removeprefix('s3://stores/')}/{name}", value)
+
+
 def remove(endpoint: str, url: str, name: str) -> None:
     """Remove one object of a store."""
     obstore.delete(_bucket(endpoint), f"{url.removeprefix('s3://stores/')}/{name}")

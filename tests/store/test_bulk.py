@@ -72,24 +72,26 @@ def test_a_file_that_was_cut_is_noticed(make_store: MakeStore) -> None:
         BulkReader(arrays).read(np.arange(10), [np.zeros((10, 64, 3), np.uint64)], np.arange(10))
 
 
-def soundness(encoded: np.ndarray, *lengths: int) -> list[bool]:
-    places = np.full(len(lengths), encoded.ctypes.data, np.uint64)
-    found: list[bool] = intact(places, np.array(lengths)).tolist()
-    return found
-
-
 @pytest.mark.skipif(bulk._functions() is None, reason="this platform's wheels do not export the C functions")
 def test_chunks_in_memory_are_intact_until_a_bit_changes() -> None:
     encoded = np.frombuffer(ChunkCodec("none", 0, "uint8").encode(np.arange(99, dtype=np.uint8)), np.uint8).copy()
     size = len(encoded)
-    assert soundness(encoded, size, size - 1, size, 3) == [True, False, True, False]
+    sealed = int.from_bytes(encoded[-4:].tobytes(), "little")
+    assert soundness(encoded, sealed, size, size - 1, size, 3) == [True, False, True, False]
+    assert soundness(encoded, sealed ^ 1, size) == [False]
     for place in range(size):
         encoded[place] ^= 4
-        assert soundness(encoded, size) == [False]
+        assert soundness(encoded, sealed, size) == [False]
         encoded[place] ^= 4
 
 
 def test_where_checksums_cannot_be_computed_no_chunk_is_intact(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = np.frombuffer(ChunkCodec("none", 0, "uint8").encode(np.arange(9, dtype=np.uint8)), np.uint8)
     monkeypatch.setattr(bulk, "_functions", lambda: None)
-    assert soundness(encoded, len(encoded)) == [False]
+    assert soundness(encoded, int.from_bytes(encoded[-4:].tobytes(), "little"), len(encoded)) == [False]
+
+
+def soundness(encoded: np.ndarray, sealed: int, *lengths: int) -> list[bool]:
+    places = np.full(len(lengths), encoded.ctypes.data, np.uint64)
+    found: list[bool] = intact(places, np.array(lengths), np.full(len(lengths), sealed)).tolist()
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from collections.abc import Callable
@@ -14,9 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
+from outofcore.loading.loader import loader
+from outofcore.store.bulk import BulkReader
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
 from outofcore.store.verify import verify
+from tests.store.forging import checksums_on_disk
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
@@ -80,13 +84,67 @@ def test_a_damaged_chunk_names_store_field_and_shard(make_store: Callable[..., P
 def test_what_is_not_sealed_is_refused(make_store: Callable[..., Path], tmp_path: Path) -> None:
     path = make_store()
     (path / "seal.json").unlink()
-    with pytest.raises(StoreError, match="is not a sealed store; run 'dvc repro'"):
+    with pytest.raises(StoreError, match=r"is not a sealed store; it is a Zarr that another program .*write_store"):
         open_store(path)
+    with pytest.raises(StoreError, match="is not a sealed store; run 'dvc repro'"):
+        open_store(tmp_path)
     (path / "seal.json").mkdir()
-    with pytest.raises(StoreError, match=r"seal\.json cannot be read"):
+    with pytest.raises(StoreError, match=r"seal\.json is no seal of a store"):
         open_store(path)
     with pytest.raises(StoreError, match="does not exist"):
         open_store(tmp_path / "nowhere.zarr")
+
+
+@pytest.mark.parametrize("name", ["seal.json", "zarr.json", "checksums", "train/move/c.0"])
+def test_a_pipe_that_nobody_writes_to_is_refused(make_store: Callable[..., Path], name: str) -> None:
+    path = make_store()
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    with pytest.raises(StoreError, match=f"{name} is no"):
+        open_store(path)
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize("what", ["chunks", "shards", "link", "store"])
+def test_a_sound_chunk_of_another_place_or_store_is_refused(
+    make_store: Callable[..., Path], codec: str, what: str
+) -> None:
+    """Sizes, indexes and the checksums in the files are right."""
+    layout = Layout(codec=codec, chunk_rows=64, shard_rows=256)
+    path, other = (make_store(f"{seed}.zarr", batches=[[1024]], layout=layout, seed=seed) for seed in range(2))
+    first, second = path / "train/move/c.0", path / "train/move/c.1"
+    content = first.read_bytes()
+    if what == "chunks":  # of equal length, as random numbers are not compressed
+        index = np.frombuffer(content, "<u8", 8)
+        (one, length), (two, same) = index[:2].tolist(), index[4:6].tolist()
+        assert length == same
+        swapped = bytearray(content)
+        swapped[one : one + length], swapped[two : two + length] = content[two:][:length], content[one:][:length]
+        first.write_bytes(swapped)
+    elif what == "shards":
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(content)
+    elif what == "link":
+        second.unlink()
+        second.symlink_to("c.0")
+    else:
+        shutil.copyfile(other / "train/move/c.0", first)
+    store = open_store(path)
+    move = store.rows("train")["move"]
+    with pytest.raises(DamagedStore, match="files were swapped, or a copy over this store was not finished"):
+        move.read()
+    with pytest.raises(DamagedStore, match="of field train/move"):
+        BulkReader([move]).read(np.arange(16), [np.zeros((16, 64), np.uint16)], np.arange(16))
+    for residency in ("ram", "streamed") + ("mapped",) * (codec == "none"):
+        with pytest.raises(DamagedStore, match="of field train/move"):
+            list(loader(store, "train", 64, residency=residency, memory="64MiB"))
+    assert verify(path).problems
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_the_sealed_checksums_are_those_of_the_chunks(make_store: Callable[..., Path], codec: str) -> None:
+    path = make_store(layout=Layout(codec=codec, chunk_rows=64, shard_rows=256))
+    assert (path / "checksums").read_bytes() == checksums_on_disk(path)
 
 
 def test_a_missing_or_short_shard_is_named(make_store: Callable[..., Path]) -> None:

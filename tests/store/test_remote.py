@@ -110,6 +110,34 @@ def test_it_is_verified_like_the_store_on_disk(make_store: Callable[..., Path], 
     assert verify(Path("s3://nowhere/a.zarr")).problems[0].startswith("s3://nowhere/a.zarr: there is no sealed store")
 
 
+def test_a_store_that_takes_the_address_never_mixes_in(make_store: Callable[..., Path], endpoint: str) -> None:
+    """Of the same sizes and shapes; also where a copy in another process reads."""
+    layout = Layout(codec="none", chunk_rows=64, shard_rows=512)
+    old, new = (make_store(f"{seed}.zarr", batches=GAMES, layout=layout, seed=seed) for seed in range(2))
+    url = upload(old, endpoint, old.parent.name)
+    store = open_store(url)
+    move = store.rows("train")["move"]
+    expected = open_store(old).rows("train")["move"].read()
+    copied = pickle.loads(pickle.dumps(move))
+    np.testing.assert_array_equal(move.read(0, 64), expected[:64])
+    np.testing.assert_array_equal(copied.read(0, 64), expected[:64])
+    pickled = pickle.dumps(store)
+    batches = iter(loader(store, "train", 64, residency="streamed", memory="64MiB", pool_blocks=1, threads=1))
+    assert set(next(batches)["move"].tolist()) <= set(expected.tolist())
+    upload(new, endpoint, old.parent.name)
+    with pytest.raises(StoreError, match="another store has taken the place of the one that was opened"):
+        move.read()
+    with pytest.raises(StoreError, match="another store has taken the place of the one that was opened"):
+        copied.read()
+    with pytest.raises(StoreError, match="another store has taken the place of the one that was opened"):
+        pickle.loads(pickled)
+    rest: list[int] = []
+    with pytest.raises(StoreError, match="another store has taken the place of the one that was opened"):
+        rest.extend(value for batch in batches for value in batch["move"].tolist())
+    assert set(rest) <= set(expected.tolist())
+    assert open_store(url).digest == open_store(new).digest
+
+
 def test_mapping_is_refused(make_store: Callable[..., Path], endpoint: str) -> None:
     store = make_store(layout=Layout(codec="none", chunk_rows=64, shard_rows=256))
     far = upload(store, endpoint, store.parent.name)

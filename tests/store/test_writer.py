@@ -125,7 +125,7 @@ def test_nothing_is_left_of_metadata_whose_writing_was_stopped(tmp_path: Path, e
     sources |= {name: np.array([1]) for name in ("bytes", "found", "accepted", "rejected")}
     with Target(tmp_path / "a.zarr") as target:
         seal = writer.commit(target, {"domain": "chess", "parts": [""], "splits": ["train"]}, sources)
-    found = {path.relative_to(tmp_path / "a.zarr").as_posix() for path in (tmp_path / "a.zarr").rglob("*.*")}
+    found = {path.relative_to(tmp_path / "a.zarr").as_posix() for path in (tmp_path / "a.zarr").rglob("*")}
     assert {name for name in found if (tmp_path / "a.zarr" / name).is_file()} == {*seal.files, "seal.json"}
 
 

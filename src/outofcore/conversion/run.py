@@ -107,7 +107,7 @@ class Conversion:
             target.put_back(journal.store)
             remove_unfinished(self.rejects)
             if self.upload:
-                self.upload.unseal()
+                self.upload.begin(work.token)
             layout = self.section.store.layout()
             empty = partial(StoreWriter, journal.store, schemas, layout, SPLITS, encoders, upload=self.upload)
             build = Build(self.section, inputs, journal, empty)
@@ -123,13 +123,13 @@ class Conversion:
                         seal = build.seal(target, root, sources(self.files, build.assembler, inputs.digests))
             except DamagedStore:  # what an earlier run has left here, or at the address
                 build.writer.abandon()
-                journal.clear()
+                self._clear(journal)
                 raise
             except BaseException:
                 build.stop()
                 raise
             build.writer.abandon()
-            journal.clear()
+            self._clear(journal)
         if not build.assembler.accepted:
             raise RawInputError(self._nothing_accepted(build.assembler))
         self._note_empty_splits(build)
@@ -137,6 +137,11 @@ class Conversion:
         for each in figures.get("doubts", ()):
             sys.stderr.write(f"note: {self.domain.name}: {each}\n")
         return Outcome(seal, figures, resumed)
+
+    def _clear(self, journal: Journal) -> None:
+        if self.upload:
+            self.upload.clear()
+        journal.clear()
 
     def _work_folder(self, target: Target, scratch: Path | None) -> AbstractContextManager[WorkFolder]:
         """The folder of :meth:`work`; the lock of the target holds wherever it is."""

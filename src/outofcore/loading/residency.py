@@ -267,7 +267,7 @@ class Mapped(HostResidency):
             self._locate(chunk)
         for number, name in enumerate(self.fields):
             written = chunks[self._lengths[number, chunks] > 0]
-            sound = intact(self.addresses[number, written], self._lengths[number, written])
+            sound = intact(self.addresses[number, written], self._lengths[number, written], self._sealed(name, written))
             for chunk in written[~sound].tolist():
                 self._check(name, chunk)
         self._verified[chunks] = True
@@ -277,6 +277,7 @@ class Mapped(HostResidency):
         for number, (name, array) in enumerate(self.stores[store].items()):
             located = array.locate(own)
             if located is None:
+                array.require_sealed(own, b"")
                 self.addresses[number, chunk] = self._fill(store, name).ctypes.data
                 continue
             shard, offset, length = located
@@ -284,6 +285,11 @@ class Mapped(HostResidency):
             self.addresses[number, chunk] = self._map(store, name, shard).ctypes.data + offset
             with self._lock:
                 self.bytes_read += length
+
+    def _sealed(self, name: str, chunks: Ints) -> Ints:
+        """The sealed checksums of chunks of a field."""
+        places = [self.place(chunk) for chunk in chunks.tolist()]
+        return np.array([self.stores[store][name].checksums[own] for store, own in places], np.int64)
 
     def _check(self, name: str, chunk: int) -> None:
         """Raise DamagedStore, unless only the compiled check found fault with the chunk."""

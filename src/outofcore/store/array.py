@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,16 @@ from outofcore.store.metadata import ArrayFacts
 from outofcore.store.seal import ADVICE
 from outofcore.store.shards import EMPTY, read_index, shard_name
 
+Checksums = Callable[[str], npt.NDArray[np.uint32]]
+"""The checksums of the chunks of an array, by its path, as they were sealed; 0 for a chunk that is not stored."""
+
 
 class Array:
     """One field of a table, cut into chunks and shards along its first axis; text has dtype object."""
 
-    def __init__(self, files: Files, path: str, facts: ArrayFacts) -> None:
+    def __init__(self, files: Files, path: str, facts: ArrayFacts, checksums: Checksums) -> None:
         self.files = files
+        self._checksums = checksums
         self.path = path
         self.name = path.rsplit("/", 1)[-1]
         self.shape = facts.shape
@@ -60,11 +65,19 @@ class Array:
             self._indexes[shard] = read_index(self.files, name, chunks, whole) if self.files.exists(name) else None
         return self._indexes[shard]
 
-    def index_of(self, name: str) -> npt.NDArray[np.uint64] | None:
-        """The index of a shard by its file; None if the file is not one of the array's shards."""
+    def chunks_of(self, name: str) -> dict[int, int]:
+        """The chunks of a shard's file by their offsets in it, ascending; none if it is no shard of this array."""
         number = name.removeprefix(f"{self.path}/c.").partition(".")[0]
-        known = number.isdecimal() and len(number) < 20 and self.shard_file(int(number)) == name
-        return self.index(int(number)) if known else None
+        if not number.isdecimal() or len(number) > 19 or self.shard_file(int(number)) != name:
+            return {}
+        index, first = self.index(int(number)), int(number) * (self.shard_rows // self.chunk_rows)
+        offsets = [] if index is None else index[: self.chunks - first, 0].tolist()
+        return {offset: first + place for place, offset in enumerate(offsets) if offset != EMPTY}
+
+    @cached_property
+    def checksums(self) -> npt.NDArray[np.uint32]:
+        """The sealed checksum of each chunk, 0 for one that holds only the fill value; raises DamagedStore."""
+        return self._checksums(self.path)
 
     def locate(self, number: int) -> tuple[int, int, int] | None:
         """Shard, offset in its file and encoded length of a chunk; None if it holds only the fill value."""
@@ -78,6 +91,7 @@ class Array:
         """Decode a chunk into ``out``; returns the bytes read. Raises DamagedStore if a bit has changed."""
         place = self.locate(number)
         if place is None:
+            self.require_sealed(number, b"")
             out[...] = self.fill
             return 0
         shard, offset, length = place
@@ -98,6 +112,17 @@ class Array:
                 f"(rows from {number * self.chunk_rows}) is damaged: {error}; {ADVICE}"
             )
             raise DamagedStore(message) from error
+        self.require_sealed(number, encoded)
+
+    def require_sealed(self, number: int, encoded: bytes) -> None:
+        """Raise DamagedStore unless a chunk is the one that was sealed at this place."""
+        if int.from_bytes(encoded[-CRC_BYTES:], "little") != self.checksums[number]:
+            message = (
+                f"{self.files.root}: chunk {number} of field {self.path} (rows from {number * self.chunk_rows}) is of "
+                "another version of the store, or of another place in it: files were swapped, or a copy over this "
+                f"store was not finished; {ADVICE}"
+            )
+            raise DamagedStore(message)
 
     def damage(self, number: int, encoded: memoryview) -> str:
         """Result of a chunk's checksum: a description of damage, or ""."""
@@ -119,6 +144,7 @@ class Array:
             if last - first == size and target.flags.c_contiguous:
                 self.chunk(number, target)
             elif self.locate(number) is None:
+                self.require_sealed(number, b"")
                 target[...] = self.fill
             else:
                 scratch = self._room(size)

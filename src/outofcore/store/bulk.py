@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.compilation import njit
-from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES, CRC_RESIDUE
+from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.native import addresses, call_2, call_3, call_4, call_5
 from outofcore.store.reader import Array
@@ -42,25 +42,22 @@ def _decode(
     header = np.empty(BLOSC_HEADER // BLOSC_WORD, np.uint32)
     for number in range(len(jobs)):
         source, place, length = jobs[number, 0], jobs[number, 1], jobs[number, 2]
-        kind, target, size = jobs[number, 3], jobs[number, 4], jobs[number, 5]
+        kind, target, size, sealed = jobs[number, 3], jobs[number, 4], jobs[number, 5], jobs[number, 6]
         body = length - CRC_BYTES
         if kind == _NONE and source != IN_MEMORY:  # directly into its slot
             if body != size or call_4(pread, source, target, body, place) != body:
                 continue
-            if call_4(pread, source, buffer, CRC_BYTES, place + body) != CRC_BYTES:
+            if call_4(pread, source, np.int64(header.ctypes.data), CRC_BYTES, place + body) != CRC_BYTES:
                 continue
-            found = call_2(crc32c, target, body)
-            same = True
-            for byte in range(CRC_BYTES):
-                same &= (found >> (8 * byte)) & 0xFF == scratch[byte]
-            done[number] = same
+            done[number] = header[0] == sealed == call_2(crc32c, target, body) & 0xFFFFFFFF
             continue
         encoded = place
         if source != IN_MEMORY:
             encoded = buffer
             if call_4(pread, source, buffer, length, place) != length:
                 continue
-        if call_2(crc32c, encoded, length) & 0xFFFFFFFF != CRC_RESIDUE:
+        call_3(memmove, np.int64(header.ctypes.data), encoded + body, CRC_BYTES)
+        if header[0] != sealed or call_2(crc32c, encoded, body) & 0xFFFFFFFF != sealed:
             continue
         if kind == _ZSTD:
             done[number] = call_5(zstd, context, target, size, encoded, body) == size
@@ -77,17 +74,22 @@ def _decode(
 
 
 @njit(nogil=True, cache=True)
-def _check(function: int, places: npt.NDArray[np.uint64], lengths: Words, sound: npt.NDArray[np.bool_]) -> None:
+def _check(
+    functions: Words, places: npt.NDArray[np.uint64], lengths: Words, sealed: Words, sound: npt.NDArray[np.bool_]
+) -> None:
+    stored = np.empty(1, np.uint32)
     for number in range(len(places)):
-        place, length = np.int64(places[number]), lengths[number]
-        sound[number] = length >= CRC_BYTES and call_2(function, place, length) & 0xFFFFFFFF == CRC_RESIDUE
+        place, body = np.int64(places[number]), lengths[number] - CRC_BYTES
+        if body >= 0:
+            call_3(functions[1], np.int64(stored.ctypes.data), place + body, CRC_BYTES)
+            sound[number] = stored[0] == sealed[number] == call_2(functions[2], place, body) & 0xFFFFFFFF
 
 
-def intact(places: npt.NDArray[np.uint64], lengths: Words) -> npt.NDArray[np.bool_]:
-    """Whether the checksum at the end of each chunk's bytes in memory matches; False where it cannot be computed."""
+def intact(places: npt.NDArray[np.uint64], lengths: Words, sealed: Words) -> npt.NDArray[np.bool_]:
+    """Whether chunks in memory have the sealed checksums; False where they cannot be computed."""
     functions, sound = _functions(), np.zeros(len(places), np.bool_)
     if functions is not None:
-        _check(functions[2], places, lengths, sound)
+        _check(functions, places, lengths, sealed, sound)
     return sound
 
 
@@ -154,11 +156,13 @@ class BulkReader:
         pairs = [(number, shard) for number in range(len(self._arrays)) for shard in touched]
         files.each(self._locate, [pair for pair in pairs if pair not in self._located])
         strides = np.array([[buffer.strides[0]] for buffer in buffers])
-        jobs = np.empty((len(self._arrays), len(chunks), 6), np.int64)
+        jobs = np.empty((len(self._arrays), len(chunks), 7), np.int64)
         jobs[:, :, 1:3] = self._places[:, chunks]
         jobs[:, :, 3] = self._kinds
         jobs[:, :, 4] = np.array([[buffer.ctypes.data] for buffer in buffers]) + strides * slots
         jobs[:, :, 5] = strides
+        for number, array in enumerate(self._arrays):
+            jobs[number, :, 6] = array.checksums[chunks]
         whole = slice(None)
         where = {shard: np.flatnonzero(shards == shard) if len(touched) > 1 else whole for shard in touched}
         cells = [jobs[number, where[shard]] for number, shard in pairs]

@@ -43,7 +43,9 @@ class Descriptor:
     """An open file or folder, closed with its last reference."""
 
     def __init__(self, path: Path | str, flags: int = 0, folder: Descriptor | None = None) -> None:
-        self.number: int = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder.number if folder else None)
+        self.number: int = os.open(
+            path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=folder.number if folder else None
+        )
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at exit, the module may already be gone
         if hasattr(self, "number"):

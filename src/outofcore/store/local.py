@@ -20,6 +20,7 @@ from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
 
 # Enough for every shard of a large split; if the process limit is lower, a quarter of that.
 OPEN_FILES = 256
+MOST_SEAL_BYTES = 1 << 30  # of ten million files
 
 
 class LocalFiles:
@@ -63,10 +64,24 @@ class LocalFiles:
     def seal(self) -> bytes:
         try:
             file = Descriptor(SEAL, folder=self._folder)
-            return _read(file, 0, os.fstat(file.number).st_size)
         except FileNotFoundError as error:
-            message = f"{self.root}: is not a sealed store; run 'dvc repro' to convert, or 'dvc pull' to fetch it"
+            zarr = any(os.path.lexists(self._place / name) for name in ("zarr.json", ".zgroup", ".zarray"))
+            way = (
+                "it is a Zarr that another program wrote, or a conversion that was not finished; write its arrays with "
+                "outofcore.write_store(path, zarr.open_group(...)), or convert the raw files"
+                if zarr
+                else "run 'dvc repro' to convert, or 'dvc pull' to fetch it"
+            )
+            message = f"{self.root}: is not a sealed store; {way}"
             raise StoreError(message) from error
+        except OSError as error:
+            raise self._unreadable(error, SEAL) from error
+        try:
+            status = os.fstat(file.number)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_SEAL_BYTES:
+                message = f"{self.root}: {SEAL} is no seal of a store (no file, or too large); convert again"
+                raise StoreError(message)
+            return _read(file, 0, status.st_size)
         except OSError as error:
             raise self._unreadable(error, SEAL) from error
 

@@ -11,6 +11,7 @@ from typing import Any
 from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
+from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.schema import Columns, Layout, Schema
 from outofcore.store.shards import index_bytes
 from outofcore.store.table import TableWriter
@@ -56,7 +57,7 @@ class MeasuredStore(StoreWriter):
 
     def size(self, attributes: Mapping[str, Any], sources: Columns, scale: float) -> int:
         """Bytes that the seal would list, for ``scale`` rows per appended row in every table but ``sources``."""
-        tables = [table for table in self.tables() if isinstance(table, TableWriter)]  # none is written elsewhere
+        tables = self.tables()
         listed = self.sources_table(sources)
         for table in [*tables, listed]:
             table.close()
@@ -80,10 +81,12 @@ class MeasuredStore(StoreWriter):
 
 
 def _scaled(table: TableWriter, scale: float, parts: float) -> float:
-    """Bytes of the shards of these tables with ``scale`` times the rows."""
+    """Bytes of the shards of these tables, and of the checksums of their chunks, with ``scale`` times the rows."""
     index = index_bytes(table.layout.shard_rows // table.layout.chunk_rows)
-    shards = -(-int(table.rows * scale) // table.layout.shard_rows)
+    rows = int(table.rows * scale)
+    shards = -(-rows // table.layout.shard_rows)
+    checksums = CRC_BYTES * len(table.fields) * -(-rows // table.layout.chunk_rows)
     sizes: defaultdict[str, list[int]] = defaultdict(list)
     for name, (size, _) in table.files.items():
         sizes[name.rpartition("/")[0]].append(size - index)
-    return sum(sum(held) * scale + max(len(held) * parts, shards) * index for held in sizes.values())
+    return checksums + sum(sum(held) * scale + max(len(held) * parts, shards) * index for held in sizes.values())

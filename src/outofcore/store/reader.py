@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
@@ -17,7 +18,7 @@ from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
 from outofcore.store.metadata import Attributes, parse_array, parse_document, parse_root
 from outofcore.store.remote import RemoteFiles, url_of
-from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
+from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
 
 __all__ = ["Array", "Store", "Table", "files_of", "open_sealed", "open_store"]
 
@@ -38,9 +39,10 @@ class Store:
     def __init__(self, files: Files, seal: Seal, metadata: Mapping[str, Mapping[str, Any]]) -> None:
         self.root = files.root
         self.seal = seal
-        if "zarr.json" not in metadata:
-            message = f"{self.root}: {SEAL} lists no zarr.json; convert again"
-            raise StoreError(message)
+        for name in ("zarr.json", CHECKSUMS):
+            if name not in seal.files:
+                message = f"{self.root}: {SEAL} lists no {name}; convert again"
+                raise StoreError(message)
         self.attributes: dict[str, Any] = parse_root(self.root, metadata["zarr.json"])
         self.domain: str = self.attributes["domain"]
         self.parts: tuple[str, ...] = tuple(self.attributes["parts"])
@@ -137,6 +139,10 @@ class Store:
         message = f"{self.root}: the sequences of {rows.path} do not cover its {len(rows)} rows; {ADVICE}"
         raise DamagedStore(message)
 
+    def checksums(self, path: str) -> npt.NDArray[np.uint32]:
+        """The sealed checksum of each chunk of an array, 0 for one without a file; raises DamagedStore."""
+        return self._checksums[path]
+
     def arrays(self) -> dict[str, Array]:
         """All arrays by path."""
         return {array.path: array for group in self._groups for array in self._table(group).fields.values()}
@@ -160,6 +166,19 @@ class Store:
             sizes[folder] += size * file.startswith("c.")
         return dict(sizes)
 
+    @cached_property
+    def _checksums(self) -> dict[str, npt.NDArray[np.uint32]]:
+        """The checksums of the chunks of each array; raises DamagedStore."""
+        size, digest = self.seal.files[CHECKSUMS]
+        content = self._files.read(CHECKSUMS, 0, size)
+        arrays = self.arrays()
+        chunks = [arrays[path].chunks for path in sorted(arrays)]
+        if hashlib.sha256(content).hexdigest() != digest or size != 4 * sum(chunks):
+            message = f"{self.root}: {CHECKSUMS} was changed after sealing; {ADVICE}"
+            raise DamagedStore(message)
+        stops = np.cumsum(chunks)[:-1]
+        return dict(zip(sorted(arrays), np.split(np.frombuffer(content, "<u4"), stops), strict=True))
+
     def _path(self, split: str, part: str) -> str:
         if split not in self.splits or part not in self.parts:
             message = (
@@ -174,7 +193,10 @@ class Store:
         for name in self._groups.get(path, []):
             array = f"{path}/{name}"
             fields[name] = Array(
-                self._files, array, parse_array(self.root, array, self._metadata[f"{array}/zarr.json"])
+                self._files,
+                array,
+                parse_array(self.root, array, self._metadata[f"{array}/zarr.json"]),
+                self.checksums,
             )
         lengths = {len(array) for array in fields.values()}
         if len(lengths) != 1:

@@ -67,7 +67,14 @@ ADVICE = "convert again, or put a whole copy of the store there"
 
 def url_of(path: str | Path) -> str | None:
     """The address of a store in object storage, or None for a path; restores a slash lost in a ``Path``."""
-    if not str(path).startswith("s3:/"):
+    scheme = re.match(r"([a-z][a-z0-9+.-]+):/", str(path))
+    if scheme and scheme[1] != "s3":
+        message = (
+            f"{shown(path)}: stores are read from folders and from s3://bucket/folder; copy that of {scheme[1]}:// "
+            "to a folder, mount it, or use the storage's S3 endpoint (AWS_ENDPOINT_URL)"
+        )
+        raise StoreError(message)
+    if not scheme:
         return None
     found = re.fullmatch(r"s3:/{1,2}([^/:@]+)/+(.*[^/])/*", str(path))
     if not found:
@@ -105,28 +112,34 @@ class Traffic:
 class RemoteFiles:
     """Reads ranges of a store's objects."""
 
-    def __init__(self, root: str, listed: Mapping[str, tuple[int, str]] | None = None) -> None:
+    def __init__(
+        self, root: str, listed: Mapping[str, tuple[int, str]] | None = None, tags: Mapping[str, str] | None = None
+    ) -> None:
         self.root = root
         self.at_once = sys.maxsize
         self.traffic = Traffic()
         self._listed = dict(listed or {})
+        self._tags = dict(tags or {})  # of the objects that were listed; other objects are another store's
+        self._seal_tag: str | None = None
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._obstore = imported(root)
         self._store = connect(root)
         self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="requests")
 
-    def __getstate__(self) -> tuple[str, Mapping[str, tuple[int, str]]]:
-        return self.root, self._listed
+    def __getstate__(self) -> tuple[str, Mapping[str, tuple[int, str]], Mapping[str, str]]:
+        return self.root, self._listed, self._tags
 
-    def __setstate__(self, state: tuple[str, Mapping[str, tuple[int, str]]]) -> None:
+    def __setstate__(self, state: tuple[str, Mapping[str, tuple[int, str]], Mapping[str, str]]) -> None:
         self.__init__(*state)  # type: ignore[misc]  # a copy in another process makes its own connections
 
     def seal(self) -> bytes:
         """Content of the seal; raises StoreError if it is missing or inaccessible."""
         with self._one_line(SEAL):
             try:
-                return bytes(self._obstore.get(self._store, SEAL).bytes())
+                answer = self._obstore.get(self._store, SEAL)
+                self._seal_tag = answer.meta["e_tag"]
+                return bytes(answer.bytes())
             except FileNotFoundError as error:
                 message = f"{self.root}: there is no sealed store at this address ({SEAL} or the bucket is missing)"
                 raise StoreError(message) from error
@@ -137,7 +150,12 @@ class RemoteFiles:
             message = f"{self.root}: {REPLACED}"
             raise StoreError(message)
         self._listed = dict(files)
-        found = self.found()
+        objects = self._objects()
+        if self._seal_tag and SEAL in objects and objects[SEAL]["e_tag"] != self._seal_tag:
+            message = f"{self.root}: {REPLACED}"
+            raise StoreError(message)
+        found = {name: each["size"] for name, each in objects.items()}
+        self._tags = {name: each["e_tag"] for name, each in objects.items() if each["e_tag"]}
         for name, (size, _) in files.items():
             if found.get(name) != size:
                 what = f"has {found[name]} bytes, expected {size}" if name in found else "is missing"
@@ -145,6 +163,9 @@ class RemoteFiles:
                 raise DamagedStore(message)
 
     def found(self) -> dict[str, int]:
+        return {name: each["size"] for name, each in self._objects().items()}
+
+    def _objects(self) -> dict[str, Any]:
         with self._one_line("the list of objects"):
             found = listed(self._obstore, self._store)
         self._count(1 + len(found) // 1000, 0)
@@ -162,7 +183,7 @@ class RemoteFiles:
         raise StoreError(message)
 
     def check_size(self, name: str) -> None:
-        """Do nothing: an object never changes in place."""
+        """Do nothing: only the object that was listed is ever read."""
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Bytes of an object from an offset; raises DamagedStore, StoreError after :data:`RETRIES` retries."""
@@ -192,10 +213,15 @@ class RemoteFiles:
         name, start, stop = run
         with self._one_line(name):
             try:
-                content = self._obstore.get_range(self._store, name, start=start, end=stop)
+                tag = {"if_match": self._tags[name]} if name in self._tags else {}
+                options = {"range": (start, stop), **tag}
+                content = self._obstore.get(self._store, name, options=options).bytes()
             except FileNotFoundError as error:
                 message = f"{self.root}: {name} has vanished; {ADVICE}"
                 raise DamagedStore(message) from error
+            except self._obstore.exceptions.PreconditionError as error:
+                message = f"{self.root}: {REPLACED}"
+                raise StoreError(message) from error
         self._count(1, len(content))
         if len(content) != stop - start:
             message = f"{self.root}: {name} ends at {start + len(content)}, expected {stop} bytes or more; {ADVICE}"
@@ -228,9 +254,10 @@ def repeated(client: Any, request: Callable[[], Answer]) -> Answer:
     return request()
 
 
-def listed(client: Any, connection: Any) -> dict[str, int]:
-    """Sizes of all objects, by name."""
-    return repeated(client, lambda: {each["path"]: each["size"] for page in client.list(connection) for each in page})
+def listed(client: Any, connection: Any, folder: str | None = None) -> dict[str, Any]:
+    """Size (``size``) and version (``e_tag``) of all objects, or of those in a folder, by name."""
+    pages = repeated(client, lambda: list(client.list(connection, folder)))
+    return {each["path"]: each for page in pages for each in page}
 
 
 def coalesced(ranges: Ranges) -> list[tuple[int, int]]:

@@ -15,7 +15,8 @@ from pathlib import Path
 from outofcore.errors import DamagedStore, StoreError
 
 SEAL = "seal.json"
-FORMAT = 1
+CHECKSUMS = "checksums"  # of all chunks: four bytes each, by array in the order of their paths
+FORMAT = 2
 ADVICE = "'outofcore verify' also looks into DVC's cache, and says how to get it back"
 
 
@@ -27,8 +28,9 @@ class Seal:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the list of files, in hexadecimal."""
-        return hashlib.sha256(_canonical(self.files).encode()).hexdigest()
+        """SHA-256 over the list of files, in hexadecimal; but for CHECKSUMS, whose content follows from the others."""
+        files = {name: facts for name, facts in self.files.items() if name != CHECKSUMS}
+        return hashlib.sha256(_canonical(files).encode()).hexdigest()
 
     def text(self) -> str:
         """The content of the seal file."""
@@ -67,7 +69,9 @@ def names_of(content: bytes) -> set[str] | None:
     """Names of the files of a sealed store, of any format and in any state; None if this is no seal of ours."""
     try:
         parsed = json.loads(content)
-        return {SEAL, *map(str, parsed["files"])} if {"digest", "format"} <= parsed.keys() else None
+        return (
+            {SEAL, CHECKSUMS, *filter(_lies_inside, parsed["files"])} if {"digest", "format"} <= parsed.keys() else None
+        )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
 
 from outofcore.durable import writing
+from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.encode import encode_chunks
 from outofcore.store.encoding_queue import Chunk, EncodingQueue
 from outofcore.store.form import TableForm, dtype_of, filler
-from outofcore.store.pieces import read_piece
 from outofcore.store.schema import Columns, Field, Layout
 from outofcore.store.shards import Shard, ShardFile, ShardMaker, check_unfinished, index_bytes, shard_name
 from outofcore.store.upload import Upload
@@ -27,46 +27,6 @@ TOGETHER_BYTES = 2**20
 
 Files = dict[str, tuple[int, str]]
 """Size and SHA-256 by path relative to the store."""
-
-
-class Table(Protocol):
-    """A table being written, by :class:`TableWriter` or by workers."""
-
-    path: str
-    rows: int
-    files: Files
-
-    def append(self, columns: Any, /) -> None:
-        """Add rows, or references to them; their arrays must not change any more."""
-        ...
-
-    def end(self) -> None:
-        """Write the rest: no more rows come."""
-        ...
-
-    def close(self) -> None:
-        """Write the rest and finish the last shard."""
-        ...
-
-    def write_metadata(self, store: Store) -> None:
-        """Write each array's ``zarr.json``, now that the number of rows is known."""
-        ...
-
-    def snapshot(self) -> dict[str, Any]:
-        """State from which a later process can resume, once all chunks are written."""
-        ...
-
-    def saved(self) -> None:
-        """Notify that the last snapshot is on the disk."""
-        ...
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume from a :meth:`snapshot`."""
-        ...
-
-    def abandon(self) -> None:
-        """Close files without finishing."""
-        ...
 
 
 class TableWriter:
@@ -99,6 +59,7 @@ class TableWriter:
         self._finishing: deque[Future[Files]] = deque()
         self._upload = upload
         self._uploaded: list[Path] = []
+        self.checksums = {field.name: bytearray() for field in fields}  # of all chunks that are written
 
     def append(self, columns: Columns) -> None:
         """Add rows; ``columns`` holds every field, all of one length, in arrays that do not change any more."""
@@ -159,6 +120,7 @@ class TableWriter:
             "lengths": {name: list(shard.lengths) for name, shard in self._shards.items()},
             "waiting": waiting,
             "files": dict(self.files),
+            "checksums": {name: base64.b64encode(each).decode() for name, each in self.checksums.items()},
         }
 
     def saved(self) -> None:
@@ -169,17 +131,11 @@ class TableWriter:
         self._uploaded = []
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume from a :meth:`snapshot`, or that of a table whose workers write pieces; raises DamagedStore."""
+        """Resume from a :meth:`snapshot`; raises DamagedStore."""
         self._shard_number = state["shard"]
         self.files = {name: (size, digest) for name, (size, digest) in state["files"].items()}
+        self.checksums = {name: bytearray(base64.b64decode(each)) for name, each in state["checksums"].items()}
         self._queue.bytes_written += size_of(self.files)
-        if "pieces" in state:
-            self.rows = state["shard"] * self.layout.shard_rows
-            for _, _, name in state["pieces"]:
-                for rows in read_piece(Path(state["folder"]) / name, self._form):
-                    self.append(rows)
-            self.rows = state["rows"]
-            return
         self.rows = state["rows"]
         self._queue.bytes_written += sum(map(sum, state["lengths"].values()))
         for field in self.fields:
@@ -209,6 +165,7 @@ class TableWriter:
             if field.name not in self._shards:
                 self._shards[field.name] = self._open_shard(field, None)
             self._shards[field.name].append(content)
+            self.checksums[field.name] += content[-CRC_BYTES:] or bytes(CRC_BYTES)
             self._queue.bytes_written += len(content)
         if self._shards[self.fields[0].name].full:
             self._finish_shards()

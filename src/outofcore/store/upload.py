@@ -1,71 +1,143 @@
-"""Upload a store to object storage: shards as they become complete, the seal last.
+"""Upload a store to object storage: shards as they become complete, beside its address; the switch comes last.
 
-The store does not exist until its seal is there, and an earlier one at the same address ceases to exist before its
-first object is replaced. Large files are uploaded in parts, each retried separately. Credentials and endpoint come from
-the environment, as for reading (:mod:`outofcore.store.remote`).
+An earlier store at the address stays whole until everything of the new one is stored in ``<address>.work``. Then its
+seal is replaced by a list of what both stores have, the objects are copied (within the storage), and the new seal is
+written. Nothing that neither seal lists is ever removed. Credentials and endpoint come from the environment, as for
+reading (:mod:`outofcore.store.remote`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from outofcore.durable import MARK
 from outofcore.errors import StoreError
 from outofcore.store.remote import RemoteFiles, connect, imported, listed, repeated, what_failed
-from outofcore.store.seal import SEAL, Seal
+from outofcore.store.seal import SEAL, Seal, names_of
 
 # Concurrent files, and parts of each; memory is their product times PART_BYTES.
 FILES = 4
 PARTS = 4
 PART_BYTES = 8 << 20
-# Stored with the shards while there is no seal.
+COPIES = 16
+# In place of the seal during the switch: a seal with the names of both stores.
 UNFINISHED = "unfinished"
 
 
 class Upload:
-    """Uploads a store; a copy in another process makes its own connections."""
+    """Uploads a store to an address ``s3://bucket/folder``."""
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self._parent, _, self._name = root.rpartition("/")
+        self._work = f"{self._name}.work"
 
-    def __getstate__(self) -> dict[str, str]:
-        return {"root": self.root}
+    def check(self) -> None:
+        """Raise StoreError for an address with other people's objects, without credentials, bucket or answer."""
+        self._own_names()
+        beside = self._listed(self._work)
+        if beside and MARK not in beside:
+            message = (
+                f"{self.root}.work: expected nothing, or an unfinished conversion of ours ({MARK}), got "
+                f"{min(beside)!r:.200}; nothing was touched: choose another address"
+            )
+            raise StoreError(message)
 
-    def begin(self) -> None:
-        """Check that the address is writable; raises StoreError without credentials, access, bucket or answer."""
-        self.put(UNFINISHED, b"a conversion to this address has not ended\n")
+    def begin(self, token: str = "") -> None:
+        """Claim the address for the holder of this token; raises StoreError if it is claimed, or not writable."""
+        name = f"{self._work}/{MARK}"
+        try:
+            self._put(name, token.encode(), mode="create")
+        except self._obstore.exceptions.AlreadyExistsError as error:
+            if self._get(name) != token.encode():
+                message = (
+                    f"{self.root}: another conversion writes there, or one that was stopped in another folder or on "
+                    f"another machine: continue it there, or remove {self.root}.work"
+                )
+                raise StoreError(message) from error
 
-    def unseal(self) -> None:
-        """Remove the seal of an earlier store at the address."""
-        self._delete([SEAL])
-
-    def take(self, folder: Path, names: Iterable[str], into: str = "") -> None:
-        """Upload files ``names`` of ``folder`` to the store's folder ``into``; local files remain."""
-        with ThreadPoolExecutor(FILES, thread_name_prefix="upload") as pool:
-            for _ in pool.map(lambda name: self.put(f"{into}/{name}" if into else name, folder / name), names):
-                pass
-
-    def finish(self, seal: Seal) -> None:
-        """Seal the upload and remove all other objects at the address; raises DamagedStore if one is missing."""
-        RemoteFiles(self.root).compare(seal.files)
-        with self._one_line("what an earlier store has left"):
-            found = listed(self._obstore, self._store)
-        self._delete([name for name in found if name not in seal.files])
-        self.put(SEAL, seal.text().encode())
+    def take(self, folder: Path, names: Iterable[str]) -> None:
+        """Upload files ``names`` of ``folder``; local files remain."""
+        self._each(FILES, lambda name: self.put(name, folder / name), names)
 
     def put(self, name: str, content: Path | bytes) -> None:
-        """Put one object, from a file or as it is."""
-        with self._one_line(name):
-            self._obstore.put(self._store, name, content, chunk_size=PART_BYTES, max_concurrency=PARTS)
+        """Upload one file of the store, from a file or as it is."""
+        self._put(f"{self._work}/{name}", content)
 
-    def _delete(self, names: list[str]) -> None:
-        if names:
-            with self._one_line(names[0]):
-                repeated(self._obstore, lambda: self._obstore.delete(self._store, names))
+    def finish(self, seal: Seal) -> None:
+        """Give the upload its address; raises DamagedStore if an object is missing."""
+        RemoteFiles(f"{self.root}.work").compare(seal.files)
+        old = self.unseal(seal.files)
+        self._each(COPIES, self._copy, seal.files)
+        gone = (old & self._listed(self._name)) - seal.files.keys() - {UNFINISHED}
+        self._delete(self._name, sorted(gone))
+        self._put(f"{self._name}/{SEAL}", seal.text().encode())
+        self._delete(self._name, [UNFINISHED])
+        self.clear()
+
+    def unseal(self, names: Iterable[str] = ()) -> set[str]:
+        """Replace the seal at the address by a list of its files and of ``names``; returns those of its files."""
+        old = self._own_names()
+        both = Seal(dict.fromkeys([*old, *names], (0, "")))
+        self._put(f"{self._name}/{UNFINISHED}", both.text().encode())
+        self._delete(self._name, [SEAL])
+        return old
+
+    def clear(self) -> None:
+        """Remove what is beside the address."""
+        names = self._listed(self._work)
+        self._delete(self._work, sorted(names, key=MARK.__eq__))  # the mark last
+
+    def put_next(self, suffix: str, file: Path) -> None:
+        """Upload a file that belongs to the store but is next to it."""
+        self._put(self._name + suffix, file)
+
+    def _own_names(self) -> set[str]:
+        """Names of the store at the address, empty if there is none; raises StoreError for anything else."""
+        found = self._listed(self._name)
+        if not found:
+            return set()
+        for name in (UNFINISHED, SEAL):
+            own = names_of(self._get(f"{self._name}/{name}")) if name in found else None
+            if own is not None:
+                return own
+        message = (
+            f"{self.root}: expected nothing, or a sealed store to replace, got {min(found)!r:.200} and no seal of a "
+            "store; nothing was touched: choose an address of its own"
+        )
+        raise StoreError(message)
+
+    def _copy(self, name: str) -> None:
+        with self._one_line(name):
+            source, target = f"{self._work}/{name}", f"{self._name}/{name}"
+            repeated(self._obstore, lambda: self._obstore.copy(self._store, source, target))
+
+    def _listed(self, folder: str) -> set[str]:
+        with self._one_line("the list of objects", "read"):
+            return {each.removeprefix(f"{folder}/") for each in listed(self._obstore, self._store, folder)}
+
+    def _get(self, name: str) -> bytes:
+        with self._one_line(name, "read"):
+            return bytes(self._obstore.get(self._store, name).bytes())
+
+    def _put(self, name: str, content: Path | bytes, **options: Any) -> None:
+        with self._one_line(name):
+            self._obstore.put(self._store, name, content, chunk_size=PART_BYTES, max_concurrency=PARTS, **options)
+
+    def _delete(self, folder: str, names: list[str]) -> None:
+        for name in names:
+            with self._one_line(name):
+                repeated(self._obstore, partial(self._obstore.delete, self._store, f"{folder}/{name}"))
+
+    def _each(self, threads: int, work: Callable[[str], None], names: Iterable[str]) -> None:
+        with ThreadPoolExecutor(threads, thread_name_prefix="upload") as pool:
+            for _ in pool.map(work, names):
+                pass
 
     @cached_property
     def _obstore(self) -> Any:
@@ -73,11 +145,13 @@ class Upload:
 
     @cached_property
     def _store(self) -> Any:
-        return connect(self.root)
+        return connect(self._parent)
 
     @contextmanager
-    def _one_line(self, name: str) -> Iterator[None]:
+    def _one_line(self, name: str, verb: str = "written") -> Iterator[None]:
         try:
             yield
+        except self._obstore.exceptions.AlreadyExistsError:
+            raise
         except (self._obstore.exceptions.BaseError, FileNotFoundError) as error:
-            raise StoreError(what_failed(self.root, name, error, "written")) from error
+            raise StoreError(what_failed(self.root, name, error, verb)) from error

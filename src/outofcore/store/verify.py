@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
-
 from outofcore.errors import StoreError
 from outofcore.store.files import Files
 from outofcore.store.reader import Array, Store, files_of, open_sealed
 from outofcore.store.remote import shown, url_of
 from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
-from outofcore.store.shards import EMPTY
 
 # Bytes per read; a chunk may be larger.
 TOGETHER = 4 << 20
@@ -88,11 +85,8 @@ def _wrong(files: Files, array: Array | None, name: str, size: int, digest: str)
     edges = [*range(0, size, TOGETHER), size]
     try:
         if array is not None:
-            index = array.index_of(name)
-            if index is not None:
-                numbers = np.flatnonzero(index[:, 0] != EMPTY)
-                chunks = dict(zip(index[numbers, 0].tolist(), numbers.tolist(), strict=True))
-                edges = [0, *chunks, size]
+            chunks = array.chunks_of(name)
+            edges = [0, *chunks, size] if chunks else edges
     except StoreError as error:
         damage = str(error)
     try:

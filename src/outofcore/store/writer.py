@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -20,9 +20,9 @@ from outofcore.durable import remove, write_file, writing
 from outofcore.errors import DamagedStore
 from outofcore.store.encoding_queue import EncodingQueue
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
-from outofcore.store.seal import SEAL, Seal, describe
+from outofcore.store.seal import CHECKSUMS, SEAL, Seal, describe
 from outofcore.store.shards import ShardFile, ShardMaker
-from outofcore.store.table import Files, Table, TableWriter
+from outofcore.store.table import Files, TableWriter
 from outofcore.store.target import Target
 from outofcore.store.upload import Upload
 
@@ -39,7 +39,7 @@ SEQUENCE_CHUNK_ROWS = 4096
 
 
 class StoreWriter:
-    """Builds a store in a work folder on the filesystem of its final place; ``table`` makes the tables of rows."""
+    """Builds a store in a work folder on the filesystem of its final place."""
 
     def __init__(
         self,
@@ -49,7 +49,6 @@ class StoreWriter:
         splits: tuple[str, ...],
         encoders: Executor,
         shard: ShardMaker = ShardFile,
-        table: Callable[[Path, str, tuple[Field, ...], Layout, EncodingQueue], Table] | None = None,
         upload: Upload | None = None,
     ) -> None:
         self.work = work
@@ -61,14 +60,14 @@ class StoreWriter:
         self._upload = upload
         self._write = partial(TableWriter, shard=shard, upload=upload)
         self._flat = replace(layout, chunk_rows=SEQUENCE_CHUNK_ROWS, shard_rows=SEQUENCE_CHUNK_ROWS * 256)
-        self._rows: dict[tuple[str, str], Table] = {}
+        self._rows: dict[tuple[str, str], TableWriter] = {}
         self._sequences: dict[tuple[str, str], TableWriter] = {}
         self._part: str | None = None  # the one that grows
         self._ended: set[str] = set()
         for part, schema in self._schemas.items():
             for split in splits:
                 path = f"{part}/{split}" if part else split
-                self._rows[part, split] = (table or self._write)(work, path, schema.rows, layout, self._queue)
+                self._rows[part, split] = self._write(work, path, schema.rows, layout, self._queue)
                 self._sequences[part, split] = self._write(
                     work, f"{path}/sequences", (START, LENGTH, *schema.sequences), self._flat, self._queue
                 )
@@ -166,6 +165,7 @@ class StoreWriter:
             listed.update(each.files)
         # Not in the thread that Ctrl-C interrupts: Python would complain of coroutines that zarr has not awaited.
         documents = self._encoders.submit(self._documents, tables, attributes).result()
+        documents[CHECKSUMS] = checksums_of(tables)
         listed |= {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in documents.items()}
         seal = Seal(listed)
         if self._upload:
@@ -181,7 +181,7 @@ class StoreWriter:
             target.place(self.work)
         return seal
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[TableWriter]:
         """Rows and sequences of every part and split."""
         return [*self._rows.values(), *self._sequences.values()]
 
@@ -191,7 +191,7 @@ class StoreWriter:
         table.append(sources)
         return table
 
-    def _documents(self, tables: Sequence[Table], attributes: Mapping[str, Any]) -> dict[str, bytes]:
+    def _documents(self, tables: Sequence[TableWriter], attributes: Mapping[str, Any]) -> dict[str, bytes]:
         """Every ``zarr.json``, by name."""
         metadata: dict[str, Buffer] = {}
         store = MemoryStore(metadata)
@@ -213,6 +213,12 @@ class StoreWriter:
                 path = f"{part}/{split}" if part else split
                 zarr.create_group(store=store, path=path)
                 zarr.create_group(store=store, path=f"{path}/sequences")
+
+
+def checksums_of(tables: Iterable[TableWriter]) -> bytes:
+    """Checksums of all chunks, by array in the order of their paths."""
+    arrays = {f"{table.path}/{name}": content for table in tables for name, content in table.checksums.items()}
+    return b"".join(arrays[path] for path in sorted(arrays))
 
 
 def _sorted(value: Any) -> Any:
