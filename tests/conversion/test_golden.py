@@ -73,6 +73,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "5bfbafbb0693befb7db966c36d13abb31cd5cb70b1cf373e4be6be3e4a03e988",
             "none": "a3cdb3d2297eb48f9d362b543bab25cf75750e9d388832089e92671796c51494",
         },
+        2: {
+            "zstd": "3ed8808728ddb087d6d2266c6b58e449e63c6104076f2e22258d97772576afc8",
+            "none": "ff7aa22593910d333e990cdba225d7f929aec8642fbff6d9c016bed1ee61f25d",
+        },
     },
 }
 ARRAYS = {

@@ -21,7 +21,8 @@ def held(first, reason):
 def piece(start, stop, before, after, *trials):
     first, end = np.array(trials).T
     unknown = np.full(len(trials), -1)
-    return Piece(start, stop, before, after, Trials(first, end, np.arange(len(trials)), unknown, unknown, 0))
+    undivided = np.zeros((len(trials), 16), np.uint8), np.zeros(len(trials), np.int8)
+    return Piece(start, stop, before, after, Trials(first, end, unknown, unknown, unknown, 0, *undivided))
 
 
 def told(runs):

@@ -5,20 +5,22 @@ The value of a bin depends only on nearby samples, so a recording can be aligned
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import Times, locate, valid_times
+from outofcore.domains.neural.clocks import BLOCK, Times, locate, valid_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask, identify, readable, take
 from outofcore.domains.neural.streams import Streams, Track
-from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import apply, history
+
+if TYPE_CHECKING:
+    from outofcore.domains.neural.survey import Survey
 
 REASONS = (
     "",
@@ -94,6 +96,20 @@ class BinReader:
             robs = np.where(dfs, robs, robs.dtype.type(0))
         return Slice(start, stim, robs, dfs.view(np.uint8), behavior, reason, silent)
 
+    def pictures(self) -> Iterator[tuple[int, Ints]]:
+        """Number of the picture in each bin, -1 where there is none, in blocks from their first bin on."""
+        shown, clock = self._streams.shown, self._survey.clock
+        starts = np.arange(0, self._survey.bins, BLOCK)
+        stops = np.minimum(starts + BLOCK, self._survey.bins)
+        ranges: list[Ranges] = [{} for _ in starts]
+        if clock is not None:
+            assert shown.clock is not None
+            spans = locate(shown.clock, shown.count, clock.edges_of(starts), clock.edges_of(stops))
+            ranges = [{"shown": span} for span in np.stack(spans, axis=-1)]
+        for start, stop, entries in zip(starts.tolist(), stops.tolist(), ranges, strict=True):
+            numbers, known = self._shown(start, stop, entries)
+            yield start, np.where(known, numbers, -1)
+
     def _tracks(self) -> dict[str, Track]:
         streams = self._streams
         named = {"shown": streams.shown, "samples": streams.samples, "behavior": streams.behavior}
@@ -130,7 +146,7 @@ class BinReader:
         if not streams.indexed:
             return entry, there
         values, read = _taken(streams.shown.array, entry, there)
-        numbers = identify(values)
+        numbers = identify(values) - (self._source.first_frame if self._source.names.frame is not None else 0)
         known = there & read & (numbers >= 0) & (numbers < streams.frames.shape[0])
         return np.where(known, numbers, 0), known
 

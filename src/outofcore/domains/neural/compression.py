@@ -40,12 +40,11 @@ class Compressed:
 
 def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.NDArray[Any]]:
     """Frames of a few units of a few sessions, as stored; empty if none can be converted."""
-    found = look_at(files, section)
-    sessions = [each for each in found.sessions if each[0].kind != "none"]
+    sessions = [each for each in look_at(files, section) if each[0].kind != "none"]
     step = -(-len(sessions) // SESSIONS) if sessions else 1
     frames = []
     for session, survey in sessions[::step]:
-        passed = islice(units_of(session, survey, section, found.moved), UNITS_PASSED)
+        passed = islice(units_of(session, survey, section), UNITS_PASSED)
         units = [unit for unit in passed if "piece" in unit.detail]
         for unit in units[:: max(1, len(units) // UNITS)][:UNITS]:
             rows = convert(unit, section).rows

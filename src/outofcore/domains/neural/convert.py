@@ -6,20 +6,18 @@ becomes a sequence, the others are reported.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.splits import SPLITS, assign
+from outofcore.conversion.splits import SPLITS
 from outofcore.domains.neural.bins import REASONS, WAYS_OUT, BinReader, Slice
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.recordings.arrays import Ints, Mask
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.source import Piece
-from outofcore.domains.neural.splits import trial_keys
 from outofcore.domains.neural.streams import open_streams
 from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import history
@@ -50,37 +48,28 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     rows = _rows(piece, held, runs)
     trial = piece.trials[runs.trial[runs.good]]
     first, lengths = runs.start[runs.good], runs.length[runs.good]
-    keys = trial_keys(survey.fingerprint, trial.start, trial.repeat)
     continues = bool(runs.good[0] and runs.continued)
     counts |= _counts(runs, held.silent[piece.start - held.first : piece.stop - held.first], rows)
     if "spikes" in unit.detail["ranges"]:
         counts["spikes_stored"] = int(rows["robs"].sum(dtype=np.float64))
     return UnitResult(
-        found=len(keys) + len(rejects) - continues,
+        found=len(lengths) + len(rejects) - continues,
         rows=rows,
         sequences={
             "length": lengths,
             "trial": trial.label,
             "repeat": trial.repeat,
-            "source": np.full(len(keys), session.source, np.int32),
+            "source": np.full(len(lengths), session.source, np.int32),
             "offset": first,
         },
-        keys=keys,
-        split=_split(keys, unit.detail.get("moved", {}), section),
+        keys=trial.key,
+        split=np.array(SPLITS)[trial.split],
         rejects=rejects,
         part=session.name,
         continues=continues,
         unfinished=bool(runs.good[-1] and runs.unfinished),
         counts=counts,
     )
-
-
-def _split(keys: npt.NDArray[np.uint8], moved: Mapping[bytes, str], section: NeuralSection) -> npt.NDArray[Any] | None:
-    """Splits of the sequences if any is reassigned from its hash, else None."""
-    if not moved:
-        return None
-    by_hash = (SPLITS[place] for place in assign(keys, section.splits).tolist())
-    return np.array([moved.get(key.tobytes(), name) for key, name in zip(keys, by_hash, strict=True)])
 
 
 def _read(unit: Unit, session: Session, survey: Survey, piece: Piece, section: NeuralSection) -> Slice:

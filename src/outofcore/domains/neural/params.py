@@ -118,6 +118,7 @@ class SourceSection(Section):
     units: tuple[UnitCondition, ...] = Field(
         (), description="which units of an NWB file are read: those that meet every condition"
     )
+    first_frame: Literal[0, 1] = Field(0, description="number of the first frame in names.frame")
     trial_bins: int = Field(1024, ge=1, le=2**31, description="bins of a trial where the files mark no trials")
     frame_shape: Shape | None = Field(None, description="shape of a frame where files keep it flat")
     time_axis: AxisSection = AxisSection()
@@ -144,6 +145,9 @@ class SourceSection(Section):
         if self.resample.stimulus != "hold" and (self.names.frame is not None or self.stimulus_dtype == "uint8"):
             message = f"resample.stimulus {self.resample.stimulus} turns pixels into fractions: leave out names.frame, "
             message += "and set a stimulus_dtype other than uint8"
+            raise ValueError(message)
+        if self.first_frame and self.names.frame is None:
+            message = "first_frame is the first number in names.frame, which is null"
             raise ValueError(message)
         timed = [name for name in ("frame_times", "sample_times", "behavior_times") if getattr(self.names, name)]
         if self.bin_width is None and (timed or self.names.spike_times is not None):

@@ -26,7 +26,7 @@ def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schem
     """One part per convertible session; raises RawInputError with the first reason if there is none."""
     found: dict[str, Schema] = {}
     wrong: list[str] = []
-    for session, survey in look_at(files, section).sessions:
+    for session, survey in look_at(files, section):
         if isinstance(survey, Reject):
             wrong.append(f"{session.file}: {survey.detail}")
         else:

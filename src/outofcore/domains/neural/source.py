@@ -11,7 +11,7 @@ ranges. A trial longer than a unit continues in the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,14 +47,11 @@ class Piece:
 
 def units(files: Sequence[RawFile], section: NeuralSection) -> Iterator[Unit]:
     """Cut all sessions into units, in order."""
-    found = look_at(files, section)
-    for session, survey in found.sessions:
-        yield from units_of(session, survey, section, found.moved)
+    for session, survey in look_at(files, section):
+        yield from units_of(session, survey, section)
 
 
-def units_of(
-    session: Session, survey: Survey | Reject, section: NeuralSection, moved: Mapping[bytes, str]
-) -> Iterator[Unit]:
+def units_of(session: Session, survey: Survey | Reject, section: NeuralSection) -> Iterator[Unit]:
     """Cut a session into units; an unconvertible session or stray file becomes a unit that reports why."""
     if session.kind == "none":
         yield _unit(session, {"counts": {"files_unused": 1}}, session.bytes)
@@ -64,7 +61,7 @@ def units_of(
         return
     try:
         with open_streams(session, section.source, survey.labels) as streams:
-            yield from _cut(session, section, streams, survey, moved)
+            yield from _cut(session, section, streams, survey)
     except SessionError as error:
         reject = Reject(reason=error.reason, offset=0, detail=str(error))
         yield _unit(session, {"rejects": (reject,)}, session.bytes)
@@ -81,9 +78,7 @@ def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int 
     )
 
 
-def _cut(
-    session: Session, section: NeuralSection, streams: Streams, survey: Survey, moved: Mapping[bytes, str]
-) -> Iterator[Unit]:
+def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Survey) -> Iterator[Unit]:
     schema = session_schema(session, survey, section.source)
     # A worker holds frames in the file's type or the store's, whichever is wider.
     frame = streams.frames.dtype.itemsize * int(np.prod(streams.frames.shape[1:], dtype=np.int64))
@@ -97,7 +92,6 @@ def _cut(
     first: dict[str, Any] = {"rejects": survey.rejects, "counts": dict(survey.counts)}
     for number, (piece, ranges) in enumerate(zip(pieces, reader.locate(starts, stops), strict=True)):
         detail: dict[str, Any] = {"session": session, "survey": slim, "piece": piece, "ranges": ranges}
-        detail["moved"] = moved
         detail["continues"] = bool(piece.trials.start[0] < piece.start)
         if streams.streamed:
             detail["slice"] = reader.read(int(starts[number]), int(stops[number]), ranges)

@@ -1,149 +1,152 @@
-"""Splits of few trials: each split with a share gets at least one, if there are enough.
+"""Keys and splits of trials: what shows the same is in one split, and every split with a share gets its trials.
 
-Trials are split by the hash of their key, as everywhere. If that leaves a split empty (for a session or overall), or
-validation without any of several repeated films, one trial or film is moved, in all sessions. The choice depends only
-on keys and seed.
+Trials are ranked by the hash of their key, within a session; those of a film that several sessions show, and those of
+a session that has fewer than there are splits, over all sessions. The first ones of a rank are for validation, the
+next ones for the test, by their shares and at least one each. The choice depends only on keys and seed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.splits import SPLITS, assign
+from outofcore.conversion.splits import SPLITS, shares
 from outofcore.domains.neural.recordings.arrays import Ints
+from outofcore.domains.neural.trials import Trials
 from outofcore.domains.sections import SplitSection
 from outofcore.raw.unit import KEY_BYTES
 
 if TYPE_CHECKING:
     from outofcore.domains.neural.survey import Survey
 
-ENOUGH = 4096
-"""Trials without repeats whose splits are examined before all others."""
+Keys = npt.NDArray[np.uint8]
 
 
-def trial_keys(fingerprint: bytes, start: Ints, repeat: Ints) -> npt.NDArray[np.uint8]:
-    """Keys (sequences, 16): runs of a trial, and repeats of a stimulus in any session, share one and so a split."""
-    keys = np.empty((len(start), KEY_BYTES), np.uint8)
-    for number, (first, shown) in enumerate(zip(start.tolist(), repeat.tolist(), strict=True)):
-        content = b"repeat" + shown.to_bytes(8, "little") if shown >= 0 else fingerprint + first.to_bytes(8, "little")
+def divide(surveys: Mapping[str, Survey], section: SplitSection) -> tuple[dict[str, Trials], list[str]]:
+    """The trials of each session with their keys and splits, and one line for sessions with an empty split."""
+    lengths = [len(survey.trials) for survey in surveys.values()]
+    session = np.repeat(np.arange(len(lengths)), lengths)
+    keys = np.concatenate([np.empty((0, KEY_BYTES), np.uint8), *(_keys(survey) for survey in surveys.values())])
+    _join_by_picture(keys, list(surveys.values()), np.cumsum([0, *lengths]))
+    distinct, group = _distinct(keys)
+    split = _ranked(distinct, group, session, section)[group]
+    trials = {
+        name: replace(survey.trials, key=keys[session == number], split=split[session == number])
+        for number, (name, survey) in enumerate(surveys.items())
+    }
+    return trials, _notes(surveys, session, group, split, section)
+
+
+def _distinct(keys: Keys) -> tuple[Keys, Ints]:
+    """Distinct keys, ascending, and the number of each key among them."""
+    distinct, number = np.unique(np.ascontiguousarray(keys).view(">u8"), axis=0, return_inverse=True)
+    return np.ascontiguousarray(distinct).view(np.uint8), number.reshape(-1)
+
+
+def _keys(survey: Survey) -> Keys:
+    """Keys (trials, 16): repeats of a named stimulus share one in all sessions."""
+    keys = np.empty((len(survey.trials), KEY_BYTES), np.uint8)
+    named = survey.pictures is None
+    for number, (start, shown) in enumerate(
+        zip(survey.trials.start.tolist(), survey.trials.repeat.tolist(), strict=True)
+    ):
+        repeated = named and shown >= 0
+        content = (
+            b"repeat" + shown.to_bytes(8, "little") if repeated else survey.fingerprint + start.to_bytes(8, "little")
+        )
         keys[number] = np.frombuffer(hashlib.blake2b(content, digest_size=KEY_BYTES).digest(), np.uint8)
     return keys
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A session: distinct keys of its trials, and of films that it shows more than once."""
+def _join_by_picture(keys: Keys, surveys: Sequence[Survey], first: Ints) -> None:
+    """Give trials that show a picture in common, directly or through others, the key of one of their pictures."""
+    known = [
+        (start, survey.pictures) for start, survey in zip(first.tolist(), surveys, strict=False) if survey.pictures
+    ]
+    if not known:
+        return
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
 
-    keys: list[bytes]
-    films: list[bytes]
+    trial = np.concatenate([start + pictures.trial for start, pictures in known])
+    contents, content = _distinct(np.concatenate([pictures.content for _, pictures in known]))
+    size = len(keys) + len(contents)
+    edges = csr_array((np.ones(len(trial), bool), (trial, len(keys) + content)), shape=(size, size))
+    joined = connected_components(edges, directed=False)[1]
+    first_content = np.full(size, len(contents))
+    np.minimum.at(first_content, joined[len(keys) :], np.arange(len(contents)))
+    chosen = first_content[joined[: len(keys)]]
+    shows = chosen < len(contents)
+    keys[shows] = contents[chosen[shows]]
 
 
-def settle(surveys: Mapping[str, Survey], shares: SplitSection) -> tuple[dict[bytes, str], list[str]]:
-    """The split of each key reassigned from its hash, and one line per session with an empty split."""
-    shared = (1 - shares.val - shares.test, shares.val, shares.test)
-    wanted = [name for name, share in zip(SPLITS, shared, strict=True) if share > 0]
-    parts = {name: _part(survey, shares, len(wanted)) for name, survey in surveys.items()}
-    whole = _Part(list({key: None for part in parts.values() for key in part.keys}), [])
-    held = _Held([whole, *parts.values()], shares, wanted)
-    for split in wanted:
-        for part in (whole, *parts.values()):
-            held.fill(part, split)
-        for part in parts.values() if split == "val" else ():
-            held.show(part)
-    return held.moved, _notes(held, parts)
+def _ranked(keys: Keys, group: Ints, session: Ints, section: SplitSection) -> npt.NDArray[np.int8]:
+    """Split of each group, by its key (groups, 16); ``group`` and ``session`` are those of each trial."""
+    share = _shares(section)
+    wanted = np.flatnonzero(share)
+    shown = np.bincount(group, minlength=len(keys))
+    first, last = np.full(len(keys), len(session)), np.zeros(len(keys), np.int64)
+    np.minimum.at(first, group, session)
+    np.maximum.at(last, group, session)
+    pool = np.where(first == last, 1 + 2 * last + (shown > 1), 0)  # a session's films, and its other trials
+    pool[np.bincount(pool, minlength=1)[pool] < len(wanted)] = 0
+    order = np.lexsort((shares(keys, section.seed), pool))
+    split = np.zeros(len(keys), np.int8)
+    for ranked in np.split(order, np.flatnonzero(np.diff(pool[order])) + 1):
+        if len(ranked) >= len(wanted):
+            val, test = _quotas(len(ranked), share)
+            split[ranked[: val + test]] = SPLITS.index("test")
+            split[ranked[:val]] = SPLITS.index("val")
+        else:
+            # A film or two among many other trials are for validation first, which measures repeats.
+            rare = 2 * shown[ranked].sum() <= len(group)
+            split[ranked] = sorted(wanted, key=lambda place: rare and SPLITS[place] != "val")[: len(ranked)]
+    return split
 
 
-def _notes(held: _Held, parts: Mapping[str, _Part]) -> list[str]:
-    few = [name for name, part in parts.items() if part.keys and held.lacks_split(part)]
-    unseen = [name for name, part in parts.items() if held.lacks_film(part)]
+def _shares(section: SplitSection) -> npt.NDArray[np.float64]:
+    return np.array([1 - section.val - section.test, section.val, section.test])
+
+
+def _quotas(count: int, share: npt.NDArray[np.float64]) -> tuple[int, int]:
+    """How many of ``count`` groups are for val and test: by their shares, and at least one if there is a share."""
+    val, test = (max(int(count * each + 1e-9), int(each > 0)) for each in share[1:])
+    return (val if share[0] else count - test), test
+
+
+def _notes(
+    surveys: Mapping[str, Survey], session: Ints, group: Ints, split: npt.NDArray[np.int8], section: SplitSection
+) -> list[str]:
+    wanted = np.flatnonzero(_shares(section))
+    few, unseen = [], []
+    for number, name in enumerate(surveys):
+        own = session == number
+        films, shown = np.unique(group[own], return_counts=True)
+        if own.any() and not np.isin(wanted, split[own]).all():
+            few.append(name)
+        repeated = np.isin(group[own], films[shown > 1])
+        if repeated.any() and section.val and not (split[own][repeated] == SPLITS.index("val")).any():
+            unseen.append(name)
     lines = []
     if few:
         lines.append(
-            f"{_listed(few)}: too few trials and films for all splits, some are empty there; make trials shorter "
-            "(source.trial_bins, where files mark none), or mark fewer of them as one film (source.names.repeat)"
+            f"{listed(few)}: too few trials and films for all splits, some are empty there (trials that show the same "
+            "picture are in one split); make trials shorter (source.trial_bins, where files mark none), or mark those "
+            "that show the same (source.names.repeat)"
         )
     if unseen:
         lines.append(
-            f"{_listed(unseen)}: no repeated film is in val, so explainable variance is not measured; mark more "
+            f"{listed(unseen)}: no repeated film is in val, so explainable variance is not measured; mark more "
             "films (source.names.repeat), or set another splits.seed"
         )
     return lines
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first of some sessions, and how many more there are."""
     return names[0] + (f" and {len(names) - 1} more sessions" if len(names) > 1 else "")
-
-
-def _part(survey: Survey, shares: SplitSection, splits: int) -> _Part:
-    trials = survey.trials
-    alone = np.flatnonzero(trials.repeat < 0)
-    few = trial_keys(survey.fingerprint, trials.start[alone[:ENOUGH]], trials.repeat[alone[:ENOUGH]])
-    if len(set(assign(few, shares).tolist())) < splits:
-        few = trial_keys(survey.fingerprint, trials.start[alone], trials.repeat[alone])
-    shown, count = np.unique(trials.repeat[trials.repeat >= 0], return_counts=True)
-    films = [key.tobytes() for key in trial_keys(b"", shown, shown)]
-    repeated = [key for key, times in zip(films, count.tolist(), strict=True) if times > 1]
-    return _Part([*(key.tobytes() for key in few), *films], repeated)
-
-
-class _Held:
-    """The split of each key, and the number of keys per session and split."""
-
-    def __init__(self, parts: Sequence[_Part], shares: SplitSection, wanted: Sequence[str]) -> None:
-        self._wanted, self._seed = wanted, shares.seed.to_bytes(8, "little")
-        self._owners: dict[bytes, list[_Part]] = {}
-        for part in parts:
-            for key in part.keys:
-                self._owners.setdefault(key, []).append(part)
-        keys = np.frombuffer(b"".join(self._owners), np.uint8).reshape(-1, KEY_BYTES)
-        places = assign(keys, shares).tolist()
-        self._split = {key: SPLITS[place] for key, place in zip(self._owners, places, strict=True)}
-        self._counts = {id(part): Counter(self._split[key] for key in part.keys) for part in parts}
-        self.moved: dict[bytes, str] = {}
-
-    def fill(self, part: _Part, split: str) -> None:
-        """Move a key into a split that a session lacks, if it has at least as many keys as splits."""
-        if len(part.keys) >= len(self._wanted) and not self._counts[id(part)][split]:
-            self._move(part.keys, split)
-
-    def show(self, part: _Part) -> None:
-        """Move a repeated film into validation, if there are several and none is there."""
-        if len(part.films) > 1 and self.lacks_film(part):
-            self._move(part.films, "val")
-
-    def lacks_split(self, part: _Part) -> bool:
-        """Whether a session has no key in a split."""
-        return not all(self._counts[id(part)][split] for split in self._wanted)
-
-    def lacks_film(self, part: _Part) -> bool:
-        """Whether a session has repeated films but none in validation."""
-        wanted = bool(part.films) and "val" in self._wanted
-        return wanted and not any(self._split[film] == "val" for film in part.films)
-
-    def _move(self, keys: Sequence[bytes], split: str) -> None:
-        free = [key for key in keys if self._may_leave(key, split)]
-        if not free:
-            return
-        # Prefer one shared by few sessions, so that few others change.
-        key = min(free, key=lambda key: (len(self._owners[key]), hashlib.blake2b(self._seed + key).digest()))
-        for part in self._owners[key]:
-            self._counts[id(part)].subtract([self._split[key]])
-            self._counts[id(part)][split] += 1
-        self._split[key] = self.moved[key] = split
-
-    def _may_leave(self, key: bytes, split: str) -> bool:
-        """Whether a key can move without emptying the split of an earlier session."""
-        now = self._split[key]
-        if now == split:
-            return False
-        settled = [part for part in self._owners[key] if len(part.keys) >= len(self._wanted)]
-        return self._wanted.index(now) > self._wanted.index(split) or all(
-            self._counts[id(part)][now] > 1 for part in settled
-        )

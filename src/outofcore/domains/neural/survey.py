@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from outofcore.console import visible
+from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import NeuralSection, SourceSection
+from outofcore.domains.neural.pictures import Pictures, find_pictures, lowest_number
 from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.spikes import Labels
-from outofcore.domains.neural.splits import settle
+from outofcore.domains.neural.splits import divide, listed
 from outofcore.domains.neural.streams import Streams, Track, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
 from outofcore.domains.neural.trials import Trials, find_trials
@@ -54,10 +56,12 @@ class Survey:
     fingerprint: bytes  # equal for sessions of equal content
     labels: Labels | None  # if one vector holds the spikes of all neurons
     units: tuple[int, ...] | None  # rows of a table of units that were chosen
+    pictures: Pictures | None = None  # which trials show, if the stimulus holds each once and no repeats are named
+    starts_at: int | None = None  # lowest number of a picture in names.frame
 
     def slim(self) -> Survey:
         """A copy without the list of trials, small enough to send with every unit."""
-        return replace(self, trials=self.trials[:0], rejects=(), counts={})
+        return replace(self, trials=self.trials[:0], rejects=(), counts={}, pictures=None)
 
 
 def survey(streams: Streams, source: SourceSection) -> Survey:
@@ -263,19 +267,14 @@ def _fingerprint(streams: Streams, bins: int) -> bytes:
     return digest.digest()
 
 
-@dataclass(frozen=True)
-class Input:
-    """All sessions of an input, and the keys reassigned to another split than that of their hash."""
-
-    sessions: tuple[tuple[Session, Survey | Reject], ...]  # a reject says why a session cannot be converted
-    moved: dict[bytes, str]
-
+Sessions = tuple[tuple[Session, Survey | Reject], ...]
+"""Sessions with their surveys, or why one cannot be converted."""
 
 _LOCK = threading.Lock()
-_last: tuple[object, Input] | None = None
+_last: tuple[object, Sessions] | None = None
 
 
-def look_at(files: Sequence[RawFile], section: NeuralSection) -> Input:
+def look_at(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     """Survey the sessions of an input; cached for the same files and settings."""
     global _last
     stats = [file.path.stat() for file in files]
@@ -287,19 +286,33 @@ def look_at(files: Sequence[RawFile], section: NeuralSection) -> Input:
         return _last[1]
 
 
-def _look(files: Sequence[RawFile], section: NeuralSection) -> Input:
+def _look(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     sessions = [(session, _surveyed(session, section.source)) for session in find_sessions(files, section.source.names)]
     known = {session.file: found for session, found in sessions if isinstance(found, Survey)}
-    moved, notes = settle(known, section.splits)
+    trials, notes = divide(known, section.splits)
+    counted_from_1 = [name for name, found in known.items() if found.starts_at and not section.source.first_frame]
+    if counted_from_1:
+        notes.append(
+            f"{listed(counted_from_1)}: names.frame never holds 0; if it numbers the frames from 1, set "
+            "source.first_frame: 1"
+        )
     for line in notes:
         sys.stderr.write(f"note: {visible(line)}\n")
-    return Input(tuple(sessions), moved)
+    return tuple(
+        (session, replace(found, trials=trials[session.file]) if isinstance(found, Survey) else found)
+        for session, found in sessions
+    )
 
 
 def _surveyed(session: Session, source: SourceSection) -> Survey | Reject:
     try:
         with open_streams(session, source) as streams:
-            return survey(streams, source)
+            found = survey(streams, source)
+            if streams.indexed and streams.repeat is None:
+                trials, pictures = find_pictures(BinReader(streams, found, source), streams, found.trials, source)
+                found = replace(found, trials=trials, pictures=pictures)
+            numbers = streams.shown.array if source.names.frame is not None else None
+            return found if numbers is None else replace(found, starts_at=lowest_number(numbers))
     except SessionError as error:
         return Reject(reason=error.reason, offset=0, detail=str(error))
     except OSError as error:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import (
     BLOCK,
@@ -20,7 +21,7 @@ from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, flat, identify, readable, take
 from outofcore.domains.neural.recordings.by_trial import TrialArrays
 from outofcore.domains.neural.streams import Streams
-from outofcore.raw.unit import Reject
+from outofcore.raw.unit import KEY_BYTES, Reject
 
 NEVER = np.int64(np.iinfo(np.int64).max)
 UNLABELLED = np.iinfo(np.int64).max
@@ -37,6 +38,8 @@ class Trials:
     repeat: Ints  # what was shown; -1 if unknown
     condition: Ints  # number of the trial's first bin among repeated bins; -1 if no other trial shows the same
     conditions: int  # number of conditions
+    key: npt.NDArray[np.uint8]  # (trials, 16): equal for trials that must be in one split
+    split: npt.NDArray[np.int8]  # index into SPLITS
 
     def __len__(self) -> int:
         return len(self.start)
@@ -49,6 +52,8 @@ class Trials:
             label=self.label[chosen],
             repeat=self.repeat[chosen],
             condition=self.condition[chosen],
+            key=self.key[chosen],
+            split=self.split[chosen],
         )
 
 
@@ -78,8 +83,10 @@ def find_trials(
     else:
         found = _labelled(streams, streams.trial, bins, clock)
     repeat = _repeats(streams, found, clock)
-    condition, conditions = _conditions(found.start, found.stop, repeat)
-    return Trials(found.start, found.stop, found.label, repeat, condition, conditions), found.rejects
+    condition, conditions = number_conditions(found.start, found.stop, repeat)
+    count = len(repeat)
+    undivided = np.zeros((count, KEY_BYTES), np.uint8), np.zeros(count, np.int8)
+    return Trials(found.start, found.stop, found.label, repeat, condition, conditions, *undivided), found.rejects
 
 
 def _arrays(each: TrialArrays) -> _Found:
@@ -188,11 +195,6 @@ def _runs(labels: Array) -> Iterator[tuple[int, int, int]]:
 def _repeats(streams: Streams, found: _Found, clock: BinClock | None) -> Ints:
     """What each trial shows."""
     if streams.repeat is None:
-        # A trial of one indexed frame shows that frame.
-        if streams.indexed and clock is None and bool((found.stop - found.start == 1).all()):
-            known = found.start < streams.shown.count
-            shown = identify(take(streams.shown.array, np.where(known, found.start, 0))[0])
-            return np.where(known, np.maximum(shown, -1), -1)
         return np.full(len(found.start), -1, np.int64)
     count = streams.repeat.shape[0]
     if count == found.total:
@@ -211,7 +213,7 @@ def _repeats(streams: Streams, found: _Found, clock: BinClock | None) -> Ints:
     return np.maximum(identify(take(streams.repeat, chosen)[0]), -1)
 
 
-def _conditions(start: Ints, stop: Ints, repeat: Ints) -> tuple[Ints, int]:
+def number_conditions(start: Ints, stop: Ints, repeat: Ints) -> tuple[Ints, int]:
     """Number the bins shown by at least two trials; the same bin of each repeat has the same number."""
     shown, place, count = np.unique(repeat, return_inverse=True, return_counts=True)
     longest = np.zeros(len(shown), np.int64)
