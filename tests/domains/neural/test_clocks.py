@@ -6,7 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural import clocks
-from outofcore.domains.neural.clocks import INVALID, BinClock, examine, listed_clock, locate, nanoseconds, regular_clock
+from outofcore.domains.neural.clocks import (
+    INVALID,
+    BinClock,
+    examine,
+    inside,
+    joined_intervals,
+    listed_clock,
+    locate,
+    nanoseconds,
+    regular_clock,
+    touching,
+)
 
 
 class Values:
@@ -107,3 +118,18 @@ def test_edges_do_not_depend_on_where_a_recording_is_cut():
     clock = BinClock(12_345, 1e9 / 240, 10**6)
     whole = clock.edges(0, 1000)
     assert np.array_equal(whole[400:701], clock.edges(400, 700))
+
+
+def test_dates_and_times_are_nanoseconds_since_1970():
+    words = ["1970-01-01T00:00:01.5", "1970-01-01 00:00:02Z", "1970-01-01T02:00:00+02:00", "yesterday", "", "7"]
+    expected = [1_500_000_000, 2 * 10**9, 0, INVALID, INVALID, INVALID]
+    assert nanoseconds(np.array(words), "ms").tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=6), st.integers(0, 20), st.integers(1, 5))
+def test_spans_inside_and_touching_intervals(intervals, low, length):
+    joined = joined_intervals(np.array(intervals, np.int64).reshape(-1, 2))
+    covered = {time for start, stop in intervals for time in range(start, stop)}
+    span, lows, highs = set(range(low, low + length)), np.array([low]), np.array([low + length])
+    assert inside(lows, highs, joined).tolist() == [span <= covered]
+    assert touching(lows, highs, joined).tolist() == [bool(span & covered)]

@@ -90,13 +90,13 @@ def test_a_run_without_numbers_is_masked_and_counted(frames, write_h5):
     assert [each["length"] for each in part.sequences] == [50] * 12
 
 
-@pytest.mark.parametrize("missing", ["not_finite", "masked", "response_range", "no_behavior", "unreadable"])
+@pytest.mark.parametrize("missing", ["not_finite", "masked", "no_behavior", "unreadable"])
 def test_a_bin_without_a_response_costs_no_window_that_sees_its_frame(frames, write_h5, missing):
     arrays = {name: array[:400] for name, array in frames.items() if name != "trial"}
     arrays |= {"valid": np.ones(400, np.uint8), "running": np.arange(400.0)}
     lost = np.arange(7, 400, 20)
     name, value = {"masked": ("valid", 0), "no_behavior": ("running", np.nan)}.get(missing, ("robs", np.nan))
-    arrays[name][lost] = -1 if missing == "response_range" else value
+    arrays[name][lost] = value
     path = write_h5(arrays, robs={"chunks": (1, 3), "fletcher32": True})
     if missing == "unreadable":
         content = bytearray(path.read_bytes())
@@ -171,13 +171,17 @@ def test_frames_that_the_stored_type_cannot_hold_are_rejected(frames, write_h5):
     np.testing.assert_allclose(bfloat16_values(half), stim[np.r_[0:20, 21:600]], rtol=2**-8)
 
 
-def test_responses_that_the_stored_type_cannot_hold_are_masked(frames, write_h5):
-    frames["robs"][5, 1], frames["robs"][6] = 0.5, -1
-    result = convert(write_h5(frames), names=NAMES, response_dtype="uint8")
-    assert result.counts["responses_masked"] == 4
-    assert not result.rejects
-    assert result.counts["bins_without_response_response_range"] == 1
-    assert result.only.rows["dfs"][5:7].tolist() == [[1, 0, 1], [0, 0, 0]]
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 256), ("uint8", 0.5), ("uint8", -1), ("uint16", 65_536)])
+def test_responses_that_the_stored_type_cannot_hold_end_the_conversion(frames, write_h5, dtype, value):
+    frames["robs"][5, 1] = value
+    path = write_h5(frames)
+    with pytest.raises(
+        RawInputError, match=f"session.h5: source.response_dtype {dtype} cannot hold .* of {value}: set"
+    ):
+        convert(path, names=NAMES, response_dtype=dtype)
+    valid = np.arange(600) != 5  # what does not count need not fit
+    result = convert(write_h5(frames | {"dfs": valid}), names=NAMES | {"valid": "dfs"}, response_dtype=dtype)
+    assert result.counts["responses_masked"] == 3
 
 
 def test_transforms_at_conversion(frames, write_h5):

@@ -87,3 +87,60 @@ def test_neurons_may_be_named_by_words(clocked, write_h5):
     by_number = convert(write_h5(clocked), names=names, bin_width=0.02)
     by_word = convert(write_h5(clocked | {"spike_neurons": words}), names=names, bin_width=0.02)
     assert sorted(by_word.only.rows["robs"].T.tolist()) == sorted(by_number.only.rows["robs"].T.tolist())
+
+
+@pytest.mark.parametrize("clocked", [True, False])
+def test_what_was_not_observed_does_not_count(tmp_path, clocked):
+    draw, rate = np.random.default_rng(7), 20.0
+    intervals = [[[0.0, 10.0]], [[0.0, 3.01], [3.01, 5.0], [8.0, 9.0]], [[2.0, 4.0]]]
+    invalid = [(2.0, 3.0), (2.5, 3.5), (9.52, 9.53)]
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    movie = draw.integers(0, 256, (200, 3, 4)).astype(np.uint8)
+    file.add_stimulus(pynwb.image.ImageSeries(name="movie", data=movie, unit="n/a", rate=rate, starting_time=0.0))
+    file.add_acquisition(pynwb.TimeSeries(name="dff", data=np.ones((200, 3)), unit="n/a", rate=rate, starting_time=0.0))
+    for each in intervals:
+        file.add_unit(spike_times=np.arange(0.0125, 10, 0.025), obs_intervals=each)
+    for start, stop in invalid:
+        file.add_invalid_time_interval(start_time=start, stop_time=stop)
+    names = {"stimulus": "stimulus/presentation/movie", "responses": "acquisition/dff"}
+    if clocked:
+        names |= {"responses": None, "spike_times": "units"}
+    result = convert(write_nwb(tmp_path, file), names=names, bin_width=0.05 if clocked else None)
+    observed = np.zeros((3, 10_000), bool)  # in milliseconds
+    for unit, each in enumerate(intervals):
+        for start, stop in each:
+            observed[unit, round(start * 1000) : round(stop * 1000)] = True
+    for start, stop in invalid:
+        observed[:, round(start * 1000) : round(stop * 1000)] = False
+    expected = observed.reshape(3, 200, 50).all(2).T
+    if not clocked:  # of samples, the moments count
+        expected = np.repeat(observed[0, ::50][:, None], 3, axis=1)
+    rows = result.only.rows
+    assert np.array_equal(rows["dfs"], expected)
+    assert np.array_equal(rows["robs"], expected * (2 if clocked else 1))
+    assert not result.rejects
+
+
+def test_units_without_intervals_count_where_they_fired(tmp_path):
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    movie = np.zeros((100, 3, 4), np.uint8)
+    file.add_stimulus(pynwb.image.ImageSeries(name="movie", data=movie, unit="n/a", rate=10.0, starting_time=0.0))
+    file.add_unit(spike_times=[0.5, 1.5, 2.5], obs_intervals=[[0.0, 5.0]])
+    file.add_unit(spike_times=[0.5, 7.5], obs_intervals=np.empty((0, 2)))
+    file.add_unit(spike_times=[], obs_intervals=np.empty((0, 2)))
+    names = {"stimulus": "stimulus/presentation/movie", "responses": None, "spike_times": "units"}
+    result = convert(write_nwb(tmp_path, file), names=names, bin_width=0.1)
+    assert result.only.rows["dfs"].sum(0).tolist() == [50, 100, 0]
+
+
+def test_nwb_in_milliseconds_is_told_what_to_correct(tmp_path):
+    file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
+    movie, times = np.zeros((100, 3, 4), np.uint8), np.arange(100) * 16_000.0
+    file.add_stimulus(pynwb.image.ImageSeries(name="movie", data=movie, unit="n/a", timestamps=times))
+    file.add_unit(spike_times=[0.5, 7.5])
+    names = {"stimulus": "stimulus/presentation/movie", "responses": None, "spike_times": "units"}
+    with pytest.raises(
+        RawInputError, match="the times of this format are in s, and those of this file are not"
+    ) as told:
+        convert(write_nwb(tmp_path, file), names=names, bin_width=0.1)
+    assert "time_unit" not in str(told.value)

@@ -75,3 +75,9 @@ def test_parts_have_names_of_their_own_that_any_system_takes(tmp_path, files, na
     for name in files:
         (tmp_path / name).write_bytes(b"x")
     assert {session.name for session in found(tmp_path)[1]} == names
+
+
+def test_no_session_has_the_name_of_a_file_of_the_store(tmp_path):
+    for name in ("seal.json.h5", "zarr.json.h5", "checksums.npz", "train.mat"):
+        (tmp_path / name).write_bytes(b"x")
+    assert sorted(each.name for each in found(tmp_path)[1]) == ["checksums-2", "seal.json-2", "train-2", "zarr.json-2"]

@@ -88,11 +88,11 @@ def test_bins_without_a_response_cost_no_window(tmp_path):
 
 def test_a_store_in_which_no_response_counts_is_not_trained_on(tmp_path):
     (tmp_path / "raw").mkdir()
-    np.savez(tmp_path / "raw" / "a.npz", stim=np.zeros((60, 2, 3), np.uint8), robs=np.full((60, 2), -0.5))
+    np.savez(tmp_path / "raw" / "a.npz", stim=np.zeros((60, 2, 3), np.uint8), robs=np.full((60, 2), np.nan))
     content = {"raw": str(tmp_path / "raw"), "source": {"response_dtype": "uint8"}, "splits": {"val": 0, "test": 0}}
     section = NeuralSection.model_validate(content)
     figures = run(section, tmp_path)[0].figures
-    assert (figures["rejected"], figures["bins_without_response_response_range"]) == ({}, 60)
+    assert (figures["rejected"], figures["bins_without_response_not_finite"]) == ({}, 60)
     with pytest.raises(ParamsError, match="no response of the train split counts"):
         DOMAIN.task(open_store(tmp_path / "neural.zarr"), section)
 

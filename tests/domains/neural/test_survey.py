@@ -1,15 +1,18 @@
-"""Sessions are surveyed again when a file changes."""
+"""What a survey refuses and what it allows; sessions are surveyed again when a file changes."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from outofcore.domains.neural import survey
 from outofcore.domains.neural.params import NeuralSection
+from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
+from tests.domains.neural.rig import convert
 
 
 def test_a_file_whose_modification_time_was_put_back_is_surveyed_again(
@@ -27,3 +30,62 @@ def test_a_file_whose_modification_time_was_put_back_is_surveyed_again(
         os.utime(path)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     assert survey.look_at(files, section) == b"behind"
+
+
+STIM, TIMES = np.zeros((600, 4, 4), np.uint8), np.arange(600) / 60
+SPIKES = np.sort(np.random.default_rng(0).uniform(0, 10, 500))
+BY_TIME = {"names": {"stimulus": "stim", "frame_times": "times", "responses": None, "spike_times": "spikes"}}
+BY_TIME["bin_width"] = 1 / 60
+BY_BIN = {"names": {"stimulus": "stim", "responses": "robs"}}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "settings", "message"),
+    [
+        (
+            {"robs": np.zeros((3, 600))},
+            BY_BIN,
+            "names.responses has 3 entries along time, the stimulus 600: .*time_axis",
+        ),
+        ({"robs": np.zeros((500, 600))}, BY_BIN, "if its axis 1 is time, set source.time_axis"),
+        ({"robs": np.zeros((200, 5))}, BY_BIN, "one array has 200 entries along time, another 600"),
+        ({"robs": np.zeros((600, 3)), "trial": np.array([0, 600])}, BY_BIN, "one array has 2 entries along time"),
+        ({"robs": np.zeros((3, 600)), "at": TIMES}, "traces", "has 3 entries along time, its clock 600: .*time_axis"),
+        ({"spikes/times": SPIKES, "spikes/clusters": np.arange(500)}, BY_TIME, "a group must have a vector of times"),
+        ({"spikes/times": SPIKES, "spikes/labels": np.arange(500.0)}, BY_TIME, "name it as names.spike_neurons"),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(write_h5, arrays, settings, message):
+    if settings == "traces":
+        settings = {"names": {"stimulus": "stim", "frame_times": "times", "responses": "robs", "sample_times": "at"}}
+        settings["bin_width"] = 1 / 60
+    if "trial" in arrays:
+        settings = {"names": settings["names"] | {"trial": "trial"}}
+    with pytest.raises(RawInputError, match=message):
+        convert(write_h5({"stim": STIM, "times": TIMES} | arrays), **settings)
+
+
+@pytest.mark.parametrize("trials", [[[0, 600]], [[100, 200]], [[0, 300], [300, 600]]])
+def test_a_table_of_two_columns_has_intervals_however_few(write_h5, trials):
+    arrays = {"stim": STIM, "robs": np.arange(1200.0).reshape(600, 2), "trial": np.array(trials)}
+    result = convert(write_h5(arrays), names=BY_BIN["names"] | {"trial": "trial"})
+    assert [(each["offset"], each["offset"] + each["length"]) for each in result.only.sequences] == [
+        *map(tuple, trials)
+    ]
+    assert np.array_equal(result.only.rows["robs"], np.concatenate([arrays["robs"][slice(*each)] for each in trials]))
+
+
+def test_one_vector_may_have_the_spikes_of_many_neurons(write_h5):
+    spikes = np.sort(np.random.default_rng(0).uniform(0, 10, 25_000))
+    result = convert(write_h5({"stim": STIM, "times": TIMES, "spikes": spikes}), **BY_TIME)
+    assert np.array_equal(result.only.rows["robs"][:, 0], np.histogram(spikes, np.arange(601) / 60)[0])
+
+
+def test_times_may_be_dates(write_h5):
+    start = np.datetime64("2024-05-01T10:00")
+    shown, taken = (start + ((TIMES + late) * 1e9).astype("timedelta64[ns]") for late in (0, 0.008))
+    arrays = {"stim": STIM, "robs": np.arange(600.0)[:, None]}
+    arrays |= {name: np.datetime_as_string(each).astype("S") for name, each in {"times": shown, "at": taken}.items()}
+    names = {"stimulus": "stim", "frame_times": "times", "responses": "robs", "sample_times": "at"}
+    result = convert(write_h5(arrays), names=names, bin_width=1 / 60)
+    assert np.array_equal(result.only.rows["robs"], arrays["robs"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import BLOCK, Times, locate, valid_times
+from outofcore.domains.neural.clocks import BLOCK, INVALID, Times, inside, locate, times_of, touching, valid_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask, identify, readable, take
@@ -32,11 +32,12 @@ REASONS = (
     "masked",
     "not_finite",
     "stimulus_range",
-    "response_range",
 )
 """Why a bin is not stored or none of its responses counts: the first that applies, 0 for none."""
 
 WAYS_OUT = {
+    "unreadable": ": damaged there, or a chunk was never written (Zarr leaves out what holds its fill value alone, "
+    "unless it is written with write_empty_chunks)",
     "stimulus_range": ": more than source.stimulus_dtype can hold; float32 holds all",
 }
 """Remedies for reasons that come from the settings rather than the recording."""
@@ -56,6 +57,7 @@ class Slice:
     behavior: npt.NDArray[np.float32] | None  # (bins, variables)
     reason: npt.NDArray[np.uint8]  # (bins,) index into REASONS: why there is no frame
     silent: npt.NDArray[np.uint8]  # (bins,) index into REASONS: why no response counts in a bin that has a frame
+    unfit: float | None = None  # the first response that counts and that source.response_dtype cannot hold
 
 
 class BinReader:
@@ -85,7 +87,7 @@ class BinReader:
         stim = self._frames(start, stop, ranges, reason)
         # A window needs the frames of all its bins but only the responses of the last.
         silent = np.zeros_like(reason)
-        robs, dfs = self._responses(start, stop, ranges, silent)
+        robs, dfs, unfit = self._responses(start, stop, ranges, silent)
         behavior = self._behavior(start, stop, ranges, silent)
         usable = reason == 0
         if not usable.all():
@@ -94,7 +96,7 @@ class BinReader:
         dfs &= (usable & (silent == 0))[:, None]
         if not dfs.all():
             robs = np.where(dfs, robs, robs.dtype.type(0))
-        return Slice(start, stim, robs, dfs.view(np.uint8), behavior, reason, silent)
+        return Slice(start, stim, robs, dfs.view(np.uint8), behavior, reason, silent, unfit)
 
     def pictures(self) -> Iterator[tuple[int, Ints]]:
         """Number of the picture in each bin, -1 where there is none, in blocks from their first bin on."""
@@ -162,7 +164,7 @@ class BinReader:
 
     def _responses(
         self, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
-    ) -> tuple[npt.NDArray[Any], Mask]:
+    ) -> tuple[npt.NDArray[Any], Mask, float | None]:
         streams, survey = self._streams, self._survey
         if streams.spikes is not None:
             assert survey.clock is not None
@@ -178,20 +180,39 @@ class BinReader:
         allowed = self._allowed(start, stop, ranges, values.shape)
         _mark(silent, allowed.any(1), "masked")
         _mark(silent, (allowed & finite).any(1), "not_finite")
-        dfs = allowed & finite if fits is None else allowed & finite & fits
-        _mark(silent, dfs.any(1), "response_range")
-        return stored, dfs
+        dfs = allowed & finite
+        unfit = None if fits is None else next(iter(values[dfs & ~fits].tolist()), None)
+        return stored, dfs, unfit
 
     def _allowed(self, start: int, stop: int, ranges: Ranges, shape: tuple[int, ...]) -> Mask:
         """The recording's own response mask, (bins, neurons)."""
         streams = self._streams
+        observed = self._observed(start, stop, shape)
         if streams.valid is None:
-            return np.ones(shape, bool)
+            return observed
         entry, there = self._entries(streams.valid_like, streams.valid.shape[0], start, stop, ranges)
         values, read = _taken(streams.valid, entry, there)
         counts = np.nan_to_num(values) != 0
         counts = counts if counts.ndim == 2 else counts[:, None]
-        return np.broadcast_to(counts & (there & read)[:, None], shape)
+        return np.broadcast_to(counts & (there & read)[:, None], shape) & observed
+
+    def _observed(self, start: int, stop: int, shape: tuple[int, ...]) -> Mask:
+        """Which neurons were observed during all of each bin, (bins, neurons)."""
+        found, streams, clock = np.ones(shape, bool), self._streams, self._survey.clock
+        if clock is not None:
+            edges = clock.edges(start, stop)
+            lows, highs = edges[:-1], edges[1:]
+        elif streams.shown.clock is not None and len(streams.invalid):
+            lows = np.full(stop - start, INVALID)
+            known = times_of(streams.shown.clock, start, min(stop, streams.shown.clock.shape[0]))
+            lows[: len(known)] = known
+            highs = lows + 1
+        else:
+            return found
+        found &= ~touching(lows, highs, streams.invalid)[:, None]
+        for neuron, intervals in enumerate((streams.spikes and streams.spikes.observed) or ()):
+            found[:, neuron] &= inside(lows, highs, intervals)
+        return found
 
     def _behavior(
         self, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]

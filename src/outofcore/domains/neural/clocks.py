@@ -6,6 +6,7 @@ rounded once. A spike on a bin edge therefore falls into the same bin on every m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, Ints, readable
+from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask, readable
 
 Times = npt.NDArray[np.int64]
 TIME = np.dtype(np.int64)
@@ -27,7 +28,9 @@ BLOCK = 1 << 20
 
 
 def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
-    """Times in nanoseconds; :data:`INVALID` for missing times."""
+    """Times in nanoseconds, of dates and times in ISO 8601 since 1970; :data:`INVALID` for missing times."""
+    if values.dtype.kind in "US":
+        return np.array([_moment(str(value)) for value in values.reshape(-1)], np.int64).reshape(values.shape)
     factor = NANOSECONDS[unit]
     top = np.iinfo(np.int64).max // factor
     if values.dtype.kind in "iu":
@@ -37,6 +40,43 @@ def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
     with np.errstate(invalid="ignore"):
         usable = np.abs(wide) < top
     return np.where(usable, np.rint(np.where(usable, wide, 0.0) * factor).astype(np.int64), INVALID)
+
+
+def _moment(text: str) -> int:
+    found = re.fullmatch(r"\s*(\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*?)(?:Z|([+-])(\d\d):?(\d\d))?\s*", text)
+    if found is None:
+        return int(INVALID)
+    zone = 60 * int(found[3]) + int(found[4]) if found[2] else 0
+    try:
+        since = int(np.datetime64(found[1], "ns").astype(np.int64))
+    except ValueError:
+        return int(INVALID)
+    return since - (zone if found[2] == "+" else -zone) * 60 * 10**9
+
+
+def joined_intervals(intervals: Times) -> Times:
+    """Intervals (n, 2) with a start before their stop, ascending, those that touch as one."""
+    intervals = intervals[(intervals != INVALID).all(1) & (intervals[:, 0] < intervals[:, 1])]
+    intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]
+    if not len(intervals):
+        return intervals
+    reached = np.maximum.accumulate(intervals[:, 1])
+    first = np.append(True, intervals[1:, 0] > reached[:-1])
+    return np.stack([intervals[first, 0], reached[np.append(first[1:], True)]], axis=1)
+
+
+def inside(lows: Times, highs: Times, intervals: Times) -> Mask:
+    """Which spans [low, high) lie in one of the joined intervals."""
+    at = np.searchsorted(intervals[:, 0], lows, side="right") - 1
+    found: Mask = (at >= 0) & (highs <= np.append(intervals[:, 1], INVALID)[at])
+    return found
+
+
+def touching(lows: Times, highs: Times, intervals: Times) -> Mask:
+    """Which spans [low, high) share a time with one of the joined intervals."""
+    at = np.searchsorted(intervals[:, 1], lows, side="right")
+    found: Mask = np.append(intervals[:, 0], np.iinfo(np.int64).max)[at] < highs
+    return found
 
 
 def listed_clock(array: Array, unit: TimeUnit) -> Array:

@@ -22,6 +22,7 @@ from outofcore.domains.neural.streams import open_streams
 from outofcore.domains.neural.survey import Survey
 from outofcore.domains.neural.transforms import history
 from outofcore.domains.neural.trials import UNLABELLED
+from outofcore.errors import RawInputError
 from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
 
 Rows = dict[str, npt.NDArray[Any]]
@@ -43,6 +44,10 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     survey: Survey = unit.detail["survey"]
     piece: Piece = unit.detail["piece"]
     held = unit.detail.get("slice") or _read(unit, session, survey, piece, section)
+    if held.unfit is not None:
+        message = f"{session.file}: source.response_dtype {section.source.response_dtype} cannot hold a response of "
+        message += f"{held.unfit:g}: set it to float32, or uint16 for counts; to leave values out would bias the rest"
+        raise RawInputError(message)
     runs = find_runs(piece, held, history(section.source.transforms))
     rejects = (*told, *_rejects(piece, runs))
     rows = _rows(piece, held, runs)

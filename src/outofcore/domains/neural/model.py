@@ -45,8 +45,7 @@ def make_task(store: Store, section: NeuralSection) -> NeuralTask:
     if not counted:
         message = (
             "neural: no response of the train split counts, so there is nothing to learn from; the figures of the "
-            "conversion count the bins by reason, as bins_without_response_masked (response_range: more than "
-            "neural.source.response_dtype can hold; float32 holds all)"
+            "conversion count the bins by reason, as bins_without_response_masked"
         )
         raise ParamsError(message)
     _note_small_pixels(store, section)

@@ -33,8 +33,8 @@ FORMATS: dict[Kind, type[Any]] = {
     "npz": NpzRecording,
     "zarr": ZarrRecording,
 }
-# Groups of a store that are not parts.
-TAKEN = ("train", "val", "test", "sources")
+# Names in a store that are not those of parts.
+TAKEN = ("train", "val", "test", "sources", "seal.json", "checksums", "zarr.json")
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class Spikes:
     labels: Labels | None = None  # set only if one vector of the file holds all neurons
     owners: Array | None = None  # label of each spike if ``clocks`` is one vector for all neurons
     units: tuple[int, ...] | None = None  # rows of a table of units that were chosen
+    observed: tuple[Times, ...] | None = None  # when each neuron was, joined intervals; None: all the time
 
     @property
     def neurons(self) -> int:
@@ -112,10 +113,14 @@ def find_spikes(recording: Recording, source: SourceSection, labels: Labels | No
     if not vectors:
         raise missing(recording, "spike_times", name)
     units = _chosen(recording, name, source, len(vectors)) if source.units else None
-    vectors = vectors if units is None else [vectors[row] for row in units]
+    observed = None if "*" in name else recording.observed(name)
+    if units is not None:
+        vectors = [vectors[row] for row in units]
+        observed = observed and [observed[row] for row in units]
     # MATLAB stores an empty train as 0 x 0 and others as columns.
     trains = (flat(vector, "names.spike_times: expected a vector for each neuron") for vector in vectors)
-    return Spikes(tuple(listed_clock(train, unit) for train in trains), units=units)
+    clocks = tuple(listed_clock(train, unit) for train in trains)
+    return Spikes(clocks, units=units, observed=None if observed is None else tuple(observed))
 
 
 def _chosen(recording: Recording, name: str, source: SourceSection, count: int) -> tuple[int, ...]:

@@ -11,13 +11,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import listed_clock
+from outofcore.domains.neural.clocks import Times, listed_clock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
 from outofcore.domains.neural.recordings.arrays import Array, SessionError
 from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
 from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector
 from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.spikes import Labels, Spikes, find_spikes
+
+OWN_UNIT = "source.time_unit is not the unit of the file"
 
 MOST_ENTRY_BYTES = 1 << 28
 """Bytes of a frame, or of the samples of all neurons at one time."""
@@ -48,6 +50,8 @@ class Streams:
     repeat: Array | None
     by_trial: TrialArrays | None  # if there is an array for each trial
     time_unit: TimeUnit  # of all times but spikes
+    unit_advice: str  # what to correct where times are not in that unit
+    invalid: Times  # when nothing counts: joined intervals
     streamed: bool  # some arrays can only be read sequentially
 
     @property
@@ -104,9 +108,16 @@ def _find_streams(recording: Recording, source: SourceSection, labels: Labels | 
         or (find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None),
         by_trial=by_trial,
         time_unit=recording.unit or source.time_unit,
+        unit_advice=OWN_UNIT
+        if recording.unit is None
+        else f"the times of this format are in {recording.unit}, and "
+        "those of this file are not: correct them in the file",
+        invalid=recording.invalid_times(),
         streamed=recording.streamed,
     )
     _check_mask(streams, clocked=source.bin_width is not None)
+    if source.bin_width is None:
+        _check_axes(streams)
     if by_trial is not None:
         _check_whole(streams, by_trial)
     return streams
@@ -124,6 +135,17 @@ def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:
             message = f"names.{field} is one array of {array.shape[0]} entries for trials of {by_trial.starts[-1]}"
             message += f" in all ({cut})" * bool(cut) + ": which entry belongs to which trial is not known"
             raise SessionError(message, reason="unequal_length")
+
+
+def _check_axes(streams: Streams) -> None:
+    """Reject a matrix of which another axis than the first has the length of the stimulus, where a bin is a frame."""
+    frames = streams.shown.count
+    tracks = {"responses": streams.samples, "behavior": streams.behavior}
+    arrays = {field: track.array for field, track in tracks.items() if track is not None} | {"valid": streams.valid}
+    for field, array in arrays.items():
+        if array is not None and array.shape[0] != frames and frames in array.shape[1:]:
+            message = f"names.{field} has {array.shape[0]} entries along time, the stimulus {frames}"
+            raise SessionError(_turned(message, array, frames, field), reason="wrong_shape")
 
 
 def _check_mask(streams: Streams, *, clocked: bool) -> None:
@@ -206,4 +228,15 @@ def _track(recording: Recording, array: Array, name: str, field: str, source: So
             "set source.bin_width to null"
         )
         raise SessionError(message, reason="missing_field")
+    if clock is not None and 2 * min(array.shape[0], clock.shape[0]) < max(array.shape[0], clock.shape[0]):
+        message = f"{name!r} has {array.shape[0]} entries along time, its clock {clock.shape[0]}"
+        raise SessionError(_turned(message, array, clock.shape[0], name), reason="unequal_length")
     return Track(array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.shape[0]))
+
+
+def _turned(message: str, array: Array, expected: int, name: str) -> str:
+    """A message about the length of an array, with the remedy if another axis has it."""
+    if expected not in array.shape[1:]:
+        return f"{message}: they are not of one recording"
+    axis = array.shape.index(expected)
+    return f"{message}: {name!r} has shape {array.shape}; if its axis {axis} is time, set source.time_axis"

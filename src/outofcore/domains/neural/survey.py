@@ -19,9 +19,9 @@ from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.sessions import Session, find_sessions
 from outofcore.domains.neural.spikes import Labels
 from outofcore.domains.neural.splits import divide, listed
-from outofcore.domains.neural.streams import Streams, Track, open_streams
+from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
-from outofcore.domains.neural.trials import Trials, find_trials
+from outofcore.domains.neural.trials import Trials, find_trials, has_intervals
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject
 
@@ -29,12 +29,14 @@ from outofcore.raw.unit import Reject
 LONGEST_STEP = 10 * 10**9
 # a recording of a month,
 LONGEST_RECORDING = 30 * 86_400 * 10**9
-# a neuron that fires faster than any,
-FASTEST_RATE = 1000.0
+# neurons that fire faster than any, or one vector of the spikes of many,
+FASTEST_RATE, FASTEST_VECTOR = 1000.0, 100_000.0
 # spikes that end this many times later or earlier than the frames (units differ by 1,000),
 WIDEST_RATIO = 200.0
 # or a clock of frames this many times finer than the bins, of which all but one would be lost.
 MOST_FRAMES = 100
+# One array of a session that is longer than another by more than this.
+MOST_UNEQUAL = 2
 # Most empty bins that are processed in addition to those with data.
 MOST_EMPTY_BINS, MOST_EMPTY_FOLD = 1_000_000, 1000
 
@@ -79,21 +81,21 @@ def survey(streams: Streams, source: SourceSection) -> Survey:
         _same_clock(streams)
         lengths = _lengths(streams)
         bins, complete = max(lengths), min(lengths)
-        if bins > MOST_EMPTY_BINS + MOST_EMPTY_FOLD * complete:
+        if bins > MOST_UNEQUAL * complete:
             message = (
                 f"one array has {complete} entries along time, another {bins}: they are not of one recording; check "
                 "source.names and source.time_axis"
             )
             raise SessionError(message, reason="unequal_length")
     else:
-        facts = _clock(streams.shown, "frame", counts, untimed)
-        clock = _bin_clock(facts, source, source.bin_width)
+        facts = _clock(streams.shown, "frame", counts, untimed, streams.unit_advice)
+        clock = _bin_clock(facts, source, source.bin_width, streams.unit_advice)
         bins = complete = clock.bins
         longest = {"shown": _longest(facts, source, clock)}
         for name, track in (("samples", streams.samples), ("behavior", streams.behavior)):
             if track is not None:
-                other = _clock(track, name.removesuffix("s"), counts, untimed)
-                _overlap(facts, other, name)
+                other = _clock(track, name.removesuffix("s"), counts, untimed, streams.unit_advice)
+                _overlap(facts, other, name, streams.unit_advice)
                 longest[name] = _longest(other, source, clock)
         _check_spikes(streams, facts, counts, untimed)
     if not bins:
@@ -123,7 +125,7 @@ def _lengths(streams: Streams) -> list[int]:
     lengths = [streams.shown.count]
     lengths += [track.count for track in (streams.samples, streams.behavior) if track is not None]
     lengths += [streams.valid.shape[0]] if streams.valid is not None else []
-    if streams.trial is not None and sum(size > 1 for size in streams.trial.shape) <= 1:
+    if streams.trial is not None and not has_intervals(streams.trial):
         lengths.append(int(np.prod(streams.trial.shape)))
     return lengths
 
@@ -146,7 +148,7 @@ def _same_clock(streams: Streams) -> None:
             raise SessionError(message, reason="clocks_differ")
 
 
-def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject]) -> ClockFacts:
+def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject], advice: str) -> ClockFacts:
     """Facts of a clock, which must be usable."""
     assert track.clock is not None
     facts = examine(track.clock, track.count)
@@ -170,18 +172,18 @@ def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject
     if facts.step > LONGEST_STEP or facts.last - facts.first > LONGEST_RECORDING:
         message = (
             f"the {name} times are {facts.step / 1e9:g} s apart and span {(facts.last - facts.first) / 1e9:g} s: "
-            "source.time_unit is not the unit of the file"
+            f"{advice}"
         )
         raise SessionError(message, reason="time_unit")
     return facts
 
 
-def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float) -> BinClock:
+def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float, advice: str) -> BinClock:
     width = bin_width * 1e9
     if source.resample.stimulus == "hold" and facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
         message = (
             f"the frame times are {facts.step / 1e9:g} s apart, so that a bin of {bin_width:g} s would show one of "
-            f"{int(width // max(facts.step, 1))} frames: source.time_unit is not the unit of the file, or "
+            f"{int(width // max(facts.step, 1))} frames: {advice}, or "
             "source.resample.stimulus should be mean"
         )
         raise SessionError(message, reason="time_unit")
@@ -191,7 +193,7 @@ def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float) -> Bi
     if bins > MOST_EMPTY_BINS + MOST_EMPTY_FOLD * facts.valid:
         message = (
             f"the {facts.valid} frame times span {(facts.last - facts.first) / 1e9:g} s, {bins} bins of "
-            f"{source.bin_width:g} s, nearly all without a frame: a time, source.time_unit or source.bin_width is wrong"
+            f"{source.bin_width:g} s, nearly all without a frame: a time or source.bin_width is wrong, or {advice}"
         )
         raise SessionError(message, reason="time_unit")
     return BinClock(facts.first, width, bins)
@@ -203,11 +205,11 @@ def _longest(facts: ClockFacts, source: SourceSection, clock: BinClock) -> int:
     return int(1.5 * facts.step) if facts.step else int(clock.width)
 
 
-def _overlap(frames: ClockFacts, other: ClockFacts, name: str) -> None:
+def _overlap(frames: ClockFacts, other: ClockFacts, name: str, advice: str) -> None:
     if other.last < frames.first or other.first > frames.last:
         message = (
             f"frames run from {frames.first / 1e9:g} to {frames.last / 1e9:g} s, {name} from {other.first / 1e9:g} to "
-            f"{other.last / 1e9:g} s: they never meet; check source.time_unit"
+            f"{other.last / 1e9:g} s: they never meet, as if {advice}"
         )
         raise SessionError(message, reason="time_unit")
 
@@ -241,10 +243,14 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
     ratio = _reach(held) / _reach([frames])
     rate = (total - invalid) / streams.spikes.neurons / max((last - min(each.first for each in held)) / 1e9, 1e-9)
     few = total - invalid < streams.spikes.neurons * 10
-    if not few and (not 1 / WIDEST_RATIO < ratio < WIDEST_RATIO or rate > FASTEST_RATE):
+    fastest = FASTEST_RATE if streams.spikes.neurons > 1 else FASTEST_VECTOR
+    if not few and (not 1 / WIDEST_RATIO < ratio < WIDEST_RATIO or rate > fastest):
+        advice = streams.unit_advice
+        if advice == OWN_UNIT:
+            advice = "source.spike_unit or source.time_unit is not the unit of the file"
         message = (
             f"spikes end at {last / 1e9:g} s, frames at {frames.last / 1e9:g} s, with {rate:g} spikes a second and "
-            "neuron: source.spike_unit or source.time_unit is not the unit of the file"
+            f"neuron: {advice}"
         )
         raise SessionError(message, reason="time_unit")
 

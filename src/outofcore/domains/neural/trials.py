@@ -70,6 +70,11 @@ class _Found:
     rejects: list[Reject]
 
 
+def has_intervals(trial: Array) -> bool:
+    """Whether ``names.trial`` has a start and a stop of each trial, not a label for each frame."""
+    return len(trial.shape) == 2 and trial.shape[1] == 2
+
+
 def find_trials(
     streams: Streams, source: SourceSection, bins: int, clock: BinClock | None
 ) -> tuple[Trials, list[Reject]]:
@@ -78,7 +83,7 @@ def find_trials(
         found = _arrays(streams.by_trial)
     elif streams.trial is None:
         found = _blocks(source, bins)
-    elif len(streams.trial.shape) == 2 and streams.trial.shape[1] == 2:
+    elif has_intervals(streams.trial):
         found = _intervals(streams, streams.trial, bins, clock)
     else:
         found = _labelled(streams, streams.trial, bins, clock)
@@ -110,6 +115,9 @@ def _intervals(streams: Streams, table: Array, bins: int, clock: BinClock | None
         usable = (times != INVALID).all(1) & (times[:, 1] > times[:, 0])
         first, end = (_bins_of(streams, column, clock) for column in np.where(usable[:, None], times, 0).T)
     else:
+        if values.dtype.kind not in "iuf":
+            message = "names.trial: expected the first bin of each trial and the end, got words"
+            raise SessionError(message, reason="wrong_type")
         with np.errstate(invalid="ignore"):
             usable = np.isfinite(values).all(1) & (values[:, 1] > values[:, 0]) & (values[:, 0] >= 0)
         whole = np.where(usable[:, None], np.nan_to_num(values), 0).astype(np.int64)

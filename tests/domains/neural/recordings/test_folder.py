@@ -25,7 +25,11 @@ from outofcore.domains.neural.recordings.recording import find_array, matching
         ("", None, []),
         ("spikes of cell 3, in ms\n1\n2.5\n", None, [1, 2.5]),
         ("time\n1\n2\n", None, [1, 2]),
-        ("1\n2 3\nx\n4\n", None, [1, np.nan, np.nan, 4]),
+        ("1\n2\nx\n4\n", None, [1, 2, np.nan, 4]),
+        ("NA\n2\n-\n4\n", None, [np.nan, 2, np.nan, 4]),
+        ("lost\n2\nlost\n4\n", None, [np.nan, 2, np.nan, 4]),
+        ("NA,1\n2,3\n", 1, [1, 3]),
+        ("NA,NA\n2,3\n", 1, [np.nan, 3]),
     ],
 )
 def test_columns_of_text(tmp_path, text, column, expected):
@@ -73,18 +77,15 @@ def test_tables_of_text(tmp_path, text):
     assert column.read(0, 3).tolist() == [3, 6, 9]
 
 
-def test_a_line_of_another_length_is_missing_as_a_whole(tmp_path):
-    (tmp_path / "a.csv").write_text("1,2\n3\n4,5,6\n7,8\n")
-    expected = [[1, 2], [np.nan, np.nan], [np.nan, np.nan], [7, 8]]
-    np.testing.assert_array_equal(text_array(tmp_path / "a.csv", None).read(0, 4), expected)
-
-
 @pytest.mark.parametrize(
     ("text", "column", "axis", "words"),
     [
         ("1\n2\n", 3, 0, "no column 3, lines have 1"),
         ("1,2\n3,4\n5,6\n", 2, 0, "no column 2, lines have 2"),
-        ("1,2\n3,4\n5,6\n", None, 1, "3 x 2 numbers"),
+        ("a,1\n3,4\n", None, 0, "its first line has titles and numbers"),
+        (",0,1\n0,3,4\n1,4,5\n", None, 0, "its first line has titles and numbers"),
+        ("1,2\n3\n", None, 0, "expected 2 entries in each line, as in the first, got '3'"),
+        ("1\n2 3\n", None, 0, "expected 1 entries in each line"),
     ],
 )
 def test_what_a_text_cannot_be_is_refused_with_its_shape(tmp_path, text, column, axis, words):

@@ -149,3 +149,64 @@ def test_a_chunk_too_large_for_memory_is_damaged(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="entries 0 to 5"):
         array.read(0, 5)
     recording.close()
+
+
+def matlab(file, name, data, kind="double", **attributes):
+    found = file.create_dataset(name, data=data)
+    found.attrs.update({"MATLAB_class": np.bytes_(kind)} | attributes)
+    return found
+
+
+def test_what_matlab_stores_as_its_shape_is_empty_and_its_text_is_words(tmp_path):
+    with h5py.File(tmp_path / "a.mat", "w") as file:
+        matlab(file, "none", np.array([0, 0], np.uint64), MATLAB_empty=np.uint8(1))
+        matlab(file, "flat", np.array([0, 5], np.uint64), MATLAB_empty=np.uint8(1))
+        matlab(file, "word", np.array([list(map(ord, "film"))], np.uint16).T, "char")
+        cells = [file[name].ref for name in ("none", "none")]
+        matlab(file, "cells", np.array([cells], h5py.ref_dtype), "cell")
+    recording = Hdf5Recording(tmp_path / "a.mat")
+    assert [recording.array(name).shape for name in ("none", "flat")] == [(0, 0), (0, 5)]
+    assert [train.shape for train in recording.trains("cells")] == [(0, 0), (0, 0)]
+    assert recording.array("word").read(0, 1).tolist() == ["film"]
+    recording.close()
+
+
+def test_a_virtual_dataset_of_this_file_is_read_if_it_is_whole(tmp_path, frames):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["first"], file["second"] = frames[:20], frames[20:]
+        for name, source in (("whole", "second"), ("gone", "third")):
+            layout = h5py.VirtualLayout(frames.shape, "u1")
+            layout[:20] = h5py.VirtualSource(".", "first", (20, 4, 6))
+            layout[20:] = h5py.VirtualSource(".", source, (30, 4, 6))
+            file.create_virtual_dataset(name, layout)
+        layout = h5py.VirtualLayout(frames.shape, "u1")
+        layout[:20] = h5py.VirtualSource(".", "first", (20, 4, 6))
+        file.create_virtual_dataset("half", layout)
+    recording = Hdf5Recording(tmp_path / "a.h5")
+    assert np.array_equal(recording.array("whole").read(10, 40), frames[10:40])
+    for name in ("gone", "half"):
+        with pytest.raises(SessionError):
+            recording.array(name)
+    recording.close()
+
+
+def test_a_missing_filter_is_named(tmp_path, frames, monkeypatch):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("stim", data=frames, compression="lzf")
+    recording = Hdf5Recording(tmp_path / "a.h5")
+    monkeypatch.setattr(h5py.h5z, "filter_avail", lambda code: code != h5py.h5z.FILTER_LZF)
+    with pytest.raises(SessionError, match=r"compressed with filter 32000 \(lzf\); install hdf5plugin"):
+        recording.array("stim")
+    recording.close()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_entries_of_chunks_that_were_never_written_are_not_read(tmp_path, axis):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("stim", (30, 30, 30), "u1", chunks=(10, 10, 10))
+        data[tuple(slice(10, 20) if place == axis else slice(None) for place in range(3))] = 7
+        file.create_dataset("never", (30,), "f8")
+    recording = Hdf5Recording(tmp_path / "a.h5")
+    assert np.flatnonzero(readable(recording.array("stim", axis), 0, 30)[1]).tolist() == list(range(10, 20))
+    assert not readable(recording.array("never"), 0, 30)[1].any()
+    recording.close()

@@ -43,3 +43,23 @@ def test_what_is_no_group_is_told(tmp_path):
     (tmp_path / "a.zarr").mkdir()
     with pytest.raises(SessionError, match="not a readable Zarr group"):
         ZarrRecording(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_entries_of_chunks_that_were_never_written_are_not_read(tmp_path, version, axis):
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=version)
+    array = group.create_array("in/robs", shape=(60, 60), dtype="f4", chunks=(10, 20))
+    array[(slice(20, 40), slice(None)) if axis == 0 else (slice(None), slice(20, 40))] = 1
+    found = ZarrRecording(tmp_path / "a.zarr").array("in/robs", axis)
+    assert np.flatnonzero(readable(found, 0, 60)[1]).tolist() == list(range(20, 40))
+
+
+def test_a_shape_that_was_never_written_is_refused(tmp_path):
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("stim", shape=(10**12, 4), dtype="f4", chunks=(10**6, 4))
+    with pytest.raises(
+        SessionError, match="has 16000000000000 bytes of values, of which 0 bytes are stored"
+    ) as refused:
+        ZarrRecording(tmp_path / "a.zarr").array("stim")
+    assert refused.value.reason == "too_large"

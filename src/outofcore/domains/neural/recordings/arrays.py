@@ -22,6 +22,9 @@ from outofcore.errors import RawInputError
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+# Limits on the number of values, absolute and per stored byte (deflate reaches 1,032).
+FREE_BYTES, MOST_FOLD = 64 << 20, 2000
+
 BLOCK_BYTES = 1 << 20
 """Bytes of a stream that are decoded at once."""
 
@@ -73,6 +76,27 @@ def sliced(
         return np.moveaxis(entries.T if turned else entries, axis, 0)
 
     return Array(shape, native_dtype(values.dtype), read)
+
+
+def written(array: Array, absent: Mask | None) -> Array:
+    """The array, of which the entries in ``absent`` were never written: they are no values, and reading them fails."""
+    if absent is None:
+        return array
+
+    def read(start: int, stop: int) -> npt.NDArray[Any]:
+        if absent[start:stop].any():
+            message = f"entries {start} to {stop}: a chunk was never written"
+            raise OSError(message)
+        return array.read(start, stop)
+
+    return Array(array.shape, array.dtype, read)
+
+
+def guard_size(name: str, shape: tuple[int, ...], size: int, held: int) -> None:
+    """Reject a shape of which most was never written: it would take days to read what is not there."""
+    if size > FREE_BYTES + MOST_FOLD * held:
+        message = f"{name!r}: shape {shape} has {size} bytes of values, of which {held} bytes are stored"
+        raise SessionError(message, reason="too_large")
 
 
 def time_first(shape: tuple[int, ...], axis: int, name: str) -> tuple[int, ...]:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-import numpy.typing as npt
 
-from outofcore.domains.neural.recordings.arrays import (
-    BLOCK_BYTES,
-    STREAM_DAMAGE,
-    Array,
-    SessionError,
-    clean,
-    streamed,
-)
+from outofcore.domains.neural.recordings.arrays import BLOCK_BYTES, STREAM_DAMAGE, Array, SessionError, clean, sliced
 from outofcore.domains.neural.recordings.npy import npy_array
 from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.raw.files import decompressed, plain_name
 
 TEXT = (".txt", ".csv", ".tsv", ".dat")
+MOST_TEXT_BYTES = 256 << 20
+MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", ".", "?", "inf", "-inf")
+"""Words for a missing entry, which are no titles."""
 
 
 class FolderRecording(Recording):
@@ -65,75 +59,84 @@ def named_files(name: str) -> PurePosixPath:
 def text_array(path: Path, column: int | str | None, axis: int = 0) -> Array:
     """A text of numbers or one column of it, separated by commas, semicolons, tabs or blanks; ``#`` for comments.
 
-    The first line may be a header; it is one if the column is a title. A later entry that is not a number is NaN, as is
-    a line whose number of entries differs from the first. A text of one column is a vector, one of several a table.
+    The first line is a header if the column is a title, or if it has words and no number. An entry that is not a number
+    is NaN. A text of one column is a vector, one of several a table.
     """
     try:
-        head = list(islice(chain.from_iterable(_line_blocks(path)), 2))
-        titled = isinstance(column, str)
-        column = _titled(path.name, head, column) if isinstance(column, str) else column
-        header = int(titled or (bool(head) and None in map(_number, _wanted(head[0], column))))
-        columns = len(_cells(head[header])) if len(head) > header else 0
-        rows = sum(map(len, _line_blocks(path))) - header
+        lines = _lines(path)
     except STREAM_DAMAGE as error:
         message = f"{path.name}: damaged: {clean(error)}"
         raise SessionError(message, reason="unreadable_file") from error
-    if column is not None and column >= columns > 0:
-        message = f"{path.name}: no column {column}, lines have {columns}, numbered from 0"
+    if not lines:
+        return sliced(np.empty(0), axis, path.name)
+    first = [cell.strip("\"'") for cell in _cells(lines[0])]
+    titled = isinstance(column, str)
+    place = _titled(path.name, first, column) if isinstance(column, str) else column
+    data = lines[1:] if titled or _is_header(path.name, first, lines[1:]) else lines
+    if not data:
+        return sliced(np.empty(0), axis, path.name)
+    separator, width = _separator(data[0]), len(_cells(data[0]))
+    if place is not None and place >= width:
+        message = f"{path.name}: no column {place}, lines have {width}, numbered from 0"
         raise SessionError(message, reason="wrong_shape")
-    if axis:
-        message = f"{path.name}: a text of {rows} x {columns} numbers, and time is not first; transpose it"
-        raise SessionError(message, reason="wrong_shape")
-    vector = column is not None or columns <= 1
-    shape = (rows,) if vector else (rows, columns)
-
-    def blocks() -> Iterator[npt.NDArray[np.float64]]:
-        skipped = header
-        for lines in _line_blocks(path):
-            values = [_numbers(_wanted(line, column), 1 if vector else columns) for line in lines[skipped:]]
-            yield np.array(values, np.float64).reshape(-1, *shape[1:])
-            skipped = skipped if not lines else 0
-
-    return streamed(shape, np.dtype(np.float64), blocks)
+    unequal = next((line for line in data if len(line.split(separator)) != width), None)
+    if unequal is not None:
+        message = f"{path.name}: expected {width} entries in each line, as in the first, got {unequal[:40]!r}"
+        raise SessionError(message, reason="unequal_length")
+    try:
+        values = np.loadtxt(data, delimiter=separator, usecols=place, ndmin=2)
+    except ValueError:  # some entry is no number
+        values = np.loadtxt(data, delimiter=separator, usecols=place, ndmin=2, converters=_number)
+    return sliced(values[:, 0] if place is not None or values.shape[1] <= 1 else values, axis, path.name)
 
 
-def _titled(name: str, head: list[bytes], title: str) -> int:
-    """Number of the column with a title in the first line."""
-    titles = [cell.decode("utf-8", "replace").strip("\ufeff\"'") for cell in _cells(next(iter(head), b""))]
+def _lines(path: Path) -> list[str]:
+    """Data lines, without comments; raises SessionError for more than may be held in memory."""
+    content = bytearray()
+    with path.open("rb") as raw:
+        stream = decompressed(raw, path.name)
+        while block := stream.read(BLOCK_BYTES):
+            content += block
+            if len(content) > MOST_TEXT_BYTES:
+                most = f"{MOST_TEXT_BYTES >> 20} MiB"
+                message = f"{path.name}: more than {most} of text, which is read whole; save it as .npy"
+                raise SessionError(message, reason="too_large")
+    bare = (line.split("#", 1)[0].rstrip().lstrip(" ") for line in content.decode("utf-8-sig", "replace").splitlines())
+    return [line for line in bare if line]
+
+
+def _separator(line: str) -> str | None:
+    return next((mark for mark in (",", ";", "\t") if mark in line), None)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split(_separator(line))]
+
+
+def _titled(name: str, titles: Sequence[str], title: str) -> int:
+    """Number of the column with a title."""
     if titles.count(title) != 1:
         message = f"{name}: expected one column {title!r}, its first line has {', '.join(titles[:24])}"
         raise SessionError(message, reason="missing_field")
     return titles.index(title)
 
 
-def _line_blocks(path: Path) -> Iterator[list[bytes]]:
-    """Data lines, stripped of comments and blanks, about a megabyte at a time."""
-    with path.open("rb") as raw:
-        stream = decompressed(raw, path.name)
-        while lines := stream.readlines(BLOCK_BYTES):
-            bare = (line.split(b"#", 1)[0].strip() for line in lines)
-            yield [line for line in bare if line]
+def _is_header(name: str, first: Sequence[str], rest: Sequence[str]) -> bool:
+    """Whether the first line has titles; raises SessionError where that cannot be known."""
+    words = [cell for cell in first if cell.lower() not in MISSING and math.isnan(_number(cell))]
+    numbers = [cell for cell in first if not math.isnan(_number(cell))]
+    # A word that comes again marks what is missing.
+    again = any(word in _cells(line) for word in words for line in rest)
+    numbered = first[0] == "" and first[1:] == [str(number) for number in range(len(first) - 1)]  # by pandas
+    if numbers and ((words and not again) or numbered):
+        message = f"{name}: its first line has titles and numbers ({', '.join(first[:8])}): leave it out, or name a "
+        message += "column by its title"
+        raise SessionError(message, reason="unclear_header")
+    return bool(words) and not again
 
 
-def _wanted(line: bytes, column: int | None) -> list[bytes]:
-    """The cell of a column, none if the line is too short; or all cells."""
-    cells = _cells(line)
-    return cells if column is None else cells[column : column + 1]
-
-
-def _cells(line: bytes) -> list[bytes]:
-    separator = next((mark for mark in (b",", b";", b"\t") if mark in line), None)
-    return [cell.strip() for cell in line.split(separator)]
-
-
-def _numbers(cells: list[bytes], columns: int) -> list[float]:
-    if len(cells) != columns:
-        return [math.nan] * columns
-    return [math.nan if number is None else number for number in map(_number, cells)]
-
-
-def _number(cell: bytes) -> float | None:
+def _number(cell: str) -> float:
     try:
-        return float(cell)
+        return float(cell.strip().strip("\"'"))
     except ValueError:
-        return None
+        return math.nan

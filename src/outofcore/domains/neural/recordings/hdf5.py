@@ -6,20 +6,31 @@ Handles are local to a call and a thread: h5py objects must not cross a fork.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
-from outofcore.domains.neural.recordings.arrays import SLICE_DAMAGE, Array, SessionError, clean, sliced
-from outofcore.domains.neural.recordings.recording import Recording
+from outofcore.domains.neural.recordings.arrays import (
+    SLICE_DAMAGE,
+    Array,
+    Mask,
+    SessionError,
+    clean,
+    guard_size,
+    sliced,
+    written,
+)
+from outofcore.domains.neural.recordings.recording import Recording, vectors_of
 from outofcore.raw.files import natural_order
 
-# Limits on the number of values, absolute and per byte of their file (deflate reaches 1,032): a shape of terabytes
-# never written has no bytes behind it and would take days to read.
-FREE_BYTES, MOST_FOLD = 64 << 20, 2000
+with suppress(ImportError):
+    import hdf5plugin  # noqa: F401 - registers the filters that it brings
+
 # Raised by h5py for a damaged file: invalid types, undecodable names, null references.
 DAMAGE = (OSError, RuntimeError, TypeError, ValueError)
 # Soft links may chain; more than this many in a row is a cycle.
@@ -74,7 +85,7 @@ class Hdf5Recording(Recording):
             return super().trains(name)
         with damage_named(name):
             keys = sorted(found, key=natural_order)
-        return [self.array(f"{name}/{key}") for key in keys]
+        return vectors_of(name, {key: self.array(f"{name}/{key}") for key in keys})
 
     def close(self) -> None:
         self.file.close()
@@ -122,9 +133,45 @@ def as_array(found: Any, axis: int = 0) -> Array:
         message, reason = _refused(found)
         if not message:
             turned = "MATLAB_class" in found.attrs
+            if turned and found.attrs.get("MATLAB_empty", 0):  # its values are its shape
+                return sliced(np.empty(found[()].astype(np.int64)), axis, found.name)
+            if turned and found.attrs["MATLAB_class"] == b"char":
+                rows = ["".join(map(chr, row)) for row in np.atleast_2d(found[()].T).tolist()]
+                return sliced(np.array(rows), axis, found.name)
             # HDF5 asks for the memory that the header of a damaged chunk names.
-            return sliced(found, axis, found.name, turned=turned, damage=(*SLICE_DAMAGE, MemoryError))
+            damage = (*SLICE_DAMAGE, MemoryError)
+            return written(
+                sliced(found, axis, found.name, turned=turned, damage=damage),
+                _absent(found, found.ndim - 1 - axis if turned else axis),
+            )
     raise SessionError(message, reason=reason)
+
+
+def _absent(found: h5py.Dataset, place: int) -> Mask | None:
+    """Which entries along an axis of the file lie in a chunk that was never written; None if all chunks are there."""
+    if not found.size or not found.ndim or found.is_virtual:
+        return None
+    if not found.chunks:
+        return None if found.id.get_storage_size() else np.ones(found.shape[place], bool)
+    grid = [-(-size // step) for size, step in zip(found.shape, found.chunks, strict=True)]
+    count = found.id.get_num_chunks()
+    if count >= math.prod(grid):
+        return None
+    step = found.chunks[place]
+    there: Counter[int] = Counter()
+    found.id.chunk_iter(lambda chunk: there.update([chunk.chunk_offset[place] // step]))
+    whole = math.prod(grid) // grid[place]
+    return np.repeat([there[number] < whole for number in range(grid[place])], step)[: found.shape[place]]
+
+
+def _inside(found: h5py.Dataset) -> bool:
+    """Whether a virtual dataset has all its values in datasets of this file."""
+    sources = found.virtual_sources()
+    here = all(each.file_name == "." and each.dset_name in found.file for each in sources)
+    if not here:
+        return False
+    mapped = sum(each.vspace.get_select_npoints() for each in sources)
+    return mapped == found.size and all(_absent(found.file[each.dset_name], 0) is None for each in sources)
 
 
 def _refused(found: Any) -> tuple[str, str]:
@@ -133,12 +180,14 @@ def _refused(found: Any) -> tuple[str, str]:
         return f"{found.name!r} is a group; name one of {', '.join(list(found)[:24])}", "wrong_type"
     if not isinstance(found, h5py.Dataset):
         return f"{found.name!r} is no array", "wrong_type"
-    if found.external or found.is_virtual:
+    if found.external or (found.is_virtual and not _inside(found)):
         return f"{found.name!r} keeps its values in other files; copy the data into the session", "external_link"
+    plist = found.id.get_create_plist()
+    for code, _, _, title in map(plist.get_filter, range(plist.get_nfilters())):
+        if not h5py.h5z.filter_avail(code):
+            named = f"filter {code} ({title.decode(errors='replace')})"
+            return f"{found.name!r} is compressed with {named}; install hdf5plugin to read it", "missing_filter"
     if h5py.check_ref_dtype(found.dtype) is not None:
         return f"{found.name!r} holds references (MATLAB cells), which only names.spike_times can be", "wrong_type"
-    size, held = found.dtype.itemsize * math.prod(found.shape or ()), found.file.id.get_filesize()
-    if size > FREE_BYTES + MOST_FOLD * held:
-        message = f"{found.name!r}: shape {found.shape} tells {size} bytes of values, the whole file has {held}"
-        return message, "too_large"
+    guard_size(found.name, found.shape, found.dtype.itemsize * found.size, found.file.id.get_filesize())
     return "", ""

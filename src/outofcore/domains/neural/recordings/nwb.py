@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import listed_clock, regular_clock
+from outofcore.domains.neural.clocks import joined_intervals, listed_clock, nanoseconds, regular_clock
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, SessionError, part
+from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, part
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording, as_array, damage_named, link_of
 
 # Largest plausible number of units; a longer index is invalid.
 MOST_NEURONS = 1 << 20
+
+
+ALWAYS = np.array([[-(2**62), 2**62]])
+"""Nanoseconds before and after any recording."""
 
 
 class NwbRecording(Hdf5Recording):
@@ -61,15 +66,50 @@ class NwbRecording(Hdf5Recording):
         if len(times.shape) != 1:
             message = f"{name}/spike_times: expected a time for each spike, got shape {times.shape}"
             raise SessionError(message, reason="wrong_shape")
-        ends = self._values(name, "spike_times_index", None)
-        if ends.dtype.kind == "f":
-            message = f"{name}/spike_times_index: expected whole numbers, got {ends.dtype}"
-            raise SessionError(message, reason="wrong_type")
-        bounds = np.concatenate([[0], ends.astype(np.int64)])
-        if (np.diff(bounds) < 0).any() or bounds.max() > times.shape[0]:
-            message = f"{name}/spike_times_index: expected ends that ascend to at most {times.shape[0]}"
+        return [part(times, start, end) for start, end in self._bounds(name, "spike_times", times.shape[0])]
+
+    def observed(self, name: str) -> list[Ints] | None:
+        """The ``obs_intervals`` of each unit; a unit that has spikes but no interval was observed all the time."""
+        units = self.resolve(name)
+        if any(link_of(units, key) is None for key in ("obs_intervals", "obs_intervals_index", "spike_times_index")):
+            return None
+        table = self._there(name, "obs_intervals")
+        if table.shape[1:] != (2,) or table.dtype.kind not in "iuf":
+            message = f"{name}/obs_intervals: expected a start and a stop each, got {table.dtype} {table.shape}"
+            raise SessionError(message, reason="wrong_shape")
+        spikes = self._bounds(name, "spike_times", self._there(name, "spike_times").shape[0])
+        intervals = self._bounds(name, "obs_intervals", table.shape[0])
+        if len(spikes) != len(intervals):
+            message = f"{name}: {len(spikes)} units have spike times, {len(intervals)} have obs_intervals"
             raise SessionError(message, reason="unequal_length")
-        return [part(times, start, end) for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+        with damage_named(f"{name}/obs_intervals"):
+            times = nanoseconds(table.read(0, table.shape[0]), "s")
+        stated = (
+            times[start:end] if end > start or last == first else ALWAYS
+            for (start, end), (first, last) in zip(intervals, spikes, strict=True)
+        )
+        return [joined_intervals(each) for each in stated]
+
+    def invalid_times(self) -> Ints:
+        """The table ``intervals/invalid_times``."""
+        try:
+            table = self.array("intervals/invalid_times")
+        except KeyError:
+            return super().invalid_times()
+        with damage_named("intervals/invalid_times"):
+            return joined_intervals(nanoseconds(table.read(0, table.shape[0]), "s"))
+
+    def _bounds(self, name: str, column: str, entries: int) -> list[tuple[int, int]]:
+        """First entry and end of each unit in a ragged column."""
+        ends = self._values(name, f"{column}_index", None)
+        if ends.dtype.kind == "f":
+            message = f"{name}/{column}_index: expected whole numbers, got {ends.dtype}"
+            raise SessionError(message, reason="wrong_type")
+        bounds = [0, *ends.astype(np.int64).tolist()]
+        if any(end < start for start, end in pairwise(bounds)) or bounds[-1] > entries:
+            message = f"{name}/{column}_index: expected ends that ascend to at most {entries}"
+            raise SessionError(message, reason="unequal_length")
+        return list(pairwise(bounds))
 
     def column(self, name: str, column: str) -> npt.NDArray[Any]:
         """Numbers or words of the units, groups by their names; raises SessionError."""

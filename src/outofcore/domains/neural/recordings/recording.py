@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, SessionError, concatenated, flat
+from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, concatenated, flat
 from outofcore.raw.files import natural_order
 
 
@@ -46,8 +47,32 @@ class Recording:
         del name, count
         return None
 
+    def observed(self, name: str) -> list[Ints] | None:
+        """When each train of :meth:`trains` was observed, (intervals, 2) nanoseconds; None if nothing says it."""
+        del name
+        return None
+
+    def invalid_times(self) -> Ints:
+        """When nothing that was recorded counts, (intervals, 2) nanoseconds."""
+        return np.empty((0, 2), np.int64)
+
     def close(self) -> None:
         """Release the file."""
+
+
+def vectors_of(name: str, members: Mapping[str, Array]) -> list[Array]:
+    """Vectors of a group, a neuron each; raises SessionError for members that are not of one kind."""
+    kinds = {array.dtype.kind for array in members.values()}
+    lengths = {array.shape for array in members.values()}
+    columns = len(members) > 1 and len(lengths) == 1 and not any(re.search(r"\d", key) for key in members)
+    if len(kinds) > 1 or columns:
+        listed = ", ".join(f"{key} ({array.dtype} {array.shape})" for key, array in [*members.items()][:8])
+        message = f"names.spike_times = {name!r}: a group must have a vector of times for each neuron, got {listed}; "
+        message += (
+            "if one of them has the neuron of each spike, name it as names.spike_neurons and the times themselves"
+        )
+        raise SessionError(message, reason="wrong_type")
+    return [*members.values()]
 
 
 def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Array:

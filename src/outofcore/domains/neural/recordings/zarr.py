@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import zarr
 
-from outofcore.domains.neural.recordings.arrays import Array, SessionError, clean, sliced
-from outofcore.domains.neural.recordings.recording import Recording
+from outofcore.domains.neural.recordings.arrays import (
+    Array,
+    Mask,
+    SessionError,
+    clean,
+    guard_size,
+    sliced,
+    written,
+)
+from outofcore.domains.neural.recordings.recording import Recording, vectors_of
 from outofcore.raw.files import natural_order
 
 
@@ -17,7 +30,7 @@ class ZarrRecording(Recording):
 
     def __init__(self, path: Path) -> None:
         try:
-            self._group = zarr.open_group(path, mode="r")
+            self._path, self._group = path, zarr.open_group(path, mode="r")
         except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError) as error:
             message = f"not a readable Zarr group: {clean(error)}"
             raise SessionError(message, reason="unreadable_file") from error
@@ -32,11 +45,32 @@ class ZarrRecording(Recording):
         if not isinstance(found, zarr.Array):
             message = f"{name!r} is a group; name one of its arrays"
             raise SessionError(message, reason="wrong_type")
-        return sliced(found, axis, found.name)
+        chunks = self._chunks(found)
+        guard_size(found.name, found.shape, found.nbytes, sum(chunks.values()))
+        return written(sliced(found, axis, found.name), _absent(found, axis, chunks))
 
     def trains(self, name: str) -> list[Array]:
         """The arrays of a group, or one vector."""
         found: Any = self._group[name.strip("/")]
         if isinstance(found, zarr.Array):
             return [self.array(name)]
-        return [self.array(f"{name}/{key}") for key in sorted(found.array_keys(), key=natural_order)]
+        keys = sorted(found.array_keys(), key=natural_order)
+        return vectors_of(name, {key: self.array(f"{name}/{key}") for key in keys})
+
+    def _chunks(self, found: Any) -> dict[tuple[int, ...], int]:
+        """Bytes of each chunk (or shard) that was written, by its place in the grid."""
+        folder = self._path / found.path
+        paths = (path for path in folder.rglob("*") if path.is_file())
+        names = ((path, re.findall(r"\d+", path.relative_to(folder).as_posix())) for path in paths)
+        return {tuple(map(int, place)): path.stat().st_size for path, place in names if len(place) == found.ndim}
+
+
+def _absent(found: Any, axis: int, chunks: Collection[tuple[int, ...]]) -> Mask | None:
+    """Which entries along time lie in a chunk that was never written, or None if all chunks are there."""
+    sizes = found.shards or found.chunks
+    grid = [-(-size // step) for size, step in zip(found.shape, sizes, strict=True)]
+    if not found.ndim or len(chunks) >= math.prod(grid):
+        return None
+    there = Counter(place[axis] for place in chunks)
+    whole = math.prod(grid) // grid[axis]
+    return np.repeat([there[number] < whole for number in range(grid[axis])], sizes[axis])[: found.shape[axis]]
