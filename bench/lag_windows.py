@@ -39,10 +39,9 @@ from outofcore.training.memory import MemoryWatch
 
 SELECT = "index_select, 2 threads, a new batch"
 SESSIONS = "list of sessions, 2 worker processes"
-DOWNSAMPLE = [{"name": "downsample", "factor": 2}]
+HALVED = [{"name": "downsample", "factor": 2}]
 SELECTED_BYTES = 1 << 29  # frames that index_select gathers from, at most
 IN_FLIGHT = 5  # batches that a loader of two threads holds
-LARGEST_EPOCH = 2.0  # gigabytes, up to which the bytes read in an epoch are counted on the train split, not on val
 SPARE = 4 << 30  # memory that is left to others when it is decided which sides can be tried
 
 
@@ -67,11 +66,11 @@ def stored(
     return epoch
 
 
-def opened(path: str, section: Any, residency: Any, memory: int, split: str = "train") -> Any:
+def opened(path: str, section: Any, residency: Any, memory: int) -> Any:
     store = open_store(path)
     return loader(
         store,
-        split,
+        "train",
         BATCH,
         tensors=DOMAIN.reading(store.attributes, section),
         window={"length": section.tensors.window, "mode": "never"},
@@ -159,18 +158,6 @@ def trained(path: str, memory: int) -> dict[str, Any]:
     return {"steps": figures["steps"], "peak_rss_bytes": watch.peak_rss_bytes, "of_it_before": before}
 
 
-def read_again(path: str, split: str) -> float:
-    """Bytes that an epoch reads from the store, over those of the distinct frames that it delivers."""
-    store, distinct = open_store(path), 0
-    for part in store.parts:
-        length = store.sequences(split, part)["length"].read()
-        distinct += int(length[length >= LAGS].sum()) * HEIGHT * WIDTH
-    batches = opened(path, sessions_section("raw", "none"), "streamed", 1 << 30, split)
-    for _ in batches:
-        pass
-    return float(batches.stats.bytes_read / distinct)
-
-
 def sides(stores: dict[str, Path]) -> list[tuple[Side, int]]:
     """All sides, and about the memory that each takes."""
     narrow = decoded_bytes(stores["lz4"])
@@ -180,10 +167,7 @@ def sides(stores: dict[str, Path]) -> list[tuple[Side, int]]:
         (Side("streamed, lz4", stored, streamed), 1 << 30),
         (Side("streamed, lz4, cast to float32", stored, {**streamed, "cast": True}), 1 << 30),
         (Side("streamed, zstd", stored, {**streamed, "path": stores["zstd"], "codec": "zstd"}), 1 << 30),
-        (
-            Side("streamed, downsampled by 2, cast", stored, {**streamed, "transforms": DOWNSAMPLE, "cast": True}),
-            1 << 30,
-        ),
+        (Side("streamed, downsampled by 2, cast", stored, {**streamed, "transforms": HALVED, "cast": True}), 1 << 30),
         (Side("hybrid, lz4", stored, {**streamed, "residency": "hybrid", "memory": hybrid}), hybrid),
         (Side("mapped", stored, {"path": stores["none"], "codec": "none", "residency": "mapped"}), 1 << 30),
         (Side("index_select, 2 threads, the same batch", selected, {"path": stores["lz4"], "again": True}), 1 << 29),
@@ -231,19 +215,16 @@ def main() -> None:
             codec = name if dtype == "uint8" else "zstd"
             stores[name] = folder / f"{name}.zarr"
             conversions[name] = once(converted, raw=raw, codec=codec, dtype=dtype, store=stores[name])
-        tell("training, and an epoch")
+        tell("training")
         training = once(trained, path=stores["lz4"], memory=parse_bytes(options.memory))
-        split = "train" if options.gigabytes <= LARGEST_EPOCH else "val"
-        again = once(read_again, path=stores["none"], split=split)
         tried, left_out, free = [], [], room()
         for side, needed in sides(stores):
             if needed <= free:
                 tried.append(side)
                 free -= needed
             else:
-                left_out.append(
-                    Row(label=side.name, value=f"not tried: needs {format_bytes(needed)}", unit="windows/s")
-                )
+                words = f"not tried: needs {format_bytes(needed)}"
+                left_out.append(Row(label=side.name, value=words, unit="windows/s"))
         measured = compare(tried, options.rounds, options.seconds)
     finally:
         shutil.rmtree(folder)
@@ -258,7 +239,6 @@ def main() -> None:
             f"6 sessions, {format_bytes(frames)} of frames as uint8",
             f"windows of {LAGS} lags of {HEIGHT} x {WIDTH}, batches of {BATCH}",
             f"medians of {options.rounds} rounds",
-            f"an epoch reads {again:.3f} times its distinct frames",
             f"training in a budget of {options.memory}, the whole process: {peak} at most, {before} of it before",
         ),
         details={"sides": measured, "conversions": conversions, "training": training},

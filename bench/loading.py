@@ -1,7 +1,6 @@
 """How fast do shuffled batches come, compared with gathering from memory and with other libraries?
 
     python bench/loading.py chess data/stores/chess.zarr --peers peers/bin/python     (see bench/peers.txt)
-    python bench/loading.py go players.tar.zst
     python bench/loading.py text novels.tar.zst --tokenizer data/tokenizers/text.json
     python bench/loading.py frames
 
@@ -32,9 +31,7 @@ import numpy as np
 
 from harness.arrays import (
     CHESS,
-    FEATURES,
     THREADS,
-    batch_of,
     bits,
     gathered,
     items,
@@ -58,12 +55,10 @@ CODECS = ("none", "lz4", "zstd")
 FRAME_STORES: dict[str, CodecName] = {"store.zarr": "lz4", "none.zarr": "none"}
 TITLES = {
     "chess": "chess: shuffled positions as planes",
-    "go": "Go: shuffled positions as planes",
     "text": "text: shuffled windows of tokens",
     "frames": "shuffled frames with responses",
 }
-UNITS = {"chess": "samples/s", "go": "positions/s", "text": "windows/s", "frames": "samples/s"}
-GO = {"filters": {"sizes": [19]}}
+UNITS = {"chess": "samples/s", "text": "windows/s", "frames": "samples/s"}
 GATHER = {"gather, 2 threads": 2, "gather, 1 thread": 1}
 
 
@@ -72,7 +67,7 @@ def stored(store: str, kind: str, residency: Any, memory: str, pool_blocks: int 
     batches = loader(
         store,
         "train",
-        batch_of(kind),
+        SETS[kind].batch,
         tensors=reading_of(kind),
         window=window_of(kind),
         memory=memory,
@@ -106,25 +101,6 @@ def chess_sides(store: Path, folder: Path) -> list[Side]:
         of("streamed 256 MiB", "auto", "256MiB"),
         of("streamed 1 GiB", "auto", "1GiB"),
     ]
-
-
-def prepare_go(raw: Path, folder: Path) -> str:
-    figures = once(go_store, raw=raw, folder=folder)
-    fields = {name for features in FEATURES for name in reading_of(features).fields}
-    write_arrays(open_store(folder / "go.zarr"), folder / "arrays", tuple(sorted(fields)))
-    return f"{figures['positions']:,} positions"
-
-
-def go_store(raw: str, folder: str) -> dict[str, Any]:
-    return convert("go", section_of("go", raw, GO), Path(folder) / "go.zarr")
-
-
-def go_sides(folder: Path) -> list[Side]:
-    sides = []
-    for kind in FEATURES:
-        sides.append(stored_side(kind, folder / "go.zarr", f"{kind}, streamed", "streamed", "512MiB"))
-        sides.append(Side(f"{kind}, gather", gathered, {"arrays": folder / "arrays", "kind": kind}))
-    return sides
 
 
 def prepare_text(source: Path, tokenizer: Path, megabytes: int, folder: Path) -> str:
@@ -208,11 +184,11 @@ def item_sides(kind: str, arrays: Path) -> list[Side]:
     ]
 
 
-def peer_sides(kind: str, folder: Path, python: Path, names: Iterable[str], most: int | None) -> list[Side]:
-    """Each library without workers and with, unless it has threads; all rows unless fewer are asked for."""
+def peer_sides(kind: str, folder: Path, python: Path, names: Iterable[str]) -> list[Side]:
+    """Each library without workers and with, unless it has threads."""
     field = (SETS[kind].row.names or ())[0]
     rows = len(np.load(folder / "arrays" / f"{field}.npy", mmap_mode="r"))
-    of = {"kind": kind, "arrays": folder / "arrays", "rows": min(rows, most or rows)}
+    of = {"kind": kind, "arrays": folder / "arrays", "rows": rows}
     return [
         Side(
             name if not workers else f"{name}, {workers} workers",
@@ -243,8 +219,6 @@ def prepare(given: argparse.Namespace, inputs: Inputs, folder: Path) -> tuple[st
     if given.kind == "chess":
         store = given.input or inputs.store
         return prepare_chess(store, folder), chess_sides(store, folder)
-    if given.kind == "go":
-        return prepare_go(given.input or inputs.go, folder), go_sides(folder)
     if given.kind == "text":
         source, tokenizer = given.input or inputs.text, given.tokenizer or inputs.tokenizer
         return prepare_text(source, tokenizer, given.megabytes, folder), text_sides(folder)
@@ -254,23 +228,22 @@ def prepare(given: argparse.Namespace, inputs: Inputs, folder: Path) -> tuple[st
 def main() -> None:
     parser = arguments(__doc__, rounds=5, seconds=2.0)
     parser.add_argument("kind", choices=TITLES)
-    parser.add_argument("input", type=Path, nargs="?", help="a chess store, SGF, or documents")
+    parser.add_argument("input", type=Path, nargs="?", help="a chess store, or documents")
     parser.add_argument("--tokenizer", type=Path, help="of text; learnt from it by default")
     parser.add_argument("--megabytes", type=int, default=400, help="of text, repeated")
     parser.add_argument("--rows", type=int, default=200_000, help="of frames")
     parser.add_argument("--peers", type=Path, help="a Python that has bench/peers.txt installed")
-    parser.add_argument("--peer-rows", type=int, help="rows for other libraries; all by default")
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder by default")
     parser.add_argument("--name", help="of the result; loading_KIND by default")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
-        inputs = Inputs(folder, chess=None, go=None, text=given.input)
+        inputs = Inputs(folder, text=given.input)
         what, sides = prepare(given, inputs, folder)
-        versions = versions_of(given.peers) if given.peers and given.kind in SETS else {}
+        versions = versions_of(given.peers) if given.peers else {}
         if versions:
             # First: making their data takes minutes, in which idle processes lose cached pages.
-            sides = [*peer_sides(given.kind, folder, given.peers.absolute(), versions, given.peer_rows), *sides]
+            sides = [*peer_sides(given.kind, folder, given.peers.absolute(), versions), *sides]
         measured = compare(sides, given.rounds, given.seconds)
     measured = dict(sorted(measured.items(), key=lambda each: each[0].split(",")[0] in PEERS))
     save(
@@ -278,7 +251,7 @@ def main() -> None:
         given.name or f"loading_{given.kind}",
         TITLES[given.kind],
         table(given.kind, sides, measured),
-        facts=(what, f"batches of {batch_of(given.kind):,}", f"medians of {given.rounds} rounds"),
+        facts=(what, f"batches of {SETS[given.kind].batch:,}", f"medians of {given.rounds} rounds"),
         details={"sides": measured},
         versions=versions,
     )
@@ -287,7 +260,7 @@ def main() -> None:
 def table(kind: str, sides: list[Side], measured: dict[str, Measured]) -> list[Row]:
     """Speeds against gathering, and memory against budgets."""
     fastest = max((name for name in GATHER if name in measured), key=lambda name: measured[name].rate, default="")
-    against = {name: f"{name.split(',')[0]}, gather" if kind == "go" else fastest for name in measured}
+    against = dict.fromkeys(measured, fastest)
     work = "window" if kind == "text" else ""
     rows = speed_rows(measured, UNITS[kind], against, work=work, short="`gather`")
     rows += [

@@ -23,30 +23,15 @@ from table import all_of, read_results
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 TEXT = "{text} --tokenizer {tokenizer} --megabytes"
-SCALE = "--chess {chess} --text {text} --tokenizer {tokenizer} --neural {neural}"
 # The program and its input, what a quick run adds, and what the time of the documents' figures allows.
 QUESTIONS = {
     "conversion_chess": ("conversion chess {chess}", "--games 500", ""),
     "conversion_go": ("conversion go {go}", "--games 200", ""),
     "conversion_text": (f"conversion text {TEXT}", "100", "4200"),
-    "small_files": ("small_files {chess} {go} {text} --tokenizer {tokenizer}", "--records 500 --rounds 1", ""),
-    "startup": ("startup {chess}", "--rounds 3", ""),
-    "cores": ("cores {chess} {go} {text} --tokenizer {tokenizer} --megabytes", "100 --rounds 1", "800"),
-    "cluster": ("cluster {chess}", "--megabytes 2 --rounds 1", ""),
     "loading_chess": ("loading chess {store}", "--rounds 3 --seconds 1", ""),
-    "loading_go": ("loading go {go}", "--rounds 3 --seconds 1", ""),
     "loading_text": (f"loading text {TEXT}", "100 --rounds 3 --seconds 1", "1000"),
     "loading_frames": ("loading frames", "--rows 50000 --rounds 3 --seconds 1", ""),
     "lag_windows": ("lag_windows", "--gigabytes 0.2 --rounds 3 --seconds 1", "--gigabytes 12"),
-    "players": ("players {go}", "--rounds 1 --seconds 1", ""),
-    "store_sizes": ("store_sizes", "--rows 1e6 4e6 16e6 --rounds 3 --seconds 1", ""),
-    "several_stores": ("several_stores {store}", "--rounds 3 --seconds 1", "--rounds 15"),
-    "memory_limits": ("memory_limits {store}", "--rounds 2 --batches 500", ""),
-    "mixing": ("mixing", "--rows 500000 --seeds 1", ""),
-    "object_storage": ("object_storage {chess}", "--rounds 1", ""),
-    "training_memory": (f"training_memory {TEXT}", "100", "1000"),
-    "scale": (f"scale {SCALE}", "", ""),
-    "order_at_scale": ("order_at_scale", "", ""),
 }
 WITH_PEERS = ("loading_chess", "loading_text", "loading_frames")
 

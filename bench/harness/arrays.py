@@ -16,11 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 from harness.sides import Epoch
 from outofcore.domains.chess.params import TensorSection
 from outofcore.domains.chess.tensors import ChessReading
-from outofcore.domains.go.params import TensorSection as GoSection
-from outofcore.domains.go.tensors import GoReading
 from peers import LENGTH, SETS, Batch, RowSet, sizes
 
-FEATURES = ("planes3", "history8", "alphagozero18")
 CHESS = ChessReading(TensorSection(planes=12, view="white"))
 THREADS = 2
 
@@ -38,21 +35,13 @@ class Plain:
 
 
 def reading_of(kind: str) -> Any:
-    """How rows become tensors: of a kind, or of Go's features."""
-    if kind in FEATURES:
-        return GoReading(GoSection.model_validate({"features": kind}), 19, (19,))
+    """How rows become tensors."""
     return CHESS if kind == "chess" else Plain(SETS[kind])
 
 
 def window_of(kind: str) -> dict[str, Any] | None:
     """What a sample reads, where it is more than a row."""
-    if kind == "text":
-        return {"length": LENGTH + 1, "stride": LENGTH, "mode": "pack"}
-    return getattr(reading_of(kind), "window", None)
-
-
-def batch_of(kind: str) -> int:
-    return SETS[kind].batch if kind in SETS else SETS["chess"].batch
+    return {"length": LENGTH + 1, "stride": LENGTH, "mode": "pack"} if kind == "text" else None
 
 
 def columns(arrays: str, fields: tuple[str, ...], *, mapped: bool) -> dict[str, np.ndarray[Any, Any]]:
@@ -61,16 +50,14 @@ def columns(arrays: str, fields: tuple[str, ...], *, mapped: bool) -> dict[str, 
 
 def gathered(arrays: str, kind: str, threads: int = THREADS, *, mapped: bool = False) -> Epoch:
     """Rows of a permutation, then the same reading."""
-    reading, size = reading_of(kind), batch_of(kind)
+    reading = reading_of(kind)
     held = columns(arrays, reading.fields, mapped=mapped)
-    back = np.arange(1 - getattr(reading, "reach", 1), 1)
 
     def batch(rows: np.ndarray[Any, Any]) -> int:
-        index = rows if len(back) == 1 else np.maximum(rows[:, None] + back, 0)
-        taken = {name: np.take(column, index, axis=0) for name, column in held.items()}
+        taken = {name: np.take(column, rows, axis=0) for name, column in held.items()}
         return len(next(iter(reading(taken, np.zeros(len(rows), np.uint64)).values())))
 
-    return made_ahead(batch, len(held[reading.fields[0]]), size, threads)
+    return made_ahead(batch, len(held[reading.fields[0]]), SETS[kind].batch, threads)
 
 
 def bits(arrays: str) -> Epoch:

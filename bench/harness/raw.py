@@ -27,7 +27,9 @@ _NODE = re.compile(rb";[BW]\[[^]]*\]")
 class Inputs:
     """The input of all questions: the files that were given, or made up in a folder when first asked for."""
 
-    def __init__(self, folder: Path, chess: Path | None, go: Path | None, text: Path | None) -> None:
+    def __init__(
+        self, folder: Path, chess: Path | None = None, go: Path | None = None, text: Path | None = None
+    ) -> None:
         self._folder = folder
         self._given = {"chess": chess, "go": go, "text": text}
 
@@ -53,11 +55,6 @@ class Inputs:
     def tokenizer(self) -> Path:
         """Learnt from them."""
         return learn_tokenizer(self.text, self._folder)
-
-    @cached_property
-    def neural(self) -> Path:
-        """The sessions of the sample."""
-        return write_sample("neural", self._folder / "sessions", 0)
 
     @cached_property
     def store(self) -> Path:

@@ -143,10 +143,10 @@ def compare_here(epochs: Mapping[str, Epoch], rounds: int, seconds: float, ahead
     return measured
 
 
-def once(function: Callable[..., Any], *, environment: Mapping[str, str] | None = None, **arguments: Any) -> Any:
+def once(function: Callable[..., Any], **arguments: Any) -> Any:
     """The result of a function, as JSON holds it, from a process that ends with it."""
     command = _command(sys.executable, function, arguments)
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment(environment or {}))
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment())
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -167,7 +167,7 @@ class _Process:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env=_environment({}),
+            env=_environment(),
         )
         self.opened = self._answer() is not None
         self._signal(signal.SIGSTOP)
@@ -213,9 +213,9 @@ def _command(python: str | Path, function: Callable[..., Any], arguments: Mappin
     return [str(python), "-m", "harness.sides", module, function.__qualname__, json.dumps(arguments, default=str)]
 
 
-def _environment(more: Mapping[str, str]) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     path = os.pathsep.join(part for part in (str(BENCH), os.environ.get("PYTHONPATH")) if part)
-    return {**os.environ, "PYTHONPATH": path, **more}
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def held(process: int | None = None) -> tuple[int, int]:

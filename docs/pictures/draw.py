@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from html import escape
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -207,91 +206,10 @@ def _filters(total: Any, spikes: Any, truth: Any) -> Iterator[str]:
                 )
 
 
-BLUE, BROWN = "#2563eb", "#b45309"
-FIGURES = Path(__file__).resolve().parents[2] / "bench" / "figures"
-Line = tuple[str, str, list[tuple[float, float]]]
-
-
-def training_chess(folder: Path) -> str:
-    """Accuracy over the steps of a training of bench/trainings.py, and by Elo."""
-    del folder
-    steps = _by_step("chess", "top1", "most frequent moves", "top1_most_frequent")
-    rows = [row for row in _training("chess")["tables"]["accuracy_by_elo"] if row["positions"] >= 500]
-    elo = [("model", BLUE, _points(rows, "elo", "top1"))]
-    elo.append(("most frequent moves", BROWN, _points(rows, "elo", "top1_most_frequent")))
-    left = _panel(20, "Share of moves predicted, by step", steps)
-    return picture(1000, 320, chain(left, _panel(520, "The same by Elo of the player to move", elo)))
-
-
-def training_go(folder: Path) -> str:
-    """Players found over the steps of a training of bench/trainings.py, and by games a question."""
-    del folder
-    steps = _by_step("go", "top1_games_10", "heat maps of openings", "top1_games_10_heat_map")
-    rows = _training("go")["tables"]["identification"]
-    games = [("model", BLUE, _points(rows, "games", "top1"))]
-    games.append(("heat maps of openings", BROWN, _points(rows, "games", "top1_heat_map")))
-    left = _panel(20, "Share of players found from 10 games, by step", steps)
-    return picture(1000, 320, chain(left, _panel(520, "The same by number of games", games)))
-
-
-def training_neural(folder: Path) -> str:
-    """Correlation over the steps of two trainings of bench/trainings.py."""
-    del folder
-    lines: list[Line] = []
-    for name, words, color in (("neural", "core of two layers", BLUE), ("neural_test", "linear filters", BROWN)):
-        lines.append((words, color, _points(_training(name)["curves"]["correlation"], "step", "correlation")))
-    return picture(500, 320, _panel(20, "Correlation with recorded responses, by step", lines))
-
-
-def _training(name: str) -> Any:
-    return json.loads((FIGURES / f"training_{name}.json").read_text(encoding="utf-8"))["details"]
-
-
-def _by_step(name: str, metric: str, rival: str, rival_metric: str) -> list[Line]:
-    """A metric of the model over the steps of a training, and the level of what it is compared with."""
-    found = _training(name)
-    points = _points(found["curves"][metric], "step", metric)
-    level = found["test"][rival_metric]
-    return [("model", BLUE, points), (rival, BROWN, [(points[0][0], level), (points[-1][0], level)])]
-
-
-def _points(rows: list[dict[str, float]], x: str, y: str) -> list[tuple[float, float]]:
-    return [(row[x], row[y]) for row in rows]
-
-
-def _panel(left: float, title: str, lines: list[Line]) -> Iterator[str]:
-    """Lines over a common pair of axes, the upper one from zero; the last value of each beside its end."""
-    across = [x for _, _, points in lines for x, _ in points]
-    first, last = min(across), max(across)
-    step = next(size for size in (0.01, 0.02, 0.05, 0.1, 0.2) if max(y for *_, at in lines for _, y in at) <= 5 * size)
-    plot, top, width, height = left + 40, 66, 350, 200
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        return plot + width * (x - first) / (last - first), top + height * (1 - y / (5 * step))
-
-    yield text(left, 28, title, extra='font-weight="600"')
-    for number in range(6):
-        _, y = place(first, number * step)
-        yield f'<path d="M{plot} {y:g}h{width}" stroke="{LIGHT if number else LINE}"/>'
-        yield text(plot - 6, y + 4, f"{number * step:.2g}", GREY, 'font-size="11" text-anchor="end"')
-    for x in (first, last):
-        yield text(place(x, 0)[0], top + height + 18, f"{x:,.0f}", GREY, 'font-size="11" text-anchor="middle"')
-    for number, (words, color, points) in enumerate(lines):
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in points))
-        yield f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>'
-        x, y = place(*points[-1])
-        yield text(x + 6, y + 4, f"{points[-1][1]:.2g}", color, 'font-size="12"')
-        yield box(plot + 190 * number, 42, 12, 12, color)
-        yield text(plot + 190 * number + 18, 53, words, GREY, 'font-size="12"')
-
-
 PICTURES: dict[str, Callable[[Path], str]] = {
     "position": position,
     "epoch": epoch,
     "filters": filters,
-    "training_chess": training_chess,
-    "training_go": training_go,
-    "training_neural": training_neural,
 }
 """Each draws in a folder for what it makes on the way."""
 

@@ -16,9 +16,9 @@ from peers import PEERS, SETS
 def test_a_library_with_threads_of_its_own_has_one_side(tmp_path: Path) -> None:
     (tmp_path / "arrays").mkdir()
     np.save(tmp_path / "arrays" / "tokens.npy", np.zeros((10, 513), np.uint16))
-    sides = loading.peer_sides("text", tmp_path, Path("python"), ("annbatch", "grain"), 4)
+    sides = loading.peer_sides("text", tmp_path, Path("python"), ("annbatch", "grain"))
     assert [side.name for side in sides] == ["annbatch", "grain", "grain, 2 workers"]
-    assert {side.arguments["rows"] for side in sides} == {4}
+    assert {side.arguments["rows"] for side in sides} == {10}
 
 
 def test_a_library_that_is_not_installed_is_left_out_and_named(capsys: pytest.CaptureFixture[str]) -> None:

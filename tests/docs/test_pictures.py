@@ -23,10 +23,7 @@ def drawing() -> ModuleType:
     return module
 
 
-TRAININGS = ("training_chess", "training_go", "training_neural")
-
-
-@pytest.mark.parametrize("name", ["epoch", "position", *TRAININGS, pytest.param("filters", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["epoch", "position", pytest.param("filters", marks=pytest.mark.long)])
 def test_a_picture_is_what_its_script_draws(name: str, drawing: ModuleType, tmp_path: Path) -> None:
     drawn = drawing.PICTURES[name](tmp_path)
     assert drawn == (FOLDER / f"{name}.svg").read_text(encoding="utf-8"), "run 'python docs/pictures/draw.py'"

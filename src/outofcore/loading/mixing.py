@@ -11,7 +11,7 @@ from outofcore.loading.split import Split
 from outofcore.loading.weighted import WeightedSampler
 
 # Total variation distance from the split's labels beyond which a pool is not a fair sample: at 0.08 a small network
-# ended with a loss 2 % above that of full shuffling, at 0.15 with one 5 % above (bench/mixing.py).
+# ended with a loss 2 % above that of full shuffling, at 0.15 with one 5 % above.
 SKEWED = 0.1
 
 
