@@ -1,13 +1,20 @@
+"""Bins of drawn sessions in every format against the naive reader, and each way of resampling against plain loops."""
+
 from __future__ import annotations
 
+import tempfile
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural.bins import hold, linear, mean
 from outofcore.domains.neural.spikes import histogram, histogram_by
+from tests.domains.neural.naive import NaiveSession
+from tests.domains.neural.rig import convert, save_session, section_of
 
 times = st.lists(st.integers(0, 200), max_size=30).map(sorted)
 edges = st.lists(st.integers(0, 220), min_size=2, max_size=12, unique=True).map(sorted)
@@ -74,3 +81,81 @@ def test_spikes_are_counted_as_numpy_counts_them(times, edges, data):
     for owner in range(3):
         mine = ints([time for time, whose in zip(times, owners, strict=True) if whose == owner])
         assert by_owner[:, owner].tolist() == histogram(mine, ints(edges)).tolist()
+
+
+FORMATS = ("h5", "npz", "compressed", "npy", "zarr", "mat")
+
+
+def drawn_clock(generator, start, rate, count, *, odd):
+    """Ascending times with jitter; some have a pause or missing times."""
+    times = start + (np.arange(count) + generator.uniform(-0.2, 0.2, count)) / rate
+    if odd:
+        times[count // 2 :] += 7 / rate
+        times[generator.integers(1, count, 3)] = np.nan
+    return times
+
+
+def drawn_session(generator, *, clocked, spikes, odd, shown, masked, tabled):
+    """Arrays by role, and the same by the name that a file has for them."""
+    count = 60
+    arrays = {"stimulus": generator.integers(0, 256, (count, 2, 3)).astype(np.uint8)}
+    arrays["responses"] = generator.normal(size=(count, 2))
+    arrays["behavior"] = generator.normal(size=(count, 2) if tabled else count)
+    if odd:
+        arrays["responses"][generator.integers(0, count, 4), 0] = np.nan
+        arrays["behavior"][generator.integers(0, count, 2)] = np.inf
+    if shown:
+        arrays["frame"] = generator.integers(-1 if odd else 0, count, count)
+    if masked:
+        arrays["valid"] = generator.integers(0, 2, (count, 2) if tabled else count)
+    if clocked:
+        start = generator.uniform(-3, 30)
+        arrays["frame_times"] = drawn_clock(generator, start, 20, count, odd=odd)
+        arrays["sample_times"] = drawn_clock(generator, start - 0.3, 33, count, odd=False)
+        arrays["behavior_times"] = drawn_clock(generator, start + 0.2, 19, count, odd=odd)
+        arrays["trial"] = start + np.array([[0.1, 0.9], [1.0, 1.7], [1.7, 3.2]])
+    if spikes:
+        del arrays["responses"], arrays["sample_times"]
+        trains = [np.sort(generator.uniform(start - 1, start + 5, size)) for size in (40, 15)]
+        arrays["spike_times"] = trains
+    return arrays
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_every_bin_is_what_the_naive_reader_gives(data):
+    draw = data.draw
+    clocked, odd, shown, masked, tabled = (draw(st.booleans()) for _ in range(5))
+    spikes, kind = clocked and draw(st.booleans()), draw(st.sampled_from(FORMATS))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32)))
+    arrays = drawn_session(
+        generator, clocked=clocked, spikes=spikes, odd=odd, shown=shown, masked=masked, tabled=tabled
+    )
+    names = {"responses": None} | {role: role for role in arrays}
+    stored = dict(arrays)
+    if spikes:
+        times, owners = np.concatenate(arrays["spike_times"]), np.repeat([3, 7], [40, 15])
+        order = np.argsort(times, kind="stable")
+        stored |= {"spike_times": times[order], "owners": owners[order]}
+        names["spike_neurons"] = "owners"
+    source = {"names": names, "bin_width": 0.07 if clocked else None, "response_dtype": "float32"}
+    if clocked:
+        modes = st.sampled_from(["mean", "hold", "linear"])
+        source["resample"] = {"responses": draw(modes), "behavior": draw(modes)}
+    with tempfile.TemporaryDirectory() as folder:
+        result = convert(save_session(kind, Path(folder), stored), **source)
+    naive = NaiveSession(arrays, section_of(Path(), **source).source)
+    rows, found = result.only.rows, 0
+    for each in result.only.sequences:
+        for number in range(each["offset"], each["offset"] + each["length"]):
+            expected = naive.bin(number)
+            assert not clocked or naive.trial(number) == each["trial"]
+            assert np.array_equal(rows["stim"][found], expected["stim"])
+            assert np.array_equal(rows["dfs"][found], expected["dfs"])
+            assert rows["robs"][found] == pytest.approx(expected["robs"], rel=1e-5, abs=1e-6)
+            known = expected["dfs"].any()  # behaviour of a bin without a response counts for nothing
+            assert not known or rows["behavior"][found] == pytest.approx(expected["behavior"], rel=1e-5, abs=1e-6)
+            found += 1
+    bins = range(result.counts["bins"])
+    inside = [number for number in bins if not clocked or naive.trial(number) is not None]
+    assert found == len(rows["stim"]) == sum(naive.bin(number) is not None for number in inside)

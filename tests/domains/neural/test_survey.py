@@ -89,3 +89,15 @@ def test_times_may_be_dates(write_h5):
     names = {"stimulus": "stim", "frame_times": "times", "responses": "robs", "sample_times": "at"}
     result = convert(write_h5(arrays), names=names, bin_width=1 / 60)
     assert np.array_equal(result.only.rows["robs"], arrays["robs"])
+
+
+@pytest.mark.parametrize(("rate", "neurons", "refused"), [(700, 2, False), (1500, 2, True), (150_000, 1, True)])
+def test_neurons_that_fire_faster_than_any_are_in_a_wrong_unit(write_h5, rate, neurons, refused):
+    arrays = {f"units/{unit}": 1000 + np.arange(0, 2, 1 / rate) for unit in range(neurons)}
+    arrays |= {"stim": STIM, "times": 999 + TIMES}
+    settings = BY_TIME | {"names": BY_TIME["names"] | {"spike_times": "units"}}
+    if refused:
+        with pytest.raises(RawInputError, match=r"source\.spike_unit or source\.time_unit is not the unit of the file"):
+            convert(write_h5(arrays), **settings)
+    else:
+        assert convert(write_h5(arrays), **settings).only.rows["robs"].sum() == 2 * rate * neurons

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import h5py
 import numpy as np
 import pynwb
+import pytest
 
 from tests.domains.neural.rig import convert, write_nwb
 
@@ -38,3 +39,15 @@ def test_a_trial_that_stops_after_the_last_frame_holds_all_frames(tmp_path):
     result = convert(tmp_path / "a.nwb", names={"stimulus": "movie", "responses": "dff", "trial": "trials"})
     assert [(each["offset"], each["length"]) for each in result.only.sequences] == [(0, 20), (20, 20)]
     assert result.only.rows["robs"][:, 0].tolist() == [*range(40)]
+
+
+@pytest.mark.parametrize("clocked", [True, False])
+def test_a_trial_that_ends_where_it_begins_has_no_time(frames, write_h5, clocked):
+    edges = np.array([[10, 20], [20, 20], [30, 25], [40, 60]])
+    arrays = {name: frames[name] for name in ("stim", "robs")} | {"trials": edges, "times": np.arange(600)}
+    names = {"stimulus": "stim", "responses": "robs", "trial": "trials"}
+    if clocked:
+        names |= {"frame_times": "times", "sample_times": "times"}
+    result = convert(write_h5(arrays), names=names, bin_width=1.0 if clocked else None)
+    assert [(each["offset"], each["length"]) for each in result.only.sequences] == [(10, 10), (40, 20)]
+    assert [(each.reason, each.offset) for each in result.rejects] == [("no_time", 1), ("no_time", 2)]

@@ -22,7 +22,7 @@ from outofcore.store.schema import CodecName
 
 SESSIONS = 6
 UNITS = 2
-# A session that can only be read sequentially is sampled at its start.
+# A session that the cutting process reads is sampled at its start.
 UNITS_PASSED = 64
 LEAST_SECONDS = 0.05
 CODECS: tuple[CodecName, ...] = ("lz4", "zstd")

@@ -2,11 +2,11 @@
 
 The way of a recording: ``sessions`` groups files and opens them with a reader of ``recordings``, ``streams`` finds its
 arrays by role, ``survey`` its bins and trials, and this module cuts it into units. ``convert`` turns a unit into rows
-with ``bins``, which reads and aligns, and has ``oracle`` check some of them.
+with ``bins``, which reads and aligns.
 
 A unit is a range of bins; each worker reads its range from the file, so no session is ever in memory as a whole. A
-session that can only be read sequentially (compressed members, text) is read by the process that cuts it, in smaller
-ranges. A trial longer than a unit continues in the next.
+session with arrays that are decompressed whole (compressed members, text) is read by the process that cuts it, in
+smaller ranges. A trial longer than a unit continues in the next.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Streams:
     time_unit: TimeUnit  # of all times but spikes
     unit_advice: str  # what to correct where times are not in that unit
     invalid: Times  # when nothing counts: joined intervals
-    streamed: bool  # some arrays can only be read sequentially
+    streamed: bool  # some arrays are decompressed whole, so that one process reads
 
     @property
     def neurons(self) -> int:

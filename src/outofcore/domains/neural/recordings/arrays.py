@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from lzma import LZMAError
@@ -27,6 +27,9 @@ FREE_BYTES, MOST_FOLD = 64 << 20, 2000
 
 BLOCK_BYTES = 1 << 20
 """Bytes of a stream that are decoded at once."""
+
+WHOLE_BYTES = 256 << 20
+"""Bytes of what is compressed as one stream: a text, a member of an archive. It is read whole."""
 
 STREAM_DAMAGE = (OSError, EOFError, BadZipFile, zlib.error, LZMAError, ZstdError)
 """Raised by streams of a damaged file."""
@@ -105,44 +108,6 @@ def time_first(shape: tuple[int, ...], axis: int, name: str) -> tuple[int, ...]:
         message = f"{name}: no axis {axis} in shape {shape}; see source.time_axis"
         raise SessionError(message, reason="wrong_shape")
     return (shape[axis], *shape[:axis], *shape[axis + 1 :]) if shape else ()
-
-
-def streamed(shape: tuple[int, ...], dtype: np.dtype[Any], blocks: Callable[[], Iterator[npt.NDArray[Any]]]) -> Array:
-    """An array that can only be read sequentially: compressed members, text; ``blocks`` starts from the first entry."""
-    return Array(shape, dtype, _Stream(np.empty((0, *shape[1:]), dtype), blocks).read)
-
-
-class _Stream:
-    """A read at or after the start of the previous one continues the stream; one further back starts it again."""
-
-    def __init__(self, nothing: npt.NDArray[Any], blocks: Callable[[], Iterator[npt.NDArray[Any]]]) -> None:
-        self._nothing, self._blocks = nothing, blocks
-        self._running: Iterator[npt.NDArray[Any]] | None = None
-        self._held: list[tuple[int, npt.NDArray[Any]]] = []
-        self._position = 0
-        self._broken: tuple[int, str] | None = None
-
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Entries ``start`` to ``stop``; earlier ones are discarded."""
-        first = self._held[0][0] if self._held else self._position
-        if self._running is None or start < first:
-            self._running, self._held, self._position = self._blocks(), [], 0
-        while self._position < stop:
-            self._held.append((self._position, self._next(self._running)))
-            self._position += len(self._held[-1][1])
-            self._held = [(at, block) for at, block in self._held if at + len(block) > start]
-        self._held = [(at, block) for at, block in self._held if at + len(block) > start]
-        parts = [block[max(start - at, 0) : stop - at] for at, block in self._held if at < stop]
-        return parts[0] if len(parts) == 1 else np.concatenate([self._nothing, *parts])
-
-    def _next(self, running: Iterator[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        if self._broken is not None and self._position >= self._broken[0]:
-            raise OSError(self._broken[1])
-        try:
-            return next(running)
-        except (*STREAM_DAMAGE, StopIteration) as error:
-            self._broken = (self._position, f"damaged from entry {self._position} on: {clean(error)}")
-            raise OSError(self._broken[1]) from error
 
 
 def concatenated(arrays: Sequence[Array]) -> Array:

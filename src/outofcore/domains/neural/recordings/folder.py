@@ -9,13 +9,20 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from outofcore.domains.neural.recordings.arrays import BLOCK_BYTES, STREAM_DAMAGE, Array, SessionError, clean, sliced
+from outofcore.domains.neural.recordings.arrays import (
+    BLOCK_BYTES,
+    STREAM_DAMAGE,
+    WHOLE_BYTES,
+    Array,
+    SessionError,
+    clean,
+    sliced,
+)
 from outofcore.domains.neural.recordings.npy import npy_array
 from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.raw.files import decompressed, plain_name
 
 TEXT = (".txt", ".csv", ".tsv", ".dat")
-MOST_TEXT_BYTES = 256 << 20
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", ".", "?", "inf", "-inf")
 """Words for a missing entry, which are no titles."""
 
@@ -97,8 +104,8 @@ def _lines(path: Path) -> list[str]:
         stream = decompressed(raw, path.name)
         while block := stream.read(BLOCK_BYTES):
             content += block
-            if len(content) > MOST_TEXT_BYTES:
-                most = f"{MOST_TEXT_BYTES >> 20} MiB"
+            if len(content) > WHOLE_BYTES:
+                most = f"{WHOLE_BYTES >> 20} MiB"
                 message = f"{path.name}: more than {most} of text, which is read whole; save it as .npy"
                 raise SessionError(message, reason="too_large")
     bare = (line.split("#", 1)[0].rstrip().lstrip(" ") for line in content.decode("utf-8-sig", "replace").splitlines())

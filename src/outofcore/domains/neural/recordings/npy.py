@@ -1,7 +1,7 @@
-"""Arrays of numpy: .npy files, and archives of them (.npz), read in slices, which ``np.load`` cannot do.
+"""Arrays of numpy: .npy files, and archives of them (.npz), read in slices, which ``np.load`` cannot do of archives.
 
 A member stored plainly (``np.savez``) is mapped at its offset in the archive; a compressed one
-(``np.savez_compressed``) is decompressed as a stream. Pickled objects are never loaded.
+(``np.savez_compressed``) is decompressed whole. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
@@ -20,15 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.recordings.arrays import (
-    BLOCK_BYTES,
+    STREAM_DAMAGE,
+    WHOLE_BYTES,
     Array,
     SessionError,
     clean,
-    native,
-    native_dtype,
     sliced,
-    streamed,
-    time_first,
 )
 from outofcore.domains.neural.recordings.recording import Recording
 
@@ -92,6 +88,7 @@ class NpzRecording(Recording):
             raise SessionError(message, reason="unreadable_file") from error
         members = (entry for entry in self._archive.infolist() if entry.filename.endswith(".npy"))
         self._entries = {entry.filename.removesuffix(".npy"): entry for entry in members}
+        self._held: dict[str, npt.NDArray[Any]] = {}
         self.streamed = any(entry.compress_type != zipfile.ZIP_STORED for entry in self._entries.values())
 
     def names(self) -> list[str]:
@@ -108,25 +105,22 @@ class NpzRecording(Recording):
             raise SessionError(message, reason="unreadable_file") from error
         if entry.compress_type == zipfile.ZIP_STORED:
             return sliced(Mapped(self._path, self._place(entry) + offset, shape, dtype, fortran), axis, name)
-        time_first(shape, axis, name)
-        if axis or fortran:
-            message = f"{name}: compressed, with time not first; save it with np.savez, or time first in C order"
-            raise SessionError(message, reason="wrong_shape")
+        return sliced(self._whole(name, entry), axis, name)
 
-        def blocks() -> Iterator[npt.NDArray[Any]]:
-            row = dtype.itemsize * math.prod(shape[1:])
-            rows = max(1, BLOCK_BYTES // max(row, 1))
-            with self._archive.open(entry) as stream:
-                stream.read(offset)
-                for start in range(0, shape[0], rows):
-                    count = min(rows, shape[0] - start)
-                    content = stream.read(count * row)
-                    if len(content) != count * row:
-                        message = f"{name} ends early"
-                        raise EOFError(message)
-                    yield native(np.frombuffer(content, dtype).reshape(count, *shape[1:]))
-
-        return streamed(shape, native_dtype(dtype), blocks)
+    def _whole(self, name: str, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:
+        """A compressed member, decompressed once."""
+        if entry.file_size > WHOLE_BYTES:
+            message = f"{name}: {entry.file_size >> 20} MiB, compressed as one stream, which is read whole up to "
+            message += f"{WHOLE_BYTES >> 20} MiB; save it as .npy, or with np.savez"
+            raise SessionError(message, reason="too_large")
+        if name not in self._held:
+            try:
+                with self._archive.open(entry) as stream:
+                    self._held[name] = np.lib.format.read_array(stream, allow_pickle=False)
+            except (*STREAM_DAMAGE, *ARCHIVE_DAMAGE) as error:
+                message = f"{name}: cannot be read, the archive is damaged: {clean(error)}"
+                raise SessionError(message, reason="unreadable_file") from error
+        return self._held[name]
 
     def close(self) -> None:
         self._archive.close()

@@ -17,7 +17,7 @@ from outofcore.raw.files import natural_order
 class Recording:
     """An open session."""
 
-    streamed = False  # some arrays can only be read sequentially: compressed members, text
+    streamed = False  # some arrays are decompressed whole, so that one process reads: compressed members, text
     unit: TimeUnit | None = None  # of all times if the format prescribes one; None if params.yaml gives it
 
     def names(self) -> Sequence[str]:
