@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from outofcore.domains.reading import DeviceReading, Reading, Windowed
 from outofcore.domains.sections import TrainSection
@@ -23,7 +26,10 @@ from outofcore.training.optimizers import state_bytes
 PROCESS_BYTES = 500 << 20
 """The interpreter, its libraries and compiled code in a training process on a CPU; a test measures it."""
 MEASURED = 2
-"""Samples of the smaller of two steps that are measured: one alone is too few for a batch norm."""
+"""Samples of the smaller of two steps: one alone is too few for a batch norm."""
+HALVED = {functional.linear, functional.conv1d, functional.conv2d, functional.conv3d, torch.matmul, Tensor.matmul}
+HALVED |= {Tensor.__matmul__, torch.bmm, torch.einsum}
+"""Functions that take 16 bits in mixed precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +59,11 @@ class ModelMemory:
 def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection, micro_batch: int) -> ModelMemory:
     """Bytes of a training step of the task that ``make`` returns, on copies of a sample.
 
-    Two small forward passes are measured, and extended in proportion to the samples that pass at a time:
-    ``micro_batch``, or the whole batch if that is 0.
+    Two small forward passes without values, on the meta device, are extended in proportion to the samples that pass at
+    a time: ``micro_batch``, or the whole batch if that is 0.
     """
-    task = make()
+    with torch.device("meta"):
+        task = make()
     options = task.loader_options().get("balanced")
     balanced = (options["groups"], options["entries"], options["rows"]) if options else None
     size = math.prod(balanced) if balanced else section.batch_size
@@ -84,23 +91,55 @@ def _length(batch: Batch) -> int:
 
 def _kept(task: Task, sample: Batch, count: int, section: TrainSection) -> int:
     """Bytes that a forward pass keeps for the backward pass, and twice its largest tensor: gradients on their way."""
-    batch = {name: tensor.new_zeros((count, *tensor.shape[1:])) for name, tensor in sample.items()}
-    others = {each.untyped_storage().data_ptr() for each in (*task.parameters(), *task.buffers(), *batch.values())}
-    kept: dict[int, Tensor] = {}  # by storage: several tensors may be views of one
+    batch = {name: tensor.new_zeros((count, *tensor.shape[1:]), device="meta") for name, tensor in sample.items()}
+    given = [each.untyped_storage() for each in (*task.parameters(), *task.buffers(), *batch.values())]
+    others = {id(storage) for storage in given}
+    kept: dict[int, torch.UntypedStorage] = {}  # by storage: several tensors may be views of one
 
     def keep(tensor: Tensor) -> Tensor:
-        if (place := tensor.untyped_storage().data_ptr()) not in others:
-            kept[place] = tensor
+        storage = tensor.untyped_storage()
+        if id(storage) not in others:
+            kept[id(storage)] = storage
         return tensor
 
-    mixed = section.precision == "bf16-mixed"
     with (
+        torch.device("meta"),
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
-        torch.autocast("cpu", torch.bfloat16, enabled=mixed, cache_enabled=False),
+        _AsOnDevices(mixed=section.precision == "bf16-mixed"),
     ):
         task(batch)
-    sizes = [tensor.untyped_storage().nbytes() for tensor in kept.values()]
+    sizes = [storage.nbytes() for storage in kept.values()]
     return sum(sizes) + 2 * max(sizes, default=0)
+
+
+class _AsOnDevices(TorchFunctionMode):
+    """What the meta device lacks: mixed precision, and attention that keeps no table of all pairs."""
+
+    def __init__(self, *, mixed: bool) -> None:
+        super().__init__()
+        self._mixed = mixed
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function is functional.scaled_dot_product_attention:
+            return _Attention.apply(*args[:3])  # type: ignore[no-untyped-call]
+        if self._mixed and function in HALVED:
+            args = tuple(map(_half, args))
+            kwargs = {name: _half(value) for name, value in (kwargs or {}).items()}
+        return function(*args, **(kwargs or {}))
+
+
+def _half(value: Any) -> Any:
+    return value.bfloat16() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        mixed = torch.empty_like(query)
+        ctx.save_for_backward(query, key, value, mixed, query.new_empty(query.shape[:-1], dtype=torch.float32))
+        return mixed
 
 
 def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, int]:
