@@ -242,7 +242,7 @@ def test_one_training_of_a_model_at_a_time(tmp_path):
         """Is trained while it is trained."""
 
         def loss(self, batch: Batch):
-            with pytest.raises(OutOfCoreError, match=r"toy\.partial: another training of this model is running"):
+            with pytest.raises(OutOfCoreError, match=r"toy\.partial: another training of this model runs"):
                 train(tmp_path)
             return super().loss(batch)
 
