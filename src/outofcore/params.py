@@ -33,6 +33,7 @@ REMOVED = {
     "neural.source.max_gap": "a frame counts for at most 1.5 intervals",
     "neural.source.resample.stimulus": "frames are held until the next one",
     "neural.tensors.dtype": "write train.precision",
+    "neural.train.turns": "each batch is of a session at random, in proportion to size",
     "text.source.invalid_utf8": "text that is no UTF-8 is rejected",
     "text.source.newlines": "newlines are kept as they are",
     "text.stream.val_examples": "write train.val_examples",

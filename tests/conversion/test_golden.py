@@ -74,8 +74,8 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "none": "a3cdb3d2297eb48f9d362b543bab25cf75750e9d388832089e92671796c51494",
         },
         2: {
-            "zstd": "3ed8808728ddb087d6d2266c6b58e449e63c6104076f2e22258d97772576afc8",
-            "none": "ff7aa22593910d333e990cdba225d7f929aec8642fbff6d9c016bed1ee61f25d",
+            "zstd": "5f4b800c3282218315bfdae5f2131b6341a870d6e6d6651287c34bc89209789b",
+            "none": "ff41b76e72d0b8cfa02f6b1e8d8362bb3a204d86fde8bdf97981a2ce9aa867f1",
         },
     },
 }

@@ -201,14 +201,14 @@ def test_a_task_without_its_store_draws_responses_against_the_means_of_its_weigh
 
 
 def test_windows_and_sessions_are_asked_of_the_loader():
-    assert NeuralTask(SESSIONS, section()).loader_options() == {"part": ("a", "b"), "turns": "size"}
+    assert NeuralTask(SESSIONS, section()).loader_options() == {"part": ("a", "b")}
     tensors = section(lags=5, transforms=[{"name": "difference"}]).tensors
     assert NeuralReading(tensors, ("stim", "robs", "dfs", "condition")).window == {"length": 6, "mode": "never"}
 
 
-def test_frames_of_colour_and_a_type_to_compute_in():
+def test_frames_of_colour():
     colour = (SessionShape("c", (3, 6, 7), 2, 0, (0.5, 0.5), (1.0, 1.0)),)
-    task = NeuralTask(colour, section("small", dtype="bfloat16"))
+    task = NeuralTask(colour, section("small"))
     stim = torch.randint(0, 256, (4, 3, 3, 6, 7), dtype=torch.uint8)
     made = {"stim": stim, "robs": torch.ones(4, 2), "dfs": torch.ones(4, 2)}
     assert task.predict(made)[0].dtype == torch.float32

@@ -19,7 +19,6 @@ def section(**source):
         ({"names": {"frame_times": "t"}}, "frame_times is a clock of its own: set bin_width"),
         ({"names": {"responses": None, "spike_times": "s"}}, "set bin_width, in seconds"),
         ({"transforms": [{"name": "difference"}]}, "signed fractions, which stimulus_dtype uint8 cannot hold"),
-        ({"resample": {"stimulus": "mean"}, "bin_width": 0.1}, "turns pixels into fractions"),
         ({"repeats": {"count": 2, "order": "together"}, "names": {"frame": "f"}}, "one response per frame"),
         ({"transforms": [{"name": "rotate"}]}, "'crop', 'downsample', 'normalise', 'difference'"),
         ({"bin_width": -1}, "greater than 0"),

@@ -120,11 +120,8 @@ class BinReader:
     def _frames(self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         streams, source = self._streams, self._source
         shape = streams.frame_shape
-        if self._survey.clock is not None and source.resample.stimulus != "hold":
-            values, there, read = self._sampled(streams.shown, "shown", start, stop, ranges)
-        else:
-            number, there = self._shown(start, stop, ranges)
-            values, read = _taken(streams.frames, number, there)
+        number, there = self._shown(start, stop, ranges)
+        values, read = _taken(streams.frames, number, there)
         _mark(reason, there, "no_frame")
         _mark(reason, read, "unreadable")
         frames = values.reshape(-1, *shape)
@@ -242,7 +239,7 @@ class BinReader:
         values, fine = (each[places - first] for each in readable(track.array, first, end))
         # Damage passes through the same arithmetic, so that only values that depend on a damaged entry are lost.
         damage = (~fine).astype(np.float64)
-        mode = {"shown": resample.stimulus, "samples": resample.responses, "behavior": resample.behavior}[name]
+        mode = {"samples": resample.responses, "behavior": resample.behavior}[name]
         if mode == "mean":
             edges = clock.edges(start, stop)
             result, there = mean(times, values, edges)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-StimulusType = Literal["uint8", "bfloat16", "float16", "float32"]
+StimulusType = Literal["uint8", "bfloat16", "float32"]
 ResponseType = Literal["uint8", "uint16", "float32"]
 
 
@@ -30,13 +30,9 @@ def encode(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[Any], npt.N
             fits = (values >= 0) & (values <= np.iinfo(target).max) & (values == np.floor(values))
         return (values.astype(target), None) if fits.all() else (np.where(fits, values, 0).astype(target), fits)
     with np.errstate(over="ignore", invalid="ignore"):
-        plain = values.astype(np.float16 if name == "float16" else np.float32, copy=False)
-    stored: npt.NDArray[Any] = plain
-    if name == "bfloat16":
-        stored = bfloat16_bits(plain.astype(np.float32, copy=False))
-        fits = (stored & 0x7F80) != 0x7F80
-    else:
-        fits = np.isfinite(plain)
+        plain = values.astype(np.float32, copy=False)
+    stored: npt.NDArray[Any] = bfloat16_bits(plain) if name == "bfloat16" else plain
+    fits = (stored & 0x7F80) != 0x7F80 if name == "bfloat16" else np.isfinite(plain)
     return (stored, None) if fits.all() else (np.where(fits, stored, stored.dtype.type(0)), fits)
 
 

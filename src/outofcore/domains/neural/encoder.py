@@ -126,10 +126,7 @@ class Encoder(nn.Module):
 
     def forward(self, stim: Tensor, session: int, behavior: Tensor | None = None) -> Tensor:
         """Expected responses (batch, neurons) float32 to ``stim`` (batch, lags, ..., height, width), cast."""
-        frames = stim.flatten(1, -3)
-        if not torch.is_autocast_enabled(frames.device.type):
-            frames = frames.to(self.biases[0].dtype)
-        drive = self.readouts[session](self.core(frames)).float() + self.biases[session]
+        drive = self.readouts[session](self.core(stim.flatten(1, -3))).float() + self.biases[session]
         if behavior is not None and self.sessions[session].behaviors:
             # In its own unit: a pupil of 850 pixels would be a drive of hundreds.
             mean, spread = self.get_buffer(f"behavior_mean_{session}"), self.get_buffer(f"behavior_spread_{session}")

@@ -119,7 +119,7 @@ class NeuralTask(Task):
 
     def loader_options(self) -> dict[str, Any]:
         """One session per batch."""
-        return {"part": tuple(session.name for session in self.sessions), "turns": self.section.train.turns}
+        return {"part": tuple(session.name for session in self.sessions)}
 
     def predict(self, batch: Batch) -> tuple[Tensor, int]:
         """Expected responses (batch, neurons) float32, and the session of the batch."""

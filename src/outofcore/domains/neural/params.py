@@ -83,13 +83,12 @@ class AxisSection(Section):
 
 
 class ResampleSection(Section):
-    """How a clock is brought to the bins.
+    """How samples are brought to the clock of the bins; frames are held until the next one.
 
     ``hold`` takes the last sample at or before the centre of the bin, ``mean`` averages the samples inside the bin,
     ``linear`` draws a line between the samples on both sides of the centre.
     """
 
-    stimulus: Resampling = "hold"
     responses: Resampling = "mean"
     behavior: Resampling = "linear"
 
@@ -112,9 +111,6 @@ class SourceSection(Section):
     )
     time_unit: TimeUnit = Field("s", description="unit of all times in the files; NWB always has seconds")
     spike_unit: TimeUnit | None = Field(None, description="unit of the spike times, where it is another")
-    max_gap: float | None = Field(
-        None, gt=0, description="seconds for which a frame or sample counts; null: 1.5 of the usual interval"
-    )
     units: tuple[UnitCondition, ...] = Field(
         (), description="which units of an NWB file are read: those that meet every condition"
     )
@@ -142,10 +138,6 @@ class SourceSection(Section):
         if self.units and (self.names.spike_times is None or self.names.spike_neurons is not None):
             message = "units chooses rows of a table of units: name it as names.spike_times, without spike_neurons"
             raise ValueError(message)
-        if self.resample.stimulus != "hold" and (self.names.frame is not None or self.stimulus_dtype == "uint8"):
-            message = f"resample.stimulus {self.resample.stimulus} turns pixels into fractions: leave out names.frame, "
-            message += "and set a stimulus_dtype other than uint8"
-            raise ValueError(message)
         if self.first_frame and self.names.frame is None:
             message = "first_frame is the first number in names.frame, which is null"
             raise ValueError(message)
@@ -166,7 +158,6 @@ class TensorSection(Section):
     """Definition of a sample and the conversion of its frames to numbers."""
 
     lags: int = Field(32, ge=1, le=2**20, description="bins of a sample, the last one is the predicted one")
-    dtype: Literal["float32", "bfloat16", "float16"] = Field("float32", description="type in which the model computes")
     cast: Literal["centred", "unit", "none"] = Field(
         "centred", description="of uint8 pixels, on the device: centred (x - 127) / 255, unit x / 255, none x"
     )
@@ -194,9 +185,6 @@ class NeuralTrainSection(TrainSection):
     preset: Literal["test", "small", "medium", "large"] = "test"
     batch_size: int = Field(
         256, ge=1, le=MOST, description="windows an optimizer step, over all ranks and micro-batches"
-    )
-    turns: Literal["size", "turn"] = Field(
-        "size", description="a batch is of one session: at random in proportion to size, or each session in turn"
     )
     loss: Literal["poisson", "squared"] = Field(
         "poisson", description="poisson for counts and rates; squared for traces, which may be negative"

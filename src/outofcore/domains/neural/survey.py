@@ -91,12 +91,12 @@ def survey(streams: Streams, source: SourceSection) -> Survey:
         facts = _clock(streams.shown, "frame", counts, untimed, streams.unit_advice)
         clock = _bin_clock(facts, source, source.bin_width, streams.unit_advice)
         bins = complete = clock.bins
-        longest = {"shown": _longest(facts, source, clock)}
+        longest = {"shown": _longest(facts, clock)}
         for name, track in (("samples", streams.samples), ("behavior", streams.behavior)):
             if track is not None:
                 other = _clock(track, name.removesuffix("s"), counts, untimed, streams.unit_advice)
                 _overlap(facts, other, name, streams.unit_advice)
-                longest[name] = _longest(other, source, clock)
+                longest[name] = _longest(other, clock)
         _check_spikes(streams, facts, counts, untimed)
     if not bins:
         message = "holds no bin: the stimulus or the responses are empty"
@@ -180,11 +180,11 @@ def _clock(track: Track, name: str, counts: dict[str, int], untimed: list[Reject
 
 def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float, advice: str) -> BinClock:
     width = bin_width * 1e9
-    if source.resample.stimulus == "hold" and facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
+    if facts.step * MOST_FRAMES < width and facts.valid > MOST_FRAMES:
         message = (
             f"the frame times are {facts.step / 1e9:g} s apart, so that a bin of {bin_width:g} s would show one of "
             f"{int(width // max(facts.step, 1))} frames: {advice}, or "
-            "source.resample.stimulus should be mean"
+            "source.bin_width is too wide for the stimulus"
         )
         raise SessionError(message, reason="time_unit")
     end = facts.last + (facts.step or width)
@@ -199,9 +199,7 @@ def _bin_clock(facts: ClockFacts, source: SourceSection, bin_width: float, advic
     return BinClock(facts.first, width, bins)
 
 
-def _longest(facts: ClockFacts, source: SourceSection, clock: BinClock) -> int:
-    if source.max_gap is not None:
-        return int(source.max_gap * 1e9)
+def _longest(facts: ClockFacts, clock: BinClock) -> int:
     return int(1.5 * facts.step) if facts.step else int(clock.width)
 
 

@@ -66,16 +66,15 @@ def make_reading(store_attributes: Mapping[str, Any], section: NeuralSection) ->
 def prepare(stim: Tensor, section: TensorSection) -> Tensor:
     """Transform and cast a batch of windows on their device.
 
-    ``stim`` (batch, window, ..., height, width) becomes (batch, lags, ..., height, width) of ``section.dtype``; the
+    ``stim`` (batch, window, ..., height, width) becomes (batch, lags, ..., height, width) in float32; the
     last lag is the predicted bin.
     """
     return cast_frames(apply(stim, section.transforms, time=1), section)
 
 
 def cast_frames(stim: Tensor, section: TensorSection) -> Tensor:
-    """Pixels in the compute type; uint8 according to ``section.cast``, others unscaled."""
-    dtype: torch.dtype = getattr(torch, section.dtype)
+    """Pixels in float32; uint8 according to ``section.cast``, others unscaled."""
+    wide = stim.float()
     if stim.dtype != torch.uint8 or section.cast == "none":
-        return stim.to(dtype)
-    wide = stim.to(dtype)
+        return wide
     return wide.sub_(127).div_(255) if section.cast == "centred" else wide.div_(255)
