@@ -158,6 +158,16 @@ def pictures_of(store):
     return found
 
 
+def test_full_fields_of_one_level_are_pictures_where_all_are(tmp_path):
+    pictures = np.broadcast_to(np.arange(PICTURES, dtype=np.uint8)[:, None, None], (PICTURES, 3, 4))
+    number = np.random.default_rng(3).permutation(np.repeat(np.arange(PICTURES), 4))
+    show(tmp_path / "raw" / "a.h5", number, pictures=pictures, on_clock=True, trial=np.arange(len(number) + 1))
+    store = convert(tmp_path, on_clock=True, marked=True)
+    found = [set(store.rows(split, "a")["stim"].read()[:, 0, 0].tolist()) for split in SPLITS]
+    assert [len(each) for each in found] == [24, 8, 8]
+    assert set.union(*found) == set(range(PICTURES))
+
+
 @pytest.mark.parametrize("on_clock", [True, False])
 def test_a_picture_that_several_trials_show_is_in_one_split(tmp_path, on_clock):
     generator = np.random.default_rng(3)

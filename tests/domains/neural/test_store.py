@@ -97,6 +97,36 @@ def test_a_store_in_which_no_response_counts_is_not_trained_on(tmp_path):
         DOMAIN.task(open_store(tmp_path / "neural.zarr"), section)
 
 
+def test_a_model_begins_at_the_statistics_of_the_train_split(tmp_path):
+    generator = np.random.default_rng(5)
+    arrays = {
+        "stim": generator.integers(0, 256, (600, 2, 3)).astype(np.uint8),
+        "robs": generator.poisson(2, (600, 2)) + 0.25,
+        "running": generator.normal([850, -0.01, 7, 0], [50, 0.002, 0, 0], (600, 4)),
+        "valid": generator.random((600, 2)) > 0.3,
+    }
+    arrays["robs"][::7], arrays["running"][::11, 0] = np.nan, np.nan
+    (tmp_path / "raw").mkdir()
+    np.savez(tmp_path / "raw" / "a.npz", **arrays)
+    names = {"stimulus": "stim", "responses": "robs", "behavior": "running", "valid": "valid"}
+    content = {"raw": str(tmp_path / "raw"), "source": {"names": names, "trial_bins": 20}}
+    section = NeuralSection.model_validate(content)
+    run(section, tmp_path)
+    store = open_store(tmp_path / "neural.zarr")
+    trials = store.sequences("train", "a")
+    spans = zip(trials["offset"].read().tolist(), trials["length"].read().tolist(), strict=True)
+    bins = np.concatenate([np.arange(first, first + length) for first, length in spans])
+    robs, running = arrays["robs"][bins], arrays["running"][bins].astype(np.float32)
+    counts = arrays["valid"][bins] & np.isfinite(robs) & np.isfinite(running).all(1)[:, None]
+    (shape,) = DOMAIN.task(store, section).sessions
+    for neuron in range(2):
+        seen = robs[counts[:, neuron], neuron]
+        assert (shape.mean[neuron], shape.spread[neuron]) == (pytest.approx(seen.mean()), pytest.approx(seen.std()))
+    seen = running[counts.any(1)].astype(np.float64)
+    assert shape.behavior_mean == pytest.approx(seen.mean(0))
+    assert shape.behavior_spread == pytest.approx([*seen.std(0)[:2], 1, 1])
+
+
 @pytest.fixture(scope="module")
 def outcome(section, tmp_path_factory):
     where = tmp_path_factory.mktemp("store")

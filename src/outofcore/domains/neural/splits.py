@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,17 +30,18 @@ Keys = npt.NDArray[np.uint8]
 
 def divide(surveys: Mapping[str, Survey], section: SplitSection) -> tuple[dict[str, Trials], list[str]]:
     """The trials of each session with their keys and splits, and one line for sessions with an empty split."""
-    lengths = [len(survey.trials) for survey in surveys.values()]
-    session = np.repeat(np.arange(len(lengths)), lengths)
+    edges = np.cumsum([0, *(len(survey.trials) for survey in surveys.values())])
+    session = np.repeat(np.arange(len(surveys)), np.diff(edges))
     keys = np.concatenate([np.empty((0, KEY_BYTES), np.uint8), *(_keys(survey) for survey in surveys.values())])
-    _join_by_picture(keys, list(surveys.values()), np.cumsum([0, *lengths]))
+    _join_by_picture(keys, list(surveys.values()), edges)
     distinct, group = _distinct(keys)
     split = _ranked(distinct, group, session, section)[group]
+    own = [slice(*each) for each in pairwise(edges.tolist())]
     trials = {
-        name: replace(survey.trials, key=keys[session == number], split=split[session == number])
-        for number, (name, survey) in enumerate(surveys.items())
+        name: replace(survey.trials, key=keys[each], split=split[each])
+        for (name, survey), each in zip(surveys.items(), own, strict=True)
     }
-    return trials, _notes(surveys, session, group, split, section)
+    return trials, _notes({name: (group[each], split[each]) for name, each in zip(surveys, own, strict=True)}, section)
 
 
 def _distinct(keys: Keys) -> tuple[Keys, Ints]:
@@ -119,18 +121,16 @@ def _quotas(count: int, share: npt.NDArray[np.float64]) -> tuple[int, int]:
     return (val if share[0] else count - test), test
 
 
-def _notes(
-    surveys: Mapping[str, Survey], session: Ints, group: Ints, split: npt.NDArray[np.int8], section: SplitSection
-) -> list[str]:
+def _notes(divided: Mapping[str, tuple[Ints, npt.NDArray[np.int8]]], section: SplitSection) -> list[str]:
+    """Lines on sessions, by the group and the split of each trial, that lack a split or a film in validation."""
     wanted = np.flatnonzero(_shares(section))
     few, unseen = [], []
-    for number, name in enumerate(surveys):
-        own = session == number
-        films, shown = np.unique(group[own], return_counts=True)
-        if own.any() and not np.isin(wanted, split[own]).all():
+    for name, (group, split) in divided.items():
+        _, place, shown = np.unique(group, return_inverse=True, return_counts=True)
+        if len(group) and not np.isin(wanted, split).all():
             few.append(name)
-        repeated = np.isin(group[own], films[shown > 1])
-        if repeated.any() and section.val and not (split[own][repeated] == SPLITS.index("val")).any():
+        films = split[shown[place] > 1]
+        if len(films) and section.val and SPLITS.index("val") not in films:
             unseen.append(name)
     lines = []
     if few:
