@@ -155,7 +155,8 @@ def test_filters_of_the_training_reject_nothing(project: Path, elsewhere: Path) 
 
 
 def test_go_moves_are_where_a_stone_can_be_put(project: Path, elsewhere: Path) -> None:
-    model = outofcore.load_model(write_random(project, "go", elsewhere / "model", tensors={"features": "history8"}))
+    tensors = {"features": "alphagozero18"}
+    model = outofcore.load_model(write_random(project, "go", elsewhere / "model", tensors=tensors))
     Path("game.sgf").write_text("(;GM[1]SZ[9]RE[B+R];B[ee];W[cc];B[ia];W[])")
     rows = list(model.predict("game.sgf", best=81))
     assert [(row["move"], row["player"], row["played"]) for row in rows] == [

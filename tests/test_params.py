@@ -126,7 +126,6 @@ def test_of_recordings_raw_is_one_path(tmp_path: Path) -> None:
         ("neural.source.frame_shape", [2**40]),
         ("neural.source.trial_bins", 2**40),
         ("text.tokenizer.vocab_size", 2**40),
-        ("go.source.longest_game", 2**40),
         *((f"{domain}.store.chunk_rows", 2**40) for domain in GOOD),
         *((f"{domain}.splits.seed", 2**70) for domain in GOOD),
     ],

@@ -58,8 +58,8 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "none": "8d4d98a9ad5f8882de2de8666a68369b52c9a47f53bc85af4ae640ec97cb37ae",
         },
         2: {
-            "zstd": "c05a35729946880d13c0b732f7c6a574e8da46e86318590117e430d3e20d4da3",
-            "none": "dd8724063cdc57941e7b946e5725982355912f6cee68d489c6f7c51f26f28a5e",
+            "zstd": "3bfa2eafa638dfab55ba28b919579b2c9511e00764e03e876b3eda6108003265",
+            "none": "489c21ea1d783fb5ffa0b47bb68aee77ffb3cd071aaa02754a49df6882f2d143",
         },
     },
     "text": {

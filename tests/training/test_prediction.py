@@ -225,7 +225,7 @@ def test_a_loader_needs_what_is_predicted(name: str, tmp_path):
     domain.sample(raw, np.random.default_rng(0))
     sections = {
         "chess": {"store": {"chunk_rows": 256, "shard_rows": 1024}},
-        "go": {"tensors": {"features": "history8"}, "store": {"chunk_rows": 256, "shard_rows": 1024}},
+        "go": {"tensors": {"features": "alphagozero18"}, "store": {"chunk_rows": 256, "shard_rows": 1024}},
         "neural": {
             "source": {"names": NAMES, "bin_width": 1 / 60},
             "store": {"chunk_rows": 64, "shard_rows": 4096},

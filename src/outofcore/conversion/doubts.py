@@ -22,7 +22,7 @@ def doubts(domain: Domain, section: Any, counted: Assembler) -> list[str]:
     if counted.accepted == 1 and (section.splits.val or section.splits.test):
         more = f"; {name}.{domain.divided_by} makes several of one" if domain.divided_by else ""
         found.append(f"only one {domain.sequence} is accepted, so only one split has data{more}")
-    for key, words in section.filters.let_through.items():
+    for key, words in section.filters.unrated_passed.items():
         if counted.counts[key]:
             found.append(f"{counted.counts[key]:,} of {counted.accepted:,} {domain.sequence}s {words}")
     return found

@@ -58,7 +58,7 @@ Day = Annotated[date, Field(strict=False), BeforeValidator(_no_number)]
 class Filters(Section):
     """Base of what decides which records are kept."""
 
-    let_through: ClassVar[Mapping[str, str]] = {}
+    unrated_passed: ClassVar[Mapping[str, str]] = {}
     """Counts of a conversion of records that a filter seems to exclude and does not, and what is to be said of them."""
 
     duplicates: str = Field("drop", pattern="^(drop|keep)$", description="records equal to an earlier one")

@@ -53,7 +53,6 @@ def store_section(sample: Path) -> GoSection:
         {
             "raw": str(sample),
             "filters": {"sizes": [9, 19]},
-            "source": {"liberties": True},
             "splits": {"val": 0.4, "test": 0.05},
             "store": {"chunk_rows": 256, "shard_rows": 4096},
         }

@@ -121,57 +121,44 @@ class Position:
 
 
 def play_by_the_rules(
-    moves: list[Move],
-    size: int,
-    breaches: Mapping[str, str],
-    *,
-    suicide_allowed: bool = False,
-    superko: int = 0,
+    moves: list[Move], size: int, *, stops: bool = False, suicide_allowed: bool = False, superko: int = 0
 ) -> tuple[list[Position], str]:
     """Play on sgfmill's board; positions before each move, and the reason why the game is rejected, if it is.
 
-    ``breaches`` says ``keep``, ``stop`` or ``reject`` for ``occupied``, ``suicide``, ``ko``, ``superko`` and
-    ``after_end``.
+    With ``stops`` a game ends before its first illegal move instead.
     """
     board = boards.Board(size)
     positions: list[Position] = []
     seen: list[Any] = []
     ko: tuple[int, tuple[int, int]] | None = None
-    passes = 0
 
     def flat(next_: int) -> Any:
         return tuple(map(tuple, board.board)), next_ if superko == 2 else 0
 
     for colour, point in moves:
-        if passes >= 2 and breaches["after_end"] == "stop":
-            break
         forbidden = ko[1] if ko and ko[0] != colour else None
         upright = [row[:] for row in reversed(board.board)]
         positions.append(Position(upright, colour, point, forbidden))
         seen.append(flat(colour))
         ko = None
         if point is None:
-            passes += 1
             continue
         row, column = size - 1 - point[0], point[1]
-        breach = ""
+        illegal = ""
         if board.get(row, column) is not None:
-            breach = "occupied"
-            board.board[row][column] = None
+            illegal = "occupied"
         elif point == forbidden:
-            breach = "ko"
-        if not breach or breaches[breach] == "keep":
+            illegal = "ko"
+        else:
             taken = board.play(row, column, "bw"[colour])
             ko = (colour, (size - 1 - taken[0], taken[1])) if taken else None
-            breach = ""
             if board.get(row, column) is None and not suicide_allowed:
-                breach = "suicide"
-            if superko and flat(1 - colour) in seen and (not breach or breaches[breach] == "keep"):
-                breach = "superko"
-        if breach and breaches[breach] != "keep":
+                illegal = "suicide"
+            elif superko and flat(1 - colour) in seen:
+                illegal = "superko"
+        if illegal and not stops:
+            return [], illegal
+        if illegal:
             positions.pop()
-            if breaches[breach] == "reject":
-                return [], breach
             break
-        passes = 0
     return positions, "" if positions else "too_short"

@@ -17,6 +17,7 @@ from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.sgf.names import NameRule
 from outofcore.domains.go.sgf.scan import Ending, Found
+from outofcore.domains.go.source import LONGEST_GAME
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import KEY_BYTES, AuditRate
 from tests.domains.go.conftest import ConvertText
@@ -52,7 +53,7 @@ def test_columns_of_a_game(convert_text: ConvertText) -> None:
 
 
 def test_columns_and_rows_are_those_of_the_schema(convert_text: ConvertText) -> None:
-    settings = {"source": {"liberties": True}, "filters": {"sizes": [9, 13]}}
+    settings = {"filters": {"sizes": [9, 13]}}
     converted = convert_text(GAME, **settings)
     schema = DOMAIN.schemas(GoSection.model_validate({"raw": "x", **settings}), [])[""]
     for fields, columns in ((schema.rows, converted.rows), (schema.sequences, converted.sequences)):
@@ -92,8 +93,6 @@ def test_equal_games_have_equal_keys(convert_text: ConvertText) -> None:
         text("Baa", "Wbb", "W"),
         text("Baa", "Bbb", "B"),
         text("Baa", "Wbb", "B", root="AW[ee]"),
-        b"(;SZ[9];B[aa];AW[ee];W[bb];B[])",
-        b"(;SZ[9];B[aa];W[bb];AW[ee];B[])",
         text("Baa", "Wbb", "B", "Wcc"),
     ]
     converted = convert_text(b"\n".join(same + others))
@@ -107,13 +106,13 @@ def test_equal_games_have_equal_keys(convert_text: ConvertText) -> None:
 
 def test_keys_do_not_depend_on_other_settings(convert_text: ConvertText) -> None:
     small = convert_text(GAME, filters={"sizes": [9]})
-    large = convert_text(GAME, filters={"sizes": [9, 25], "ko": "stop"}, source={"liberties": True})
+    large = convert_text(GAME, filters={"sizes": [9, 25], "illegal": "stop"})
     assert small.keys == large.keys
     assert small.rows["game"].tolist() == [int.from_bytes(small.keys[0][:8], "little", signed=True)] * 3
 
 
 def test_a_game_that_was_stopped_has_the_key_of_what_is_kept(convert_text: ConvertText) -> None:
-    stopped = convert_text(text("Baa", "Wbb", "Baa"), filters={"occupied": "stop"})
+    stopped = convert_text(text("Baa", "Wbb", "Baa"), filters={"illegal": "stop"})
     assert stopped.keys == convert_text(text("Baa", "Wbb")).keys
 
 
@@ -156,8 +155,8 @@ def test_games_that_a_lowest_rank_lets_through_are_counted(
 
 
 def test_a_long_game_is_refused(convert_text: ConvertText) -> None:
-    data = b"(;SZ[9]C[" + b"x" * 5000 + b"];B[aa])" + GAME
-    assert convert_text(data, source={"longest_game": 4096}).reasons == ["too_long"]
+    long, short = (b"(;SZ[9]C[" + b"x" * (LONGEST_GAME + more) + b"];B[bb])" for more in (1, -20))
+    assert convert_text(long + GAME + short).reasons == ["too_long"]
 
 
 def test_names_in_an_encoding_that_hides_brackets(convert_text: ConvertText) -> None:
@@ -279,7 +278,14 @@ def test_draw(convert_text: ConvertText) -> None:
 
 
 def test_settings_are_checked() -> None:
-    for wrong in ({"sizes": []}, {"sizes": [5]}, {"sizes": [26]}, {"min_rank": "10d"}, {"ko": "maybe"}, {"typo": 1}):
+    for wrong in (
+        {"sizes": []},
+        {"sizes": [5]},
+        {"sizes": [26]},
+        {"min_rank": "10d"},
+        {"illegal": "keep"},
+        {"typo": 1},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             GoSection.model_validate({"raw": "x", "filters": wrong})
     section = GoSection.model_validate({"raw": "x", "filters": {"sizes": [19, 9, 19]}})

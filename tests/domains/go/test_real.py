@@ -53,14 +53,13 @@ def test_amateurs(real_data: Path) -> None:
 def test_professionals_in_broken_files(real_data: Path) -> None:
     converted = convert(real_data / "go" / "fox.tar.zst", one_in=2)
     assert converted.found == 400
-    assert converted.reasons == ["occupied"]
+    assert converted.reasons == ["handicap_without_stones"] * 4 + ["occupied"]
     assert not converted.differences
     assert converted.counts["audited_captures"] > 1000
     assert rules(converted, "name_rule") == {NameRule.DAMAGED_UTF8: 347, NameRule.UTF8: 52}
     assert rules(converted, "handicap_rule") == {
         HandicapRule.NONE: 158,
         HandicapRule.LATER_NODE: 237,
-        HandicapRule.PLACED: 4,
     }
     assert rules(converted, "komi_rule") == {KomiRule.AS_WRITTEN: 337, KomiRule.HUNDREDTHS: 62}
     assert set(converted.sequences["komi"]) == {0.0, 4.5, 5.5, 6.5, 7.5}

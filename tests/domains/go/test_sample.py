@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,12 @@ def test_equal_seeds_give_equal_files(sample: Path, tmp_path: Path) -> None:
 
 def test_it_holds_what_real_files_are_full_of(sample: Path) -> None:
     converted = convert(sample, filters={"sizes": [9, 19]}, one_in=4)
-    assert sorted(converted.reasons) == ["occupied", "unterminated_value"]
+    assert Counter(converted.reasons) == {"handicap_without_stones": 15, "occupied": 1, "unterminated_value": 1}
     assert not converted.differences
     told = converted.sequences
     assert set(told["first_line"]) == {"anchor", ""}
     assert set(told["size"]) == {9, 19}
-    rules = (HandicapRule.NONE, HandicapRule.ROOT, HandicapRule.LATER_NODE, HandicapRule.PLACED)
+    rules = (HandicapRule.NONE, HandicapRule.ROOT, HandicapRule.LATER_NODE)
     assert set(told["handicap_rule"]) == set(rules)
     assert set(told["komi_rule"]) == {KomiRule.AS_WRITTEN, KomiRule.HUNDREDTHS, KomiRule.DOUBLED}
     assert {player.name for player in PLAYERS} < set(told["black"]) | set(told["white"])
@@ -39,7 +40,8 @@ def test_it_holds_what_real_files_are_full_of(sample: Path) -> None:
 def test_the_store_holds_each_game_once(store: Store) -> None:
     facts = store.attributes
     assert facts["found"] == facts["accepted"] + sum(facts["rejected"].values())
-    assert facts["rejected"] == {"duplicate": 28, "occupied": 1, "unterminated_value": 1}
+    rejected = {"duplicate": 28, "handicap_without_stones": 15, "occupied": 1, "unterminated_value": 1}
+    assert facts["rejected"] == rejected
     games = np.concatenate([store.sequences(split)["game"].read() for split in store.splits])
     assert len(set(games)) == len(games) == facts["accepted"]
 

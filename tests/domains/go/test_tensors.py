@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sgfmill import boards
 
 from outofcore.domains.go import DOMAIN
 from outofcore.domains.go.params import GoSection, TensorSection
@@ -21,19 +22,37 @@ FRAME, SIZES = 9, (7, 9)
 Rows = dict[str, np.ndarray[Any, Any]]
 
 
+def legal_moves(rng: np.random.Generator, size: int, count: int) -> list[Move]:
+    """Random moves of Black and White in turn, none on a stone, a suicide or a ko taken back; else passes."""
+    board, ko = boards.Board(size), None
+    moves: list[Move] = []
+    for colour in [0, 1] * (count // 2):
+        move: Move = (colour, None)
+        forbidden, ko = ko, None
+        for place in rng.permutation(size * size).tolist():
+            row, column = divmod(place, size)
+            tried, point = board.copy(), (size - 1 - row, column)
+            if board.get(*point) is None and point != forbidden:
+                taken = tried.play(*point, "bw"[colour])
+                if tried.get(*point) is not None:
+                    board, ko, move = tried, taken, (colour, (row, column))
+                    break
+        moves.append(move)
+    return moves
+
+
 @pytest.fixture
 def converted(convert_text: ConvertText) -> Converted:
     """Random games of two sizes, captures among them."""
     rng = np.random.default_rng(1)
     games = []
     for size in (7, 9, 9, 7):
-        points = np.concatenate([rng.permutation(size * size) for _ in range(2)])
-        moves: list[Move] = [(move % 2, divmod(int(point), size)) for move, point in enumerate(points[:100])]
+        moves = legal_moves(rng, size, 100)
         moves.insert(20, (0, None))
         games.append(sgf_of(moves, size))
-    filters = {"sizes": SIZES, "occupied": "keep", "suicide": "keep", "ko": "keep"}
-    result = convert_text(b"".join(games), filters=filters, source={"liberties": True})
+    result = convert_text(b"".join(games), filters={"sizes": SIZES})
     assert result.counts["captures"] > 10
+    assert len(result.keys) == 4
     return result
 
 
@@ -74,7 +93,7 @@ def slow_planes(converted: Converted, features: str) -> np.ndarray[Any, Any]:
     return np.stack(result).astype(np.uint8)
 
 
-@pytest.mark.parametrize("features", ["planes3", "history8", "alphagozero18"])
+@pytest.mark.parametrize("features", ["planes3", "alphagozero18"])
 def test_feature_sets(converted: Converted, features: Any) -> None:
     batch = read(converted.rows, features=features)
     assert np.array_equal(batch["planes"], slow_planes(converted, features))
@@ -89,14 +108,6 @@ def test_feature_sets(converted: Converted, features: Any) -> None:
     assert np.array_equal(batch["on_board"], on_board)
 
 
-def test_liberties_come_last(converted: Converted) -> None:
-    told = np.unpackbits(converted.rows["liberties"], axis=-1, count=FRAME * FRAME).reshape(-1, 3, FRAME, FRAME)
-    for features in ("planes3", "history8"):
-        batch = read(converted.rows, features=features, liberties=True)
-        assert np.array_equal(batch["planes"][:, -3:], told)
-        assert np.array_equal(batch["planes"][:, :-3], slow_planes(converted, features))
-
-
 def turned(board: np.ndarray[Any, Any], symmetry: int) -> np.ndarray[Any, Any]:
     for bit, turn in ((1, np.transpose), (2, np.flipud), (4, np.fliplr)):
         board = turn(board) if symmetry & bit else board
@@ -105,8 +116,8 @@ def turned(board: np.ndarray[Any, Any], symmetry: int) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("features", ["planes3", "alphagozero18"])
 def test_symmetries_turn_planes_and_moves_together(converted: Converted, features: Any) -> None:
-    plain = read(converted.rows, features=features, liberties=True)
-    batch = read(converted.rows, seed=3, features=features, liberties=True, symmetries=True)
+    plain = read(converted.rows, features=features)
+    batch = read(converted.rows, seed=3, features=features, symmetries=True)
     drawn = random_words(len(batch["move"]), 3) % np.uint64(8)
     assert set(drawn) == set(range(8))
     for row, symmetry in enumerate(drawn):
@@ -146,17 +157,9 @@ def test_one_size_needs_no_mask(converted: Converted) -> None:
 
 
 def test_history_without_a_window_is_refused(converted: Converted) -> None:
-    reading = GoReading(TensorSection(features="history8"), FRAME, SIZES)
+    reading = GoReading(TensorSection(features="alphagozero18"), FRAME, SIZES)
     with pytest.raises(ParamsError, match="window of length 8"):
         reading({name: converted.rows[name][:4] for name in reading.fields}, random_words(4, 0))
-
-
-def test_liberties_that_the_store_lacks(store: Store, store_section: GoSection) -> None:
-    wish = store_section.model_copy(update={"tensors": TensorSection(liberties=True)})
-    assert DOMAIN.reading(store.attributes, wish).fields[-1] == "liberties"
-    params = {**store.attributes["params"], "source": {"liberties": False}}
-    with pytest.raises(ParamsError, match=r"go\.source\.liberties"):
-        DOMAIN.reading({"params": params}, wish)
 
 
 @pytest.mark.parametrize("features", ["planes3", "alphagozero18"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
@@ -46,18 +45,12 @@ BY_BIN = {"names": {"stimulus": "stim", "responses": "robs"}}
         (
             {"robs": np.zeros((3, 600))},
             BY_BIN,
-            "names.responses has 3 entries along time, names.stimulus 600: .*time_axis",
+            "names.responses has 3 entries along time, the stimulus 600: .*time_axis",
         ),
         ({"robs": np.zeros((500, 600))}, BY_BIN, "if its axis 1 is time, set source.time_axis"),
         ({"robs": np.zeros((200, 5))}, BY_BIN, "one array has 200 entries along time, another 600"),
         ({"robs": np.zeros((600, 3)), "trial": np.array([0, 600])}, BY_BIN, "one array has 2 entries along time"),
         ({"robs": np.zeros((3, 600)), "at": TIMES}, "traces", "has 3 entries along time, its clock 600: .*time_axis"),
-        (
-            {"robs": np.zeros((700, 600)), "at": TIMES},
-            "traces",
-            "has 700 entries along time, its clock 600: .*time_axis",
-        ),
-        ({"stim": np.zeros((40, 30, 60), np.uint8), "robs": np.zeros((60, 3))}, BY_BIN, "its axis 2 is time"),
         ({"spikes/times": SPIKES, "spikes/clusters": np.arange(500)}, BY_TIME, "a group must have a vector of times"),
         ({"spikes/times": SPIKES, "spikes/labels": np.arange(500.0)}, BY_TIME, "name it as names.spike_neurons"),
     ],
@@ -108,36 +101,3 @@ def test_neurons_that_fire_faster_than_any_are_in_a_wrong_unit(write_h5, rate, n
             convert(write_h5(arrays), **settings)
     else:
         assert convert(write_h5(arrays), **settings).only.rows["robs"].sum() == 2 * rate * neurons
-
-
-def test_a_spike_that_cannot_be_read_costs_its_session(tmp_path):
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["stim"], file["times"] = STIM, TIMES
-        spikes = file.create_dataset("spikes", (500,), "f8", chunks=(100,))
-        spikes[:200], spikes[300:] = SPIKES[:200], SPIKES[300:]
-    with pytest.raises(RawInputError, match=r"'spikes': spikes cannot be read, .* a chunk was never written"):
-        convert(tmp_path, **BY_TIME)
-
-
-@pytest.mark.parametrize("first", ["lost,lost", "pupil,speed"])
-def test_a_first_line_that_may_be_an_entry_is_no_title(tmp_path, first):
-    np.save(tmp_path / "stim.npy", STIM)
-    np.save(tmp_path / "robs.npy", np.zeros((600, 2)))
-    entries = [f"{number},1" for number in range(599 + (first == "pupil,speed"))]
-    (tmp_path / "run.csv").write_text("\n".join([first, *entries]))
-    names = BY_BIN["names"] | {"behavior": "run.csv"}
-    if first == "pupil,speed":
-        assert convert(tmp_path, names=names).only.rows["behavior"][:, 0].tolist() == [*range(600)]
-    else:
-        with pytest.raises(RawInputError, match="if the first line is one of them, write nan for what is missing"):
-            convert(tmp_path, names=names)
-
-
-def test_a_pattern_of_times_and_clusters_is_refused(tmp_path):
-    np.save(tmp_path / "stim.npy", STIM)
-    np.save(tmp_path / "times.npy", TIMES)
-    (tmp_path / "spikes").mkdir()
-    np.save(tmp_path / "spikes" / "times.npy", SPIKES)
-    np.save(tmp_path / "spikes" / "clusters.npy", np.arange(500))
-    with pytest.raises(RawInputError, match="a group must have a vector of times for each neuron"):
-        convert(tmp_path, names=BY_TIME["names"] | {"spike_times": "spikes/*"}, bin_width=1 / 60)

@@ -52,7 +52,7 @@ class SourceSection(Section):
 class FilterSection(Filters):
     """Which games and positions are kept; each filter counts its rejects under its own reason."""
 
-    let_through: ClassVar[Mapping[str, str]] = {
+    unrated_passed: ClassVar[Mapping[str, str]] = {
         "elo_unknown_kept": "have an unrated player and pass the bounds of Elo; unknown_elo: drop rejects them"
     }
 

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from outofcore.domains.go.params import FilterSection, GoSection
 from outofcore.domains.go.play import oracle
 from outofcore.domains.go.play.replay import COUNTED, Outcome, Played, Rules, replay
-from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.schema import TO_PLAY, schema
 from outofcore.domains.go.sgf import encoding, meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
@@ -22,6 +21,7 @@ from outofcore.domains.go.sgf.header import Header, Rejection, columns, read_hea
 from outofcore.domains.go.sgf.names import decode
 from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, Games, Reading, read_games
 from outofcore.domains.go.sgf.scan import Ending
+from outofcore.domains.go.source import LONGEST_GAME
 from outofcore.raw.keys import keys_of
 from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult
 
@@ -75,7 +75,7 @@ class Converter:
         text, games = _read(unit, counts)
         headers, refused = self._headers(text, games, detail)
         played = self._play(games, headers)
-        refused |= _illegal(games, played, headers)
+        refused |= _illegal(games, played)
         kept = np.flatnonzero(played.outcome == Outcome.KEPT)
         chosen = [
             header for header, outcome in zip(headers, played.outcome.tolist(), strict=True) if header and not outcome
@@ -91,8 +91,6 @@ class Converter:
             "move": played.move,
             "game": np.repeat(game, played.rows[kept, 1]),
         }
-        if self.section.source.liberties:
-            rows["liberties"] = played.liberties
         rejects = [
             Reject(reason=reason, offset=int(offsets[number]), detail=why, file=int(detail["file"][number]))
             for number, (reason, why) in sorted(refused.items())
@@ -117,7 +115,7 @@ class Converter:
             unusual=int(unusual.sum()),
             counts={name: int(count) for name, count in sorted(counts.items()) if count},
             stored_counts=_game_counts(played, chosen, kept, detail)
-            | {"rank_unknown_kept": _let_through(chosen, self.section.filters)},
+            | {"rank_unknown_kept": _unrated_passed(chosen, self.section.filters)},
             audits=audits,
         )
 
@@ -137,7 +135,7 @@ class Converter:
             if detail["codecs"].get(number) == encoding.AMBIGUOUS:
                 refused[number] = ("unknown_encoding", "its moves depend on the encoding, which no CA names rightly")
             elif endings[number] == _TOO_LONG:
-                refused[number] = ("too_long", "longer than source.longest_game")
+                refused[number] = ("too_long", f"longer than {LONGEST_GAME:,} bytes")
             elif status[number] != _READ:
                 where = int(detail["offsets"][number] + games.trouble[number] - text.starts[number])
                 refused[number] = (Reading(status[number]).name.lower(), f"at byte {where}")
@@ -159,12 +157,9 @@ class Converter:
         return headers, refused
 
     def _play(self, games: Games, headers: Sequence[Header | None]) -> Played:
-        played = [
-            (header.size, header.placed, header.suicide, header.superko) if header else (0, 0, 0, 0)
-            for header in headers
-        ]
-        rules = Rules(*np.array(played, np.int64).reshape(-1, 4).T.copy())
-        return replay(games, rules, self.section.filters, liberties=self.section.source.liberties)
+        played = [(header.size, header.suicide, header.superko) if header else (0, 0, 0) for header in headers]
+        rules = Rules(*np.array(played, np.int64).reshape(-1, 3).T.copy())
+        return replay(games, rules, self.section.filters)
 
     def _compare(
         self,
@@ -190,7 +185,7 @@ class Converter:
             begin, count = played.rows[number].tolist()
             own = slice(begin, begin + count)
             rows = (played.stones[own].copy(), played.state[own].copy(), played.move[own].copy())
-            comparisons.append(oracle.Comparison(where, events, *rows, header.placed, self.section.filters))
+            comparisons.append(oracle.Comparison(where, events, *rows, self.section.filters))
             counts["audited_positions"] += count
             counts["audited_captures"] += int(played.counts[number, COUNTED.index("captures")])
         return tuple(comparisons)
@@ -199,7 +194,7 @@ class Converter:
 def _unusual(played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Games with handicap or on another board than 19 x 19, and those with setup in mid-game or a forbidden move."""
     other = np.array([header.handicap > 0 or header.size != USUAL_SIZE for header in headers], np.bool_)
-    broken = np.any(played.counts[kept, : COUNTED.index("setup_captures")], axis=1)
+    broken = np.any(played.counts[kept, : COUNTED.index("after_end")], axis=1)
     unusual: npt.NDArray[np.bool_] = np.logical_or(other, broken)
     return unusual
 
@@ -255,7 +250,7 @@ def _first_bytes(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     return np.ascontiguousarray(keys[:, :8]).view("<i8")[:, 0].astype(np.int64, copy=False)
 
 
-def _illegal(games: Games, played: Played, headers: Sequence[Header | None]) -> dict[int, Rejection]:
+def _illegal(games: Games, played: Played) -> dict[int, Rejection]:
     """Reasons for played games that are not kept."""
     rejected = {}
     for number in np.flatnonzero(played.outcome > Outcome.PASSED_OVER).tolist():
@@ -264,17 +259,10 @@ def _illegal(games: Games, played: Played, headers: Sequence[Header | None]) -> 
         moves = int(np.count_nonzero(before))
         why = f"{moves} moves" if outcome is Outcome.TOO_SHORT else f"at move {moves + 1}"
         rejected[number] = (outcome.name.lower(), why)
-        header = headers[number]
-        if header and outcome is Outcome.OCCUPIED:
-            column, row = games.points[played.trouble[number], :2].tolist()
-            if (row, column) in star_points(header.size, header.placed):
-                why += f", on a customary point for HA[{header.handicap_stated}]"
-                why += ": the stones that the file omits were elsewhere"
-                rejected[number] = ("guessed_handicap", why)
     return rejected
 
 
-def _let_through(headers: Sequence[Header], filters: FilterSection) -> npt.NDArray[np.bool_]:
+def _unrated_passed(headers: Sequence[Header], filters: FilterSection) -> npt.NDArray[np.bool_]:
     """Which games have a player without a rank, although a lowest one is set."""
     unranked = [meaning.UNKNOWN_RANK in (header.black_rank, header.white_rank) for header in headers]
     return np.array(unranked, np.bool_) & (filters.min_rank is not None and filters.unknown_rank == "keep")

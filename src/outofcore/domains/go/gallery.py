@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
 from outofcore.domains.go.draw import LETTERS, frame_of, points_of
-from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
 from outofcore.store.reader import Store
@@ -93,7 +93,9 @@ def _board(points: npt.NDArray[np.uint8], move: tuple[int, int] | None, player: 
     yield f'<rect width="{last + 20}" height="{last + 20}" fill="#dcb35c"/>'
     lines = "".join(f"M30 {30 + 20 * n}H{last}M{30 + 20 * n} 30V{last}" for n in range(size))
     yield f'<path d="{lines}" stroke="#5a4520" fill="none"/>'
-    for row, column_ in star_points(size, 9 if size % 2 and size > 7 else 4):
+    near = 3 if size >= 13 else 2
+    stars = (near, size // 2, size - 1 - near) if size % 2 and size > 7 else (near, size - 1 - near)
+    for row, column_ in product(stars, stars):
         yield f'<circle cx="{30 + 20 * column_}" cy="{30 + 20 * row}" r="2.5" fill="#5a4520"/>'
     for row, column_ in zip(*np.nonzero(points), strict=True):
         yield _stone(int(row), int(column_), int(points[row, column_]) - 1)

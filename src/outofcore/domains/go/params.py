@@ -10,32 +10,15 @@ from pydantic import Field, field_validator
 from outofcore.domains.domain import Section
 from outofcore.domains.sections import MOST, DomainSection, Filters, RawOrNamed, TrainSection
 
-Breach = Literal["reject", "stop", "keep"]
-"""An illegal move rejects the game, ends it, or is kept."""
-
 Result = Literal["score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"]
 BoardSize = Annotated[int, Field(ge=7, le=25)]
 RANK = r"^([1-9]p|[1-9]d|([1-9]|[12][0-9]|30)k)$"
 
 
-class SourceSection(Section):
-    """How SGF is read, and what is stored per position besides its stones."""
-
-    longest_game: int = Field(
-        8_388_608,
-        ge=4096,
-        le=2**31 - 1,
-        description="bytes of the longest game; a longer one is rejected, and bounds memory so",
-    )
-    liberties: bool = Field(
-        default=False, description="also store which stones have 1, 2 and 3 liberties: three more bit planes"
-    )
-
-
 class FilterSection(Filters):
     """Which games are kept, and up to which move; each filter counts its rejects under its own reason."""
 
-    let_through: ClassVar[Mapping[str, str]] = {
+    unrated_passed: ClassVar[Mapping[str, str]] = {
         "rank_unknown_kept": "have a player without a rank, whom min_rank lets pass; unknown_rank: drop rejects them"
     }
 
@@ -50,20 +33,15 @@ class FilterSection(Filters):
         "drop", description="a player without a rank fails or passes min_rank; of no effect where that is null"
     )
     handicap: Literal["drop", "keep"] = Field("keep", description="games in which Black was given stones")
-    handicap_without_stones: Literal["place", "reject"] = Field(
-        "place",
-        description="HA[n] with no stones on the board and White to begin: put them on the customary star points",
-    )
     results: tuple[Result, ...] = Field(
         ("score", "resignation", "time", "forfeit", "win", "draw", "void", "unknown"),
         description="how the game ended; win: the winner is known, not how",
     )
-    occupied: Breach = Field("reject", description="a stone on a stone; keep: it takes its place")
-    suicide: Breach = Field("reject", description="a stone without liberty, where the rules of the game forbid it")
-    ko: Breach = Field("reject", description="a ko taken back at once")
-    superko: Breach = Field("keep", description="an earlier position repeated, where the rules of the game forbid it")
-    after_end: Literal["keep", "stop"] = Field("keep", description="moves after two passes in a row")
-    late_setup: Breach = Field("keep", description="stones added or removed after the first move")
+    illegal: Literal["reject", "stop"] = Field(
+        "reject",
+        description="a stone on a stone, a ko taken back at once, stones set up after the first move, and a suicide or "
+        "a repeated position where the rules of the game forbid it: reject the game, or keep it up to there",
+    )
     duplicates: Literal["drop", "keep"] = Field(
         "drop", description="games with the board and the moves of an earlier one, in whatever file"
     )
@@ -82,13 +60,10 @@ class FilterSection(Filters):
 class TensorSection(Section):
     """How positions become tensors; changes no byte of the store."""
 
-    features: Literal["planes3", "history8", "alphagozero18"] = Field(
+    features: Literal["planes3", "alphagozero18"] = Field(
         "planes3",
-        description="planes3: own stones, the opponent's, the ko point; history8: own and the opponent's stones now "
-        "and 7 moves back; alphagozero18: those and two planes for the side to move",
-    )
-    liberties: bool = Field(
-        default=False, description="add planes of the stones with 1, 2 and 3 liberties; needs source.liberties"
+        description="planes3: own stones, the opponent's, the ko point; alphagozero18: own and the opponent's stones "
+        "now and 7 moves back, and two planes for the side to move",
     )
     symmetries: bool = Field(
         default=False,
@@ -124,7 +99,6 @@ class GoSection(DomainSection):
     raw: RawOrNamed = Field(
         description="an SGF file or folder, or several by name; .zst, .gz, .bz2, .xz and archives are read as streams"
     )
-    source: SourceSection = SourceSection()
     filters: FilterSection = FilterSection()
     tensors: TensorSection = TensorSection()
     train: GoTrainSection = GoTrainSection()

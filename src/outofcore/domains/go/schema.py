@@ -61,16 +61,6 @@ def schema(section: GoSection) -> Schema:
             doc="first 8 bytes of the game's key (size, setup, moves), little-endian: the game of any row",
         ),
     )
-    if section.source.liberties:
-        rows += (
-            Field(
-                name="liberties",
-                dtype="uint8",
-                shape=(3, width),
-                doc="stones of chains with 1, 2 and 3 liberties, packed as stones",
-                attributes={"planes": ["1", "2", "3"]},
-            ),
-        )
     return Schema(rows=rows, sequences=_sequences(), attributes={"frame": frame, "sizes": list(section.filters.sizes)})
 
 

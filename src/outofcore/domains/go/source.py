@@ -20,6 +20,8 @@ from outofcore.raw.gather import gathered
 from outofcore.raw.unit import Reject, Unit
 
 SUFFIXES = (".sgf",)
+LONGEST_GAME = 1 << 23
+"""Bytes of the longest game; it bounds what is held in memory."""
 NO_GAME = Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file")
 
 _OF_GAMES = ("starts", "ends", "endings", "offsets")
@@ -35,7 +37,8 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
     below the raw folder, archives counting as folders, a name in a first line that is not SGF, and whether it is
     UTF-16; ``stray``, bytes outside games; ``rejects``, files without a game, or whose rest cannot be read.
     """
-    return gathered(_of_files(files, section.source.longest_game, block), block, _joined)
+    del section
+    return gathered(_of_files(files, block), block, _joined)
 
 
 def _joined(parts: Sequence[Unit]) -> dict[str, Any]:
@@ -72,12 +75,12 @@ def _before(sizes: Sequence[int]) -> npt.NDArray[np.int64]:
     return np.cumsum([0, *sizes[:-1]], dtype=np.int64)
 
 
-def _of_files(files: Sequence[RawFile], longest: int, block: int) -> Iterator[Unit]:
+def _of_files(files: Sequence[RawFile], block: int) -> Iterator[Unit]:
     """Units of one file or a piece of it, with their raw bytes."""
     for source, file in enumerate(files):
         waiting: Unit | None = None
         told = 0
-        for unit, position in _of_file(source, file, longest, block):
+        for unit, position in _of_file(source, file, block):
             if waiting is not None:
                 yield waiting
             waiting = replace(unit, raw_bytes=position - told)
@@ -87,18 +90,18 @@ def _of_files(files: Sequence[RawFile], longest: int, block: int) -> Iterator[Un
         yield replace(waiting, raw_bytes=waiting.raw_bytes + file.bytes - told)
 
 
-def _of_file(source: int, file: RawFile, longest: int, block: int) -> Iterator[tuple[Unit, int]]:
+def _of_file(source: int, file: RawFile, block: int) -> Iterator[tuple[Unit, int]]:
     """Units of a raw file, each with the number of its bytes read so far."""
     position = 0
     for member in file.members(SUFFIXES):
-        for unit in _of_member(source, member.name, _path(file, member), _Text(member.stream), longest, block):
+        for unit in _of_member(source, member.name, _path(file, member), _Text(member.stream), block):
             position = max(position, min(member.raw_position(), file.bytes))
             yield unit, position
 
 
-def _of_member(source: int, name: str, path: str, text: _Text, longest: int, block: int) -> Iterator[Unit]:
+def _of_member(source: int, name: str, path: str, text: _Text, block: int) -> Iterator[Unit]:
     empty, first_line, broken_off = True, b"", -1
-    for piece in cut(text.read, longest, block):
+    for piece in cut(text.read, LONGEST_GAME, block):
         if text.problem and len(piece.starts) and _reaches(piece, text.length):
             broken_off = piece.offset + int(piece.starts[-1])
             piece = _without_last(piece)

@@ -19,15 +19,13 @@ from outofcore.errors import ParamsError
 from outofcore.recycling import Recycler
 
 HISTORY = 8
-_STEPS = {"planes3": 1, "history8": HISTORY, "alphagozero18": HISTORY}
-_EXTRA_PLANES = {"planes3": 1, "history8": 0, "alphagozero18": 2}  # the ko point; the side to play
-LIBERTY_PLANES = 3
+_STEPS = {"planes3": 1, "alphagozero18": HISTORY}
+_EXTRA_PLANES = {"planes3": 1, "alphagozero18": 2}  # the ko point; the side to play
 
 
 def planes(section: TensorSection) -> int:
     """Number of planes of a feature set."""
-    liberties = LIBERTY_PLANES if section.liberties else 0
-    return 2 * _STEPS[section.features] + _EXTRA_PLANES[section.features] + liberties
+    return 2 * _STEPS[section.features] + _EXTRA_PLANES[section.features]
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,7 @@ class GoReading:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        liberties = ("liberties",) if self.section.liberties else ()
-        return ("stones", "state", "move", *liberties, *(("game",) if self.games else ()))
+        return ("stones", "state", "move", *(("game",) if self.games else ()))
 
     @property
     def window(self) -> dict[str, Any] | None:
@@ -65,7 +62,7 @@ class GoReading:
 
         Returns ``planes`` (batch, planes, frame, frame) uint8, side to play first: own stones, then the opponent's, now
         and for each earlier position; then for planes3 the ko point, for alphagozero18 two planes of the colour to
-        play; then stones with 1, 2 and 3 liberties. ``move`` (batch,) int64 is frame * frame for a pass; ``to_play``
+        play. ``move`` (batch,) int64 is frame * frame for a pass; ``to_play``
         and ``number`` (preceding moves) are (batch,) int64; ``on_board`` (batch, frame, frame) uint8 if boards differ
         in size; ``game`` (batch,) int64 with ``games``.
         """
@@ -83,15 +80,12 @@ class GoReading:
         symmetry = np.zeros(count, np.uint8)
         if self.section.symmetries:
             symmetry = (draws % np.uint64(SYMMETRIES)).astype(np.uint8)
-        liberties = np.empty((0, LIBERTY_PLANES, stones.shape[-1]), np.uint8)
-        if self.section.liberties:
-            liberties = rows["liberties"].reshape(count, -1, LIBERTY_PLANES, stones.shape[-1])[:, -1]
-        stones, state, move, liberties = (np.ascontiguousarray(values) for values in (stones, state, move, liberties))
+        stones, state, move = (np.ascontiguousarray(values) for values in (stones, state, move))
         shown = self.memory.empty((count, planes(self.section), frame * frame), np.dtype(np.uint8))
         tensors = Tensors(shown, *np.empty((3, count), np.int64))
-        with_ko, with_colour = self.section.features == "planes3", self.section.features == "alphagozero18"
+        with_ko = self.section.features == "planes3"
         scratch = np.zeros(8 * stones.shape[-1] + 8, np.uint8)
-        widen(Rows(stones, state, move, liberties, symmetry), source, target, with_ko, with_colour, scratch, tensors)
+        widen(Rows(stones, state, move, symmetry), source, target, with_ko, scratch, tensors)
         batch = {
             "planes": torch.from_numpy(shown.reshape(count, -1, frame, frame)),
             "move": torch.from_numpy(tensors.move),
@@ -111,13 +105,6 @@ class GoReading:
 
 
 def make_reading(store_attributes: Mapping[str, Any], section: GoSection) -> GoReading:
-    """The reading of a store by its ``tensors`` settings; raises ParamsError if a field is missing."""
-    params = store_attributes["params"]
-    sizes = tuple(sorted(params["filters"]["sizes"]))
-    if section.tensors.liberties and not params["source"]["liberties"]:
-        message = (
-            "go.tensors.liberties: the store holds no liberties; set go.source.liberties to true and convert again, or "
-            "go.tensors.liberties to false"
-        )
-        raise ParamsError(message)
+    """The reading of a store by its ``tensors`` settings."""
+    sizes = tuple(sorted(store_attributes["params"]["filters"]["sizes"]))
     return GoReading(section.tensors, sizes[-1], sizes, games=section.train.task == "style")

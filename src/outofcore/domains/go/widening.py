@@ -20,7 +20,6 @@ class Rows(NamedTuple):
     stones: npt.NDArray[np.uint8]  # (samples, steps, 2, bytes)
     state: npt.NDArray[np.int16]  # (samples, steps, 4)
     move: npt.NDArray[np.int16]  # (samples, steps)
-    liberties: npt.NDArray[np.uint8]  # (samples, 3, bytes); empty if unwanted
     symmetry: npt.NDArray[np.uint8]  # (samples,)
 
 
@@ -34,7 +33,7 @@ class Tensors(NamedTuple):
 
 
 @kernel
-def _show(packed: Any, plane: Any) -> None:
+def _draw(packed: Any, plane: Any) -> None:
     """Fill a plane in stored orientation."""
     for place in range(len(plane) >> 3):
         byte = packed[place]
@@ -56,14 +55,14 @@ def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
 
 
 @kernel
-def widen(rows: Rows, source: Any, target: Any, with_ko: Any, with_colour: Any, scratch: Any, tensors: Tensors) -> None:
+def widen(rows: Rows, source: Any, target: Any, with_ko: Any, scratch: Any, tensors: Tensors) -> None:
     """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` from rows.
 
-    ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. ``with_ko`` and ``with_colour``
-    add the ko plane and two colour planes after the stones. ``scratch`` has a byte for each
-    bit of a stored plane, then 8 zeros.
+    ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. With ``with_ko`` the ko
+    plane follows the stones, else two planes of the colour to play. ``scratch`` has a byte for each bit of a stored
+    plane, then 8 zeros.
     """
-    stones, state, moves, liberties, symmetry = rows.stones, rows.state, rows.move, rows.liberties, rows.symmetry
+    stones, state, moves, symmetry = rows.stones, rows.state, rows.move, rows.symmetry
     planes, move, to_play, number = tensors.planes, tensors.move, tensors.to_play, tensors.number
     steps, points = stones.shape[1], planes.shape[2]
     frame = int(np.sqrt(points))
@@ -71,18 +70,18 @@ def widen(rows: Rows, source: Any, target: Any, with_ko: Any, with_colour: Any, 
     for sample in range(len(stones)):
         size, colour = state[sample, last, SIZE], state[sample, last, TO_PLAY]
         played, ko = state[sample, last, MOVE_NUMBER], state[sample, last, KO]
-        here, there = source[size, symmetry[sample]], target[size, symmetry[sample]]
+        source_points, target_points = source[size, symmetry[sample]], target[size, symmetry[sample]]
         plain = symmetry[sample] == 0 and size == frame
         for back in range(steps):
             own, other = planes[sample, 2 * back], planes[sample, 2 * back + 1]
             if played - state[sample, last - back, MOVE_NUMBER] == back:
                 row = stones[sample, last - back]
                 if plain:
-                    _show(row[colour], own)
-                    _show(row[1 - colour], other)
+                    _draw(row[colour], own)
+                    _draw(row[1 - colour], other)
                 else:
-                    _turn(row[colour], here, scratch, own)
-                    _turn(row[1 - colour], here, scratch, other)
+                    _turn(row[colour], source_points, scratch, own)
+                    _turn(row[1 - colour], source_points, scratch, other)
             else:  # of an earlier game
                 own[:] = 0
                 other[:] = 0
@@ -90,17 +89,12 @@ def widen(rows: Rows, source: Any, target: Any, with_ko: Any, with_colour: Any, 
         if with_ko:
             planes[sample, plane] = 0
             if ko >= 0:
-                planes[sample, plane, there[ko]] = 1
-            plane += 1
-        if with_colour:
+                planes[sample, plane, target_points[ko]] = 1
+        else:
             planes[sample, plane + 1 - colour] = 0
             own = planes[sample, plane + colour]
             for point in range(points):
-                own[point] = here[point] < points
-            plane += 2
-        if len(liberties):
-            for place in range(liberties.shape[1]):
-                _turn(liberties[sample, place], here, scratch, planes[sample, plane + place])
-        move[sample] = there[moves[sample, last]]
+                own[point] = source_points[point] < points
+        move[sample] = target_points[moves[sample, last]]
         to_play[sample] = colour
         number[sample] = played

@@ -30,10 +30,9 @@ from outofcore.domains.neural.recordings.arrays import (
     identify,
     part,
     readable,
-    undamaged,
     whole_numbers,
 )
-from outofcore.domains.neural.recordings.recording import Recording, find_vector, matching, missing, vectors_of
+from outofcore.domains.neural.recordings.recording import Recording, find_vector, matching, missing
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,8 @@ def find_spikes(recording: Recording, source: SourceSection, labels: Labels | No
     assert name is not None
     unit = recording.unit or source.spike_unit or source.time_unit
     if source.names.spike_neurons is not None:
-        times = undamaged(find_vector(recording, "spike_times", name), name)
+        times = find_vector(recording, "spike_times", name)
         owners = find_vector(recording, "spike_neurons", source.names.spike_neurons)
-        owners = undamaged(owners, source.names.spike_neurons)
         if "*" in name or "*" in source.names.spike_neurons:
             message = "names.spike_neurons needs one vector of spike times, and has * or names.spike_times has"
             raise SessionError(message, reason="wrong_shape")
@@ -108,7 +106,8 @@ def find_spikes(recording: Recording, source: SourceSection, labels: Labels | No
         vectors = [part(times, start, stop) for start, stop in labels.bounds.tolist()]
         return Spikes(tuple(listed_clock(vector, unit) for vector in vectors), labels)
     try:
-        vectors = _matching(recording, name) if "*" in name else recording.trains(name)
+        several = matching(recording, name).values() if "*" in name else ()
+        vectors = [recording.array(each) for each in several] if "*" in name else recording.trains(name)
     except KeyError:
         vectors = []
     if not vectors:
@@ -120,13 +119,8 @@ def find_spikes(recording: Recording, source: SourceSection, labels: Labels | No
         observed = observed and [observed[row] for row in units]
     # MATLAB stores an empty train as 0 x 0 and others as columns.
     trains = (flat(vector, "names.spike_times: expected a vector for each neuron") for vector in vectors)
-    clocks = tuple(listed_clock(undamaged(train, name), unit) for train in trains)
+    clocks = tuple(listed_clock(train, unit) for train in trains)
     return Spikes(clocks, units=units, observed=None if observed is None else tuple(observed))
-
-
-def _matching(recording: Recording, name: str) -> list[Array]:
-    members = {"/".join(key): recording.array(each) for key, each in matching(recording, name).items()}
-    return vectors_of(name, members)
 
 
 def _chosen(recording: Recording, name: str, source: SourceSection, count: int) -> tuple[int, ...]:

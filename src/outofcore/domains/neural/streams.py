@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Any, Literal
 
 import numpy as np
@@ -53,7 +52,6 @@ class Streams:
     time_unit: TimeUnit  # of all times but spikes
     unit_advice: str  # what to correct where times are not in that unit
     invalid: Times  # when nothing counts: joined intervals
-    titled: tuple[str, ...]  # fields that are a text of which the first line was taken for titles
     streamed: bool  # some arrays are decompressed whole, so that one process reads
 
     @property
@@ -115,9 +113,6 @@ def _find_streams(recording: Recording, source: SourceSection, labels: Labels | 
         else f"the times of this format are in {recording.unit}, and "
         "those of this file are not: correct them in the file",
         invalid=recording.invalid_times(),
-        titled=tuple(
-            field for field in ("responses", "behavior", "valid") if getattr(names, field) in recording.titled
-        ),
         streamed=recording.streamed,
     )
     _check_mask(streams, clocked=source.bin_width is not None)
@@ -143,21 +138,14 @@ def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:
 
 
 def _check_axes(streams: Streams) -> None:
-    """Reject an array of which another axis than the first has the length of another array, where a bin is a frame."""
-    tracks = {"stimulus": streams.shown, "responses": streams.samples, "behavior": streams.behavior}
-    arrays = {field: track.array for field, track in tracks.items() if track is not None}
-    if streams.valid is not None:
-        arrays["valid"] = streams.valid
-    for (field, array), (other, like) in permutations(arrays.items(), 2):
-        if array.shape[0] != like.shape[0] and like.shape[0] in array.shape[1:]:
-            message = f"names.{field} has {array.shape[0]} entries along time, names.{other} {like.shape[0]}"
-            raise SessionError(_turned(message, array, like.shape[0], field), reason="wrong_shape")
-        if field in streams.titled and array.shape[0] + 1 == like.shape[0]:
-            message = (
-                f"names.{field} has {array.shape[0]} lines after its first one, which has words, names.{other} has "
-            )
-            message += f"{like.shape[0]} entries: if the first line is one of them, write nan for what is missing"
-            raise SessionError(message, reason="unclear_header")
+    """Reject a matrix of which another axis than the first has the length of the stimulus, where a bin is a frame."""
+    frames = streams.shown.count
+    tracks = {"responses": streams.samples, "behavior": streams.behavior}
+    arrays = {field: track.array for field, track in tracks.items() if track is not None} | {"valid": streams.valid}
+    for field, array in arrays.items():
+        if array is not None and array.shape[0] != frames and frames in array.shape[1:]:
+            message = f"names.{field} has {array.shape[0]} entries along time, the stimulus {frames}"
+            raise SessionError(_turned(message, array, frames, field), reason="wrong_shape")
 
 
 def _check_mask(streams: Streams, *, clocked: bool) -> None:
@@ -240,8 +228,7 @@ def _track(recording: Recording, array: Array, name: str, field: str, source: So
             "set source.bin_width to null"
         )
         raise SessionError(message, reason="missing_field")
-    sizes = sorted((array.shape[0], array.shape[0] if clock is None else clock.shape[0]))
-    if clock is not None and (2 * sizes[0] < sizes[1] or (sizes[0] < sizes[1] and clock.shape[0] in array.shape[1:])):
+    if clock is not None and 2 * min(array.shape[0], clock.shape[0]) < max(array.shape[0], clock.shape[0]):
         message = f"{name!r} has {array.shape[0]} entries along time, its clock {clock.shape[0]}"
         raise SessionError(_turned(message, array, clock.shape[0], name), reason="unequal_length")
     return Track(array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.shape[0]))

@@ -37,7 +37,7 @@ def batch_of(store: Store, reading: GoReading, split: str, start: int, stop: int
 
 
 def test_learns(store: Store, store_section: GoSection) -> None:
-    task, reading = make(store, store_section, features="planes3", liberties=True)
+    task, reading = make(store, store_section, features="planes3")
     batch = batch_of(store, reading, "train", 0, 64)
     optimizer = torch.optim.AdamW(task.parameters(), lr=1e-2)
     losses = []

@@ -143,12 +143,12 @@ def _strangers(task: StyleTask, batch: dict[str, torch.Tensor]) -> int:
 
 def test_history_reaches_through_the_balanced_loader(store: Store, store_section: GoSection) -> None:
     section = store_section.model_copy(
-        update={"tensors": store_section.tensors.model_copy(update={"features": "history8"})}
+        update={"tensors": store_section.tensors.model_copy(update={"features": "alphagozero18"})}
     )
     task, reading = make(store, section)
     assert reading.window == {"length": 8, "mode": "reach"}
     batch = next(iter(loader(store, "train", tensors=reading, memory="64MiB", **task.loader_options())))
-    assert batch["planes"].shape[1] == 16
+    assert batch["planes"].shape[1] == 18
     assert int(task.loss(batch)[1]) == 6 * 4
 
 

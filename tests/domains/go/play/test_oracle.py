@@ -21,7 +21,7 @@ Rows = dict[str, np.ndarray[Any, Any]]
 def judge(rows: Rows, game: bytes = GAME, filters: FilterSection = FILTERS) -> str | None:
     events = read_events(game, 9)
     assert events is not None
-    return Comparison("here", events, rows["stones"], rows["state"], rows["move"], 0, filters)()
+    return Comparison("here", events, rows["stones"], rows["state"], rows["move"], filters)()
 
 
 def flip_stone(rows: Rows) -> None:
@@ -55,7 +55,7 @@ def test_counts_the_moves(convert_text: ConvertText) -> None:
     rows = convert_text(GAME).rows
     less = {name: array[:-1] for name, array in rows.items()}
     assert "stopped" in str(judge(less))
-    assert judge(less, filters=FilterSection(sizes=(9, 19), ko="stop")) is None
+    assert judge(less, filters=FilterSection(sizes=(9, 19), illegal="stop")) is None
     assert "sgfmill sees 6 moves" in str(judge(rows, text("Bba", "Waa", "Bbb", "Wac", "Bab", "Wee")))
 
 

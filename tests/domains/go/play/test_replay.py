@@ -11,11 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.go.play.board import STRIDE, chain, clear, new_board, put
-from outofcore.domains.go.play.stars import star_points
 from tests.domains.go.conftest import ConvertText
 from tests.domains.go.games import Converted, Move, convert, play_by_the_rules, sgf_of, stones, text
 
-KEEP = {"occupied": "keep", "suicide": "keep", "ko": "keep", "superko": "keep", "after_end": "keep"}
 CODES: dict[str | None, int] = {None: 0, "b": 1, "w": 2}
 
 
@@ -44,28 +42,25 @@ CROWDED = st.lists(
     min_size=1,
     max_size=80,
 )
-BREACHES = st.fixed_dictionaries(
-    {
-        **{name: st.sampled_from(["keep", "stop", "reject"]) for name in ("occupied", "suicide", "ko", "superko")},
-        "after_end": st.sampled_from(["keep", "stop"]),
-    }
-)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
-@given(CROWDED, BREACHES, st.sampled_from(["", "NZ", "Chinese", "Ing"]), st.sampled_from([(7,), (7, 9)]))
-def test_crowded_corners(
-    tmp_path: Path, moves: list[Move], breaches: dict[str, str], rules: str, sizes: tuple[int, ...]
-) -> None:
+@given(
+    CROWDED,
+    st.sampled_from(["stop", "stop", "reject"]),
+    st.sampled_from(["", "NZ", "Chinese", "Ing"]),
+    st.sampled_from([(7,), (7, 9)]),
+)
+def test_crowded_corners(tmp_path: Path, moves: list[Move], illegal: str, rules: str, sizes: tuple[int, ...]) -> None:
     (tmp_path / "games.sgf").write_bytes(sgf_of(moves, 7, f"RU[{rules}]"))
-    converted = convert(tmp_path, filters={"sizes": sizes, **breaches})
+    converted = convert(tmp_path, filters={"sizes": sizes, "illegal": illegal})
     superko = {"NZ": 2, "Chinese": 1}.get(rules, 0)
     check(
         converted,
         moves,
         7,
         sizes[-1],
-        breaches=breaches,
+        stops=illegal == "stop",
         suicide_allowed=rules in ("NZ", "Ing"),
         superko=superko,
     )
@@ -82,7 +77,7 @@ def test_ko_is_forbidden_to_the_opponent_alone(convert_text: ConvertText) -> Non
     assert convert_text(text(*shape, "Bcb")).reasons == ["ko"]
     assert convert_text(text(*shape, "Wcb")).reasons == []
     assert convert_text(text(*shape, "Bee", "Wff", "Bcb")).reasons == []
-    stopped = convert_text(text(*shape, "Bcb", "Wff"), filters={"ko": "stop"})
+    stopped = convert_text(text(*shape, "Bcb", "Wff"), filters={"illegal": "stop"})
     assert len(stopped.rows["move"]) == 8
     assert stopped.counts["ko"] == 1
 
@@ -99,21 +94,17 @@ def test_a_position_that_comes_back_without_a_capture(
     convert_text: ConvertText, rules: str, reasons: list[str]
 ) -> None:
     game = text(*TWO_SENT, "Wff", root=f"RU[{rules}]")
-    assert convert_text(game, filters={"superko": "reject"}).reasons == reasons
-    kept = convert_text(game)
-    assert kept.reasons == []
-    assert kept.counts["superko"] == len(reasons)
-    stopped = convert_text(game, filters={"superko": "stop"})
+    assert convert_text(game).reasons == reasons
+    stopped = convert_text(game, filters={"illegal": "stop"})
+    assert stopped.reasons == []
+    assert stopped.counts["superko"] == len(reasons)
     assert len(stopped.rows["move"]) == 12 - 2 * len(reasons)
 
 
 def test_a_position_may_come_back_with_the_other_side_to_move(convert_text: ConvertText) -> None:
-    for rules, superko in (("Chinese", 1), ("AGA", 0)):
+    for rules, superko in (("koPOSITIONALscoreAREAtaxNONEsui1", 1), ("koSITUATIONALscoreAREAtaxNONEsui1", 0)):
         game = text("Bba", "Wii", "Bab", "Waa", "Bhh", root=f"RU[{rules}]")
-        kept = convert_text(game, filters={"suicide": "keep"})
-        assert kept.counts["suicide"] == 1
-        assert kept.counts["superko"] == superko
-        assert convert_text(game, filters={"suicide": "keep", "superko": "reject"}).reasons == ["superko"] * superko
+        assert convert_text(game).reasons == ["superko"] * superko
 
 
 def test_suicide_by_the_rules_of_the_game(convert_text: ConvertText) -> None:
@@ -123,8 +114,9 @@ def test_suicide_by_the_rules_of_the_game(convert_text: ConvertText) -> None:
     assert allowed.reasons == []
     assert stones(allowed.rows, 19)[-1][0, 0] == 0
     assert allowed.counts["suicide"] == 0
-    kept = convert_text(text(*game), filters={"suicide": "keep"})
-    assert kept.counts["suicide"] == 1
+    stopped = convert_text(text(*game), filters={"illegal": "stop"})
+    assert stopped.counts["suicide"] == 1
+    assert len(stopped.rows["move"]) == 3
 
 
 def test_capture_before_suicide(convert_text: ConvertText) -> None:
@@ -138,9 +130,6 @@ def test_passes_and_moves_after_the_end(convert_text: ConvertText) -> None:
     kept = convert_text(game)
     assert kept.rows["move"].tolist() == [2 * 19 + 2, 361, 361, 3 * 19 + 3]
     assert kept.counts["after_end"] == 1
-    stopped = convert_text(game, filters={"after_end": "stop"})
-    assert len(stopped.rows["move"]) == 3
-    assert stopped.counts["after_end"] == 1
 
 
 def test_tt_is_a_point_on_large_boards(convert_text: ConvertText) -> None:
@@ -156,16 +145,17 @@ def test_colours_come_from_the_moves(convert_text: ConvertText) -> None:
 
 
 def test_setup(convert_text: ConvertText) -> None:
-    game = b"(;GM[1]SZ[9]AB[aa:ba][ca]AW[ab];W[dd];AE[aa]AW[ee];B[ff])"
-    converted = convert_text(game)
-    boards = stones(converted.rows, 19)
-    assert boards[0, 0, :4].tolist() == [1, 1, 1, 0]
-    assert boards[1, 0, :4].tolist() == [0, 1, 1, 0]
-    assert boards[1, 4, 4] == 2
-    assert converted.counts["late_setup"] == 1
+    opening = b"(;GM[1]SZ[9]AB[aa:ba][ca]AW[ab];AE[aa]AW[ee];W[dd]"
+    converted = convert_text(opening + b")")
+    board = stones(converted.rows, 19)[0]
+    assert board[0, :4].tolist() == [0, 1, 1, 0]
+    assert board[4, 4] == 2
     assert not converted.differences
-    assert convert_text(game, filters={"late_setup": "reject"}).reasons == ["late_setup"]
-    assert len(convert_text(game, filters={"late_setup": "stop"}).rows["move"]) == 1
+    late = opening + b";AW[ff];B[gg])"
+    assert convert_text(late).reasons == ["late_setup"]
+    stopped = convert_text(late, filters={"illegal": "stop"})
+    assert len(stopped.rows["move"]) == stopped.counts["late_setup"] == 1
+    assert not stopped.differences
 
 
 def test_setup_leaves_no_stones_without_liberty(convert_text: ConvertText) -> None:
@@ -196,13 +186,13 @@ FAILING = [
     (text("Baa", "Wbb", "Baa"), {}, "occupied", "at move 3"),
     (text(*KO_SHAPE, "Bcb"), {}, "ko", "at move 9"),
     (text("Bba", "Wii", "Bab", "Waa"), {}, "suicide", "at move 4"),
-    (text(*TWO_SENT, root="RU[AGA]"), {"superko": "reject"}, "superko", "at move 11"),
+    (text(*TWO_SENT, root="RU[AGA]"), {}, "superko", "at move 11"),
     (text("Baa", "Wja"), {}, "off_board", "at move 2"),
     (text("Baa", "Waj"), {}, "off_board", "at move 2"),
     (text("Baa", "Btj"), {}, "off_board", "at move 2"),
-    (b"(;SZ[9];B[aa];AW[ja])", {}, "off_board", "at move 2"),
-    (b"(;SZ[9];B[aa];AW[bb]AB[cc:aa])", {}, "ambiguous_node", "at move 2"),
-    (b"(;SZ[9];B[aa];AW[bb];B[cc])", {"late_setup": "reject"}, "late_setup", "at move 2"),
+    (b"(;SZ[9]AW[ja];B[aa])", {}, "off_board", "at move 1"),
+    (b"(;SZ[9]AW[bb]AB[cc:aa];B[aa])", {}, "ambiguous_node", "at move 1"),
+    (b"(;SZ[9];B[aa];AW[bb];B[cc])", {}, "late_setup", "at move 2"),
     (b"(;SZ[9]AB[aa];B[bb];W[cc])", {"min_moves": 3}, "too_short", "2 moves"),
 ]
 
@@ -221,12 +211,12 @@ def test_a_game_that_fails_leaves_no_trace_in_the_next(
 
 
 def test_what_is_counted_of_a_game(convert_text: ConvertText) -> None:
-    shape = text(*KO_SHAPE, "Bcb", "Wcb", "B", "W", "Bee", "Waa", "B")[:-1] + b";AW[ab]AB[ae][bd][bf][ce];AE[ii];W[be])"
-    converted = convert_text(shape, filters=KEEP)
-    expected = {"ko": 1, "occupied": 1, "after_end": 1, "late_setup": 2, "passes": 3}
+    game = text(*KO_SHAPE, "B", "W", "Bee", "Wff", "B", "Wff")
+    converted = convert_text(game, filters={"illegal": "stop"})
+    expected = {"after_end": 1, "passes": 3, "captures": 1, "occupied": 1}
     assert {name: converted.counts[name] for name in expected} == expected
     assert converted.sequences["alternating"].tolist() == [True]
-    assert converted.sequences["length"].tolist() == [16]
+    assert converted.sequences["length"].tolist() == [13]
     assert not converted.differences
 
 
@@ -242,32 +232,6 @@ def test_more_moves_than_can_be_counted(convert_text: ConvertText) -> None:
     assert len(convert_text(text(*["B"] * 32_767), one_in=10**9).rows["move"]) == 32_767
 
 
-def test_liberties(convert_text: ConvertText) -> None:
-    rng = np.random.default_rng(5)
-    moves: list[Move] = [(move % 2, tuple(rng.integers(0, 7, 2).tolist())) for move in range(120)]
-    settings_ = {"filters": {"sizes": [7], **KEEP}, "source": {"liberties": True}}
-    converted = convert_text(sgf_of(moves, 7), **settings_)
-    planes = np.unpackbits(converted.rows["liberties"], axis=-1, count=49).reshape(-1, 3, 7, 7)
-    for board, told in zip(stones(converted.rows, 7), planes, strict=True):
-        for row, column in np.ndindex(7, 7):
-            expected = [0, 0, 0]
-            if board[row, column] and 1 <= (count := _liberties(board, row, column)) <= 3:
-                expected[count - 1] = 1
-            assert told[:, row, column].tolist() == expected
-
-
-def _liberties(board: np.ndarray[Any, Any], row: int, column: int) -> int:
-    chain_, free, colour = [(row, column)], set(), board[row, column]
-    for r, c in chain_:
-        for near in ((r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)):
-            if min(near) >= 0 and max(near) < len(board):
-                if board[near] == 0:
-                    free.add(near)
-                elif board[near] == colour and near not in chain_:
-                    chain_.append(near)
-    return len(free)
-
-
 def test_a_walk_ends_with_enough_liberties() -> None:
     board = new_board(19)
     clear(board, 19)
@@ -279,27 +243,3 @@ def test_a_walk_ends_with_enough_liberties() -> None:
         put(board, STRIDE + column, 2)
     assert board.digest[0] == 0
     assert not board.bits.any()
-
-
-@pytest.mark.parametrize(
-    ("size", "count", "points"),
-    [
-        (19, 2, [(15, 3), (3, 15)]),
-        (19, 3, [(15, 3), (3, 15), (3, 3)]),
-        (9, 5, [(6, 2), (2, 6), (2, 2), (6, 6), (4, 4)]),
-        (8, 5, []),
-        (19, 10, []),
-        (19, 1, []),
-    ],
-)
-def test_star_points(size: int, count: int, points: list[tuple[int, int]]) -> None:
-    assert star_points(size, count) == points
-
-
-@pytest.mark.parametrize("size", range(7, 26))
-def test_star_points_are_as_many_as_asked_for(size: int) -> None:
-    for count in range(2, 10):
-        points = star_points(size, count)
-        assert len(points) in (0, count)
-        assert len(set(points)) == len(points)
-        assert all(0 <= row < size and 0 <= column < size for row, column in points)

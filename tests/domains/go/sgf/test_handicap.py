@@ -20,7 +20,6 @@ from tests.domains.go.games import stones
         (b"(;SZ[19];AB[pd][dp][dd];W[pp])", HandicapRule.LATER_NODE, 3, 3),
         (b"(;SZ[19]AB[aa:ca];W[dd])", HandicapRule.ROOT, 3, 3),
         (b"(;SZ[19]HA[3]AB[aa:ca];W[dd])", HandicapRule.ROOT, 3, 3),
-        (b"(;SZ[19]HA[4];W[jj])", HandicapRule.PLACED, 4, 4),
         (b"(;SZ[19]HA[2];B[pd];B[dp];W[dd])", HandicapRule.MOVES, 2, 0),
         (b"(;SZ[19]HA[4];B[pd];W[dp])", HandicapRule.STATED_ONLY, 0, 0),
         (b"(;SZ[19]HA[0];B[pd];W[dp])", HandicapRule.NONE, 0, 0),
@@ -62,25 +61,23 @@ def test_what_opens_each_game() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "facts", "size", "expected"),
+    ("named", "facts", "expected"),
     [
-        (2, [0, 0, -1, 2, 0], 19, (2, HandicapRule.MOVES, 0)),
-        (2, [0, 0, -1, 3, 0], 19, (2, HandicapRule.MOVES, 0)),
-        (3, [0, 0, -1, 2, 0], 19, (0, HandicapRule.STATED_ONLY, 0)),
-        (2, [0, 0, -1, 0, -1], 19, (0, HandicapRule.STATED_ONLY, 0)),
-        (9, [0, 0, -1, 0, 1], 19, (9, HandicapRule.PLACED, 9)),
-        (10, [0, 0, -1, 0, 1], 19, (10, HandicapRule.UNPLACED, 0)),
-        (5, [0, 0, -1, 0, 1], 7, (5, HandicapRule.UNPLACED, 0)),
-        (1, [0, 0, -1, 0, 1], 19, (0, HandicapRule.NONE, 0)),
-        (1, [0, 0, -1, 1, 0], 19, (0, HandicapRule.NONE, 0)),
-        (4, [3, 0, 0, 0, 1], 19, (3, HandicapRule.ROOT, 0)),
-        (4, [3, 0, 2, 0, 1], 19, (3, HandicapRule.LATER_NODE, 0)),
-        (4, [3, 1, 0, 0, 1], 19, (0, HandicapRule.POSITION, 0)),
-        (4, [0, 1, 0, 0, 1], 19, (0, HandicapRule.POSITION, 0)),
+        (2, [0, 0, -1, 2, 0], (2, HandicapRule.MOVES)),
+        (2, [0, 0, -1, 3, 0], (2, HandicapRule.MOVES)),
+        (3, [0, 0, -1, 2, 0], (0, HandicapRule.STATED_ONLY)),
+        (2, [0, 0, -1, 0, -1], (0, HandicapRule.STATED_ONLY)),
+        (9, [0, 0, -1, 0, 1], (9, HandicapRule.OMITTED)),
+        (1, [0, 0, -1, 0, 1], (0, HandicapRule.NONE)),
+        (1, [0, 0, -1, 1, 0], (0, HandicapRule.NONE)),
+        (4, [3, 0, 0, 0, 1], (3, HandicapRule.ROOT)),
+        (4, [3, 0, 2, 0, 1], (3, HandicapRule.LATER_NODE)),
+        (4, [3, 1, 0, 0, 1], (0, HandicapRule.POSITION)),
+        (4, [0, 1, 0, 0, 1], (0, HandicapRule.POSITION)),
     ],
 )
-def test_judging_one_game(named: int, facts: list[int], size: int, expected: Handicap) -> None:
-    assert handicap(named, facts, size) == expected
+def test_judging_one_game(named: int, facts: list[int], expected: Handicap) -> None:
+    assert handicap(named, facts) == expected
 
 
 def test_stated_number_is_kept(convert_text: ConvertText) -> None:
@@ -92,21 +89,10 @@ def test_stated_number_is_kept(convert_text: ConvertText) -> None:
 
 def test_policies(convert_text: ConvertText) -> None:
     games = b"(;SZ[19]HA[2];W[dd])(;SZ[19]HA[12];W[dd])(;SZ[19]HA[2]AB[pd][dp];W[dd])(;SZ[19];B[dd])"
-    assert convert_text(games).reasons == ["handicap_without_stones"]
-    placing = convert_text(games, filters={"handicap_without_stones": "reject"})
-    assert placing.reasons == ["handicap_without_stones"] * 2
+    assert convert_text(games).reasons == ["handicap_without_stones"] * 2
     even = convert_text(games, filters={"handicap": "drop"})
     assert even.reasons == ["handicap"] * 3
     assert len(even.keys) == 1
-
-
-def test_stones_in_the_way_that_were_only_guessed_have_a_reason_of_their_own(convert_text: ConvertText) -> None:
-    games = b"(;SZ[19]HA[2];W[dd];B[pd])(;SZ[19]HA[2];W[dd];B[aa];W[aa])(;SZ[19]HA[2]AB[pd][dp];W[dd];B[pd])"
-    converted = convert_text(games)
-    assert converted.reasons == ["guessed_handicap", "occupied", "occupied"]
-    detail = "at move 2, on a customary point for HA[2]: the stones that the file omits were elsewhere"
-    assert converted.rejects[0][1].detail == detail
-    assert len(convert_text(games, filters={"occupied": "stop"}).rows["move"]) == 1 + 2 + 1
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from outofcore.domains.neural.recordings.recording import find_array, matching
 )
 def test_columns_of_text(tmp_path, text, column, expected):
     (tmp_path / "a.txt").write_text(text)
-    array = text_array(tmp_path / "a.txt", column)[0]
+    array = text_array(tmp_path / "a.txt", column)
     assert array.shape == (len(expected),)
     np.testing.assert_array_equal(array.read(0, len(expected)), expected)
 
@@ -70,10 +70,10 @@ def test_a_title_may_read_as_a_number(tmp_path, title):
 )
 def test_tables_of_text(tmp_path, text):
     (tmp_path / "a.txt").write_text(text)
-    array = text_array(tmp_path / "a.txt", None)[0]
+    array = text_array(tmp_path / "a.txt", None)
     assert array.shape == (3, 3)
     np.testing.assert_array_equal(array.read(0, 3), [[1, 2, 3], [4, np.nan, 6], [7, 8, 9]])
-    column = text_array(tmp_path / "a.txt", 2)[0]
+    column = text_array(tmp_path / "a.txt", 2)
     assert column.read(0, 3).tolist() == [3, 6, 9]
 
 
@@ -91,19 +91,19 @@ def test_tables_of_text(tmp_path, text):
 def test_what_a_text_cannot_be_is_refused_with_its_shape(tmp_path, text, column, axis, words):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(SessionError, match=words):
-        text_array(tmp_path / "a.csv", column, axis)[0]
+        text_array(tmp_path / "a.csv", column, axis)
 
 
 def test_long_and_compressed_text(tmp_path):
     values = np.arange(120_000)
     with gzip.open(tmp_path / "a.txt.gz", "wt") as file:
         file.writelines(f"{value} {value / 2}\n" for value in values)
-    array = text_array(tmp_path / "a.txt.gz", 1)[0]
+    array = text_array(tmp_path / "a.txt.gz", 1)
     assert array.shape == (120_000,)
     assert np.array_equal(array.read(100_000, 100_010), values[100_000:100_010] / 2)
     (tmp_path / "a.txt.gz").write_bytes((tmp_path / "a.txt.gz").read_bytes()[:-3000])
     with pytest.raises(SessionError, match="damaged"):
-        text_array(tmp_path / "a.txt.gz", 1)[0]
+        text_array(tmp_path / "a.txt.gz", 1)
 
 
 def test_a_pattern_stands_for_trials(tmp_path):
@@ -126,4 +126,4 @@ def test_a_damaged_compressed_text_is_one_session(tmp_path, suffix, compress):
     whole[len(whole) // 2] ^= 0xFF
     (tmp_path / f"a.txt.{suffix}").write_bytes(whole)
     with pytest.raises(SessionError, match=r"a\.txt"):
-        text_array(tmp_path / f"a.txt.{suffix}", None)[0].read(0, 20_000)
+        text_array(tmp_path / f"a.txt.{suffix}", None).read(0, 20_000)

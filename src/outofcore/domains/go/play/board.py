@@ -160,20 +160,3 @@ def remove_dead(board: Board) -> int:
         if dead[cell]:
             put(board, cell, EMPTY)
     return count
-
-
-@kernel
-def liberty_planes(board: Board, planes: Bits) -> None:
-    """Mark stones of chains with 1, 2 and 3 liberties in ``planes`` (3, bytes), packed as ``board.bits``."""
-    cells, stones, done = board.cells, board.stones, board.notes
-    planes[:] = 0
-    done[:] = 0
-    for cell in range(CELLS):
-        if cells[cell] < EMPTY and not done[cell]:
-            liberties, met = chain(board, cell, CELLS)
-            for place in range(met):
-                stone = stones[place]
-                done[stone] = 1
-                if 1 <= liberties <= 3:
-                    point = (stone // STRIDE - 1) * board.frame + stone % STRIDE - 1
-                    planes[liberties - 1, point >> 3] |= np.uint8(0x80 >> (point & 7))

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from sgfmill import boards, sgf_grammar, sgf_properties
 
 from outofcore.domains.go.params import FilterSection
-from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.schema import KO, SIZE, TO_PLAY
 
 Node = dict[str, list[bytes]]
@@ -108,7 +107,6 @@ class Comparison:
     stones: npt.NDArray[np.uint8]
     state: npt.NDArray[np.int16]
     move: npt.NDArray[np.int16]
-    placed: int  # handicap stones on star points before anything else
     filters: FilterSection  # of the conversion: a game may have been cut
 
     def __call__(self) -> str | None:
@@ -120,19 +118,17 @@ class Comparison:
         size, frame = int(self.state[0, SIZE]), self.filters.frame
         expected, told, moves = _expected(self.stones, frame, size), self.state.tolist(), self.move.tolist()
         board = boards.Board(size)
-        if self.placed:
-            board.apply_setup([(size - 1 - row, column) for row, column in star_points(size, self.placed)], [], [])
         ko: tuple[str, tuple[int, int]] | None = None
         row = 0
         for colour, what in self.events:
             if not colour:
-                if row and self.filters.late_setup != "keep":
+                if row:
                     break
                 board.apply_setup(*what)
-                ko = None
                 continue
             if row == len(moves):
-                return "" if _may_stop(self.filters) else f"move {row}: sgfmill continues, the engine has stopped"
+                stops = self.filters.illegal == "stop"
+                return "" if stops else f"move {row}: sgfmill continues, the engine has stopped"
             at = frame * frame if what is None else (size - 1 - what[0]) * frame + what[1]
             forbidden = -1
             if ko is not None and ko[0] != colour:
@@ -144,17 +140,10 @@ class Comparison:
                 return f"move {row}: {_describe(board, theirs, mine, same=same)}"
             ko = None
             if what is not None:
-                if board.get(*what) is not None:
-                    board.board[what[0]][what[1]] = None
                 taken = board.play(*what, colour)
                 ko = None if taken is None else (colour, taken)
             row += 1
         return f"sgfmill sees {row} moves, the engine {len(moves)}" if row < len(moves) else ""
-
-
-def _may_stop(filters: FilterSection) -> bool:
-    stops = (filters.occupied, filters.suicide, filters.ko, filters.superko, filters.after_end, filters.late_setup)
-    return "stop" in stops
 
 
 def _describe(board: boards.Board, sgfmill: tuple[int, int, int], engine: tuple[int, int, int], *, same: bool) -> str:

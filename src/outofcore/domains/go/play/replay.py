@@ -19,21 +19,19 @@ from outofcore.domains.go.play.board import (
     Ints,
     Words,
     clear,
-    liberty_planes,
     new_board,
     play,
     put,
     remove_dead,
 )
-from outofcore.domains.go.play.stars import STARS
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY, plane_bytes
 from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, Games
 
 MOST_MOVES = 32_767
 
-COUNTED = ("occupied", "suicide", "ko", "superko", "after_end", "late_setup", "setup_captures", "passes", "captures")
-"""Counts of each game, by column; the first six may be forbidden."""
-OCCUPIED, SUICIDE, KO_RETAKEN, SUPERKO, AFTER_END, LATE_SETUP, SETUP_CAPTURES, PASSES, CAPTURES = range(len(COUNTED))
+COUNTED = ("occupied", "suicide", "ko", "superko", "late_setup", "after_end", "setup_captures", "passes", "captures")
+"""Counts of each game, by column; the first five are illegal, and end the game."""
+OCCUPIED, SUICIDE, KO_RETAKEN, SUPERKO, LATE_SETUP, AFTER_END, SETUP_CAPTURES, PASSES, CAPTURES = range(len(COUNTED))
 _PASS_LETTERS = 19  # tt, on boards without that point
 
 
@@ -54,12 +52,10 @@ class Outcome(IntEnum):
 
 
 _STOPPED = -1  # kept up to there
-_KEPT, _PASSED_OVER, _SET_UP_LATE = int(Outcome.KEPT), int(Outcome.PASSED_OVER), int(Outcome.LATE_SETUP)
+_KEPT, _PASSED_OVER = int(Outcome.KEPT), int(Outcome.PASSED_OVER)
 _OFF_BOARD, _AMBIGUOUS = int(Outcome.OFF_BOARD), int(Outcome.AMBIGUOUS_NODE)
 _TOO_MANY, _TOO_SHORT = int(Outcome.TOO_MANY_MOVES), int(Outcome.TOO_SHORT)
-_ILLEGAL = int(Outcome.OCCUPIED)  # the first of four, in the order of COUNTED
-_BREACHES = {"keep": 0, "stop": 1, "reject": 2}
-_KEEP, _REJECT = _BREACHES["keep"], _BREACHES["reject"]
+_ILLEGAL = int(Outcome.OCCUPIED)  # the first of five, in the order of COUNTED
 _WHITE_TO_PLAY = np.uint64(0x5851F42D4C957F2D)
 _NOTHING = np.uint64(0)
 
@@ -68,7 +64,6 @@ class Rules(NamedTuple):
     """How the games of a unit are played, (games,) int64 each."""
 
     size: Ints  # side of the board; 0: the game is passed over
-    placed: Ints  # handicap stones put on star points first
     suicide_allowed: Ints  # 0 or 1
     superko: Ints  # 0 none, 1 positional, 2 situational
 
@@ -79,7 +74,6 @@ class Played(NamedTuple):
     stones: Bits  # (rows, 2, bytes): black and white stones before the move, packed bits
     state: npt.NDArray[np.int16]  # (rows, 4): STATE_COLUMNS
     move: npt.NDArray[np.int16]  # (rows,): point in the frame; their number for a pass
-    liberties: Bits  # (rows, 3, bytes): stones with 1, 2, 3 liberties; no rows unless requested
     outcome: Bits  # (games,): Outcome
     trouble: Ints  # (games,): event at which a rejected game failed
     rows: Ints  # (games, 2): first row and number of rows
@@ -89,8 +83,8 @@ class Played(NamedTuple):
     record_spans: Ints  # (games, 2): [first, end) of each game in ``record``
 
 
-def replay(games: Games, rules: Rules, filters: FilterSection, *, liberties: bool) -> Played:
-    """Play games from their main lines; ``filters`` decide about illegal moves."""
+def replay(games: Games, rules: Rules, filters: FilterSection) -> Played:
+    """Play games from their main lines; ``filters`` decide what an illegal move costs."""
     count = len(rules.size)
     before = np.concatenate(([0], np.cumsum(games.kind[: games.first[-1]] < ADD_BLACK)))
     moves = int(np.minimum(np.diff(before[games.first]), MOST_MOVES)[rules.size > 0].sum())
@@ -99,7 +93,6 @@ def replay(games: Games, rules: Rules, filters: FilterSection, *, liberties: boo
         stones=np.empty((moves, 2, width), np.uint8),
         state=np.empty((moves, 4), np.int16),
         move=np.empty(moves, np.int16),
-        liberties=np.empty((moves if liberties else 0, 3, width), np.uint8),
         outcome=np.zeros(count, np.uint8),
         trouble=np.zeros(count, np.int64),
         rows=np.zeros((count, 2), np.int64),
@@ -108,10 +101,10 @@ def replay(games: Games, rules: Rules, filters: FilterSection, *, liberties: boo
         record=np.empty(6 * moves + count, np.int16),
         record_spans=np.zeros((count, 2), np.int64),
     )
-    breaches = np.array([_BREACHES[getattr(filters, name)] for name in COUNTED[:SETUP_CAPTURES]], np.int64)
     seen = np.empty(MOST_MOVES + 1, np.uint64)
-    rows = _play(games, rules, breaches, filters.min_moves, new_board(filters.frame), seen, played)
-    return played._replace(**{name: getattr(played, name)[:rows] for name in ("stones", "state", "move", "liberties")})
+    stops = filters.illegal == "stop"
+    rows = _play(games, rules, stops, filters.min_moves, new_board(filters.frame), seen, played)
+    return played._replace(**{name: getattr(played, name)[:rows] for name in ("stones", "state", "move")})
 
 
 @kernel
@@ -167,8 +160,6 @@ def _write_position(played: Played, row: int, board: Board, size: int, kind: int
     ko = -1 if forbidden == NO_KO else (forbidden // STRIDE - 1) * board.frame + forbidden % STRIDE - 1
     state = played.state[row]
     state[TO_PLAY], state[SIZE], state[KO], state[MOVE_NUMBER] = kind, size, ko, number
-    if len(played.liberties):
-        liberty_planes(board, played.liberties[row])
 
 
 @inlined_kernel
@@ -181,32 +172,21 @@ def _place(
     superko: int,
     seen: Words,
     number: int,
-    breaches: Ints,
-    counts: npt.NDArray[np.int32],
 ) -> tuple[int, int, int]:
-    """Play a stone and count what it breaks.
+    """Play a stone.
 
-    Returns the column in ``COUNTED`` of what ends the game, or -1, the captured stones and the new ko.
+    Returns the column in ``COUNTED`` of what makes it illegal, or -1, the captured stones and the new ko.
     """
     if board.cells[cell] != EMPTY:
-        counts[OCCUPIED] += 1
-        if breaches[OCCUPIED] != _KEEP:
-            return OCCUPIED, 0, NO_KO
-        put(board, cell, EMPTY)
-    elif cell == forbidden:
-        counts[KO_RETAKEN] += 1
-        if breaches[KO_RETAKEN] != _KEEP:
-            return KO_RETAKEN, 0, NO_KO
+        return OCCUPIED, 0, NO_KO
+    if cell == forbidden:
+        return KO_RETAKEN, 0, NO_KO
     captured, lost, ko = play(board, cell, kind)
     if lost and not suicide:
-        counts[SUICIDE] += 1
-        if breaches[SUICIDE] != _KEEP:
-            return SUICIDE, captured, ko
+        return SUICIDE, captured, ko
     # A position can come back without a capture: send two, lose them, retake, send the second again.
     if superko and _seen_before(seen, number + 1, _situation(board.digest, superko, 1 - kind)):
-        counts[SUPERKO] += 1
-        if breaches[SUPERKO] != _KEEP:
-            return SUPERKO, captured, ko
+        return SUPERKO, captured, ko
     return -1, captured, ko
 
 
@@ -215,7 +195,7 @@ def _play_game(
     game: int,
     games: Games,
     rules: Rules,
-    breaches: Ints,
+    stops: bool,  # noqa: FBT001
     board: Board,
     seen: Words,
     played: Played,
@@ -226,16 +206,12 @@ def _play_game(
 
     Returns what :class:`Outcome` says, or ``_STOPPED``; the event that was reached; and the ends of rows and record.
     """
-    size, superko, placed = rules.size[game], rules.superko[game], rules.placed[game]
+    size, superko = rules.size[game], rules.superko[game]
     record, counts = played.record, played.counts[game]
     clear(board, size)
     record[recorded] = size
     recorded += 1
-    for place in range(placed):
-        row, column = STARS[size, placed, place]
-        put(board, (row + 1) * STRIDE + column + 1, 0)
-    set_up = placed > 0
-    ko, ko_colour, passes, last_colour = NO_KO, 0, 0, -1
+    set_up, ko, ko_colour, passes, last_colour = False, NO_KO, 0, 0, -1
     row = begin
     event, end = games.first[game], games.first[game + 1]
     while event < end:
@@ -246,8 +222,7 @@ def _play_game(
                 last += 1
             if number:
                 counts[LATE_SETUP] += 1
-                if breaches[LATE_SETUP] != _KEEP:
-                    return _SET_UP_LATE if breaches[LATE_SETUP] == _REJECT else _STOPPED, event, row, recorded
+                return _STOPPED if stops else _ILLEGAL + LATE_SETUP, event, row, recorded
             verdict = _set_up((event, last), games, size, board)
             if verdict:
                 return verdict, event, row, recorded
@@ -260,11 +235,7 @@ def _play_game(
         is_pass = x == NO_POINT or (x == _PASS_LETTERS and y == _PASS_LETTERS and size <= _PASS_LETTERS)
         if not is_pass and (x >= size or y >= size):
             return _OFF_BOARD, event, row, recorded
-        if passes >= 2:
-            counts[AFTER_END] += 1
-            if breaches[AFTER_END] != _KEEP:
-                counts[AFTER_END] = 1
-                return _STOPPED, event, row, recorded
+        counts[AFTER_END] += passes >= 2
         forbidden = ko if ko_colour == kind else NO_KO
         _write_position(played, row, board, size, kind, number, forbidden)
         record_end = _record_setup(record, recorded, board.digest) if set_up else recorded
@@ -279,11 +250,10 @@ def _play_game(
         else:
             cell = (y + 1) * STRIDE + x + 1
             suicide = rules.suicide_allowed[game]
-            breach, captured, ko = _place(
-                board, cell, kind, forbidden, suicide, superko, seen, number, breaches, counts
-            )
+            breach, captured, ko = _place(board, cell, kind, forbidden, suicide, superko, seen, number)
             if breach >= 0:
-                return _ILLEGAL + breach if breaches[breach] == _REJECT else _STOPPED, event, row, recorded
+                counts[breach] += 1
+                return _STOPPED if stops else _ILLEGAL + breach, event, row, recorded
             played.move[row] = y * board.frame + x
             record[record_end] = kind * 1024 + y * size + x
             ko_colour, passes = 1 - kind, 0
@@ -295,14 +265,22 @@ def _play_game(
 
 
 @kernel
-def _play(games: Games, rules: Rules, breaches: Ints, min_moves: int, board: Board, seen: Words, played: Played) -> int:
-    """Fill ``played``; returns the number of rows. ``breaches`` of the first six in ``COUNTED``: keep, stop, reject."""
+def _play(
+    games: Games,
+    rules: Rules,
+    stops: bool,  # noqa: FBT001
+    min_moves: int,
+    board: Board,
+    seen: Words,
+    played: Played,
+) -> int:
+    """Fill ``played``; returns the number of rows. ``stops``: a game is kept up to an illegal move."""
     rows, recorded = 0, 0
     for game in range(len(rules.size)):
         if rules.size[game] == 0:
             played.outcome[game] = _PASSED_OVER
             continue
-        verdict, event, end, record_end = _play_game(game, games, rules, breaches, board, seen, played, rows, recorded)
+        verdict, event, end, record_end = _play_game(game, games, rules, stops, board, seen, played, rows, recorded)
         if verdict <= 0 and end - rows < min_moves:
             verdict = _TOO_SHORT
         if verdict > 0:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.compilation import kernel
-from outofcore.domains.go.play.stars import star_points
 from outofcore.domains.go.sgf.meaning import HandicapRule
 from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, WHITE, Games
 
@@ -17,11 +16,10 @@ OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour
 
 
 class Handicap(NamedTuple):
-    """Stones given to Black, the rule, and how many are still to be placed."""
+    """Stones given to Black, and the rule."""
 
     stones: int
     rule: HandicapRule
-    placed: int
 
 
 def openings(games: Games) -> npt.NDArray[np.int64]:
@@ -64,19 +62,17 @@ def stated(raw: bytes) -> int:
     return min(int(text[:9]), 999) if text.isdigit() else -1
 
 
-def handicap(named: int, facts: list[int], size: int) -> Handicap:
-    """Handicap of one game, from HA (``named``), its row of :func:`openings` and the board side."""
+def handicap(named: int, facts: list[int]) -> Handicap:
+    """Handicap of one game, from HA (``named``) and its row of :func:`openings`."""
     black, other, node, leading, colour = facts
     if black or other:
         if other:
-            return Handicap(0, HandicapRule.POSITION, 0)
-        return Handicap(black, HandicapRule.ROOT if node == 0 else HandicapRule.LATER_NODE, 0)
+            return Handicap(0, HandicapRule.POSITION)
+        return Handicap(black, HandicapRule.ROOT if node == 0 else HandicapRule.LATER_NODE)
     if named < 2:
-        return Handicap(0, HandicapRule.NONE, 0)
+        return Handicap(0, HandicapRule.NONE)
     if leading >= named:
-        return Handicap(named, HandicapRule.MOVES, 0)
+        return Handicap(named, HandicapRule.MOVES)
     if colour != WHITE:
-        return Handicap(0, HandicapRule.STATED_ONLY, 0)
-    if star_points(size, named):
-        return Handicap(named, HandicapRule.PLACED, named)
-    return Handicap(named, HandicapRule.UNPLACED, 0)
+        return Handicap(0, HandicapRule.STATED_ONLY)
+    return Handicap(named, HandicapRule.OMITTED)

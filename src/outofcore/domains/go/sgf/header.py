@@ -21,7 +21,7 @@ Rejection = tuple[str, str]
 
 
 class Header(NamedTuple):
-    """The parsed properties of a game: columns of the sequence table, except ``placed``."""
+    """The parsed properties of a game: columns of the sequence table, except the last two."""
 
     black: str
     white: str
@@ -42,7 +42,6 @@ class Header(NamedTuple):
     result: ResultKind
     margin: float
     date: int
-    placed: int  # handicap stones still to be placed
     suicide: bool  # allowed
     superko: int
 
@@ -65,7 +64,7 @@ def read_header(
     )
     size, named = meaning.board_size(values[_SZ]), stated(values[_HA])
     komi, komi_rule = meaning.komi(values[_KM], fox=fox)
-    stones, handicap_rule, placed = handicap(named, facts, size)
+    stones, handicap_rule = handicap(named, facts)
     ruleset, suicide, superko = meaning.rules(values[_RU])
     winner, result, margin = meaning.result(text(values[_RE])[0][0])
     return Header(
@@ -88,7 +87,6 @@ def read_header(
         result=result,
         margin=margin,
         date=meaning.date(values[_DT]),
-        placed=placed,
         suicide=suicide,
         superko=superko,
     )
@@ -102,7 +100,7 @@ def _rank(known: str, raw: bytes, text: Callable[[bytes], tuple[tuple[str, ...],
 
 def refusal(header: Header, values: Sequence[bytes], filters: FilterSection) -> Rejection | None:
     """Why a game is filtered out, or None."""
-    size, rule = header.size, header.handicap_rule
+    size = header.size
     if values[_GM].strip() not in (b"", b"1"):
         return "other_game", f"GM[{_shown(values[_GM])}] is not Go"
     if size <= 0:
@@ -113,7 +111,7 @@ def refusal(header: Header, values: Sequence[bytes], filters: FilterSection) -> 
         return "too_many_stones", f"{header.handicap} stones set up on {size} x {size}"
     if header.handicap and filters.handicap == "drop":
         return "handicap", f"{header.handicap} stones"
-    if rule is HandicapRule.UNPLACED or (rule is HandicapRule.PLACED and filters.handicap_without_stones == "reject"):
+    if header.handicap_rule is HandicapRule.OMITTED:
         return "handicap_without_stones", f"HA[{header.handicap_stated}], no stones, White begins"
     if header.result.name.lower() not in filters.results:
         return "result", f"RE[{_shown(values[_RE])}]: {header.result.name.lower()}"

@@ -62,14 +62,12 @@ class HandicapRule(IntEnum):
     """Black stones are set up in a node after it."""
     MOVES = 3
     """HA equals the number of stones that Black plays before White begins."""
-    PLACED = 4
-    """HA alone, and White begins: the stones are on the customary points."""
-    STATED_ONLY = 5
+    STATED_ONLY = 4
     """HA alone, and Black begins with fewer stones: an even game."""
-    POSITION = 6
+    POSITION = 5
     """White stones are set up as well: a position, not a handicap."""
-    UNPLACED = 7
-    """HA alone, and White begins, on a board without customary points for that many stones."""
+    OMITTED = 6
+    """HA alone, and White begins: where the stones are is unknown, and the game is rejected."""
 
 
 class ResultKind(IntEnum):

@@ -95,19 +95,6 @@ def written(array: Array, absent: Mask | None) -> Array:
     return Array(array.shape, array.dtype, read)
 
 
-def undamaged(array: Array, name: str) -> Array:
-    """The array, of which damage costs the session: a spike that is not read would count as silence."""
-
-    def read(start: int, stop: int) -> npt.NDArray[Any]:
-        try:
-            return array.read(start, stop)
-        except OSError as error:
-            message = f"{name!r}: spikes cannot be read, so that their bins would count as silent: {clean(error)}"
-            raise SessionError(message, reason="unreadable_file") from error
-
-    return Array(array.shape, array.dtype, read)
-
-
 def guard_size(name: str, shape: tuple[int, ...], size: int, held: int) -> None:
     """Reject a shape of which most was never written: it would take days to read what is not there."""
     if size > FREE_BYTES + MOST_FOLD * held:

@@ -33,7 +33,6 @@ class FolderRecording(Recording):
     def __init__(self, root: Path, files: tuple[str, ...]) -> None:
         self._root = root
         self._files = files
-        self.titled: set[str] = set()
         self.streamed = any(plain_name(name).lower().endswith(TEXT) for name in files)
 
     def names(self) -> list[str]:
@@ -44,9 +43,7 @@ class FolderRecording(Recording):
         """A file by its path in the folder."""
         file, column = split_column(name)
         if file in self._files and not file.endswith(".npy"):
-            array, titled = text_array(self._root / file, column, axis)
-            self.titled |= {name} if titled else set()
-            return array
+            return text_array(self._root / file, column, axis)
         if f"{file.removesuffix('.npy')}.npy" not in self._files:
             raise KeyError(name)
         return npy_array(self._root / f"{file.removesuffix('.npy')}.npy", file, axis)
@@ -66,12 +63,11 @@ def named_files(name: str) -> PurePosixPath:
     return PurePosixPath(split_column(name)[0])
 
 
-def text_array(path: Path, column: int | str | None, axis: int = 0) -> tuple[Array, bool]:
+def text_array(path: Path, column: int | str | None, axis: int = 0) -> Array:
     """A text of numbers or one column of it, separated by commas, semicolons, tabs or blanks; ``#`` for comments.
 
     The first line is a header if the column is a title, or if it has words and no number. An entry that is not a number
-    is NaN. A text of one column is a vector, one of several a table. Whether the first line was taken for a header
-    because of its words is the second result.
+    is NaN. A text of one column is a vector, one of several a table.
     """
     try:
         lines = _lines(path)
@@ -79,14 +75,13 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> tuple[Arr
         message = f"{path.name}: damaged: {clean(error)}"
         raise SessionError(message, reason="unreadable_file") from error
     if not lines:
-        return sliced(np.empty(0), axis, path.name), False
+        return sliced(np.empty(0), axis, path.name)
     first = [cell.strip("\"'") for cell in _cells(lines[0])]
     titled = isinstance(column, str)
     place = _titled(path.name, first, column) if isinstance(column, str) else column
-    guessed = not titled and _is_header(path.name, first, lines[1:])
-    data = lines[1:] if titled or guessed else lines
+    data = lines[1:] if titled or _is_header(path.name, first, lines[1:]) else lines
     if not data:
-        return sliced(np.empty(0), axis, path.name), guessed
+        return sliced(np.empty(0), axis, path.name)
     separator, width = _separator(data[0]), len(_cells(data[0]))
     if place is not None and place >= width:
         message = f"{path.name}: no column {place}, lines have {width}, numbered from 0"
@@ -99,8 +94,7 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> tuple[Arr
         values = np.loadtxt(data, delimiter=separator, usecols=place, ndmin=2)
     except ValueError:  # some entry is no number
         values = np.loadtxt(data, delimiter=separator, usecols=place, ndmin=2, converters=_number)
-    vector = place is not None or values.shape[1] <= 1
-    return sliced(values[:, 0] if vector else values, axis, path.name), guessed
+    return sliced(values[:, 0] if place is not None or values.shape[1] <= 1 else values, axis, path.name)
 
 
 def _lines(path: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ class Recording:
     """An open session."""
 
     streamed = False  # some arrays are decompressed whole, so that one process reads: compressed members, text
-    titled: Collection[str] = ()  # names of texts of which the first line was taken for titles, by its words
     unit: TimeUnit | None = None  # of all times if the format prescribes one; None if params.yaml gives it
 
     def names(self) -> Sequence[str]:
