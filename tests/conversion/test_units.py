@@ -12,7 +12,7 @@ import pytest
 
 from outofcore.conversion.units import UNREADABLE, UnitConverter
 from outofcore.errors import RawInputError
-from outofcore.raw.cutting import cut
+from outofcore.raw.cutting import cut, halves
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import LONGEST_DIFFERENCE, Unit, UnitResult
 
@@ -73,7 +73,7 @@ def test_an_error_costs_the_record_that_it_is_of(tmp_path: Path, bad: list[int],
         (tmp_path / f"{first}.txt").write_bytes(b"".join(lines[first : first + per_file]))
     files = find_files(tmp_path, "**/*", (".txt",), section="lines")
     (unit,) = cut(files, (".txt",), last_start)
-    result = UnitConverter(numbers, last_start)(unit)
+    result = UnitConverter(numbers, partial(halves, last_start=last_start))(unit)
     assert result.found == 10
     wrong = [(unit.places[each.file][1], each.offset) for each in result.rejects]
     ends = np.cumsum([len(line) for line in lines])

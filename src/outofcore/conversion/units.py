@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from outofcore.domains.domain import Domain
+from outofcore.domains.domain import Divided, Domain
 from outofcore.errors import OutOfCoreError, RawInputError
-from outofcore.raw.cutting import LastStart, halves
 from outofcore.raw.unit import AuditRate, Reject, Unit, UnitResult, difference
 
 UNREADABLE = "unreadable"
@@ -23,7 +24,7 @@ class UnitConverter:
     """Converts units: an error costs the record that it is of, and the oracle reads what the result asks for."""
 
     convert: Callable[[Unit], UnitResult]
-    last_start: LastStart | None
+    divided: Divided | None
 
     def __call__(self, unit: Unit) -> UnitResult:
         """Convert a unit."""
@@ -45,40 +46,55 @@ class UnitConverter:
             raise
         except Exception as error:
             why = f"the reader raised {type(error).__name__}: {' '.join(str(error).split())[:500]}"
-            if not unit.stretches or self.last_start is None:
+            parts = self.divided(unit) if self.divided else None
+            if parts is None:
                 message = f"{unit.name}, at byte {unit.offset:,}: {why}; leave the file out with match"
                 raise RawInputError(message) from error
-            parts = halves(unit, self.last_start)
-            if parts is None:
-                rejects = (Reject(reason=UNREADABLE, offset=unit.stretches[0].offset, detail=why),)
+            if not parts:
+                rejects = (Reject(reason=UNREADABLE, offset=unit.offset, detail=why),)
                 return UnitResult(found=1, rows={}, sequences={}, keys=np.zeros((0, 16), np.uint8), rejects=rejects)
-            left, right = map(self._converted, parts)
-            return _together(left, right, len(parts[0].stretches) if len(unit.stretches) > 1 else 0)
+            index = {place: number for number, place in enumerate(unit.places)}
+            whole = [_of_whole(self._converted(part), [index[place] for place in part.places]) for part in parts]
+            return reduce(_together, whole)
 
 
 def unit_converter(domain: Domain, section: Any, rate: AuditRate) -> UnitConverter:
     """The converter of a domain."""
-    return UnitConverter(domain.converter(section, rate), domain.last_start)
+    return UnitConverter(domain.converter(section, rate), domain.divided(section))
 
 
-def _together(left: UnitResult, right: UnitResult, files: int) -> UnitResult:
-    """The results of two halves as that of their unit; the files of the right one count from ``files``."""
+def _of_whole(result: UnitResult, files: Sequence[int]) -> UnitResult:
+    """The result of a part of a unit, with ``files`` of that unit."""
+    rejects = tuple(replace(each, file=files[each.file]) for each in result.rejects)
+    return replace(result, file=np.array(files, np.int64)[result.places], rejects=rejects)
+
+
+def _together(left: UnitResult, right: UnitResult) -> UnitResult:
+    """The results of two parts as that of their unit."""
     return UnitResult(
         found=left.found + right.found,
         rows=_columns(left.rows, right.rows),
         sequences=_columns(left.sequences, right.sequences),
         keys=np.concatenate([left.keys, right.keys]),
-        file=np.concatenate([left.places, right.places + files]),
+        file=np.concatenate([left.places, right.places]),
         split=None if left.split is None or right.split is None else np.concatenate([left.split, right.split]),
-        rejects=(*left.rejects, *(replace(each, file=each.file + files) for each in right.rejects)),
+        rejects=(*left.rejects, *right.rejects),
         part=left.part or right.part,
         unusual=left.unusual + right.unusual,
         counts=Counter(left.counts) + Counter(right.counts),
-        stored_counts=_columns(left.stored_counts, right.stored_counts),
+        stored_counts={
+            name: np.concatenate([_count(left, name), _count(right, name)])
+            for name in {**left.stored_counts, **right.stored_counts}
+        },
         audits=(*left.audits, *right.audits),
         audited=left.audited + right.audited,
         differences=(*left.differences, *right.differences),
     )
+
+
+def _count(result: UnitResult, name: str) -> npt.NDArray[Any]:
+    """A count of each sequence, 0 where the unit has none of it."""
+    return result.stored_counts.get(name, np.zeros(len(result.keys), np.int64))
 
 
 def _columns(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:

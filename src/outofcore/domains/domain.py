@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.errors import ParamsError
 from outofcore.extras import installed, missing
-from outofcore.raw.cutting import LastStart
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
@@ -56,6 +55,13 @@ class Section(BaseModel):
         return {name: meant(name, value) for name, value in values.items()}
 
 
+Divided = Callable[[Unit], "Sequence[Unit] | None"]
+"""The records of a unit in several units, none if it is one record, None if it cannot be divided.
+
+A record at which ``convert`` raises is so found, and rejected alone.
+"""
+
+
 class Domain:
     """One kind of data, from raw files to tensors.
 
@@ -66,7 +72,7 @@ class Domain:
 
     ==============  =======================================================================================
     ``schema.py``   ``SCHEMA``, or ``schemas(section, files)`` where it depends on them
-    ``source.py``   ``units(files, section)``; ``last_start(text)`` where it uses the cutter of ``raw``
+    ``source.py``   ``units(files, section)``; ``divided(unit, section)``: :data:`Divided`
     ``convert.py``  ``convert(unit, section)``, or ``make_converter(section, rate)`` to audit records
     ``tensors.py``  ``make_reading(store_attributes, section)``
     ``model.py``    ``make_task(store, section)``; optionally ``planned_task(section, schemas)``
@@ -124,11 +130,10 @@ class Domain:
         found: Iterator[Unit] = self._module("source").units(files, section)
         return found
 
-    @property
-    def last_start(self) -> LastStart | None:
-        """Where the last record of a text begins, if ``source.py`` cuts with it: a bad record is then found alone."""
-        found: LastStart | None = getattr(self._module("source"), "last_start", None) if self._has("source") else None
-        return found
+    def divided(self, section: Any) -> Divided | None:
+        """The ``divided`` of ``source.py``, if it has one; picklable."""
+        divided = getattr(self._module("source"), "divided", None) if self._has("source") else None
+        return divided and partial(divided, section=section)
 
     def converter(self, section: Any, rate: AuditRate) -> Callable[[Unit], UnitResult]:
         """A pure, picklable function: the same unit gives the same result anywhere.

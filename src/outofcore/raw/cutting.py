@@ -65,15 +65,15 @@ def gathered(units: Iterable[Unit], size: int) -> Iterator[Unit]:
         yield _joined(waiting)
 
 
-def halves(unit: Unit, last_start: LastStart) -> tuple[Unit, Unit] | None:
-    """The records of a unit of the cutter in two units without rejects, None if it has one; positions are kept."""
+def halves(unit: Unit, last_start: LastStart) -> tuple[Unit, ...]:
+    """The records of a unit of the cutter in two units without rejects, none if it has one; positions are kept."""
     if len(unit.stretches) > 1:
         middle = len(unit.stretches) // 2
         return _part(unit, unit.stretches[:middle]), _part(unit, unit.stretches[middle:])
     (stretch,) = unit.stretches
     at = last_start(unit.payload[: len(unit.payload) // 2]) or last_start(unit.payload)
     if not at:
-        return None
+        return ()
     raw = raw_size(unit.payload[:at], stretch.encoding)
     left = replace(stretch, stop=stretch.start + at, whole=False)
     right = replace(stretch, start=stretch.start + at, offset=stretch.offset + raw, whole=False)
@@ -142,9 +142,11 @@ def _first_start(text: bytes, last_start: LastStart) -> int:
 
 def _part(unit: Unit, stretches: Sequence[Stretch]) -> Unit:
     """Some consecutive stretches of a unit."""
-    start, stop = stretches[0].start, stretches[-1].stop
+    first, start, stop = stretches[0], stretches[0].start, stretches[-1].stop
     moved = tuple(replace(each, start=each.start - start, stop=each.stop - start) for each in stretches)
-    return replace(unit, payload=unit.payload[start:stop], stretches=moved, rejects=())
+    return Unit(
+        source=first.source, name=first.name, offset=first.offset, payload=unit.payload[start:stop], stretches=moved
+    )
 
 
 def _joined(parts: Sequence[Unit]) -> Unit:

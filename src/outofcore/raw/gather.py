@@ -56,6 +56,13 @@ def parts_of(unit: Unit) -> list[Unit]:
     return [replace(part, payload=payload) for part, payload in zip(unit.detail["parts"], payloads, strict=True)]
 
 
+def halves(unit: Unit, detail: Callable[[Sequence[Unit]], Mapping[str, Any]]) -> tuple[Unit, ...]:
+    """The parts of a joined unit in two units, none if it is of one file."""
+    parts = parts_of(unit)
+    middle = len(parts) // 2
+    return (_joined(parts[:middle], detail), _joined(parts[middle:], detail)) if middle else ()
+
+
 def _joined(parts: Sequence[Unit], detail: Callable[[Sequence[Unit]], Mapping[str, Any]]) -> Unit:
     if len(parts) == 1:
         return parts[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import numpy as np
@@ -14,7 +14,7 @@ from outofcore.domains.chess.pgn.games import LOOKAHEAD, game_starts
 from outofcore.raw.blocks import read_block
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
-from outofcore.raw.gather import gathered, side_by_side
+from outofcore.raw.gather import gathered, halves, side_by_side
 from outofcore.raw.streams import transcoded
 from outofcore.raw.unit import Unit
 
@@ -50,6 +50,19 @@ def units(files: Sequence[RawFile], section: ChessSection) -> Iterator[Unit]:
     """
     del section
     return gathered(_of_files(files), UNIT_BYTES, side_by_side)
+
+
+def divided(unit: Unit, section: ChessSection) -> tuple[Unit, ...]:
+    """The games of a unit in two units, none if it has one."""
+    del section
+    if parts := halves(unit, side_by_side):
+        return parts
+    starts = game_starts(np.frombuffer(unit.payload, np.uint8))
+    if len(starts) < 2:
+        return ()
+    at = int(starts[len(starts) // 2])
+    left, right = unit.payload[:at], unit.payload[at:]
+    return replace(unit, payload=left), replace(unit, payload=right, offset=unit.offset + at)
 
 
 def _of_files(files: Sequence[RawFile]) -> Iterator[Unit]:

@@ -41,6 +41,39 @@ def units(files: Sequence[RawFile], section: GoSection, block: int = BLOCK_BYTES
     return gathered(_of_files(files, block), block, _joined)
 
 
+def divided(unit: Unit, section: GoSection) -> tuple[Unit, ...] | None:
+    """The games of a unit in two units, none if it has one; what is counted without a game first in one of its own."""
+    del section
+    detail, games = unit.detail, len(unit.detail["starts"])
+    others = {name: detail[name] for name in ("files", "stray", "rejects")}
+    if not games:
+        return None
+    if others["stray"] or others["rejects"]:
+        return replace(unit, detail={**_some(unit, 0, 0).detail, **others}), _some(unit, 0, games)
+    return (_some(unit, 0, games // 2), _some(unit, games // 2, games)) if games > 1 else ()
+
+
+def _some(unit: Unit, first: int, last: int) -> Unit:
+    """The games of a unit from ``first`` to before ``last`` alone, with their files."""
+    detail = unit.detail
+    file = detail["file"][first:last]
+    low, high = (int(file[0]), int(file[-1]) + 1) if len(file) else (0, 1)
+    chosen = {name: detail[name][first:last] for name in _OF_GAMES}
+    named = {
+        name: {game - first: value for game, value in detail[name].items() if first <= game < last}
+        for name in ("trees", "codecs")
+    }
+    source, name = unit.places[low]
+    return replace(
+        unit,
+        source=source,
+        name=name,
+        offset=int(chosen["offsets"][0]) if len(file) else unit.offset,
+        files=unit.files[low:high],
+        detail={**chosen, **named, "file": file - low, "files": detail["files"][low:high], "stray": 0, "rejects": ()},
+    )
+
+
 def _joined(parts: Sequence[Unit]) -> dict[str, Any]:
     """The detail of a unit of several, each of one file or a piece of it."""
     details = [part.detail for part in parts]

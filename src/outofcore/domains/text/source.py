@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from outofcore.domains.text.documents.long import pieces, survey
-from outofcore.domains.text.documents.reading import BLOCK_BYTES, SUFFIXES, OpenMember, Scout
+from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, SUFFIXES, OpenMember, Scout, division
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
 from outofcore.domains.text.tokens.engine import open_engine
 from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
-from outofcore.raw.gather import gathered, side_by_side
+from outofcore.raw.gather import gathered, halves, side_by_side
 from outofcore.raw.unit import Reject, Unit
 
 
@@ -26,6 +28,31 @@ def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
     has the tokenizer's file, which decides where long documents may be cut.
     """
     return gathered(_of_files(files, section), BLOCK_BYTES, _joined, lambda unit: unit.detail["kind"] != "piece")
+
+
+def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...] | None:
+    """The documents of a unit in two units, none if it has one; a piece of a document is not divided."""
+    kind, payload = unit.detail["kind"], unit.payload
+    if kind == "joined":
+        return halves(unit, _joined)
+    if kind == "piece":
+        return None
+    left, right = dict(unit.detail), {**unit.detail, "first": False, "marks": 0}
+    if kind == "values":
+        lengths = unit.detail["lengths"]
+        raw = len(lengths) // 2
+        at = int(np.maximum(lengths[:raw], 0).sum())
+        left["lengths"], right["lengths"] = lengths[:raw], lengths[raw:]
+    else:
+        separated = LINES if kind == "lines" else division(section.source)
+        starts = [start for start, _ in separated.split(payload)] if separated else [0]
+        raw = at = starts[len(starts) // 2] if starts else 0
+    if not raw:
+        return ()
+    return (
+        replace(unit, payload=payload[:at], detail=left),
+        replace(unit, payload=payload[at:], offset=unit.offset + raw, detail=right),
+    )
 
 
 def _joined(parts: Sequence[Unit]) -> dict[str, Any]:
