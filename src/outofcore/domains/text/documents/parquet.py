@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,9 @@ from outofcore.raw.files import Member
 
 _UNIT_BYTES = 2 << 20
 _PAGE_BYTES = 1 << 20
+_SMALL_GROUP_BYTES = 8 << 20
+_FEW_ROWS = 64
+_MOST_ROWS = 1 << 16
 _TEXTS = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
@@ -26,35 +29,86 @@ _TEXTS = (
 
 
 def values(member: Member, column: str) -> Iterator[tuple[int, bytes, npt.NDArray[np.int64]]]:
-    """The values of a string or bytes column, about two megabytes at a time.
+    """The values of a string or bytes column, about two megabytes at a time; the first of several of one name.
 
     Yields the first row, the concatenated bytes of the values, and the length of each (-1 for null). The member must be
-    seekable: not compressed as a whole or in an archive. Raises DamagedInput if it is not valid Parquet, RawInputError
-    if it is not seekable or lacks the column.
+    seekable: not compressed as a whole or in an archive. Raises DamagedInput if it is not valid Parquet or lacks the
+    column, RawInputError if it is not seekable.
     """
     try:
-        file = pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False)
+        file = _opened(member)
     except (io.UnsupportedOperation, tarfile.StreamError, AttributeError) as error:  # tar streams cannot seek
         message = f"{member.name}: Parquet is read from its end, so not from an archive or a compressed file; unpack it"
         raise RawInputError(message) from error
     except (pa.ArrowException, OSError) as error:
         raise _damage(member.name, error) from error
-    names = file.schema_arrow.names
-    if column not in names or not _is_text(file.schema_arrow.field(column).type):
-        message = (
-            f"{member.name}: text.source.text_column: expected a column {column!r} of strings; "
-            f"there are {', '.join(f'{name} ({file.schema_arrow.field(name).type})' for name in names)}"
-        )
-        raise RawInputError(message)
+    schema = file.schema_arrow
+    if column not in schema.names or not _is_text(schema.field(schema.names.index(column)).type):
+        columns = ", ".join(f"{field.name} ({field.type})" for field in schema) or "none"
+        message = f"text.source.text_column: expected a column {column!r} of strings; there are {columns}"
+        raise DamagedInput(message, "no_column")
     row = 0
     try:
-        for batch in file.iter_batches(batch_size=_rows(file), columns=[column], use_threads=False):
-            array = batch.column(0).cast(pa.large_binary())
+        for array in _joined(_pieces(file, member, column)):
             lengths = np.asarray(pc.fill_null(pc.binary_length(array), -1), np.int64)
             yield row, _content(array.fill_null(b"")), lengths
             row += len(array)
     except (pa.ArrowException, OSError) as error:
         raise _damage(member.name, error) from error
+
+
+def _opened(member: Member, *dictionaries: str) -> Any:
+    return pq.ParquetFile(member.stream, buffer_size=_PAGE_BYTES, pre_buffer=False, read_dictionary=dictionaries)
+
+
+def _pieces(file: Any, member: Member, column: str) -> Iterator[Any]:
+    """The column in arrays of about two megabytes at most, whatever is repeated in the file.
+
+    A page may name a value of its dictionary any number of times. A dictionary is kept where a row group is small:
+    Arrow collects it over the whole group. Of a larger one a few rows are read at a time.
+    """
+    compact = None
+    for group in range(file.metadata.num_row_groups):
+        facts = file.metadata.row_group(group)
+        # Of all columns: asked for those of one, pyarrow 26 aborts the process where its statistics are damaged.
+        share = _UNIT_BYTES / max(facts.total_byte_size, 1)
+        rows, source = max(1, min(int(facts.num_rows * share), _FEW_ROWS)), file
+        if facts.total_byte_size <= _SMALL_GROUP_BYTES:
+            compact = compact or _opened(member, column)
+            rows, source = max(1, min(int(facts.num_rows * share), _MOST_ROWS)), compact
+        for batch in source.iter_batches(rows, row_groups=[group], columns=[column], use_threads=False):
+            array = batch.column(0)
+            if pa.types.is_dictionary(array.type):
+                yield from _decoded(array)
+            else:
+                for first in range(0, len(array), _FEW_ROWS):
+                    yield array.slice(first, _FEW_ROWS).cast(pa.large_binary())
+
+
+def _decoded(array: Any) -> Iterator[Any]:
+    """The values of a dictionary array, in pieces."""
+    sizes = pc.fill_null(pc.binary_length(array.dictionary).take(array.indices), 0)
+    ends = np.cumsum(np.asarray(sizes, np.int64))
+    first = 0
+    while first < len(array):
+        before = ends[first - 1] if first else 0
+        stop = max(first + 1, int(np.searchsorted(ends, before + _UNIT_BYTES, "right")))
+        yield array.slice(first, stop - first).dictionary_decode().cast(pa.large_binary())
+        first = stop
+
+
+def _joined(arrays: Iterable[Any]) -> Iterator[Any]:
+    """Consecutive arrays of up to two megabytes together."""
+    waiting: list[Any] = []
+    size = 0
+    for array in arrays:
+        if waiting and size + array.nbytes > _UNIT_BYTES:
+            yield pa.concat_arrays(waiting)
+            waiting, size = [], 0
+        waiting.append(array)
+        size += array.nbytes
+    if waiting:
+        yield pa.concat_arrays(waiting)
 
 
 def _damage(name: str, error: Exception) -> DamagedInput:
@@ -71,19 +125,6 @@ def _is_text(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_text(kind.value_type)
     return any(is_text(kind) for is_text in _TEXTS)
-
-
-def _rows(file: Any) -> int:
-    """Number of rows that hold at most about two megabytes, by the sizes stated in the file.
-
-    Of all columns: asked for those of one column, pyarrow 26 aborts the process where its statistics are damaged.
-    """
-    size = rows = 0
-    for group in range(file.metadata.num_row_groups):
-        facts = file.metadata.row_group(group)
-        size += facts.total_byte_size
-        rows += facts.num_rows
-    return max(1, int(rows * _UNIT_BYTES / max(size, 1))) if rows else 1
 
 
 def _content(array: Any) -> bytes:
