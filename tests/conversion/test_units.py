@@ -51,16 +51,18 @@ def last_start(text: bytes) -> int:
 
 def numbers(unit: Unit) -> UnitResult:
     """A line is a record, its rows are its digits; an x breaks the reader."""
-    starts = np.array([0, *(at + 1 for at, byte in enumerate(unit.payload[:-1]) if byte == 10)], np.int64)
-    file, offset = unit.origins(starts)
-    lines = unit.payload.splitlines()
+    records = [*unit.records(rb"(?m)^.")]
+    lines = [text.strip() for text, _, _ in records]
     rows = [int(digit) for line in lines for digit in line.decode()]
     return UnitResult(
         found=len(lines),
         rows={"digit": np.array(rows, np.uint8)},
-        sequences={"length": np.array([*map(len, lines)], np.int64), "offset": offset},
+        sequences={
+            "length": np.array([*map(len, lines)], np.int64),
+            "offset": np.array([offset for _, _, offset in records]),
+        },
         keys=np.frombuffer(b"".join(line.ljust(16) for line in lines), np.uint8).reshape(-1, 16),
-        file=file,
+        file=np.array([file for _, file, _ in records], np.int64),
         counts={"digits": len(rows)},
     )
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
-import re
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +16,7 @@ from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit
 
 HEAD = "text before the first\n"
-RECORD = re.compile(rb"(?m)^>|\A(?=.)", re.DOTALL)
+RECORD = rb"(?ms)^>|\A."
 
 
 def last_start(text: bytes) -> int:
@@ -27,19 +25,7 @@ def last_start(text: bytes) -> int:
 
 def records_of(unit: Unit) -> list[tuple[str, int, bytes]]:
     """Name, offset and text of each record, as a domain finds them."""
-    starts = sorted(
-        {each.start + found.start() for each in unit.stretches for found in RECORD.finditer(text_of(unit, each))}
-    )
-    files, offsets = unit.origins(np.array(starts, np.int64))
-    ends = [*starts[1:], len(unit.payload)][: len(starts)]
-    return [
-        (unit.places[file][1], offset, unit.payload[start:end])
-        for start, end, file, offset in zip(starts, ends, files.tolist(), offsets.tolist(), strict=True)
-    ]
-
-
-def text_of(unit: Unit, stretch: object) -> bytes:
-    return unit.payload[stretch.start : stretch.stop]
+    return [(unit.places[file][1], offset, text) for text, file, offset in unit.records(RECORD)]
 
 
 RECORDS = st.lists(st.tuples(st.text("abé\U0001f600>", max_size=12), st.integers(0, 60)), max_size=12)

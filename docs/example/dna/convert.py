@@ -1,7 +1,6 @@
 """The records of a unit to rows, columns, keys and rejects."""
 
 import hashlib
-import re
 
 import numpy as np
 
@@ -14,16 +13,13 @@ CODES[np.frombuffer(b"ACGTacgt", np.uint8)] = [0, 1, 2, 3] * 2
 
 def convert(unit, section):
     rows, headers, keys, places, rejects = [np.zeros(0, np.uint8)], [], [], [], []
-    starts = np.array([match.start() for match in re.finditer(rb"(?m)^>|\A.", unit.payload)], np.int64)
-    files, offsets = unit.origins(starts)
-    ends = [*starts[1:], len(unit.payload)][: len(starts)]
-    for start, stop, file, offset in zip(starts, ends, files, offsets, strict=True):
-        header, _, lines = unit.payload[start:stop].partition(b"\n")
+    for text, file, offset in unit.records(rb"(?m)^>|\A."):
+        header, _, lines = text.partition(b"\n")
         bases = CODES[np.frombuffer(lines.translate(None, b" \t\r\n"), np.uint8)]
         unknown = BASES.index("N") in bases and section.source.unknown == "reject"
         wrong = "unknown_letter" if unknown else "" if len(bases) else "no_bases"
         if wrong or not header.startswith(b">"):
-            rejects.append(Reject(reason=wrong or "no_header", offset=int(offset), file=int(file)))
+            rejects.append(Reject(reason=wrong or "no_header", offset=offset, file=file))
         else:
             rows.append(bases)
             headers.append(header[1:].decode("utf-8", "replace").strip())

@@ -1,14 +1,10 @@
 """FASTA: units that end where a record ends."""
 
-from outofcore.raw.cutting import cut, halves
+from outofcore.raw.cutting import cut
 
 
 def units(files, section):
     return cut(files, (".fasta", ".fa", ".fna"), last_start)
-
-
-def divided(unit, section):
-    return halves(unit, last_start)
 
 
 def last_start(text):

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.errors import ParamsError
 from outofcore.extras import installed, missing
+from outofcore.raw.cutting import halves
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
@@ -72,7 +73,7 @@ class Domain:
 
     ==============  =======================================================================================
     ``schema.py``   ``SCHEMA``, or ``schemas(section, files)`` where it depends on them
-    ``source.py``   ``units(files, section)``; ``divided(unit, section)``: :data:`Divided`
+    ``source.py``   ``units(files, section)``; ``last_start(text)`` for the cutter, or ``divided(unit, section)``
     ``convert.py``  ``convert(unit, section)``, or ``make_converter(section, rate)`` to audit records
     ``tensors.py``  ``make_reading(store_attributes, section)``
     ``model.py``    ``make_task(store, section)``; optionally ``planned_task(section, schemas)``
@@ -131,9 +132,11 @@ class Domain:
         return found
 
     def divided(self, section: Any) -> Divided | None:
-        """The ``divided`` of ``source.py``, if it has one; picklable."""
-        divided = getattr(self._module("source"), "divided", None) if self._has("source") else None
-        return divided and partial(divided, section=section)
+        """The ``divided`` of ``source.py``, or what follows from its ``last_start``; picklable, None without either."""
+        module = self._module("source") if self._has("source") else None
+        if hasattr(module, "divided"):
+            return partial(module.divided, section=section)
+        return partial(halves, last_start=module.last_start) if hasattr(module, "last_start") else None
 
     def converter(self, section: Any, rate: AuditRate) -> Callable[[Unit], UnitResult]:
         """A pure, picklable function: the same unit gives the same result anywhere.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -99,6 +100,18 @@ class Unit:
         """Source and name of each file that records lie in."""
         listed = tuple((each.source, each.name) for each in self.stretches)
         return listed or self.files or ((self.source, self.name),)
+
+    def records(self, begin: bytes) -> Iterator[tuple[bytes, int, int]]:
+        """Text, file and offset of each record of a unit of the cutter; one begins wherever ``begin`` matches."""
+        starts = [
+            each.start + match.start()
+            for each in self.stretches
+            for match in re.finditer(begin, self.payload[each.start : each.stop])
+        ]
+        files, offsets = self.origins(np.array(starts, np.int64))
+        bounds = pairwise([*starts, len(self.payload)])
+        for (start, stop), file, offset in zip(bounds, files.tolist(), offsets.tolist(), strict=True):
+            yield self.payload[start:stop], file, offset
 
     def origins(self, starts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """File, an index into :attr:`places`, and byte offset there of ascending places in the payload, (n,) each."""
