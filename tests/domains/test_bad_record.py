@@ -46,18 +46,18 @@ def test_a_record_that_breaks_the_reader_is_one_reject(
         for number, seed in enumerate(kind.seeds):
             (raw / f"{number}.parquet").write_bytes(seed)
     else:
-        monkeypatch.setattr(test_small_files, "FILES", 24)
+        monkeypatch.setattr(test_small_files, "FILES", 12)
         test_small_files.write(kind, raw, seed=7)
-        (raw / f"long{kind.suffix}").write_bytes(b"".join(kind.seeds)[:60_000])
+        (raw / f"long{kind.suffix}").write_bytes(b"".join(kind.seeds)[:30_000])
     domain = get_domain(kind.domain)
     files = find_files(raw, section.match, domain.suffixes, section=domain.name)
     convert = unit_converter(domain, section, NO_AUDIT)
     broken = 0
     for unit in domain.units(files, section):
         expected = convert(unit)
-        if not len(expected.keys) or expected.continues or expected.unfinished:
+        if broken > 6 or not len(expected.keys) or expected.continues or expected.unfinished:
             continue
-        bad = frozenset(key.tobytes() for key in dice.choices(expected.keys, k=5))
+        bad = frozenset(key.tobytes() for key in dice.choices(expected.keys, k=2))
         monkeypatch.setattr(domain, "converter", lambda *_, bad=bad: Breaking(convert.convert, bad))
         result = unit_converter(domain, section, NO_AUDIT)(unit)
         monkeypatch.undo()
@@ -86,4 +86,4 @@ def test_a_record_that_breaks_the_reader_is_one_reject(
         assert all(
             "raised OverflowError: no reason" in each.detail for each in result.rejects if each.reason == UNREADABLE
         )
-    assert broken >= 4
+    assert broken >= 2

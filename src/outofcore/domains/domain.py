@@ -133,7 +133,7 @@ class Domain:
 
     def divided(self, section: Any) -> Divided | None:
         """The ``divided`` of ``source.py``, or what follows from its ``last_start``; picklable, None without either."""
-        module = self._module("source") if self._has("source") else None
+        module: Any = self._module("source") if self._has("source") else None
         if hasattr(module, "divided"):
             return partial(module.divided, section=section)
         return partial(halves, last_start=module.last_start) if hasattr(module, "last_start") else None

@@ -17,8 +17,8 @@ from outofcore.errors import RawInputError
 Reason = Literal["damaged_file", "decompression_bomb", "nested_archive", "not_a_file", "no_column"]
 """
 ``damaged_file``: cut short, corrupt, encrypted, or compressed by an unknown method. ``decompression_bomb``: it expands
-implausibly. ``nested_archive``: an archive inside an archive. ``not_a_file``: a link or a device. ``no_column``: a table
-without the column that is read.
+implausibly. ``nested_archive``: an archive inside an archive. ``not_a_file``: a link or a device. ``no_column``: a
+table without the column that is read.
 """
 
 ERRORS = (

@@ -12,6 +12,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,10 +22,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.text.documents import long, reading, records
+from outofcore.domains.text.documents.parquet import values
 from outofcore.domains.text.tokens import cuts
 from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import RawInputError
+from outofcore.raw.files import Member
 from tests.domains.text.conftest import PROSE
 from tests.domains.text.tokens.test_cuts import HOSTILE
 
@@ -266,8 +269,9 @@ def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
         assert [(reject.reason, reject.offset) for _, reject in found.rejects] == [
             (reason, number) for reason, number in (("no_text", 200), ("too_short", 201), (last, 202))
         ] or sorted(found.reasons) == sorted(["no_text", "too_short", last])
-    with pytest.raises(RawInputError, match=r"expected a column 'text' of strings; there are other \(int64\), body"):
-        convert(tmp_path / "0.parquet")
+    found = convert(tmp_path / "0.parquet")
+    assert found.reasons == ["no_column"]
+    assert "expected a column 'text' of strings; there are other (int64), body (string)" in found.rejects[0][1].detail
     (tmp_path / "a.tar").write_bytes(packed(".tar", "a.parquet", (tmp_path / "0.parquet").read_bytes()))
     with pytest.raises(RawInputError, match="so not from an archive"):
         convert(tmp_path / "a.tar", source={"text_column": "body"})
@@ -275,6 +279,34 @@ def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
     found = convert(tmp_path / "bad.parquet")
     assert found.reasons == ["damaged_file"]
     assert "expected a Parquet file" in found.rejects[0][1].detail
+
+
+def test_a_table_without_the_column_costs_no_other_and_the_first_of_two_is_read(
+    convert, tokenizer: Tokenizer, tmp_path: Path
+):
+    pq.write_table(pa.table({"text": [PROSE]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"other": [PROSE]}), tmp_path / "b.parquet")
+    two = pa.Table.from_arrays([pa.array([f"2 {PROSE}"]), pa.array(["not this"])], ["text", "text"])
+    pq.write_table(two, tmp_path / "c.parquet")
+    found = convert(tmp_path)
+    assert found.documents == tokens_of([PROSE, f"2 {PROSE}"], tokenizer)
+    assert found.reasons == ["no_column"]
+
+
+@pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}])
+def test_repeated_texts_take_no_more_memory_than_others(tmp_path: Path, options: dict[str, Any]):
+    texts = ["a b" * 100_000 + f" {number}" for number in range(3)]
+    count = 1500
+    pq.write_table(pa.table({"text": [texts[row % 3] for row in range(count)]}), tmp_path / "a.parquet", **options)
+    assert (tmp_path / "a.parquet").stat().st_size < 2**20
+    before, row = pa.total_allocated_bytes(), 0
+    with (tmp_path / "a.parquet").open("rb") as stream:
+        for first, content, lengths in values(Member("a", stream, stream.tell), "text"):
+            assert first == row
+            assert content == "".join(texts[number % 3] for number in range(row, row + len(lengths))).encode()
+            row += len(lengths)
+            assert pa.total_allocated_bytes() - before < 100 * 2**20
+    assert row == count
 
 
 def test_no_damaged_byte_of_parquet_ends_the_process():

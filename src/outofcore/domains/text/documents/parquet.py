@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -71,18 +72,29 @@ def _pieces(file: Any, member: Member, column: str) -> Iterator[Any]:
     for group in range(file.metadata.num_row_groups):
         facts = file.metadata.row_group(group)
         # Of all columns: asked for those of one, pyarrow 26 aborts the process where its statistics are damaged.
-        share = _UNIT_BYTES / max(facts.total_byte_size, 1)
-        rows, source = max(1, min(int(facts.num_rows * share), _FEW_ROWS)), file
+        rows = max(1, int(facts.num_rows * _UNIT_BYTES / max(facts.total_byte_size, 1)))
+        done = 0
         if facts.total_byte_size <= _SMALL_GROUP_BYTES:
             compact = compact or _opened(member, column)
-            rows, source = max(1, min(int(facts.num_rows * share), _MOST_ROWS)), compact
-        for batch in source.iter_batches(rows, row_groups=[group], columns=[column], use_threads=False):
-            array = batch.column(0)
-            if pa.types.is_dictionary(array.type):
-                yield from _decoded(array)
-            else:
-                for first in range(0, len(array), _FEW_ROWS):
-                    yield array.slice(first, _FEW_ROWS).cast(pa.large_binary())
+            with suppress(pa.ArrowException, OSError):  # values that are stored as differences have no dictionary
+                for array in _arrays(compact, group, column, min(rows, _MOST_ROWS)):
+                    yield array
+                    done += len(array)
+                continue
+        for array in _arrays(file, group, column, min(rows, _FEW_ROWS)):
+            if done < len(array):
+                yield array.slice(done)
+            done = max(0, done - len(array))
+
+
+def _arrays(file: Any, group: int, column: str, rows: int) -> Iterator[Any]:
+    for batch in file.iter_batches(rows, row_groups=[group], columns=[column], use_threads=False):
+        array = batch.column(0)
+        if pa.types.is_dictionary(array.type):
+            yield from _decoded(array)
+        else:
+            for first in range(0, len(array), _FEW_ROWS):
+                yield array.slice(first, _FEW_ROWS).cast(pa.large_binary())
 
 
 def _decoded(array: Any) -> Iterator[Any]:
