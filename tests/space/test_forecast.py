@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from unittest.mock import patch
@@ -60,10 +61,21 @@ def test_every_need_counts_once_where_it_lies(needs: list[Need], free: int, marg
     for demand in found:
         own = [need for need in needs if need.path.parts[1] == demand.filesystem.identity]
         assert list(demand.needs) == own
+        sums = {purpose: sum(need.bytes for need in own if need.purpose == purpose) for purpose in Purpose}
+        assert demand.purposes == {purpose: sums[purpose] for purpose in dict.fromkeys(need.purpose for need in own)}
         exact = sum(need.bytes for need in own) * (1 + Fraction(str(margin)))
         assert exact <= demand.bytes + demand.margin < exact + 1
         assert demand.reserve == min(reserve, 2 * free // 20)
         assert demand.fits == (demand.bytes == 0 or demand.bytes + demand.margin + demand.reserve <= free)
+
+
+@pytest.mark.parametrize(
+    ("size", "free", "fits"), [(10, 15, True), (10, 14, False), (1, 5, True), (1, 4, False), (0, 0, True)]
+)
+def test_just_enough_fits_and_nothing_always_does(size: int, free: int, fits: bool) -> None:
+    (demand,) = forecast_of([Need(Path("/a/store"), Purpose.STORE, size)], free, 0.2, 3)
+    demand = replace(demand, reserve=3)
+    assert demand.fits == fits
 
 
 @given(
