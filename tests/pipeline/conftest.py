@@ -29,7 +29,7 @@ NEEDED = (
 )
 
 
-STAGES = ("sample", "check", "convert", "train", "evaluate", "report")
+STAGES = (*(f"{name}@chess" for name in ("sample", "check", "convert", "train", "evaluate")), "report")
 
 
 @dataclass
