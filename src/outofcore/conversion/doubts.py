@@ -1,4 +1,4 @@
-"""What in the counts of a conversion looks like a mistake in its settings."""
+"""Warnings about settings that probably do not do what you meant."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from outofcore.store.writer import StoreWriter
 
 # A kill costs at most this much work; a checkpoint takes some tenths of a second.
 CHECKPOINT_SECONDS = 10.0
-# Digesting more than this takes a while, which is said beforehand.
+# Print a notice before digesting more than this.
 NOTICE_BYTES = 10**9
 
 

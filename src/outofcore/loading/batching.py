@@ -67,7 +67,7 @@ class Batching:
 
 
 def take_turns(batches: Sequence[int], by: Turns, seed: int, epoch: int) -> Ints:
-    """The part of each batch: in proportion to size, or one of each in turn, in an order that changes by round."""
+    """The part of each batch: in proportion to size, or round robin, in an order that changes by round."""
     parts = np.repeat(np.arange(len(batches), dtype=np.int64), batches)
     if by == "size":
         return parts[permutation(len(parts), key(seed, epoch, _TURN))]

@@ -68,7 +68,7 @@ class Residency(ABC):
 
     @abstractmethod
     def bring(self, chunks: Ints) -> list[Work]:
-        """Reserve existing room for chunks, and return the work that fills it.
+        """Assign slots to chunks, and return the tasks that decode into them.
 
         The chunks are available once all of that work, and that of every earlier call, is done. Pieces of work may run
         in any thread, in any order, concurrently, or not at all if the epoch is abandoned.
