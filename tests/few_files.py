@@ -11,14 +11,14 @@ from multiprocessing import get_context
 FILES = 20
 
 
-def with_few_files(function: Callable[..., object], *arguments: object) -> None:
-    """Call the function in a process that may open 20 files more than it has open; its errors are raised here."""
+def with_few_files(function: Callable[..., object], *arguments: object, files: int = FILES) -> None:
+    """Call the function in a process that may open so many files more than it has open; its errors are raised here."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        process.submit(_limited, function, *arguments).result()
+        process.submit(_limited, function, *arguments, files=files).result()
 
 
-def _limited(function: Callable[..., object], *arguments: object) -> None:
-    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(FILES)]
+def _limited(function: Callable[..., object], *arguments: object, files: int) -> None:
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(files)]
     for each in free:
         os.close(each)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, max(free) + 1))

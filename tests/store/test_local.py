@@ -213,6 +213,29 @@ def compare_all_shards(store: Path) -> None:
         np.testing.assert_array_equal(rows, array.read())
 
 
+def test_more_stores_than_files_that_may_be_open(make_store: MakeStore) -> None:
+    with_few_files(compare_stores, [make_store(f"{number}.zarr", seed=number) for number in range(30)])
+
+
+def compare_stores(roots: list[Path]) -> None:
+    stores = [open_store(root) for root in roots]
+    first, again = ([store.rows("train")["move"].read(0, 100) for store in stores] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert len({rows.tobytes() for rows in first}) == len(roots)
+    roots[0].rename(roots[0].with_name("gone.zarr"))
+    roots[1].rename(roots[0])
+    with pytest.raises(StoreError, match="another store has taken the place"):
+        stores[0].rows("train")["move"].read()
+
+
+def test_an_open_store_keeps_its_folder_open_and_no_file(make_store: MakeStore) -> None:
+    root = make_store()
+    before = {*Path("/proc/self/fd").iterdir()}
+    store = open_store(root)
+    assert len({*Path("/proc/self/fd").iterdir()} - before) == 1
+    assert store.digest
+
+
 def test_a_process_that_may_open_no_further_file_is_told_so(make_store: MakeStore) -> None:
     store = make_store(batches=[[2000]], layout=SMALL)
     with pytest.raises(StoreError, match=r"has its limit of \d+ files open; raise it with 'ulimit -n'"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,8 @@ from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
-from tests.store.conftest import SCHEMA, batch
+from tests.few_files import with_few_files
+from tests.store.conftest import SCHEMA, batch, write_store
 
 CODECS = ["none", "lz4", "zstd"]
 
@@ -113,6 +115,17 @@ def test_parts_that_have_ended_keep_neither_rows_nor_open_files(tmp_path: Path, 
     with pytest.raises(ValueError, match="part session 3: more rows after those of part session 39"):
         writer.append("session 3", "train", *batch([1], np.random.default_rng(0)))
     writer.abandon()
+
+
+def test_shards_that_are_finished_slowly_do_not_keep_their_files_open(tmp_path: Path) -> None:
+    with_few_files(write_small_shards, tmp_path, files=60)
+
+
+def write_small_shards(folder: Path) -> None:
+    sync = os.fsync
+    os.fsync = lambda number: time.sleep(0.003) or sync(number)  # type: ignore[assignment,func-returns-value]
+    write_store(folder / "a.zarr", batches=[[100]] * 20, layout=Layout(codec="none", chunk_rows=16, shard_rows=16))
+    assert len([*(folder / "a.zarr/train/move").glob("c.*")]) == 125
 
 
 def test_nothing_is_left_of_metadata_whose_writing_was_stopped(tmp_path: Path, encoders: ThreadPoolExecutor) -> None:

@@ -22,6 +22,7 @@ from outofcore.loading.gather import ABSENT, Room, gather
 from outofcore.loading.windows import touched
 from outofcore.recycling import Recycler
 from outofcore.store.bulk import BulkReader, intact
+from outofcore.store.local import with_room
 from outofcore.store.reader import Array
 
 Ints = npt.NDArray[np.int64]
@@ -311,7 +312,7 @@ class Mapped(HostResidency):
     def _mapped(self, array: Array, file: str) -> mmap.mmap:
         files = array.files
         try:
-            return mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ)
+            return with_room(lambda: mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ))
         except OSError as error:
             message = (
                 f"{files.root}: {file} cannot be mapped into memory: {error.strerror} ({len(self._maps)} files are); "

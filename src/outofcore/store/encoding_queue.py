@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
-from typing import Any
+from concurrent.futures import Executor, Future, wait
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 
 # Most groups of chunks that are being encoded, or encoded and not yet written.
 AHEAD = 16
+# Most shards of a table that are being finished, each with an open file for every field.
+FINISHING = 4
 
 Chunk = list[npt.NDArray[Any]]
 """The rows of a chunk, by field."""
 Encoded = list[bytes]
+Item = TypeVar("Item")
 
 
 class EncodingQueue:
@@ -24,6 +27,7 @@ class EncodingQueue:
         self.encoders = encoders
         self.bytes_waiting = 0  # of the chunks, before they are encoded
         self.bytes_written = 0  # of all tables, counted by them
+        self._finishing: deque[Future[Any]] = deque()
         self._waiting: deque[tuple[Future[list[Encoded]], Callable[[Encoded], None], int]] = deque()
 
     def put(
@@ -38,6 +42,14 @@ class EncodingQueue:
         size = sum(_most_bytes(array) for chunk in chunks for array in chunk)
         self.bytes_waiting += size
         self._waiting.append((self.encoders.submit(encode, chunks), write, size))
+
+    def finish_shards(self, finish: Callable[[], Item]) -> Future[Item]:
+        """Have the shards of a table finished in another thread, after most of those before."""
+        while len(self._finishing) >= FINISHING:
+            wait([self._finishing.popleft()])
+        future = self.encoders.submit(finish)
+        self._finishing.append(future)
+        return future
 
     def finish(self) -> None:
         """Wait for all chunks and write them."""

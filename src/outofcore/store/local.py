@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.files import REPLACED, Descriptor, Item, Listed, Ranges, Reached
@@ -40,13 +41,26 @@ class LocalFiles:
         self.at_once = max(1, self._limit // 8)
         self._kept = _Kept()
         try:
-            self._folder = Descriptor(self._place, os.O_DIRECTORY)
+            self._open_folder: Descriptor | None = _descriptor(self._place, os.O_DIRECTORY)
         except FileNotFoundError as error:
             message = f"{root}: does not exist; run 'dvc repro' to convert, or 'dvc pull' to fetch it"
             raise StoreError(message) from error
         except OSError as error:
             raise self._unreadable(error, "the folder") from error
+        self._identity = _identity(os.fstat(self._folder.number))[:2]
         _ALL[id(self)] = self
+
+    @property
+    def _folder(self) -> Descriptor:
+        """The folder that was opened, wherever it has moved; only after :meth:`release` that of its name."""
+        folder = self._open_folder
+        if folder is None:
+            folder = _descriptor(self._place, os.O_DIRECTORY)
+            if _identity(os.fstat(folder.number))[:2] != self._identity:
+                message = f"{self.root}: {REPLACED}"
+                raise StoreError(message)
+            self._open_folder = folder
+        return folder
 
     def __getstate__(self) -> tuple[Path, Path, str]:
         return self.root, self._place, Seal(self._listed).digest
@@ -63,7 +77,7 @@ class LocalFiles:
 
     def seal(self) -> bytes:
         try:
-            file = Descriptor(SEAL, folder=self._folder)
+            file = _descriptor(SEAL, folder=self._folder)
         except FileNotFoundError as error:
             zarr = any(os.path.lexists(self._place / name) for name in ("zarr.json", ".zgroup", ".zarray"))
             way = (
@@ -123,7 +137,8 @@ class LocalFiles:
         if not 0 <= offset <= size or not 0 <= length <= size - offset:
             message = f"{self.root}: {name} has {size} bytes, expected {offset + length} or more; {ADVICE}"
             raise DamagedStore(message)
-        file = self.open(name)  # keeps the reference: a closed file's number may be reused
+        # The reference is kept: a closed file's number may be reused. What is read whole is not read again.
+        file = self._opened(name) if length == size else self.open(name)
         try:
             content = _read(file, offset, length)
         except OSError as error:
@@ -166,6 +181,11 @@ class LocalFiles:
         with kept.lock:
             kept.files.clear()
 
+    def release(self) -> None:
+        """Close the folder as well: for stores without number."""
+        self.forget()
+        self._open_folder = None
+
     def _kept_here(self) -> _Kept:
         kept = self._kept
         if kept.process != os.getpid():  # a lock held by another thread during a fork stays locked in the child
@@ -174,15 +194,7 @@ class LocalFiles:
 
     def _opened(self, name: str) -> Descriptor:
         try:
-            try:
-                file = Descriptor(name, folder=self._folder)
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE):
-                    raise
-                for reference in _ALL.valuerefs():  # one step for the interpreter: other threads may open stores
-                    if each := reference():
-                        each.forget()
-                file = Descriptor(name, folder=self._folder)
+            file = _descriptor(name, folder=self._folder)
             self._check_identity(name, file)
         except FileNotFoundError as error:
             message = f"{self.root}: {name} has vanished since the store was opened; {ADVICE}"
@@ -221,11 +233,30 @@ class LocalFiles:
 
 
 Identity = tuple[int, int, int]
+Opened = TypeVar("Opened")
 
 
 def _identity(status: os.stat_result) -> Identity:
     """What distinguishes a file from one that replaced it, or from its state before a write."""
     return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def with_room(opening: Callable[[], Opened]) -> Opened:
+    """The result of opening a file; if the process may open no more, what all stores keep open is closed first."""
+    for close in (LocalFiles.forget, LocalFiles.release):
+        try:
+            return opening()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        for reference in _ALL.valuerefs():  # one step for the interpreter: other threads may open stores
+            if each := reference():
+                close(each)
+    return opening()
+
+
+def _descriptor(path: Path | str, flags: int = 0, folder: Descriptor | None = None) -> Descriptor:
+    return with_room(lambda: Descriptor(path, flags, folder))
 
 
 def open_limit() -> int:

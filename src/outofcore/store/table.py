@@ -187,7 +187,8 @@ class TableWriter:
         if self._shards:
             index = index_bytes(self.layout.shard_rows // self.layout.chunk_rows)
             self._queue.bytes_written += index * sum(any(shard.lengths) for shard in self._shards.values())
-            self._finishing.append(self._queue.encoders.submit(_finished, self._root, [*self._shards.values()]))
+            shards = [*self._shards.values()]
+            self._finishing.append(self._queue.finish_shards(lambda: _finished(self._root, shards)))
             self._shard_number += 1
             self._shards = {}
 
