@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from itertools import pairwise
@@ -92,6 +93,29 @@ def test_an_epoch_gives_the_same_batches_by_few_requests(local: Path, endpoint: 
     assert near.stats.bytes_read == far.stats.bytes_read <= size <= 2 * stored
     near.close()
     far.close()
+
+
+def test_chunks_of_a_range_are_requested_together(
+    make_store: Callable[..., Path], endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = make_store(batches=GAMES)
+    move = open_store(upload(local, endpoint, local.parent.name)).rows("train")["move"]
+    assert move.chunks > 8
+    move.read(0, 1)
+    requests, together = RemoteFiles._fetch, threading.Barrier(8, timeout=20)
+
+    def fetch(files: RemoteFiles, run: tuple[str, int, int]) -> object:
+        if run[1] and next(first, None) is not None:  # no index
+            together.wait()  # until eight have begun
+        return requests(files, run)
+
+    first = iter(range(8))
+    monkeypatch.setattr(RemoteFiles, "_fetch", fetch)
+    np.testing.assert_array_equal(move.read(), open_store(local).rows("train")["move"].read())
+    assert not together.broken
+    monkeypatch.setattr("os.getpid", lambda: -1)  # as after a fork, where the threads are missing
+    with pytest.raises(StoreError, match="connections do not survive a fork"):
+        move.read()
 
 
 def test_a_dataset_reads_single_samples(local: Path, endpoint: str) -> None:

@@ -137,8 +137,11 @@ class Array:
         start, stop = self.range_of(start, stop)
         if out is None:
             out = self._room(stop - start)
-        size = self.chunk_rows
-        for number in range(start // size, -(-stop // size)):
+        size, chunks = self.chunk_rows, range(start // self.chunk_rows, -(-stop // self.chunk_rows))
+        for shard in {number * size // self.shard_rows for number in chunks}:
+            self.index(shard)  # once, and not in each of the threads that read chunks
+
+        def read_chunk(number: int) -> None:
             first, last = max(start, number * size), min(stop, (number + 1) * size)
             target = out[first - start : last - start]
             if last - first == size and target.flags.c_contiguous:
@@ -150,6 +153,8 @@ class Array:
                 scratch = self._room(size)
                 self.chunk(number, scratch)
                 target[...] = scratch[first - number * size : last - number * size]
+
+        self.files.each(read_chunk, chunks)
         return out
 
     def range_of(self, start: int, stop: int | None) -> tuple[int, int]:

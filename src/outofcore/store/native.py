@@ -1,4 +1,4 @@
-"""C functions of the libraries that encode and decode, called by address from compiled code, without the GIL."""
+"""C functions of the libraries that decode, called by address from compiled code, without the GIL."""
 
 from __future__ import annotations
 
@@ -37,16 +37,6 @@ def _call(signature_words: int) -> Any:
 
 
 @intrinsic
-def _call_0(_: Any, function: Any) -> Any:
-    return numba.types.int64(function), _call(0)
-
-
-@intrinsic
-def _call_1(_: Any, function: Any, a: Any) -> Any:
-    return numba.types.int64(function, a), _call(1)
-
-
-@intrinsic
 def _call_2(_: Any, function: Any, a: Any, b: Any) -> Any:
     return numba.types.int64(function, a, b), _call(2)
 
@@ -66,8 +56,6 @@ def _call_5(_: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> An
     return numba.types.int64(function, a, b, c, d, e), _call(5)
 
 
-call_0: Any = _call_0
-call_1: Any = _call_1
 call_2: Any = _call_2
 call_3: Any = _call_3
 call_4: Any = _call_4

@@ -191,6 +191,7 @@ class RemoteFiles:
 
     def reach(self, wanted: Sequence[Ranges]) -> list[Reached]:
         """Fetch the ranges into memory, all requests concurrently."""
+        self._require_same_process()
         joined = [coalesced(ranges) for ranges in wanted]
         runs = [(ranges.name, *run) for ranges, runs in zip(wanted, joined, strict=True) for run in runs]
         fetched = iter(self._pool.map(self._fetch, runs) if len(runs) > 1 else map(self._fetch, runs))
@@ -206,6 +207,7 @@ class RemoteFiles:
 
     def each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
         """Call the function for all items in parallel; it must not call :meth:`each` or :meth:`reach`."""
+        self._require_same_process()
         for _ in self._pool.map(work, items):
             pass
 
@@ -233,11 +235,14 @@ class RemoteFiles:
             self.traffic.requests += requests
             self.traffic.bytes += size
 
-    @contextmanager
-    def _one_line(self, name: str) -> Iterator[None]:
+    def _require_same_process(self) -> None:
         if self._process != os.getpid():
             message = f"{self.root}: connections do not survive a fork; start workers with 'spawn' or 'forkserver'"
             raise StoreError(message)
+
+    @contextmanager
+    def _one_line(self, name: str) -> Iterator[None]:
+        self._require_same_process()
         try:
             yield
         except self._obstore.exceptions.BaseError as error:

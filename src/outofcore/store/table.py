@@ -15,9 +15,8 @@ from zarr.abc.store import Store
 
 from outofcore.durable import writing
 from outofcore.store.codecs import CRC_BYTES
-from outofcore.store.encode import encode_chunks
 from outofcore.store.encoding_queue import Chunk, EncodingQueue
-from outofcore.store.form import TableForm, dtype_of, filler
+from outofcore.store.form import TableForm, dtype_of, encode_chunk, filler
 from outofcore.store.schema import Columns, Field, Layout
 from outofcore.store.shards import Shard, ShardFile, ShardMaker, check_unfinished, index_bytes, shard_name
 from outofcore.store.upload import Upload
@@ -172,7 +171,7 @@ class TableWriter:
         self._take_finished(wait_for_all=False)
 
     def _encode(self, chunks: list[Chunk]) -> list[list[bytes]]:
-        return encode_chunks(self.fields, self._codecs, chunks)
+        return [list(map(encode_chunk, self.fields, self._codecs, arrays)) for arrays in chunks]
 
     def _open_shard(self, field: Field, lengths: list[int] | None) -> Shard:
         name = shard_name(self._shard_number, 1 + len(field.shape))
