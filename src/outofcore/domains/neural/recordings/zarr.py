@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Iterable, Iterator
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +63,32 @@ class ZarrRecording(Recording):
         folder = self._path / found.path
         paths = (path for path in folder.rglob("*") if path.is_file())
         names = ((path, re.findall(r"\d+", path.relative_to(folder).as_posix())) for path in paths)
-        return {tuple(map(int, place)): path.stat().st_size for path, place in names if len(place) == found.ndim}
+        files = {tuple(map(int, place)): path for path, place in names if len(place) == found.ndim}
+        if not found.shards:
+            return {place: path.stat().st_size for place, path in files.items()}
+        return {place: size for shard, path in files.items() for place, size in _in_shard(found, shard, path)}
 
 
-def _absent(found: Any, axis: int, chunks: Collection[tuple[int, ...]]) -> Mask | None:
+def _in_shard(found: Any, shard: tuple[int, ...], path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Place and bytes of each chunk of a shard that was written, by the shard's index."""
+    grid = [whole // part for whole, part in zip(found.shards, found.chunks, strict=True)]
+    entries = math.prod(grid)
+    with path.open("rb") as stream:
+        if found.metadata.codecs[0].index_location.value == "end" and path.stat().st_size >= 16 * entries + 4:
+            stream.seek(-16 * entries - 4, SEEK_END)
+        content = stream.read(16 * entries)  # an offset and a size each; a checksum follows
+    index = np.frombuffer(content, "<u8").reshape(-1, 2) if len(content) == 16 * entries else np.zeros((entries, 2))
+    for number in np.flatnonzero(index[:, 0] != np.iinfo(np.uint64).max).tolist():
+        inner = np.unravel_index(number, grid)
+        place = tuple(int(start * step + at) for start, step, at in zip(shard, grid, inner, strict=True))
+        yield place, int(index[number, 1])
+
+
+def _absent(found: Any, axis: int, chunks: Iterable[tuple[int, ...]]) -> Mask | None:
     """Which entries along time lie in a chunk that was never written, or None if all chunks are there."""
-    sizes = found.shards or found.chunks
-    grid = [-(-size // step) for size, step in zip(found.shape, sizes, strict=True)]
-    if not found.ndim or len(chunks) >= math.prod(grid):
+    grid = [-(-size // step) for size, step in zip(found.shape, found.chunks, strict=True)]
+    there = Counter(place[axis] for place in chunks if all(at < size for at, size in zip(place, grid, strict=True)))
+    if not found.ndim or there.total() >= math.prod(grid):
         return None
-    there = Counter(place[axis] for place in chunks)
     whole = math.prod(grid) // grid[axis]
-    return np.repeat([there[number] < whole for number in range(grid[axis])], sizes[axis])[: found.shape[axis]]
+    return np.repeat([there[number] < whole for number in range(grid[axis])], found.chunks[axis])[: found.shape[axis]]
