@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -75,3 +79,29 @@ def test_an_error_while_saving_does_not_hide_the_first(tmp_path: Path, monkeypat
     with pytest.raises(SpaceError):
         conversion.run(Estimate(0, 0, 0, 0), executor=open_executor("threads", 1), workers=1, watch=stop)
     assert calls == ["save"]
+
+
+SCRIPT = """
+import outofcore
+text = "".join(f'[White "{number}"]\\n\\n1. e4 e5 2. Nf3 1-0\\n\\n' for number in range(200))
+open("games.pgn", "w").write(text)
+outofcore.convert("chess", "games.pgn", "chess.zarr")
+"""
+
+
+def test_a_script_without_a_guard_learns_of_it_with_engine_processes(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    environment = os.environ | {"OUTOFCORE_ENGINE": "processes", "OUTOFCORE_WORKERS": "1"}
+    run = subprocess.run(
+        [sys.executable, "mine.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode
+    assert "memory" not in run.stderr.splitlines()[-1]
+    assert "below 'if __name__ == \"__main__\":'" in run.stderr.splitlines()[-1]
+
+
+def test_ctrl_c_reaches_no_worker_process() -> None:
+    with open_executor("processes", 1) as executor:
+        worker = executor.submit(os.getpid).result()
+        os.kill(worker, signal.SIGINT)
+        assert executor.submit(os.getpid).result() == worker

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import outofcore
-from outofcore.conversion.splits import SPLITS, assign
+from outofcore.conversion.splits import SPLITS, UNDATED, assign, splits_of
 from outofcore.domains.sections import SplitSection
 from outofcore.errors import ParamsError
 from outofcore.params import section_of
+from outofcore.raw.unit import Unit, UnitResult
 
 
 def test_shares_are_kept_and_equal_keys_go_together() -> None:
@@ -134,6 +136,25 @@ def test_by_date_later_games_are_held_out_and_undated_ones_are_listed(
     splits = {"by": "date", "test_from": "2030-01-01"}
     outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
     assert "note: chess.splits: nothing is in test, split by date\n" in capfd.readouterr().err
+
+
+def test_the_first_day_of_a_split_belongs_to_it_and_a_part_of_a_date_counts_where_it_decides() -> None:
+    section = SplitSection(by="date", val_from=date(2019, 2, 1), test_from=date(2019, 7, 15))
+
+    def split_of(day: date) -> int:
+        return SPLITS.index("test" if day >= date(2019, 7, 15) else "val" if day >= date(2019, 2, 1) else "train")
+
+    days = [date(2018, 12, 1) + timedelta(number) for number in range(420)]
+    known = {day.year * 10_000 + day.month * 100 + day.day: {split_of(day)} for day in days}
+    for day in days:
+        known.setdefault(day.year * 10_000 + day.month * 100, set()).add(split_of(day))
+        if day.year == 2019:
+            known.setdefault(20190000, set()).add(split_of(day))
+    known |= {20180000: {0}, 20300000: {2}, 0: {0, 1}, 1231: {0, 1}}
+    dates = np.array([*known], np.int64)
+    result = UnitResult(found=len(dates), rows={}, sequences={"date": dates}, keys=np.zeros((len(dates), 16), np.uint8))
+    expected = [next(iter(splits)) if len(splits) == 1 else UNDATED for splits in known.values()]
+    assert splits_of(Unit(source=0, name="a", offset=0), result, section).tolist() == expected
 
 
 def test_a_dated_game_is_no_duplicate_of_one_that_is_not_stored(tmp_path: Path) -> None:

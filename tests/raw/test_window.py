@@ -12,6 +12,8 @@ import pytest
 import zstandard
 
 from outofcore.errors import RawInputError
+from outofcore.machine import LEAST_WINDOW
+from outofcore.raw import window
 from outofcore.raw.files import RawFile
 
 CONTENT = os.urandom(4096)
@@ -76,3 +78,15 @@ def test_128_mib_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
     (tmp_path / "machine.yaml").write_text("decompression: 64MiB\n")
     with pytest.raises(RawInputError, match="this machine allows"):
         read(path)
+
+
+def test_what_every_decompressor_supports_is_read_and_the_limit_itself_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(window, "most_window", lambda: 10 << 20)
+    for size in (1, LEAST_WINDOW, LEAST_WINDOW + 1, 10 << 20):
+        window.require_window(size, "a.zst")
+    with pytest.raises(RawInputError, match=r"^a\.zst: decompressing it takes a window of 10\.5 MB"):
+        window.require_window((10 << 20) + 1, "a.zst")
+    monkeypatch.setattr(window, "most_window", lambda: 0)
+    window.require_window(LEAST_WINDOW, "a.zst")

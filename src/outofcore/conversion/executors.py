@@ -8,6 +8,7 @@ days.
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -21,6 +22,10 @@ from outofcore.raw.files import RawFile
 GONE = (
     "a worker process has ended in the middle of its work, killed perhaps because memory ran out; "
     "with fewer workers the same command resumes"
+)
+NEVER_BEGUN = (
+    "no worker process has begun its work: a script that converts with engine processes does so below "
+    "'if __name__ == \"__main__\":', as each worker imports it; or use engine threads"
 )
 
 Item = TypeVar("Item")
@@ -40,7 +45,9 @@ def open_executor(
         return ThreadPoolExecutor(workers, thread_name_prefix="convert")
     if engine == "processes":
         # A process that holds the threads of an engine must not be forked.
-        return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("forkserver"))
+        context = multiprocessing.get_context("forkserver")
+        # Ctrl-C reaches all processes of a terminal: this one ends the others.
+        return ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
     if engine == "dask":
         return open_cluster(address, workers, files, domain)
     message = f"OUTOFCORE_ENGINE: expected threads, processes or dask, got {engine!r}"
@@ -52,19 +59,24 @@ def in_order(
 ) -> Generator[tuple[Item, Result]]:
     """Apply a function in parallel, results in order; at most ``ahead`` items are taken before the first unfinished."""
     waiting: deque[tuple[Item, Future[Result]]] = deque()
+    begun = False
     try:
         for item in items:
             waiting.append((item, executor.submit(function, item)))
             if len(waiting) > ahead:
                 first, future = waiting.popleft()
-                yield first, future.result()
-                del first, future  # units and results are large; release them before waiting for the next
+                result = future.result()
+                begun = True
+                yield first, result
+                del first, future, result  # units and results are large; release them before waiting for the next
         while waiting:
             first, future = waiting.popleft()
-            yield first, future.result()
-            del first, future
+            result = future.result()
+            begun = True
+            yield first, result
+            del first, future, result
     except BrokenExecutor as error:
-        raise ClusterError(GONE) from error
+        raise ClusterError(GONE if begun else NEVER_BEGUN) from error
     finally:
         for _, future in waiting:
             future.cancel()
