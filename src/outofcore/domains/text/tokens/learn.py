@@ -75,7 +75,10 @@ def _train(section: TextSection, files: Sequence[RawFile]) -> str:
     chunks = filter(None, sample(section, files))
     first = next(chunks, None)
     if first is None:
-        message = f"text.raw: no text to learn a tokenizer from in {len(files)} files"
+        message = (
+            f"text.raw: no text to learn a tokenizer from in {len(files)} files, expected documents in UTF-8; tokens "
+            "that are in a file already become a store by outofcore.write_store"
+        )
         raise ParamsError(message)
     with _progress() as bar:
         tokenizer.train_from_iterator(_shown(chain([first], chunks), section, files, bar), trainer)
