@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from outofcore.domains.text.convert import make_converter
-from outofcore.domains.text.documents.reading import SUFFIXES
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.source import units
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.domains.text.tokens.tokenizer import Tokenizer

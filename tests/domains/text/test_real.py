@@ -11,8 +11,7 @@ import pytest
 import tokenizers
 import zstandard
 
-from outofcore.domains.text.documents.reading import SUFFIXES
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.learn import make_tokenizer
 from outofcore.raw.files import find_files
 

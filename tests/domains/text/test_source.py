@@ -204,6 +204,68 @@ def test_lines_of_json(convert, tokenizer: Tokenizer, tmp_path: Path, many: int)
     assert found.counts["documents_replaced"] == 2
 
 
+LINES = b'{"text": "one \xc3\xa9"}\n\n{"text": "two"}\n'
+
+
+@pytest.mark.parametrize("name", ["a.json", "A.JSON", "a.json.gz", "a.tar", "named"])
+def test_lines_of_json_are_known_by_their_content(convert, tokenizer: Tokenizer, tmp_path: Path, name: str):
+    content = {".gz": gzip.compress, ".tar": lambda data: packed(".tar", "a.json", data)}.get(Path(name).suffix, bytes)
+    (tmp_path / name).write_bytes(content(LINES))
+    found = convert(tmp_path / name if name == "named" else tmp_path)
+    assert found.documents == tokens_of(["one é", "two"], tokenizer)
+    assert [column["offset"] for column in found.columns] == [0, LINES.index(b'{"text": "two')]
+
+
+@pytest.mark.parametrize(
+    ("content", "reasons"),
+    [
+        (b'{\n  "text": "pretty"\n}\n', ["not_json_lines"]),
+        (b'[{"text": "a"},\n{"text": "b"}]\n', ["not_json_lines"]),
+        (b'\n "a string"', ["not_json_lines"]),
+        (b'{"version": 1}', ["no_text"]),
+        (b" \n", []),
+        (b"", []),
+    ],
+)
+def test_other_json_is_rejected_and_no_text(convert, tokenizer: Tokenizer, tmp_path: Path, content, reasons):
+    (tmp_path / "a.json").write_bytes(content)
+    (tmp_path / "b.txt").write_bytes(b"text")
+    found = convert(tmp_path)
+    assert found.reasons == reasons
+    assert found.documents == tokens_of(["text"], tokenizer)
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", b"text\nx"), ("a.arrow", b""), ("a", b"ARROW1\0\0")])
+def test_a_table_that_is_named_is_refused(convert, tmp_path: Path, name: str, content: bytes):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RawInputError, match=rf"{name} is a table; save it as \.parquet, or a document per line"):
+        convert(tmp_path / name)
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl", "a.json", "a.tar"])
+def test_text_of_another_encoding_is_the_text(convert, tokenizer: Tokenizer, tmp_path: Path, encoding, name):
+    """Its offsets are those of the file, and a document of it may be long."""
+    texts = ["first \U0001f600", PROSE * 3 if name.startswith("a.t") else "é\n", "last"]
+    if name.startswith("a.j"):
+        content = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
+        starts = [content.index(start) for start in ('{"text": "first', '{"text": "é', '{"text": "last')]
+    else:
+        content = "|".join(texts)
+        starts = [0, len(texts[0]) + 1, content.rindex("last")]
+    data = f"\ufeff{content}".encode(encoding)
+    packing = {".gz": gzip.compress, ".tar": lambda data: packed(".tar", "a.txt", data)}.get(Path(name).suffix, bytes)
+    (tmp_path / name).write_bytes(packing(data))
+    found = convert(tmp_path, source={"separator": "|"})
+    assert found.documents[:3] == tokens_of(texts, tokenizer)
+    places = [len(f"\ufeff{content[:start]}".encode(encoding)) for start in starts]
+    assert [column["offset"] for column in found.columns[:3]] == places
+    assert found.counts["byte_order_marks"] == 1
+    (tmp_path / name).write_bytes(packing(data[:-1]))
+    assert convert(tmp_path, source={"separator": "|"}).reasons[:1] == ["damaged_file"]
+
+
 def test_lines_of_another_key(convert, tokenizer: Tokenizer, tmp_path: Path):
     (tmp_path / "a.jsonl").write_text('{"body": {"text": 1}, "content": "here"}\n' * 300)
     found = convert(tmp_path, source={"text_column": "content"}, filters={"duplicates": "keep"})

@@ -16,7 +16,7 @@ from outofcore.conversion.splits import assign
 from outofcore.domains.sections import SplitSection
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.documents import reading
-from outofcore.domains.text.documents.reading import SUFFIXES
+from outofcore.domains.text.params import SUFFIXES
 from outofcore.domains.text.source import units
 from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.errors import AuditError, BudgetError, RawInputError, StateError

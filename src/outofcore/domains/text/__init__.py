@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outofcore.domains.domain import Domain
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.raw.files import RawFile
 from outofcore.store.remote import url_of
 
@@ -26,7 +26,7 @@ class Text(Domain):
     row = "token"
     sequence = "document"
     divided_by = "source.separator"
-    suffixes = (".txt", ".jsonl", ".ndjson", ".parquet")
+    suffixes = SUFFIXES
     section = TextSection
     packages = ("gigatoken", "pyarrow", "tokenizers")
 

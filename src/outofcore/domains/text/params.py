@@ -22,6 +22,7 @@ from outofcore.domains.sections import (
 
 LONGEST = 2**20
 """Most tokens of a window."""
+SUFFIXES = (".txt", ".jsonl", ".ndjson", ".json", ".parquet")
 HUB = ".hub"
 """Ending of a file that names a dataset of the Hugging Face hub, in ``raw``."""
 
@@ -29,14 +30,14 @@ HUB = ".hub"
 class SourceSection(Section):
     """How raw text becomes documents.
 
-    By file name: ``.jsonl`` and ``.ndjson`` hold a document per line, ``.parquet`` a document per row, anything else is
-    plain text.
+    ``.jsonl`` and ``.ndjson`` hold a document per line, and ``.json`` as well, if it begins with a line that is an
+    object; ``.parquet`` holds a document per row. Anything else is plain text.
     """
 
     separator: str | None = Field(
         None, min_length=1, description="what separates documents in a .txt; null: one document a file"
     )
-    text_column: str = Field("text", description="the key (.jsonl) or column (.parquet) that holds the text")
+    text_column: str = Field("text", description="the key (JSON lines) or column (.parquet) that holds the text")
     newlines: Literal["keep", "lf"] = Field(
         "keep", description="keep: as they are; lf: CRLF and CR become LF, as Python's open() does in silence"
     )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from outofcore.domains.text.documents.long import pieces, survey
-from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, SUFFIXES, OpenMember, Scout, division
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, OpenMember, Scout, division
+from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
 from outofcore.domains.text.tokens.engine import open_engine
 from outofcore.domains.text.tokens.tokenizer import load_tokenizer
@@ -101,18 +101,21 @@ class _Place:
         try:
             opened = OpenMember(self.member, self.section.source)
             yield from self._whole(opened)
+            if opened.kind == "json":
+                detail = "JSON, but not a document per line; jq -c '.[]' makes lines of a list"
+                yield self._unit("reject", 0, b"", reject=Reject(reason="not_json_lines", offset=0, detail=detail))
         except DamagedInput as error:
-            offset = opened.reader.position if opened else 0
+            offset = opened.reader.offset if opened else 0
             detail = f"what follows cannot be read: {error}"
             reject = Reject(reason=error.reason, offset=offset, detail=detail)
-            yield self._unit("reject", offset, b"", reject=reject, marks=0)
+            yield self._unit("reject", offset, b"", reject=reject)
 
     def _whole(self, opened: OpenMember) -> Iterator[Unit]:
         marks = opened.marks
         for stretch in opened.stretches():
             if stretch.payload is not None:
-                unit = self._unit(opened.kind, stretch.offset, stretch.payload, lengths=stretch.lengths)
-                made = iter((unit,))
+                detail = {"lengths": stretch.lengths, "encoding": opened.reader.encoding}
+                made = iter((self._unit(opened.kind, stretch.offset, stretch.payload, **detail),))
             elif opened.kind == "text":
                 made = self._pieces(opened, stretch.offset)
             else:
@@ -122,7 +125,7 @@ class _Place:
                 marks = 0
 
     def _unit(self, kind: str, offset: int, payload: bytes, **detail: Any) -> Unit:
-        detail |= {"kind": kind, "member": self.index}
+        detail |= {"kind": kind, "member": self.index, "marks": 0}
         return Unit(source=self.source, name=self.member.name, offset=offset, payload=payload, detail=detail)
 
     def _skipped_line(self, opened: OpenMember, offset: int) -> Iterator[Unit]:
@@ -136,7 +139,7 @@ class _Place:
         tokenizer = load_tokenizer(section)
         engine = open_engine(tokenizer)
         cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
-        ahead = self.scout.at(self.index, offset).document(opened.division)
+        ahead = self.scout.at(self.index, opened.reader.position).document(opened.division)
         found = survey(ahead, section.source, section.filters, cutter, engine.longest, offset)
         raw = opened.reader.document(opened.division)
         if isinstance(found, Reject):

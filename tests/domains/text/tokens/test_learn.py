@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from outofcore.domains.text.documents.reading import SUFFIXES
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.learn import CHUNK_BYTES, make_tokenizer, sample
 from outofcore.errors import ParamsError
 from outofcore.raw.files import find_files

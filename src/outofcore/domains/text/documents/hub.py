@@ -19,8 +19,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from outofcore.domains.domain import Section
-from outofcore.domains.text.documents.reading import SUFFIXES
-from outofcore.domains.text.params import HUB, TextSection
+from outofcore.domains.text.params import HUB, SUFFIXES, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
 from outofcore.extras import load
 from outofcore.raw.files import Member, RawFile, find_files

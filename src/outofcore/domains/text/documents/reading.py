@@ -12,18 +12,22 @@ from typing import Any, BinaryIO, Literal, Self, cast
 from outofcore.domains.text.documents.cleaning import BOM
 from outofcore.domains.text.documents.parquet import values
 from outofcore.domains.text.params import SourceSection
+from outofcore.errors import RawInputError
 from outofcore.raw.blocks import read_block
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile, plain_name
+from outofcore.raw.streams import transcoded
+from outofcore.raw.unit import raw_size
 
-SUFFIXES = (".txt", ".jsonl", ".ndjson", ".parquet")
 BLOCK_BYTES = 2 << 20
 WHOLE_BYTES = 4 << 20
 """A plain text up to this many raw bytes is read whole; a longer one is surveyed first, then read in pieces."""
 RECORD_BYTES = 16 << 20
 """Bytes of the longest line of JSON and the longest value of Parquet; they are never read in pieces."""
 
-Kind = Literal["text", "lines", "values"]
+Kind = Literal["text", "lines", "values", "json"]
+TABLES = (".csv", ".tsv", ".arrow", ".feather")
+TABLE_MARKS = (b"ARROW1", b"PAR1")
 
 
 @dataclass(frozen=True)
@@ -84,10 +88,11 @@ def division(source: SourceSection) -> Division | None:
 
 
 class Reader:
-    """A stream to which the last bytes read can be returned."""
+    """A stream to which the last bytes read can be returned; ``position`` counts them, ``offset`` those of the file."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self.position = 0
+    def __init__(self, stream: BinaryIO, encoding: str = "", offset: int = 0) -> None:
+        self.position, self.offset = 0, offset
+        self.encoding = encoding
         self._stream = stream
         self._returned = b""
         self._damage: DamagedInput | None = None
@@ -99,6 +104,7 @@ class Reader:
         else:
             block = self._fetch(size)
         self.position += len(block)
+        self.offset += raw_size(block, self.encoding)
         return block
 
     def _fetch(self, size: int) -> bytes:
@@ -114,6 +120,7 @@ class Reader:
         """Return the bytes that were read last, to be read again."""
         self._returned = block + self._returned
         self.position -= len(block)
+        self.offset -= raw_size(block, self.encoding)
 
     def document(self, division: Division | None) -> Iterator[bytes]:
         """The raw bytes of the document that begins here, in parts; its separator is consumed."""
@@ -160,17 +167,17 @@ class Scout:
         if self._members is not None:
             self._members.close()
 
-    def at(self, member: int, offset: int) -> Reader:
-        """A reader at an offset of the member with this number, counted from 0 in archive order."""
+    def at(self, member: int, position: int) -> Reader:
+        """A reader at a position in the member with this number, counted from 0 in archive order."""
         if self._members is None:
             self._members = cast("Generator[Member]", self._file.members(self._suffixes))
         while self._reader is None or self._number < member:
-            self._reader = Reader(next(self._members).stream)
+            self._reader = Reader(*transcoded(next(self._members).stream))
             self._number += 1
-        while self._reader.position < offset and self._reader.read(min(BLOCK_BYTES, offset - self._reader.position)):
+        while (missing := position - self._reader.position) > 0 and self._reader.read(min(BLOCK_BYTES, missing)):
             pass
-        if self._reader.position != offset:
-            message = f"{self._file.path}: expected to read on at byte {offset}, is at {self._reader.position}"
+        if missing:
+            message = f"{self._file.path}: expected to read on at byte {position}, is at {self._reader.position}"
             raise AssertionError(message)
         return self._reader
 
@@ -188,29 +195,50 @@ class OpenMember:
     """A member of a raw file."""
 
     def __init__(self, member: Member, source: SourceSection) -> None:
-        name = plain_name(member.name).lower()
-        self.kind: Kind = "text"
-        self.division: Division | None = division(source)
-        if name.endswith(".parquet"):
-            self.kind, self.division = "values", None
-        elif name.endswith((".jsonl", ".ndjson")):
-            self.kind, self.division = "lines", LINES
-        self.reader = Reader(member.stream)
-        self.marks = 0
         self._member = member
         self._source = source
-        if self.kind != "values":
-            mark = self.reader.read(len(BOM))
-            # In JSON a byte-order mark is never text.
-            self.marks = int(mark == BOM and (self.kind == "lines" or source.bom == "strip"))
-            if not self.marks:
-                self.reader.give_back(mark)
+        self.marks = 0
+        self.division: Division | None = None
+        if plain_name(member.name).lower().endswith(".parquet"):
+            self.kind: Kind = "values"
+            self.reader = Reader(member.stream)
+            return
+        self.reader = Reader(*transcoded(member.stream))
+        head = self.reader.read(BLOCK_BYTES)
+        marked = head.startswith(BOM)
+        self.kind = self._kind(head.removeprefix(BOM))
+        self.division = LINES if self.kind == "lines" else division(source)
+        # In JSON a byte-order mark is never text, and one of UTF-16 is not read.
+        self.marks = int(self.reader.offset > raw_size(head, self.reader.encoding))
+        if marked and (self.kind == "lines" or source.bom == "strip"):
+            self.marks, head = 1, head.removeprefix(BOM)
+        self.reader.give_back(head)
+
+    def _kind(self, head: bytes) -> Kind:
+        """The kind of a file, by its name where that tells it, else by its beginning."""
+        name = plain_name(self._member.name).lower()
+        if name.endswith((".jsonl", ".ndjson")):
+            return "lines"
+        if name.endswith(".txt"):
+            return "text"
+        if name.endswith(TABLES) or head.startswith(TABLE_MARKS):
+            message = f"text.raw: {self._member.name} is a table; save it as .parquet, or a document per line as .jsonl"
+            raise RawInputError(message)
+        line, end, _ = head.lstrip().partition(b"\n")
+        line = line.strip()
+        is_object = line.startswith(b"{") and (line.endswith(b"}") or not end)
+        if name.endswith(".json"):
+            return "lines" if is_object or not line else "json"
+        has_text = is_object and f'"{self._source.text_column}"'.encode() in line
+        return "lines" if has_text else "text"
 
     def stretches(self) -> Iterator[Stretch]:
         """Its documents; one without payload is too long, and the caller reads it before requesting the next."""
         if self.kind == "values":
             for row, payload, lengths in values(self._member, self._source.text_column):
                 yield Stretch(row, payload, lengths)
+            return
+        if self.kind == "json":
             return
         reader, divided = self.reader, self.division
         limit = WHOLE_BYTES if self.kind == "text" else RECORD_BYTES
@@ -219,12 +247,12 @@ class OpenMember:
             waiting += fresh
             end = divided.end_of_last(waiting, last=False) if divided else 0
             if end:
-                yield Stretch(reader.position - len(waiting), waiting[:end])
+                yield Stretch(reader.offset - raw_size(waiting, reader.encoding), waiting[:end])
                 waiting = waiting[end:]
             if len(waiting) > limit:
                 reader.give_back(waiting)
                 waiting = b""
-                yield Stretch(reader.position, None)
+                yield Stretch(reader.offset, None)
         # An empty file is an empty document.
         if waiting or (divided is None and reader.position == start):
-            yield Stretch(reader.position - len(waiting), waiting)
+            yield Stretch(reader.offset - raw_size(waiting, reader.encoding), waiting)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from outofcore.domains.text.documents.long import too_long_or_short
 from outofcore.domains.text.documents.reading import RECORD_BYTES, division
 from outofcore.domains.text.params import SourceSection, TextSection
 from outofcore.raw.gather import parts_of
-from outofcore.raw.unit import Reject, Unit
+from outofcore.raw.unit import Reject, Unit, raw_size
 
 # Below this many bytes, building a table does not pay off.
 _TABLE_BYTES = 4096
@@ -81,8 +82,17 @@ def _raw_texts(unit: Unit, section: TextSection) -> Iterator[tuple[int, _Raw]]:
     else:
         divided = division(section.source)
         pieces = divided.split(unit.payload) if divided else [(0, len(unit.payload))]
-        for start, stop in pieces:
-            yield unit.offset + start, (unit.payload[start:stop], False)
+        for (start, stop), offset in zip(pieces, _offsets(unit, [start for start, _ in pieces]), strict=True):
+            yield offset, (unit.payload[start:stop], False)
+
+
+def _offsets(unit: Unit, starts: Sequence[int]) -> list[int]:
+    """Where places of the payload are in the decompressed file."""
+    encoding = unit.detail.get("encoding", "")
+    if not encoding:
+        return [unit.offset + start for start in starts]
+    sizes = (raw_size(unit.payload[start:stop], encoding) for start, stop in pairwise([0, *starts]))
+    return list(accumulate(sizes, initial=unit.offset))[1:]
 
 
 def _values(unit: Unit) -> Iterator[tuple[int, _Raw]]:
@@ -102,14 +112,15 @@ def texts_of_lines(unit: Unit, source: SourceSection) -> Iterator[tuple[int, tup
     payload = unit.payload
     starts, stops = _line_bounds(payload)
     texts = _as_table(payload, source.text_column, starts, stops) if len(payload) > _TABLE_BYTES else None
+    offsets = _offsets(unit, starts.tolist())
     if texts is not None:
-        for offset, text in zip((starts + unit.offset).tolist(), texts, strict=True):
+        for offset, text in zip(offsets, texts, strict=True):
             yield offset, (text, False)
         return
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+    for offset, start, stop in zip(offsets, starts.tolist(), stops.tolist(), strict=True):
         line = payload[start:stop]
         if not line.isspace():
-            yield unit.offset + start, _text_of(line, source, unit.offset + start)
+            yield offset, _text_of(line, source, offset)
 
 
 def _line_bounds(payload: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

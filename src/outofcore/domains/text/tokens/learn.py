@@ -14,9 +14,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from outofcore.domains.text.documents.cleaning import InvalidText, blocks, clean
-from outofcore.domains.text.documents.reading import SUFFIXES, OpenMember
+from outofcore.domains.text.documents.reading import OpenMember
 from outofcore.domains.text.documents.records import read_documents
-from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
 from outofcore.durable import replace_text, writing
