@@ -75,7 +75,7 @@ def cuttable(tokenizer: Mapping[str, Any]) -> bool:
     # NFC neither joins nor reorders characters across white space or punctuation.
     normalizer = tokenizer.get("normalizer") or {"type": "NFC"}
     added = tokenizer.get("added_tokens") or []
-    short = all(len(token["content"].encode()) < WINDOW_BYTES // 2 for token in added)
+    short = all(token["special"] or len(token["content"].encode()) < WINDOW_BYTES // 2 for token in added)
     return bool(plain and short and normalizer["type"] == "NFC" and _splits_as_known(tokenizer.get("pre_tokenizer")))
 
 
