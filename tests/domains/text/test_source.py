@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from outofcore.domains.text import source
 from outofcore.domains.text.documents import long, reading, records
 from outofcore.domains.text.documents.parquet import values
+from outofcore.domains.text.params import SUFFIXES
 from outofcore.domains.text.tokens import cuts
 from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import RawInputError
-from outofcore.raw.files import Member
+from outofcore.raw.files import Member, find_files
 from tests.domains.text.conftest import PROSE
 from tests.domains.text.tokens.test_cuts import HOSTILE
 
@@ -473,6 +476,23 @@ def test_long_documents_of_an_archive_are_looked_at_ahead(convert, tmp_path: Pat
     assert found.documents == tokens_of([*texts[:3], "short", texts[3]], tokenizer)
     assert found.counts["documents_in_pieces"] == 4
     assert [column["member"] for column in found.columns] == [0, 0, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_piece_is_audited_after_the_end_of_the_one_before(section_of, tmp_path: Path, monkeypatch):
+    """So that the cut between them is checked: whole characters, as many bytes as decide a cut, or the whole piece."""
+    monkeypatch.setattr(source, "WINDOW_BYTES", 24)
+    (tmp_path / "a.txt").write_text("né\u4e2d words, " * 9 + "x" * 9 + " and more wörds" * 20, encoding="utf-8")
+    section = section_of(tmp_path)
+    found = list(source.units(find_files(tmp_path, "**/*", SUFFIXES, section="text"), section))
+    assert [unit.detail["kind"] for unit in found] == ["piece"] * len(found)
+    assert len(found) > 3
+    assert found[0].detail["before"] == b""
+    for piece, following in pairwise(found):
+        before = following.detail["before"]
+        assert piece.payload.endswith(before)
+        assert before.decode().encode() == before
+        assert 24 <= len(before) < 24 + 3
 
 
 @pytest.mark.usefixtures("tiny")

@@ -19,7 +19,7 @@ from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, open_engine
 from outofcore.domains.text.tokens.oracle import Oracle
-from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
+from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
 from outofcore.raw.unit import KEY_BYTES, AuditRate, Reject, Unit, UnitResult
 
 
@@ -44,10 +44,11 @@ class Converter:
 
     def _result(self, unit: Unit, documents: Documents) -> UnitResult:
         engine = open_engine(self.tokenizer)
-        if any(len(text) > engine.longest for text in documents.texts):
-            ids, lengths = self._encode_in_pieces(engine, documents)
-        else:
-            ids, lengths = engine.encode(documents.texts)
+        try:
+            at_once = all(len(text) <= engine.longest for text in documents.texts)
+            ids, lengths = engine.encode(documents.texts) if at_once else self._one_by_one(engine, documents)
+        except EncodingError:
+            ids, lengths = self._one_by_one(engine, documents)
         ids, lengths = self._without_ends(ids, lengths, documents)
         texts = documents.texts
         sizes = np.array([len(text) for text in texts], np.int64)
@@ -116,8 +117,8 @@ class Converter:
             differences=(f"{unit.name}, document at {unit.offset}: {difference}",) if difference else (),
         )
 
-    def _encode_in_pieces(self, engine: Engine, documents: Documents) -> tuple[Ids, Lengths]:
-        """Ids of documents, some too long for the engine; those without a safe cut are rejected."""
+    def _one_by_one(self, engine: Engine, documents: Documents) -> tuple[Ids, Lengths]:
+        """Ids of documents, long ones in pieces; one without a safe cut, or at which the library fails, is rejected."""
         cutter = Cutter(engine.ids, safe=self.tokenizer.cuttable)
         cleaned = self.section.source.model_copy(update={"newlines": "keep"})
         kept = Documents(replaced=documents.replaced, carriage_returns=documents.carriage_returns)
@@ -125,11 +126,15 @@ class Converter:
         ids: list[Ids] = []
         lengths: list[int] = []
         for text, offset, file in zip(documents.texts, documents.offsets, documents.files, strict=True):
-            found = survey([text], cleaned, self.section.filters, cutter, engine.longest, offset)
+            try:
+                found = survey([text], cleaned, self.section.filters, cutter, engine.longest, offset)
+                if not isinstance(found, Reject):
+                    parts, _ = engine.encode(list(pieces([text], cleaned, found.cuts)))
+            except EncodingError as error:
+                found = Reject(reason="not_tokenized", offset=offset, detail=str(error))
             if isinstance(found, Reject):
                 kept.rejects.append(replace(found, file=file))
                 continue
-            parts, _ = engine.encode(list(pieces([text], cleaned, found.cuts)))
             ids.append(parts)
             lengths.append(len(parts))
             kept.texts.append(text)

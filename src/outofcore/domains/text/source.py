@@ -17,7 +17,7 @@ from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
 from outofcore.raw.gather import gathered, halves, side_by_side
-from outofcore.raw.unit import Reject, Unit
+from outofcore.raw.unit import Reject, Unit, raw_size
 
 
 def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
@@ -46,7 +46,8 @@ def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...] | None:
     else:
         separated = LINES if kind == "lines" else division(section.source)
         starts = [start for start, _ in separated.split(payload)] if separated else [0]
-        raw = at = starts[len(starts) // 2] if starts else 0
+        at = starts[len(starts) // 2] if starts else 0
+        raw = raw_size(payload[:at], unit.detail["encoding"])
     if not raw:
         return ()
     return (

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, reporting_panics
 
 Ids = npt.NDArray[np.uint32]
 Lengths = npt.NDArray[np.int64]
@@ -57,51 +57,6 @@ class Engine(Protocol):
         ...
 
 
-class FastEngine:
-    """``gigatoken``, one instance per thread, as an instance serves one call at a time."""
-
-    longest = 16 << 20
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        content = json.loads(tokenizer.plain)
-        # In a text they are text; the others keep their ids.
-        content["added_tokens"] = [
-            token
-            for token in content.get("added_tokens") or []
-            if not token["special"] and token["content"] != tokenizer.end_of_document
-        ]
-        self._json = json.dumps(content, ensure_ascii=False)
-        self._local = threading.local()
-
-    def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
-        size = sum(map(len, texts))
-        instance = self._instance(size)
-        if size <= _SINGLE_BYTES:
-            parts = [instance.encode(text) for text in texts]
-            ids = np.concatenate(parts) if parts else np.empty(0, np.uint32)
-            return ids, np.array([len(part) for part in parts], np.int64)
-        layout = instance.encode_batch(list(texts), parallel=False).layout
-        offsets = np.asarray(layout.offsets.data, np.int64)
-        return np.asarray(layout.content.data, np.uint32)[offsets[0] : offsets[-1]], np.diff(offsets)
-
-    def ids(self, text: bytes) -> list[int]:
-        ids: list[int] = self._instance(len(text)).encode(text).tolist()
-        return ids
-
-    def _instance(self, size: int) -> Any:
-        """The instance of this thread; recreated when its word cache takes too much memory."""
-        local = self._local
-        local.unchecked = getattr(local, "unchecked", 0) + size
-        if local.unchecked > _CHECK_BYTES and hasattr(local, "instance"):
-            local.unchecked = 0
-            if resident_bytes() - local.resident > MEMORY_BYTES:
-                del local.instance
-        if not hasattr(local, "instance"):
-            local.instance = gigatoken.Tokenizer.from_json(self._json)
-            local.resident = resident_bytes()
-        return local.instance
-
-
 class ReferenceEngine:
     """``tokenizers`` itself."""
 
@@ -120,16 +75,73 @@ class ReferenceEngine:
         return self._tokenizer.encode(text.decode())
 
 
+class FastEngine:
+    """``gigatoken``, one instance per thread, as an instance serves one call at a time.
+
+    Texts at which it fails are done by ``tokenizers``.
+    """
+
+    longest = 16 << 20
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        content = json.loads(tokenizer.plain)
+        # In a text they are text; the others keep their ids.
+        content["added_tokens"] = [
+            token
+            for token in content.get("added_tokens") or []
+            if not token["special"] and token["content"] != tokenizer.end_of_document
+        ]
+        self._json = json.dumps(content, ensure_ascii=False)
+        self._local = threading.local()
+        self._reference = ReferenceEngine(tokenizer)
+
+    def encode(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
+        try:
+            return self.attempt(texts)
+        except EncodingError:
+            self._local.__dict__.pop("instance", None)  # what a panic leaves of it is not used again
+            return self._reference.encode(texts)
+
+    def ids(self, text: bytes) -> list[int]:
+        ids: list[int] = self.encode([text])[0].tolist()
+        return ids
+
+    def attempt(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
+        """As :meth:`encode`, but raises EncodingError."""
+        size = sum(map(len, texts))
+        with reporting_panics(texts):
+            instance = self._instance(size)
+            if size <= _SINGLE_BYTES:
+                parts = [instance.encode(text) for text in texts]
+                ids = np.concatenate(parts) if parts else np.empty(0, np.uint32)
+                return ids, np.array([len(part) for part in parts], np.int64)
+            layout = instance.encode_batch(list(texts), parallel=False).layout
+            offsets = np.asarray(layout.offsets.data, np.int64)
+            return np.asarray(layout.content.data, np.uint32)[offsets[0] : offsets[-1]], np.diff(offsets)
+
+    def _instance(self, size: int) -> Any:
+        """The instance of this thread; recreated when its word cache takes too much memory."""
+        local = self._local
+        local.unchecked = getattr(local, "unchecked", 0) + size
+        if local.unchecked > _CHECK_BYTES and hasattr(local, "instance"):
+            local.unchecked = 0
+            if resident_bytes() - local.resident > MEMORY_BYTES:
+                del local.instance
+        if not hasattr(local, "instance"):
+            local.instance = gigatoken.Tokenizer.from_json(self._json)
+            local.resident = resident_bytes()
+        return local.instance
+
+
 @lru_cache(maxsize=2)
 def open_engine(tokenizer: Tokenizer) -> Engine:
     """The fastest engine that gives the ids of ``tokenizers`` for this tokenizer."""
-    reference = ReferenceEngine(tokenizer)
+    engine = FastEngine(tokenizer)
     try:
-        engine = FastEngine(tokenizer)
-        alike = all(engine.ids(probe.encode()) == tokenizer.encode(probe) for probe in probes(tokenizer))
-    except Exception:  # noqa: BLE001 - whatever the engine raises for an unsupported tokenizer
+        alike = all(engine.attempt([text.encode()])[0].tolist() == tokenizer.encode(text) for text in probes(tokenizer))
+    except EncodingError:
         alike = False
-    return engine if alike else reference
+    return engine if alike else ReferenceEngine(tokenizer)
 
 
 def probes(tokenizer: Tokenizer) -> Iterator[str]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.engine import Engine, ReferenceEngine
-from outofcore.domains.text.tokens.tokenizer import Tokenizer
+from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer
 
 # A document is compared up to a safe cut within the first of these; without one, whole up to the second, which takes
 # half a second and about 100 MB of memory.
@@ -40,7 +40,10 @@ class Oracle:
         both joined, so that the cut between them is checked.
         """
         compared = self.reach(text)
-        expected = np.array(self._reference.ids(before + text[:compared]), np.int64)
+        try:
+            expected = np.array(self._reference.ids(before + text[:compared]), np.int64)
+        except EncodingError as error:
+            return str(error)
         actual = np.concatenate([np.array(self._engine.ids(before), np.int64), ids.astype(np.int64)])
         if compared < len(text):
             actual = actual[: len(expected)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -14,10 +15,14 @@ import tokenizers
 
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.cuts import cuttable
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, RawInputError
 
 TOKENIZER_FILE = "tokenizer.json"
 """Name of the file in a folder that is given for a tokenizer, as the library ``transformers`` saves it."""
+
+
+class EncodingError(RawInputError):
+    """A library fails at a text: ``tokenizers`` panics at some texts with certain added tokens."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +119,22 @@ def _encoder(plain: str) -> Any:
 
 def _ids(encoder: Any, text: str) -> list[int]:
     # A batch, even of one, is encoded without the GIL, and the fast one without offsets into the text.
-    (encoded,) = encoder.encode_batch_fast([text], add_special_tokens=False)
+    with reporting_panics(text):
+        (encoded,) = encoder.encode_batch_fast([text], add_special_tokens=False)
     ids: list[int] = encoded.ids
     return ids
+
+
+@contextmanager
+def reporting_panics(text: object) -> Iterator[None]:
+    """Raise EncodingError for whatever a library raises at a text; a panic of Rust is no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        message = f"tokenizing a text that begins {text!r:.60} ... fails: {error}"
+        raise EncodingError(message) from error
 
 
 def _without(content: dict[str, Any], token: str) -> dict[str, Any]:
