@@ -47,7 +47,7 @@ def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...] | None:
         separated = LINES if kind == "lines" else division(section.source)
         starts = [start for start, _ in separated.split(payload)] if separated else [0]
         at = starts[len(starts) // 2] if starts else 0
-        raw = raw_size(payload[:at], unit.detail["encoding"])
+        raw = raw_size(payload[:at], unit.detail.get("encoding", ""))
     if not raw:
         return ()
     return (
