@@ -16,7 +16,7 @@ FINISHING = 4
 
 Chunk = list[npt.NDArray[Any]]
 """The rows of a chunk, by field."""
-Encoded = list[bytes]
+EncodedChunk = list[bytes]
 Item = TypeVar("Item")
 
 
@@ -28,13 +28,13 @@ class EncodingQueue:
         self.bytes_waiting = 0  # of the chunks, before they are encoded
         self.bytes_written = 0  # of all tables, counted by them
         self._finishing: deque[Future[Any]] = deque()
-        self._waiting: deque[tuple[Future[list[Encoded]], Callable[[Encoded], None], int]] = deque()
+        self._waiting: deque[tuple[Future[list[EncodedChunk]], Callable[[EncodedChunk], None], int]] = deque()
 
     def put(
         self,
         chunks: list[Chunk],
-        encode: Callable[[list[Chunk]], list[Encoded]],
-        write: Callable[[Encoded], None],
+        encode: Callable[[list[Chunk]], list[EncodedChunk]],
+        write: Callable[[EncodedChunk], None],
     ) -> None:
         """Have chunks encoded; a later call writes them, after those before. Their rows must not change any more."""
         while self._waiting and (self._waiting[0][0].done() or len(self._waiting) >= AHEAD):

@@ -24,7 +24,7 @@ from outofcore.store.upload import Upload
 TOGETHER_BYTES = 2**20
 """Rows that are encoded in one call, of whole chunks."""
 
-Files = dict[str, tuple[int, str]]
+SealedFiles = dict[str, tuple[int, str]]
 """Size and SHA-256 by path relative to the store."""
 
 
@@ -45,7 +45,7 @@ class TableWriter:
         self.fields = fields
         self.layout = layout
         self.rows = 0
-        self.files: Files = {}
+        self.files: SealedFiles = {}
         self._root = root
         self._shard = shard
         self._queue = queue
@@ -55,7 +55,7 @@ class TableWriter:
         self._waiting_rows = 0
         self._shards: dict[str, Shard] = {}
         self._shard_number = 0
-        self._finishing: deque[Future[Files]] = deque()
+        self._finishing: deque[Future[SealedFiles]] = deque()
         self._upload = upload
         self._uploaded: list[Path] = []
         self.checksums = {field.name: bytearray() for field in fields}  # of all chunks that are written
@@ -201,7 +201,7 @@ class TableWriter:
             self.files.update(whole)
 
 
-def _finished(root: Path, shards: Iterable[Shard]) -> Files:
+def _finished(root: Path, shards: Iterable[Shard]) -> SealedFiles:
     """Finish shards; returns those that have a file."""
     try:
         facts = {shard.path.relative_to(root).as_posix(): shard.finish() for shard in shards}
@@ -212,7 +212,7 @@ def _finished(root: Path, shards: Iterable[Shard]) -> Files:
     return {name: found for name, found in facts.items() if found}
 
 
-def size_of(files: Files) -> int:
+def size_of(files: SealedFiles) -> int:
     """Bytes of files."""
     return sum(size for size, _ in files.values())
 

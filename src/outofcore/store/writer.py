@@ -22,7 +22,7 @@ from outofcore.store.encoding_queue import EncodingQueue
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import CHECKSUMS, SEAL, Seal, describe
 from outofcore.store.shards import ShardFile, ShardMaker
-from outofcore.store.table import Files, TableWriter
+from outofcore.store.table import SealedFiles, TableWriter
 from outofcore.store.target import Target
 from outofcore.store.upload import Upload
 
@@ -159,7 +159,7 @@ class StoreWriter:
             for stale in self.work.rglob("zarr.*"):  # of a commit that was stopped
                 stale.unlink()
         tables = [*self.tables(), self.sources_table(sources)]
-        listed: Files = {}
+        listed: SealedFiles = {}
         for each in tables:
             each.close()
             listed.update(each.files)
