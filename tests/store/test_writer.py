@@ -69,7 +69,7 @@ def test_appends_of_any_size_give_the_same_bytes(make_store: Callable[..., Path]
     assert other.digest != whole.digest
 
 
-@pytest.mark.parametrize("parts", [("",) * 5, ("a", "a", "b", "c", "c")])
+@pytest.mark.parametrize("parts", [("",) * 5, ("a", "a", "zarr.b", "zarr.c", "zarr.c")])
 def test_a_writer_goes_on_from_a_snapshot_with_the_same_bytes(
     tmp_path: Path, encoders: ThreadPoolExecutor, parts: tuple[str, ...]
 ) -> None:

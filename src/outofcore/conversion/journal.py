@@ -114,18 +114,14 @@ class Journal:
         sync_folder(self.folder)
 
     def _sync_folders(self, tables: Mapping[str, Any]) -> None:
-        """Flush the names of new shards, and of pieces, to the disk."""
+        """Flush the names of new shards to the disk."""
         whole = {name for table in tables.values() for name in table["files"]}
-        begun = {
-            f"{path}/{field}/{table['shard']}" for path, table in tables.items() for field in table.get("lengths", ())
-        }
+        begun = {f"{path}/{field}/{table['shard']}" for path, table in tables.items() for field in table["lengths"]}
         new = (whole | begun) - self._synced
         for folder in sorted({parent for name in new for parent in Path(name).parents}):
             if (self.store / folder).is_dir():  # an uploaded store has no shards here
                 sync_folder(self.store / folder)
         self._synced |= new
-        for pieces in sorted({table["folder"] for table in tables.values() if table.get("pieces")}):
-            sync_folder(Path(pieces))
 
     def close(self) -> None:
         for file in (self.rejects, self._keys, self._sources):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -47,15 +45,6 @@ class SeenKeys:
             self._lows.append(low[fresh])
             self._merge()
         return new
-
-    def keys(self) -> npt.NDArray[np.uint8]:
-        """All keys, (n, 16), sorted; adding them to an empty set restores this one."""
-        pairs: npt.NDArray[Any] = np.empty((len(self), 2), ">u8")
-        if self._runs:
-            high, low = np.concatenate(self._runs), np.concatenate(self._lows)
-            order = np.lexsort((low, high))
-            pairs[:, 0], pairs[:, 1] = high[order], low[order]
-        return pairs.view(np.uint8).reshape(-1, KEY_BYTES)
 
     def _merge(self) -> None:
         while len(self._runs) > 1 and len(self._runs[-2]) < max(SMALL_RUN, 2 * len(self._runs[-1])):

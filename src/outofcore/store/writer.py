@@ -157,7 +157,8 @@ class StoreWriter:
         """
         with writing(self.work):
             for stale in self.work.rglob("zarr.*"):  # of a commit that was stopped
-                stale.unlink()
+                if stale.is_file():
+                    stale.unlink()
         tables = [*self.tables(), self.sources_table(sources)]
         listed: SealedFiles = {}
         for each in tables:
