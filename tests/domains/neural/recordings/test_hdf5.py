@@ -210,3 +210,15 @@ def test_entries_of_chunks_that_were_never_written_are_not_read(tmp_path, axis):
     assert np.flatnonzero(readable(recording.array("stim", axis), 0, 30)[1]).tolist() == list(range(10, 20))
     assert not readable(recording.array("never"), 0, 30)[1].any()
     recording.close()
+
+
+def test_words_are_one_array_and_ragged_rows_several(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["words"] = ["film", "grating", "film"]
+        ragged = file.create_dataset("ragged", (2,), h5py.vlen_dtype(np.float64))
+        ragged[0], ragged[1] = np.arange(3.0), np.arange(2.0)
+    recording = Hdf5Recording(tmp_path / "a.h5")
+    assert recording.cells("words") is None
+    assert recording.array("words").read(1, 3).tolist() == ["grating", "film"]
+    assert [row.read(0, row.shape[0]).tolist() for row in recording.cells("ragged")] == [[0, 1, 2], [0, 1]]
+    recording.close()
