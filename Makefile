@@ -21,7 +21,7 @@ run: $(VENV)/installed
 	dvc repro
 	outofcore committed
 	@test -f reports/index.html || python stages/report.py  # DVC skips it where every result is the one in dvc.lock
-	@echo "reports/index.html shows what was made; docs/getting-started.md goes on with your own data"
+	@echo "reports/index.html shows what was made; docs/getting-started.md continues with your own data"
 
 report: $(VENV)/installed
 	python stages/report.py
