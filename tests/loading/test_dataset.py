@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset
+from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset, default_collate
 
 from outofcore.errors import BudgetError, DamagedStore, ParamsError
 from outofcore.loading.dataset import ZarrDataset
@@ -41,7 +41,7 @@ def test_batches_in_any_order_whatever_fits(make_store: MakeStore, window: Any, 
     data = ZarrDataset(make_store(), window=window, memory=memory, fields=("id", "half"))
     everything = ZarrDataset(make_store(), window=window, fields=("id", "half"))[range(len(data))]
     chosen = np.random.default_rng(0).integers(0, len(data), 500)
-    batch = data.__getitems__(chosen)
+    batch = data[chosen]
     for name, values in everything.items():
         assert torch.equal(batch[name], values[chosen])
 
@@ -70,6 +70,25 @@ def test_with_subset_concat_and_samplers(make_store: MakeStore) -> None:
     assert [len(batch["id"]) for batch in drawn] == [100, 100, 100]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_collate_function_gets_samples(make_store: MakeStore, workers: int) -> None:
+    data = ZarrDataset(make_store(), fields=("id", "half"))
+
+    def collate(samples: Any) -> Any:
+        assert len(samples) == len(list(samples)) == len(samples[:]) == 100
+        assert samples[-1]["id"] == samples[99]["id"]
+        with pytest.raises(IndexError):
+            samples[100]
+        stacked = {name: torch.stack([sample[name] for sample in samples]) for name in samples[0]}
+        assert all(torch.equal(default_collate(samples)[name], stacked[name]) for name in stacked)
+        assert torch.equal(default_collate(list(samples))["id"], stacked["id"])
+        return stacked
+
+    fork = {"multiprocessing_context": "fork"} if workers else {}
+    loaded = DataLoader(data, batch_size=100, collate_fn=collate, num_workers=workers, **fork)
+    assert torch.cat([batch["id"] for batch in loaded]).tolist() == list(range(3000))
+
+
 def test_a_copy_in_another_process_opens_the_store_itself(make_store: MakeStore) -> None:
     data = ZarrDataset(make_store(), window=Window(length=3), fields=("id",))
     data[0]
@@ -87,10 +106,10 @@ def test_random_choices_follow_torchs_seed(make_store: MakeStore) -> None:
 
     data = ZarrDataset(make_store(), tensors=Noise())
     torch.manual_seed(3)
-    once = data.__getitems__([1, 2])["noise"]
-    assert not torch.equal(once, data.__getitems__([1, 2])["noise"])
+    once = data[[1, 2]]["noise"]
+    assert not torch.equal(once, data[[1, 2]]["noise"])
     torch.manual_seed(3)
-    assert torch.equal(once, data.__getitems__([1, 2])["noise"])
+    assert torch.equal(once, data[[1, 2]]["noise"])
 
 
 def test_memory_for_less_than_a_sample(make_store: MakeStore) -> None:
@@ -157,5 +176,5 @@ def test_damage_is_an_error_every_time(make_store: MakeStore, tmp_path: Any) -> 
     data = ZarrDataset(copied, fields=("half", "id"))
     for _ in range(2):
         with pytest.raises(DamagedStore, match="train/half"):
-            data.__getitems__(range(3000))
+            data[range(3000)]
     assert data[0]["id"] == 0

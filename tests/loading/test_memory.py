@@ -20,6 +20,7 @@ from outofcore.loading.loader import loader
 from outofcore.loading.memory import LEAST_BATCHES, RETAINED, Needs
 from outofcore.loading.residency import piece_chunks
 from outofcore.sizes import parse_bytes
+from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
@@ -78,7 +79,10 @@ ORDERS: dict[str, dict[str, Any]] = {
     "rows": {"pool_blocks": 64},
     "overlapping windows": {"pool_blocks": 16, "window": {"length": 8, "stride": 4}},
     "windows inside sequences": {"pool_blocks": 16, "window": {"length": 50, "stride": 2, "mode": "never"}},
-    "weighted": {"pool_blocks": 16, "weighted": {"column": "half"}},
+    "weighted": {"pool_blocks": 64, "weighted": {"column": "half"}},
+    "few draws by weights of sequences": {"weighted": {"column": "length", "samples": 20_000}, "batch_size": 20_000},
+    "columns": {"pool_blocks": 4, "columns": ("label", "sequence", "length")},
+    "one large batch": {"batch_size": ROWS // 2, "threads": 16},
     "balanced": {
         "balanced": {
             "group": ENTRIES // 10 % 40,
@@ -99,15 +103,22 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_store(folder, [ROWS // 100] * 100, codec="lz4", chunk_rows=2048, shard_rows=1 << 17)
 
 
-def opener(store: Any, order: str, **more: Any) -> Callable[[int | str], Loader]:
-    def opened(memory: int | str) -> Loader:
-        options: dict[str, Any] = {"batch_size": 512, "fields": ("sparse",), **ORDERS[order], **more}
-        return loader(store, memory=memory, residency="streamed", threads=2, **options)
+def fresh(store: Any) -> Any:
+    """The same stores, opened, which have read nothing yet."""
+    if isinstance(store, dict):
+        return {name: fresh(each) for name, each in store.items()}
+    return [fresh(each) for each in store] if isinstance(store, list) else open_store(store)
+
+
+def opener(paths: Any, order: str, **more: Any) -> Callable[..., Loader]:
+    def opened(memory: int | str, store: Any = paths) -> Loader:
+        options: dict[str, Any] = {"batch_size": 512, "threads": 2, "fields": ("sparse",), **ORDERS[order], **more}
+        return loader(store, memory=memory, residency="streamed", **options)
 
     return opened
 
 
-def least(opened: Callable[[int | str], Loader]) -> int:
+def least(opened: Callable[..., Loader]) -> int:
     """The smallest budget that is accepted."""
     with pytest.raises(BudgetError) as refusal:
         opened(1)
@@ -138,24 +149,24 @@ def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("several", [False, True])
 def test_the_least_budget_that_is_accepted_is_kept(narrow: Path, months: list[Path], order: str, several: bool) -> None:
-    check_least_budget(opener(months if several else narrow, order))
+    paths = months if several else narrow
+    check_least_budget(opener(paths, order), paths)
 
 
 @pytest.mark.parametrize("order", ["rows", "overlapping windows", "windows inside sequences"])
 def test_a_mixture_keeps_the_least_budget_that_is_accepted(months: list[Path], order: str) -> None:
     sources = {"first": months[:5], "one": months[5], "last": months[6:]}
-    check_least_budget(opener(sources, order, weights={"first": 5, "one": 1, "last": 3}))
+    check_least_budget(opener(sources, order, weights={"first": 5, "one": 1, "last": 3}), sources)
 
 
-def check_least_budget(opened: Callable[[int | str], Loader]) -> None:
-    memory = least(opened)
+def check_least_budget(opened: Callable[..., Loader], paths: Any) -> None:
+    memory, store = least(opened), fresh(paths)
     for _ in opened(memory):  # what is compiled and imported once is no part of the budget
         pass
     tracemalloc.start()
     try:
-        batches = opened(memory)
         before, _ = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
+        batches = opened(memory, store)
         for _ in range(2):
             for _ in batches:
                 pass
@@ -163,6 +174,13 @@ def check_least_budget(opened: Callable[[int | str], Loader]) -> None:
         assert most - before <= memory
     finally:
         tracemalloc.stop()
+
+
+def test_tables_of_small_chunks_and_short_sequences_are_counted(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("small") / "numbers.zarr"
+    small = write_store(folder, [3] * 30_000, codec="lz4", chunk_rows=16, shard_rows=1 << 14)
+    for more in ({}, {"window": {"length": 2, "mode": "never"}}, {"columns": ("label",)}):
+        check_least_budget(opener(small, "rows", pool_blocks=16, **more), small)
 
 
 def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:

@@ -115,7 +115,7 @@ class BalancedSampler:
     @property
     def table_bytes(self) -> int:
         """Bytes of the entries and their order, and the groups of each batch."""
-        return 6 * self.first.nbytes + 16 * self.batches * self.balanced.groups
+        return 7 * self.first.nbytes + 16 * self.batches * self.balanced.groups
 
     @property
     def near(self) -> int:

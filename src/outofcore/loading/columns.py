@@ -46,8 +46,9 @@ class SequenceColumns:
 
     @property
     def bytes(self) -> int:
-        """Memory that reading takes: first rows and values."""
-        return self._count * (8 + sum(values.nbytes for values in self._blank().values())) if self._arrays else 0
+        """Memory of first rows and values."""
+        values = sum(values.nbytes for name, values in self._blank().items() if name != NUMBER)
+        return self._count * (8 + values) if self._arrays else 0
 
     def blank(self) -> dict[str, npt.NDArray[Any]]:
         """Values of one sample that belongs to no sequence, by column."""
@@ -64,15 +65,16 @@ class SequenceColumns:
             return
         self._starts = self._sequences.extents()[0]
         self._values = {
-            name: np.arange(self._count) if array is None else indexable(self._sequences.read(name))
+            name: self._sequences.read(name, indexable(np.empty(0, array.dtype)).dtype)
             for name, array in self._arrays.items()
+            if array is not None
         }
 
     def of(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
         """Values by column (samples,), by the first row of each sample."""
         rows = first + self._ahead
         sequence = np.searchsorted(self._starts, rows, "right") - 1
-        values = {name: values[sequence] for name, values in self._values.items()}
+        values = {name: sequence if name == NUMBER else self._values[name][sequence] for name in self._arrays}
         if self._sources is not None:
             values[SOURCE] = np.searchsorted(self._sources, rows, "right") - 1
         return values

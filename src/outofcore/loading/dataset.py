@@ -6,12 +6,12 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from outofcore.domains.reading import Reading
@@ -31,33 +31,51 @@ from outofcore.store.reader import Store
 Ints = npt.NDArray[np.int64]
 
 
-class ReadyBatch(dict[str, torch.Tensor]):
-    """A batch that needs no collating; torch's default collate function passes it on.
-
-    That function looks at item 0 of what it is given to learn what to collate, so item 0 of a batch is the batch.
-    """
-
-    def __missing__(self, key: object) -> ReadyBatch:
-        if key == 0:
-            return self
-        raise KeyError(key)
+class Sample(dict[str, torch.Tensor]):
+    """A sample of :class:`Samples`, known to torch's default collate function by its type."""
 
 
-def _pass_on(batch: ReadyBatch, *, collate_fn_map: object = None) -> ReadyBatch:
+class Samples(Sequence[Sample]):
+    """Samples that were read together: ``batch`` is what torch's default collate function makes of them."""
+
+    def __init__(self, batch: Batch, count: int) -> None:
+        self.batch = batch
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            message = f"expected one of {self._count} samples, got number {index}"
+            raise IndexError(message)
+        return Sample((name, tensor[index]) for name, tensor in self.batch.items())
+
+
+def _collate(samples: Sequence[Sample], *, collate_fn_map: object = None) -> Batch:
     del collate_fn_map
-    return batch
+    if isinstance(samples, Samples):
+        return samples.batch
+    return default_collate([dict(sample) for sample in samples])  # type: ignore[no-any-return]  # of dicts, a dict
 
 
-default_collate_fn_map[ReadyBatch] = _pass_on
+default_collate_fn_map[Sample] = _collate
 
 
 class ZarrDataset(Dataset[Batch]):
     """The samples of a split by number.
 
-    A ``DataLoader`` asks for a batch at a time and gets it ready made: sorted by chunk, gathered, read in one step.
-    Works with any sampler, with ``Subset`` and ``ConcatDataset``, and with worker processes however they are started:
-    each opens the store for itself and has a cache of its own. Random single rows of a compressed store decode a chunk
-    each; :func:`outofcore.loader` is the fast way.
+    A ``DataLoader`` asks for a batch at a time: sorted by chunk, gathered, read in one step, and ready without
+    collating; a collate function of your own gets the samples, each a dict of tensors. Works with any sampler, with
+    ``Subset`` and ``ConcatDataset``, and with worker processes however they are started: each opens the store for
+    itself and has a cache of its own. Random single rows of a compressed store decode a chunk each;
+    :func:`outofcore.loader` is the fast way.
 
     Parameters
     ----------
@@ -98,7 +116,7 @@ class ZarrDataset(Dataset[Batch]):
         place = known[0] if part is None else word("part", part)
         self._arguments = stores, split, tensors, names, of_sequences, window, place, memory
         self._split = open_split(
-            stores, split, place, tensors, names, of_sequences, window, phase=False, in_blocks=False
+            stores, split, place, tensors, names, of_sequences, window, phase=False, in_blocks=False, budget=budget
         )
         chunk = self._split.chunk_rows * self._split.row_bytes
         columns_held = self._split.columns.bytes if self._split.columns else 0
@@ -138,13 +156,13 @@ class ZarrDataset(Dataset[Batch]):
     def __getitem__(self, index: int | slice | Sequence[int] | Ints) -> Batch:
         """A sample by number, or the batch of several, also by a slice."""
         if isinstance(index, slice):
-            return self.__getitems__(range(*index.indices(len(self))))
+            return self._batch(range(*index.indices(len(self))))
         if isinstance(index, Sequence | np.ndarray) or getattr(index, "ndim", None):
-            return self.__getitems__(index)  # type: ignore[arg-type]  # a tensor counts as a sequence
-        return {name: tensor[0] for name, tensor in self.__getitems__([index]).items()}
+            return self._batch(index)  # type: ignore[arg-type]  # a tensor counts as a sequence
+        return {name: tensor[0] for name, tensor in self._batch([index]).items()}
 
-    def __getitems__(self, indices: Sequence[int] | Ints) -> ReadyBatch:
-        """The batch of several samples, in the given order.
+    def __getitems__(self, indices: Sequence[int] | Ints) -> Samples:
+        """Several samples, in the given order; a ``DataLoader`` passes them to its collate function.
 
         Raises
         ------
@@ -153,6 +171,9 @@ class ZarrDataset(Dataset[Batch]):
         ParamsError
             If a number is not whole.
         """
+        return Samples(self._batch(indices), len(indices))
+
+    def _batch(self, indices: Sequence[int] | Ints) -> Batch:
         samples = integers("indices", indices if len(indices) else np.empty(0, np.int64))
         count = len(self)
         outside = samples[(samples < -count) | (samples >= count)]
@@ -164,7 +185,7 @@ class ZarrDataset(Dataset[Batch]):
         draws = random_words(0, 1, len(first), int(torch.randint(2**62, ())))
         batch = self._split.reading(self._rows(first), draws)
         columns = self._split.columns
-        return ReadyBatch(batch if columns is None else with_columns(batch, columns.of(first)))
+        return batch if columns is None else with_columns(batch, columns.of(first))
 
     def _rows(self, first: Ints) -> dict[str, Any]:
         process = os.getpid()

@@ -327,7 +327,8 @@ class BatchMaker:
         tensors = self._transfer.send(tensors)
         if len(counts) == 1:
             return [tensors]
-        pieces = [torch.split(tensor, list(counts)) for tensor in tensors.values()]
+        # Copies: a batch that is kept or saved must not hold the memory of the whole group.
+        pieces = [[piece.clone() for piece in torch.split(tensor, list(counts))] for tensor in tensors.values()]
         return [dict(zip(tensors, batch, strict=True)) for batch in zip(*pieces, strict=True)]
 
     def _to_host(self, rows: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:

@@ -27,6 +27,7 @@ Addresses = npt.NDArray[np.uint64]
 ABSENT = 0
 """The address of an unavailable chunk."""
 
+SLAB = 4096  # rows whose places are held at a time
 AHEAD = 16  # rows; about the time of a cache miss
 LONG = 512  # bytes per row from which calling memcpy is cheaper than pieces of constant size
 
@@ -114,23 +115,25 @@ def _copy_rows(sources: Addresses, count: int, row_bytes: int, target: np.uint64
 @njit(nogil=True, cache=True, error_model="numpy")
 def _gather_rows(table: Addresses, first: Ints, chunk_rows: int, row_bytes: Ints, targets: Addresses, at: int) -> int:
     """Copy single rows of all fields; returns -1, or the number of a row without chunk."""
-    count = len(first)
-    chunks, places = np.empty(count, np.int64), np.empty(count, np.int64)
-    sources = np.empty(count, np.uint64)
-    for row in range(count):
-        chunks[row] = first[row] // chunk_rows
-        if first[row] < 0 or chunks[row] >= table.shape[1]:
-            return row
-        places[row] = first[row] - chunks[row] * chunk_rows
-    for number in range(len(row_bytes)):
-        size = row_bytes[number]
-        addresses = table[number]
+    most = min(len(first), SLAB)
+    chunks, places = np.empty(most, np.int64), np.empty(most, np.int64)
+    sources = np.empty(most, np.uint64)
+    for start in range(0, len(first), SLAB):
+        count = min(SLAB, len(first) - start)
         for row in range(count):
-            base = addresses[chunks[row]]
-            if base == ABSENT:
-                return row
-            sources[row] = base + np.uint64(places[row] * size)
-        _copy_rows(sources, count, size, targets[number] + np.uint64(at * size))
+            chunks[row] = first[start + row] // chunk_rows
+            if first[start + row] < 0 or chunks[row] >= table.shape[1]:
+                return start + row
+            places[row] = first[start + row] - chunks[row] * chunk_rows
+        for number in range(len(row_bytes)):
+            size = row_bytes[number]
+            addresses = table[number]
+            for row in range(count):
+                base = addresses[chunks[row]]
+                if base == ABSENT:
+                    return start + row
+                sources[row] = base + np.uint64(places[row] * size)
+            _copy_rows(sources, count, size, targets[number] + np.uint64((at + start) * size))
     return -1
 
 

@@ -205,6 +205,7 @@ def loader(
             window,
             phase,
             in_blocks=in_blocks,
+            budget=budget,
             sources=[source.stores for source in sources or ()],
         )
         for each in parts

@@ -15,8 +15,9 @@ from outofcore.hardware import usable_memory
 from outofcore.loading.columns import with_columns
 from outofcore.loading.mixture import MixtureSampler
 from outofcore.loading.order import Access, Sampler
-from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency, piece_chunks
+from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency, piece_chunks, table_bytes
 from outofcore.loading.split import Split
+from outofcore.loading.weighted import WeightedSampler
 from outofcore.sizes import format_bytes, format_least
 
 Kind = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
@@ -28,6 +29,8 @@ GROUP_BATCHES = 64
 # Bytes held per byte of a batch in flight, if there is room for more than the fewest: buffers
 # that a thread has freed stay with its part of the allocator. Measured: 2.8 with one such part, 3.3 with eight threads.
 RETAINED = 4
+SAMPLE_BYTES = 8 + 8  # of a batch: first row and random word
+THREAD_BYTES = 160 << 10  # its decoder, and the places of the rows that it copies
 
 # Below this share of the chunks, keeping some saves too little.
 _WORTH_KEEPING = 0.1
@@ -44,7 +47,7 @@ class Needs:
     chunks: int  # of the split
     pool_blocks: int  # most full blocks per pool
     pool_chunks: int  # most chunks per pool; two pools are held, one consumed and one being read
-    pool_samples: int  # most samples per pool; 8 bytes each for their order, twice that while it is made
+    pool_samples: int  # most samples per pool; 8 bytes each for their order, more while it is made
     batch: int  # bytes of one batch: its rows as stored, and its tensors
     tables: int  # bytes of sequences, permutations and chunk indexes
     threads: int
@@ -53,11 +56,14 @@ class Needs:
     mappable: bool = False  # all fields are in uncompressed local files
     device: bool = False  # tensors can be made of rows on an accelerator
     sources: int = 1  # of a mixture
+    opening: int = 0  # bytes held while tables are read
+    pool_weights: int = 0  # most weights of a pool's rows, 8 bytes each while its samples are drawn
 
     @property
     def fixed(self) -> int:
         """Bytes of everything but pools and kept chunks, with the fewest batches in flight."""
-        return self.tables + self.encoded + 5 * 8 * self.pool_samples + LEAST_BATCHES * self.batch
+        order = 5 * 8 * self.pool_samples + 8 * self.pool_weights
+        return self.tables + self.encoded + order + self.threads * THREAD_BYTES + LEAST_BATCHES * self.batch
 
     @property
     def encoded(self) -> int:
@@ -80,12 +86,12 @@ class Needs:
     @property
     def streamed(self) -> int:
         """Least bytes for streaming."""
-        return self.fixed + self.slots * self.chunk
+        return max(self.fixed + self.slots * self.chunk, self.opening)
 
     @property
     def whole(self) -> int:
         """Least bytes for holding the whole split."""
-        return self.fixed + self.decoded
+        return max(self.fixed + self.decoded, self.opening)
 
     @property
     def together(self) -> int:
@@ -115,11 +121,13 @@ class Needs:
             pool_blocks=blocks,
             pool_chunks=int(self.pool_chunks * share) + 1,
             pool_samples=int(self.pool_samples * share) + 1,
+            pool_weights=int(self.pool_weights * share) + 1 if self.pool_weights else 0,
         )
 
 
 def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int) -> Needs:
     """What one of ``world`` ranks needs to read a split; reads its first sample."""
+    tables = sampler.table_bytes + (split.columns.bytes if split.columns else 0)
     return Needs(
         chunk=split.row_bytes * split.chunk_rows,
         chunks=split.chunks,
@@ -127,16 +135,22 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         pool_chunks=sampler.pool_chunks(world),
         pool_samples=sampler.pool_samples(world),
         batch=-(-batch_size // world) * _sample_bytes(split),
-        tables=sampler.table_bytes
-        + 16 * split.chunks * len(split.fields)  # place and size of each chunk
-        + (split.columns.bytes if split.columns else 0),
+        tables=tables + table_bytes(split.chunks, len(split.fields)),
+        opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
         threads=threads,
         access=sampler.access,
         local=split.local,
         mappable=split.mappable,
         device=isinstance(split.reading, DeviceReading),
         sources=len(sampler.sources) if isinstance(sampler, MixtureSampler) else 1,
+        pool_weights=sampler.plain.pool_samples(1) if isinstance(sampler, WeightedSampler) else 0,
     )
+
+
+def _reads_extents(split: Split, sampler: Sampler) -> bool:
+    window, columns = split.windows.window, split.columns is not None and split.columns.bytes > 0
+    of_sequences = isinstance(sampler, WeightedSampler) and sampler.of_sequences
+    return columns or of_sequences or (window is not None and window.mode == "never")
 
 
 def _sample_bytes(split: Split) -> int:
@@ -157,8 +171,7 @@ def _sample_bytes(split: Split) -> int:
     tensors = split.reading(rows, np.zeros(1, np.uint64))
     if split.columns:
         tensors = with_columns(tensors, split.columns.blank())
-        stored += 8  # its first row
-    return int(stored + sum(tensor.nbytes for tensor in tensors.values()))
+    return int(stored + SAMPLE_BYTES + sum(tensor.nbytes for tensor in tensors.values()))
 
 
 @dataclass(frozen=True, kw_only=True)

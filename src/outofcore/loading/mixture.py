@@ -25,7 +25,7 @@ from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse
 from outofcore.loading.order import LANES, VERSION, Access, Cut, EpochOrder, PlainSampler, cut_samples
 from outofcore.loading.permutation import key, shuffle_runs
-from outofcore.loading.several import Sequences, runs_of
+from outofcore.loading.several import runs_of
 from outofcore.loading.split import Split
 from outofcore.loading.windows import Windows
 
@@ -277,7 +277,7 @@ def lane_size(samples: int, lane: int) -> int:
 
 def _windows_of(split: Split, own: slice) -> Windows:
     """The windows of one source, with rows numbered as in the split."""
-    stores, origins = split.stores[own], split.origins[own]
+    origins = split.origins[own]
     lengths = np.array([len(next(iter(fields.values()))) for fields in split.rows[own]], np.int64)
     window = split.windows.window
     return Windows(
@@ -285,7 +285,7 @@ def _windows_of(split: Split, own: slice) -> Windows:
         window,
         phase=split.windows.phase,
         runs=runs_of(lengths, origins, split.chunk_rows, whole_chunks=window is None),
-        sequences=lambda: Sequences(stores, split.name, split.part, origins).extents(),
+        sequences=split.sequences.of(own).extents,
     )
 
 

@@ -32,6 +32,13 @@ PIECE_BYTES = 4 << 20  # decoded; a few milliseconds of work, long compared with
 PIECES = 4  # at least, of what is brought together, for as many threads
 
 
+def table_bytes(chunks: int, fields: int) -> int:
+    """Bytes of the tables of a split's chunks."""
+    of_chunk = 8 + 8 + 8 + 1 + 1  # origin, slot, holders; decoded, kept
+    of_field = 8 + 16 + 16  # address; place and size in the reader, and in the index of the shard
+    return chunks * (of_chunk + fields * of_field)
+
+
 def piece_chunks(brought: int, chunk_bytes: int) -> int:
     """Chunks per piece of work."""
     return max(1, min(PIECE_BYTES // max(chunk_bytes, 1), -(-brought // PIECES)))

@@ -7,12 +7,14 @@ to no sample.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.errors import StoreError
+from outofcore.errors import BudgetError, StoreError
+from outofcore.sizes import format_bytes
 from outofcore.store.reader import Array, Store, Table
 
 Ints = npt.NDArray[np.int64]
@@ -22,19 +24,33 @@ _COUNTS = frozenset(("accepted", "audited", "found", "params", "rejected", "rows
 _OWN_ARRAYS = "arrays"  # the domain of stores made from arrays, whose further attributes are the user's
 _MOST_SHOWN = 120
 
+_EXAMINED = 16 << 20  # bytes of a table that is read whatever the budget, to say what is needed
+_SLAB = 1 << 12  # sequences
+
 
 class Sequences:
     """The sequences of a split of several stores."""
 
-    def __init__(self, stores: Sequence[Store], split: str, part: str, origins: Ints) -> None:
+    def __init__(self, stores: Sequence[Store], split: str, part: str, origins: Ints, budget: int) -> None:
         self._stores = stores
         self._names = split, part
         self._origins = origins
-        self._tables: list[Table] = [store.sequences(split, part) for store in stores]
-        self.path = self._tables[0].path
+        self._budget = budget
+
+    @cached_property
+    def _tables(self) -> list[Table]:
+        return [store.sequences(*self._names) for store in self._stores]
+
+    @property
+    def path(self) -> str:
+        return self._tables[0].path
 
     def __len__(self) -> int:
         return sum(len(table) for table in self._tables)
+
+    def of(self, stores: slice) -> Sequences:
+        """The sequences of some of the stores."""
+        return Sequences(self._stores[stores], *self._names, self._origins[stores], self._budget)
 
     def __getitem__(self, name: str) -> Array:
         """A column of the first store, which has the dtype and shape of all; raises StoreError if one differs."""
@@ -43,17 +59,44 @@ class Sequences:
             _same(self._stores[0], store, column.path, _form(columns[0]), _form(column))
         return columns[0]
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        """The values of a column."""
-        if len(self._tables) == 1:
-            return self._tables[0][name].read()
-        return np.concatenate([table[name].read() for table in self._tables])
+    def read(self, name: str, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+        """The values of a column, in another dtype if one is given."""
+        some = self[name]
+        values = np.empty((len(self), *some.shape[1:]), some.dtype if dtype is None else dtype)
+        self._prove(values.nbytes)
+        place = 0
+        for column in (table[name] for table in self._tables):
+            slab = max(1, _SLAB // column.chunk_rows) * column.chunk_rows
+            for start in range(0, len(column), slab):
+                stop = min(start + slab, len(column))
+                values[place + start : place + stop] = column.read(start, stop)
+            place += len(column)
+        return values
+
+    @property
+    def extents_bytes(self) -> int:
+        """Bytes of :meth:`extents`, and of what is examined at a time."""
+        return 16 * len(self) + 48 * min(len(self), _SLAB)
 
     def extents(self) -> tuple[Ints, Ints]:
         """First row and number of rows of each sequence; raises DamagedStore as :meth:`Store.extents` does."""
-        extents = [store.extents(*self._names) for store in self._stores]
-        starts = [start + origin for (start, _), origin in zip(extents, self._origins, strict=True)]
-        return np.concatenate(starts), np.concatenate([length for _, length in extents])
+        self._prove(self.extents_bytes)
+        starts, lengths, place = np.empty(len(self), np.int64), np.empty(len(self), np.int64), 0
+        for store, table, origin in zip(self._stores, self._tables, self._origins, strict=True):
+            own = slice(place, place + len(table))
+            store.extents(*self._names, out=(starts[own], lengths[own]))
+            starts[own] += origin
+            place = own.stop
+        return starts, lengths
+
+    def _prove(self, size: int) -> None:
+        """Raise BudgetError, before it is read, if a table alone exceeds the budget."""
+        if size > max(self._budget, _EXAMINED):
+            message = (
+                f"a memory budget of {format_bytes(self._budget)} is too small: a column of the {len(self):,} "
+                f"sequences of {self.path} takes {format_bytes(size)}"
+            )
+            raise BudgetError(message)
 
 
 def origins_of(rows: Sequence[Mapping[str, Array]]) -> Ints:

@@ -78,6 +78,7 @@ class Split:
     rows: tuple[Mapping[str, Array], ...]  # the fields of each store
     reading: Reading
     windows: Windows
+    sequences: Sequences
     columns: SequenceColumns | None = None
 
     @property
@@ -125,10 +126,6 @@ class Split:
         """The number of each store's first row."""
         return origins_of(self.rows)
 
-    @cached_property
-    def sequences(self) -> Sequences:
-        return Sequences(self.stores, self.name, self.part, self.origins)
-
 
 def open_split(
     stores: Sequence[Store],
@@ -141,12 +138,14 @@ def open_split(
     phase: object,
     *,
     in_blocks: bool,
+    budget: int,
     sources: Sequence[int] = (),
 ) -> Split:
     """Open a split; where ``tensors``, ``window`` and ``phase`` are None, the stores' domain decides.
 
-    ``in_blocks`` numbers samples for blocks of whole chunks, instead of in the order of the stores. ``sources``
-    are the numbers of stores of the sources of a mixture; the samples of each follow those of the one before.
+    ``in_blocks`` numbers samples for blocks of whole chunks, instead of in the order of the stores. A table of the
+    sequences may take ``budget`` bytes. ``sources`` are the numbers of stores of the sources of a mixture; the samples
+    of each follow those of the one before.
 
     Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout or between
     stores, and ParamsError if arguments are wrong or do not fit together.
@@ -163,22 +162,23 @@ def open_split(
         runs_of(each, origin, chunk_rows, whole_chunks=in_blocks and opened_window is None)
         for each, origin in zip(np.split(lengths, ends), np.split(origins, ends), strict=True)
     ]
+    sequences = Sequences(stores, split, part, origins, budget)
     runs = np.concatenate([starts for starts, _ in of_sources]), np.concatenate([each for _, each in of_sources])
     windows = Windows(
         int(lengths.sum()),
         opened_window,
         phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
         runs=runs if len(stores) > 1 else None,
-        sequences=lambda: Sequences(stores, split, part, origins).extents(),
+        sequences=sequences.extents,
     )
     held = None
     if columns or sources:
         first_rows = origins[np.append(0, ends)] if sources else None
-        held = SequenceColumns(Sequences(stores, split, part, origins), windows, columns, first_rows)
+        held = SequenceColumns(sequences, windows, columns, first_rows)
     if makes is None:
         stored = StoredReading({name: array.dtype for name, array in rows[0].items()})
-        return Split(tuple(stores), split, part, rows, stored, windows, held)
-    return Split(tuple(stores), split, part, rows, reading_for(split, makes), windows, held)
+        return Split(tuple(stores), split, part, rows, stored, windows, sequences, held)
+    return Split(tuple(stores), split, part, rows, reading_for(split, makes), windows, sequences, held)
 
 
 class StoredReading:

@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int64]
 _DRAW, _SHUFFLE = 20, 21  # purpose of a key; those of the order and of windows are lower numbers
 _WHOLE = 2**24  # the largest weight as an integer
 _TINY, _UP = 1e-290, 1000  # weights below, and the power of two that brings them into range
-_SLAB = 1 << 18
+_SLAB = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class WeightedSampler:
         self.plain = PlainSampler(split.windows, replace(cut, step=cut.block), seed, split.chunk_rows)
         self.weighted = weighted
         self._weigh = _weigher(split, weighted.column)
+        self.of_sequences = weighted.column not in split.stores[0].rows(split.name, split.part).fields
+        self._table_bytes = split.sequences.extents_bytes if self.of_sequences else 0
         self._largest = max(
             (float(slab.max()) for slab in self._slabs() if len(slab)),
             default=0.0,
@@ -77,8 +79,8 @@ class WeightedSampler:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of plain sampling, and a sum per block."""
-        return self.plain.table_bytes + self._sums.nbytes
+        """Bytes of plain sampling, a sum per block, and the weights of sequences."""
+        return self.plain.table_bytes + self._sums.nbytes + self._table_bytes
 
     def epoch(self, number: int) -> WeightedEpoch:
         return WeightedEpoch(self, self.plain.epoch(number), self.positions)
@@ -159,7 +161,9 @@ class WeightedEpoch:
         bounds = np.cumsum(np.append(0, sizes))
         ends = np.empty(bounds[-1], np.int64)  # the only array that is as long as the pool
         for start, size, place in zip(starts, sizes, bounds, strict=False):
-            ends[place : place + size] = self.sampler.weights(np.arange(start, start + size, dtype=np.int64))
+            for at in range(0, size, _SLAB):
+                samples = np.arange(start + at, start + min(at + _SLAB, size), dtype=np.int64)
+                ends[place + at : place + at + len(samples)] = self.sampler.weights(samples)
         np.cumsum(ends, out=ends)
         total = int(ends[-1])
         lanes = range(rank, LANES, world)
@@ -170,6 +174,7 @@ class WeightedEpoch:
             low, high = total * lane // LANES, total * (lane + 1) // LANES
             drawn[first:last] = strata(low, high, last - first, seed, epoch, _DRAW, pool, lane)
         places = np.searchsorted(ends, drawn, "right")
+        del ends, drawn
         block = np.searchsorted(bounds, places, "right") - 1
         places += (starts - bounds[:-1])[block]
         return deal(places, own, [key(seed, epoch, _SHUFFLE, pool, lane) for lane in lanes])
@@ -200,8 +205,8 @@ def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float
             return weights
 
         return of_rows
-    weights = np.asarray(split.sequences.read(column), np.float64)
-    starts, _ = split.sequences.extents()
+    starts = split.sequences.extents()[0]
+    weights = split.sequences.read(column, np.float64)
 
     def of_sequences(rows: Ints) -> npt.NDArray[np.float64]:
         return weights[np.searchsorted(starts, rows, "right") - 1]

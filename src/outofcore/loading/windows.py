@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 Mode = Literal["pack", "never", "reach"]
 
 _PHASE = 16  # purpose of a key; those of the order are lower numbers
-_SLAB = 1 << 20  # samples examined at a time
+_SLAB, _SEQUENCES = 1 << 13, 1 << 12  # samples, and sequences, that are examined at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,14 +145,22 @@ class Windows:
 
     def _tabulate(self, starts: Ints, lengths: Ints) -> int:
         assert self.window is not None
-        count = self._count(lengths)
-        kept = count > 0
-        self._starts, count = starts[kept], count[kept]
-        self._ends = np.cumsum(count)
-        if self.phase:
-            room = lengths[kept] - self.window.length - (count - 1) * self.window.stride
-            self._room = np.minimum(room, self.window.stride - 1)
-        return int(self._ends[-1]) if len(self._ends) else 0
+        slabs = [slice(start, start + _SEQUENCES) for start in range(0, len(starts), _SEQUENCES)]
+        total = sum(int(np.count_nonzero(self._count(lengths[slab]))) for slab in slabs)
+        self._starts, self._ends = np.empty(total, np.int64), np.empty(total, np.int64)
+        self._room = np.empty(total if self.phase else 0, np.int64)
+        place = samples = 0
+        for slab in slabs:
+            count = self._count(lengths[slab])
+            kept = np.flatnonzero(count)
+            count, own = count[kept], slice(place, place + len(kept))
+            self._starts[own] = starts[slab][kept]
+            self._ends[own] = samples + np.cumsum(count)
+            if self.phase:
+                room = lengths[slab][kept] - self.window.length - (count - 1) * self.window.stride
+                self._room[own] = np.minimum(room, self.window.stride - 1)
+            place, samples = own.stop, samples + int(count.sum())
+        return samples
 
 
 @kernel

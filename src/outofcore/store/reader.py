@@ -20,6 +20,8 @@ from outofcore.store.metadata import Attributes, parse_array, parse_document, pa
 from outofcore.store.remote import RemoteFiles, url_of
 from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
 
+_SLAB = 1 << 12  # sequences examined at a time
+
 __all__ = ["Array", "Store", "Table", "files_of", "open_sealed", "open_store"]
 
 
@@ -114,10 +116,17 @@ class Store:
                 raise DamagedStore(message)
         return table
 
-    def extents(self, split: str, part: str = "") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def extents(
+        self, split: str, part: str = "", out: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """First row and number of rows of each sequence.
 
-        Parameters are those of :meth:`rows`.
+        Parameters
+        ----------
+        split, part
+            As of :meth:`rows`.
+        out
+            Arrays to read them into.
 
         Returns
         -------
@@ -132,9 +141,10 @@ class Store:
         rows, sequences = self.rows(split, part), self.sequences(split, part)
         start, length = sequences["start"], sequences["length"]
         if start.dtype == length.dtype == np.int64:
-            starts, lengths, count = start.read(), length.read(), len(rows)
-            inside = (starts >= 0) & (starts <= count) & (lengths >= 0) & (lengths <= count)
-            if inside.all() and (starts == np.cumsum(lengths) - lengths).all() and lengths.sum() == count:
+            starts, lengths = out or (np.empty(len(start), np.int64), np.empty(len(length), np.int64))
+            start.read(out=starts)
+            length.read(out=lengths)
+            if _follow(starts, lengths, len(rows)):
                 return starts, lengths
         message = f"{self.root}: the sequences of {rows.path} do not cover its {len(rows)} rows; {ADVICE}"
         raise DamagedStore(message)
@@ -242,3 +252,17 @@ def open_sealed(files: Files) -> Store:
     files.each(lambda name: content.update({name: files.read(name, 0, files.size(name))}), names)
     metadata = {name: parse_document(files.root, name, content[name], seal.files[name][1]) for name in names}
     return Store(files, seal, metadata)
+
+
+def _follow(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], count: int) -> bool:
+    """Whether sequences follow each other from row 0 to the last."""
+    row = 0
+    for place in range(0, len(starts), _SLAB):
+        some = lengths[place : place + _SLAB]
+        if (some < 0).any() or (some > count).any():
+            return False
+        ends = row + np.cumsum(some)
+        if (starts[place : place + _SLAB] != ends - some).any():
+            return False
+        row = int(ends[-1])
+    return row == count

@@ -17,8 +17,9 @@ from outofcore.domains.reading import DeviceReading, Reading, Windowed
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.loading.columns import indexable
-from outofcore.loading.memory import Needs
+from outofcore.loading.memory import SAMPLE_BYTES, Needs
 from outofcore.loading.order import PlainSampler, cut_samples
+from outofcore.loading.residency import table_bytes
 from outofcore.loading.windows import Window, Windows
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.training.optimizers import state_bytes
@@ -151,7 +152,7 @@ def made_up_sample(schema: Schema, reading: Reading) -> tuple[Batch, int]:
     }
     batch = reading(rows, np.zeros(1, np.uint64))
     held = sum(array.nbytes for array in rows.values()) + sum(tensor.nbytes for tensor in batch.values())
-    return batch, held
+    return batch, held + SAMPLE_BYTES
 
 
 def loader_needs(
@@ -170,7 +171,8 @@ def loader_needs(
 
     ``columns`` of so many ``sequences`` come with the samples.
     """
-    value = 8 + sum(indexable(np.zeros((1, *each.shape), each.dtype)).nbytes for each in columns) if columns else 0
+    value = sum(indexable(np.zeros((1, *each.shape), each.dtype)).nbytes for each in columns)
+    table = sequences * (8 + value) if columns else 0
     fields, chunk_rows = _fields(schema, reading), layout.chunk_rows
     windows = _windows(reading, rows)
     cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=section.pool_blocks, block_rows=None)
@@ -188,7 +190,8 @@ def loader_needs(
         pool_chunks=pool_chunks,
         pool_samples=pool_samples,
         batch=batch * (made_up_sample(schema, reading)[1] + value),
-        tables=sampler.table_bytes + 16 * chunks * len(fields) + sequences * value,
+        tables=sampler.table_bytes + table_bytes(chunks, len(fields)) + table,
+        opening=sampler.table_bytes + table + 16 * sequences,
         threads=threads,
         mappable=layout.codec == "none",
         access="recurring" if balanced else "pools",
