@@ -18,7 +18,7 @@ from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.arguments import budget_bytes, integers, opened_all, word, words
 from outofcore.loading.columns import with_columns
-from outofcore.loading.epoch import Batch
+from outofcore.loading.device import Batch
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
 from outofcore.loading.residency import Arena

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from outofcore.domains.reading import DeviceReading
+from outofcore.domains.reading import DeviceReading, Draws
 from outofcore.loading.batching import Batching, Span
 from outofcore.loading.columns import with_columns
+from outofcore.loading.device import Batch, DeviceStream, split_batches
 from outofcore.loading.gather import Room
 from outofcore.loading.memory import Choice
 from outofcore.loading.order import Epoch, Sampler
@@ -28,7 +29,6 @@ from outofcore.loading.residency import Residency
 from outofcore.loading.split import Split
 
 Ints = npt.NDArray[np.int64]
-Batch = dict[str, torch.Tensor]
 FirstRows = Callable[[Ints], Ints]  # from samples to their first rows
 
 # Groups of a pool that are under way before the next pool asks for room: by then the pool before has released its own.
@@ -45,14 +45,14 @@ class SplitReader:
         sampler: Sampler,
         seed: int,
         choice: Choice,
-        device: torch.device | None,
+        stream: DeviceStream,
         part: int | None,
     ) -> None:
         self.split = split
         self.sampler = sampler
         self.choice = choice
         self._seed = seed
-        self._device = device
+        self._stream = stream
         self._part = part
         self._residency: Residency | None = None
         self._process = -1
@@ -63,9 +63,7 @@ class SplitReader:
         """Bytes read from the store since the reader was made."""
         return self._bytes_before + (self._residency.bytes_read if self._residency is not None else 0)
 
-    def steps(
-        self, number: int, start: int, batching: Batching, together: int, transfer: Transfer
-    ) -> Iterator[Step[Group]]:
+    def steps(self, number: int, start: int, batching: Batching, together: int) -> Iterator[Step[Group]]:
         """The tasks of an epoch after ``start`` samples over all ranks; each delivers up to ``together`` batches."""
         split, positions = self.split, self.sampler.positions
         ahead = batching.spans(start, positions)
@@ -74,7 +72,7 @@ class SplitReader:
             return
         residency = self._open()
         words = key(self._seed, number, _AUGMENT, self._part or 0)
-        maker = BatchMaker(residency, split, transfer, words, self._part)
+        maker = BatchMaker(residency, split, self._stream, words, self._part)
         first_rows = partial(split.windows.first_rows, phase=split.windows.phase_of(self._seed, number))
         pools = _Pools(self.sampler.epoch(number), first_rows, residency, batching, start)
         yield from pools.begin()
@@ -110,7 +108,7 @@ class SplitReader:
     def _open(self) -> Residency:
         """The residency of this process: after a fork another one, as locks that were held stay locked."""
         if self._residency is None or self._process != os.getpid():
-            residency = self.choice.open(self.split, self._device)
+            residency = self.choice.open(self.split, self._stream)
             self._bytes_before, self._process, self._residency = self.bytes_read, os.getpid(), residency
         return self._residency
 
@@ -124,6 +122,7 @@ class Delivery:
     bytes: int  # of its tensors
     start: int  # position of its first sample, over all ranks
     stop: int  # position after its last sample, inside the epoch
+    event: Any  # that the consumer's stream waits for, on a device with streams
 
 
 Group = list[Delivery]
@@ -283,9 +282,9 @@ class _GroupMaker:
         for latch in self._pieces:
             latch.wait()
         assert self._room is not None
-        batches = self._maker.make(self._room, self._first, self._counts, *self._draws)
+        batches, event = self._maker.make(self._room, self._first, self._counts, *self._draws)
         return [
-            Delivery(batch, count, sum(tensor.nbytes for tensor in batch.values()), begin, end)
+            Delivery(batch, count, sum(tensor.nbytes for tensor in batch.values()), begin, end, event)
             for batch, count, (begin, end) in zip(batches, self._counts, self._spans, strict=True)
         ]
 
@@ -297,11 +296,11 @@ class BatchMaker:
     batches of several parts are mixed: a batch then contains it as ``part``, int64 (batch,).
     """
 
-    def __init__(self, residency: Residency, split: Split, transfer: Transfer, key: int, part: int | None) -> None:
+    def __init__(self, residency: Residency, split: Split, stream: DeviceStream, key: int, part: int | None) -> None:
         self._residency = residency
         self._reading = split.reading
         self._columns = split.columns
-        self._transfer = transfer
+        self._stream = stream
         self._key = key
         self._part = part
 
@@ -309,61 +308,30 @@ class BatchMaker:
         """Room for the rows of a group of batches."""
         return self._residency.allocate(count)
 
-    def make(self, room: Room, first_rows: Ints, counts: Sequence[int], position: int, step: int) -> list[Batch]:
-        """Batches of ``counts`` samples each, which are at positions ``position``, ``position + step``, ..."""
-        total = sum(counts)
-        draws = random_words(position, step, total, self._key)
+    def make(
+        self, room: Room, first_rows: Ints, counts: Sequence[int], position: int, step: int
+    ) -> tuple[list[Batch], Any]:
+        """Batches of ``counts`` samples each, which are at positions ``position``, ``position + step``, ...
+
+        With them comes the event that the consumer's stream waits for, if there is one.
+        """
+        draws = random_words(position, step, sum(counts), self._key)
+        with self._stream.queue():
+            tensors = self._tensors(room, draws)
+            if self._columns is not None:
+                tensors = with_columns(tensors, self._columns.of(first_rows))
+            if self._part is not None:
+                where = next(iter(tensors.values())).device
+                tensors = {**tensors, "part": torch.full((len(draws),), self._part, device=where)}
+            batches = split_batches(self._stream.send(tensors), counts)
+            return batches, self._stream.finish()
+
+    def _tensors(self, room: Room, draws: Draws) -> dict[str, torch.Tensor]:
         if self._residency.name != "device":
-            tensors = self._reading(room.arrays, draws)
-        elif isinstance(self._reading, DeviceReading):
-            tensors = self._reading.on_device(room.arrays, draws)
-        else:
-            tensors = self._reading(self._to_host(room.arrays), draws)
-        if self._columns is not None:
-            tensors = with_columns(tensors, self._columns.of(first_rows))
-        if self._part is not None:
-            where = next(iter(tensors.values())).device
-            tensors = {**tensors, "part": torch.full((total,), self._part, device=where)}
-        tensors = self._transfer.send(tensors)
-        if len(counts) == 1:
-            return [tensors]
-        # Copies: a batch that is kept or saved must not hold the memory of the whole group.
-        pieces = [[piece.clone() for piece in torch.split(tensor, list(counts))] for tensor in tensors.values()]
-        return [dict(zip(tensors, batch, strict=True)) for batch in zip(*pieces, strict=True)]
+            return self._reading(room.arrays, draws)
+        if isinstance(self._reading, DeviceReading):
+            return self._reading.on_device(room.arrays, draws)
+        return self._reading(self._to_host(room.arrays), draws)
 
     def _to_host(self, rows: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
         return {name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()}
-
-
-class Transfer:
-    """Moves batches to a device, if one is named, in the thread that made them, without blocking the consumer."""
-
-    def __init__(self, device: torch.device | None) -> None:
-        self.device = device
-        self._stream: torch.cuda.Stream | None = None
-        if device is not None and device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types here
-
-    def send(self, batch: Batch) -> Batch:
-        """Start copying a batch; on CUDA from pinned memory, on a separate stream."""
-        if self.device is None or self.device.type == "cpu":
-            return batch
-        if self._stream is None:
-            return {name: tensor.to(self.device) for name, tensor in batch.items()}
-        with torch.cuda.stream(self._stream):
-            sent = {name: self._copy(tensor) for name, tensor in batch.items()}
-        # Blocks only this worker; the pinned memory can be freed when the copy is done.
-        self._stream.synchronize()
-        return sent
-
-    def receive(self, batch: Batch) -> Batch:
-        """Tell the allocator that the consumer's stream now uses the batch."""
-        if self._stream is not None:
-            current = torch.cuda.current_stream(self.device)
-            for tensor in batch.values():
-                tensor.record_stream(current)
-        return batch
-
-    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        pinned = tensor.pin_memory() if tensor.device.type == "cpu" else tensor
-        return pinned.to(self.device, non_blocking=True)

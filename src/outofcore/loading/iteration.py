@@ -11,13 +11,13 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.arguments import shown, whole
 from outofcore.loading.batching import Batching, Turns, turns_left
-from outofcore.loading.epoch import Batch, Group, SplitReader, Transfer
+from outofcore.loading.device import Batch, DeviceStream
+from outofcore.loading.epoch import Group, SplitReader
 from outofcore.loading.pipeline import Pipeline, Step, Task
 from outofcore.recycling import keep_freed_memory
 
@@ -66,7 +66,7 @@ class Loader(IterableDataset[Batch]):
         *,
         turns: Turns,
         seed: int,
-        device: torch.device | None,
+        stream: DeviceStream,
         threads: int,  # workers besides the consumer
         depth: int,  # groups of batches in flight, including the consumer's
         together: int,  # batches per group
@@ -79,7 +79,7 @@ class Loader(IterableDataset[Batch]):
         self._batching = batching
         self._turns = turns
         self._seed = seed
-        self._transfer = Transfer(device)
+        self._stream = stream
         self._threads, self._depth, self._together = threads, depth, together
         self._layout = self.readers[0].sampler.describe()
         if len(readers) > 1:
@@ -209,7 +209,7 @@ class Loader(IterableDataset[Batch]):
                     if not self._ready:
                         return
                 delivery = self._ready.pop(0)
-                batch = self._transfer.receive(delivery.batch)
+                batch = self._stream.receive(delivery.batch, delivery.event)
                 self.stats.batches += 1
                 self.stats.samples += delivery.count
                 self.stats.bytes_delivered += delivery.bytes
@@ -244,7 +244,7 @@ class Loader(IterableDataset[Batch]):
         keep_freed_memory()
         starts, turns = self._rest(self.epoch, self._received)
         steps = [
-            reader.steps(self.epoch, start, self._batching, self._together, self._transfer)
+            reader.steps(self.epoch, start, self._batching, self._together)
             for reader, start in zip(self.readers, starts, strict=True)
         ]
         ordered = steps[0] if len(steps) == 1 else _interleave(steps, turns)

@@ -30,6 +30,7 @@ from outofcore.loading.arguments import (
 from outofcore.loading.balanced import Balanced, BalancedSampler
 from outofcore.loading.batching import Batching, Last, Turns
 from outofcore.loading.columns import SOURCE
+from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import Kind, choose, in_flight, measure
@@ -228,8 +229,9 @@ def loader(
         if each.columns is not None:
             each.columns.read()
     depth, together = in_flight(needs, choices, budget)
+    stream = DeviceStream(place)
     readers = [
-        SplitReader(each, sampler, seed, choice, place, known.index(each.part) if len(parts) > 1 else None)
+        SplitReader(each, sampler, seed, choice, stream, known.index(each.part) if len(parts) > 1 else None)
         for (each, sampler), choice in zip(pairs, choices, strict=True)
     ]
     return Loader(
@@ -237,7 +239,7 @@ def loader(
         batching,
         turns=turns,
         seed=seed,
-        device=place,
+        stream=stream,
         threads=threads,
         depth=depth,
         together=together,

@@ -13,6 +13,7 @@ from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError, StoreError
 from outofcore.hardware import usable_memory
 from outofcore.loading.columns import with_columns
+from outofcore.loading.device import DeviceStream, Reservation, available, reserve
 from outofcore.loading.mixture import MixtureSampler
 from outofcore.loading.order import Access, Sampler
 from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency, piece_chunks, table_bytes
@@ -34,9 +35,6 @@ THREAD_BYTES = 160 << 10  # its decoder, and the places of the rows that it copi
 
 # Below this share of the chunks, keeping some saves too little.
 _WORTH_KEEPING = 0.1
-
-# The rest of an accelerator's free memory is for the model.
-_DEVICE_SHARE = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,18 +180,19 @@ class Choice:
     reason: str  # one line for the user
     passing: int = 0  # slots for temporary chunks
     kept: int = 0  # chunks that stay
+    reservation: Reservation | None = None  # of the device that holds the rows
 
     @property
     def held(self) -> int:
         """Chunks in host memory."""
         return self.passing + self.kept
 
-    def open(self, split: Split, device: torch.device | None) -> Residency:
+    def open(self, split: Split, stream: DeviceStream) -> Residency:
         """The residency, still empty."""
         if self.kind == "mapped":
             return Mapped(split.rows, split.windows.length)
         if self.kind == "device":
-            return OnDevice(split.rows, split.windows.length, device or torch.device("cpu"))
+            return OnDevice(split.rows, split.windows.length, stream, self.reservation)
         return Arena(split.rows, split.windows.length, self.passing, self.kept)
 
 
@@ -275,7 +274,8 @@ def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None, 
         raise StoreError(message)
     if kind in ("mapped", "device"):
         _prove_fixed(needs, budget)
-        return Choice(kind=kind, reason="as requested")
+        reservation = reserve(device, needs.decoded) if kind == "device" and device is not None else None
+        return Choice(kind=kind, reason="as requested", reservation=reservation)
     prove(budget, [needs])
     if kind == "hybrid":
         kept = needs.keep(budget, groups)
@@ -286,9 +286,10 @@ def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None, 
 def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: int) -> Choice:
     size = f"{format_bytes(needs.decoded)} decoded"
     allowed = f"the budget of {format_bytes(budget)}"
-    room = torch.cuda.mem_get_info(device)[0] if needs.device and device is not None and device.type == "cuda" else 0
-    if 0 < needs.decoded <= _DEVICE_SHARE * room and needs.fixed <= budget:
-        return Choice(kind="device", reason=f"{size} take little of {format_bytes(room)} free on the accelerator")
+    room = available(device) if needs.device else 0
+    if device is not None and 0 < needs.decoded <= room and needs.fixed <= budget:
+        reason = f"{size} fit the {format_bytes(room)} that loaders may take of the accelerator's memory"
+        return Choice(kind="device", reason=reason, reservation=reserve(device, needs.decoded))
     kept = needs.keep(budget, groups)
     worthwhile = needs.access != "anywhere" and kept >= _WORTH_KEEPING * needs.chunks
     # Where all rows leave too little for batches in flight, these hold up more than reading some rows again does.

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from outofcore.errors import BudgetError, StoreError
+from outofcore.loading.device import DeviceStream, Reservation
 from outofcore.loading.gather import ABSENT, Room, gather
 from outofcore.loading.windows import touched
 from outofcore.recycling import Recycler
@@ -340,9 +341,13 @@ class OnDevice(Residency):
 
     name = "device"
 
-    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int, device: torch.device) -> None:
+    def __init__(
+        self, stores: Sequence[Mapping[str, Array]], length: int, stream: DeviceStream, reservation: Reservation | None
+    ) -> None:
         super().__init__(stores, length)
-        self.device = device
+        self.device = stream.device or torch.device("cpu")
+        self._stream = stream
+        self._reservation = reservation
         self._lock = threading.Lock()
         self._here = np.zeros(self.chunks, np.bool_)
         self._tensors: dict[str, torch.Tensor] = {}
@@ -350,14 +355,17 @@ class OnDevice(Residency):
     def bring(self, chunks: Ints) -> list[Work]:
         """The work decodes the chunks that are needed for the first time, and copies them to the device."""
         if not self._tensors:
-            self._tensors = {  # all of them, or none if there is no room
-                name: torch.empty(
-                    (self.chunks * self.chunk_rows, *array.shape[1:]),
-                    dtype=_as_torch(np.empty(0, array.dtype)).dtype,
-                    device=self.device,
-                )
-                for name, array in self.fields.items()
-            }
+            with self._stream.queue():
+                self._tensors = {  # all of them, or none if there is no room
+                    name: torch.empty(
+                        (self.chunks * self.chunk_rows, *array.shape[1:]),
+                        dtype=_as_torch(np.empty(0, array.dtype)).dtype,
+                        device=self.device,
+                    )
+                    for name, array in self.fields.items()
+                }
+            if self._reservation is not None:
+                self._reservation.allocated = True
         return [partial(self._load, int(chunk)) for chunk in chunks[~self._here[chunks]]]
 
     def release(self, chunks: Ints) -> None:
@@ -368,22 +376,24 @@ class OnDevice(Residency):
 
     def allocate(self, count: int) -> Room:
         window = (self.length,) if self.length > 1 else ()
-        return Room(
-            {
-                name: torch.empty((count, *window, *tensor.shape[1:]), dtype=tensor.dtype, device=self.device)
-                for name, tensor in self._tensors.items()
-            }
-        )
+        with self._stream.queue():
+            return Room(
+                {
+                    name: torch.empty((count, *window, *tensor.shape[1:]), dtype=tensor.dtype, device=self.device)
+                    for name, tensor in self._tensors.items()
+                }
+            )
 
     def gather(self, first: Ints, room: Room, at: int) -> None:
-        places = torch.from_numpy(first).to(self.device)
-        if self.length > 1:
-            steps = torch.arange(self.length, device=self.device)
-            origins = torch.from_numpy(self.origins[(first + self.length - 1) // self.chunk_rows]).to(self.device)
-            places = torch.maximum(places[:, None] + steps, origins[:, None]).reshape(-1)
-        for name, tensor in self._tensors.items():
-            out = room.arrays[name][at : at + len(first)]
-            torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
+        with self._stream.queue():
+            places = torch.from_numpy(first).to(self.device)
+            if self.length > 1:
+                steps = torch.arange(self.length, device=self.device)
+                origins = torch.from_numpy(self.origins[(first + self.length - 1) // self.chunk_rows]).to(self.device)
+                places = torch.maximum(places[:, None] + steps, origins[:, None]).reshape(-1)
+            for name, tensor in self._tensors.items():
+                out = room.arrays[name][at : at + len(first)]
+                torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
 
     def _load(self, chunk: int) -> None:
         read = 0
@@ -392,7 +402,8 @@ class OnDevice(Residency):
             decoded = np.empty((self.chunk_rows, *array.shape[1:]), array.dtype)
             read += array.chunk(own, decoded)
             first = chunk * self.chunk_rows
-            self._tensors[name][first : first + self.chunk_rows].copy_(_as_torch(decoded))
+            with self._stream.queue():
+                self._tensors[name][first : first + self.chunk_rows].copy_(_as_torch(decoded))
         self._here[chunk] = True
         with self._lock:
             self.bytes_read += read

@@ -1,0 +1,111 @@
+"""A loader's work on an accelerator: one stream, events between it and the consumer's, one reservation of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+import torch
+
+from outofcore.errors import BudgetError
+
+Batch = dict[str, torch.Tensor]
+
+SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
+_WITH_STREAMS = frozenset(("cuda",))
+
+
+@dataclass(eq=False)
+class Reservation:
+    """Memory of a device that a loader holds, or will."""
+
+    device: torch.device
+    bytes: int
+    allocated: bool = False  # and so no longer free
+
+
+_reservations: WeakSet[Reservation] = WeakSet()
+
+
+def reserve(device: torch.device, size: int) -> Reservation:
+    """Reserve memory until the reservation is dropped."""
+    reservation = Reservation(device, size)
+    _reservations.add(reservation)
+    return reservation
+
+
+def available(device: torch.device | None) -> int:
+    """Bytes of a device's memory that a loader may take, besides those that others have reserved."""
+    if device is None or device.type != "cuda":
+        return 0
+    own = [each for each in tuple(_reservations) if each.device == device]
+    memory = torch.cuda.mem_get_info(device)[0] + sum(each.bytes for each in own if each.allocated)
+    return max(0, int(SHARE * memory) - sum(each.bytes for each in own))
+
+
+class DeviceStream:
+    """Moves batches to a device, if one is named, in the thread that made them, without blocking the consumer.
+
+    All that a loader does on a device with streams is queued on one of its own. A batch comes with an event, which the
+    consumer's stream waits for.
+    """
+
+    def __init__(self, device: torch.device | None) -> None:
+        self.device = device
+        self._stream: torch.cuda.Stream | None = None
+        if device is not None and device.type in _WITH_STREAMS:
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types here
+
+    @contextmanager
+    def queue(self) -> Iterator[None]:
+        """Queue what this thread does on the device after what the loader did; raises BudgetError if out of memory."""
+        try:
+            with torch.cuda.stream(self._stream) if self._stream is not None else nullcontext():
+                yield
+        except torch.OutOfMemoryError as error:
+            message = (
+                f"device {self.device}: no memory left for the loader's rows and batches; use smaller batches, or "
+                "residency='ram' or 'streamed', which hold rows in this machine's memory"
+            )
+            raise BudgetError(message) from error
+
+    def send(self, batch: Mapping[str, torch.Tensor]) -> Batch:
+        """Start copying tensors to the device, from pinned memory where it has streams; inside :meth:`queue`."""
+        if self.device is None or (self.device.type == "cpu" and self._stream is None):
+            return dict(batch)
+        return {name: self._copy(tensor) for name, tensor in batch.items()}
+
+    def finish(self) -> Any:
+        """An event of all that was queued so far, once it is done; inside :meth:`queue`."""
+        if self._stream is None:
+            return None
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(self._stream)
+        event.synchronize()  # blocks only this worker, whose pinned memory can be freed then
+        return event
+
+    def receive(self, batch: Batch, event: Any) -> Batch:
+        """Let the consumer's stream wait for a batch, and tell the allocator that it uses it."""
+        if event is not None:
+            current = torch.cuda.current_stream(self.device)
+            current.wait_event(event)
+            for tensor in batch.values():
+                tensor.record_stream(current)
+        return batch
+
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self._stream is None:
+            return tensor.to(self.device)
+        pinned = tensor.pin_memory() if tensor.device.type == "cpu" else tensor
+        return pinned.to(self.device, non_blocking=True)
+
+
+def split_batches(tensors: Mapping[str, torch.Tensor], counts: Sequence[int]) -> list[Batch]:
+    """Batches of a group; copies, as one that is kept or saved must not hold the memory of the whole group."""
+    if len(counts) == 1:
+        return [dict(tensors)]
+    pieces = [[piece.clone() for piece in torch.split(tensor, list(counts))] for tensor in tensors.values()]
+    return [dict(zip(tensors, batch, strict=True)) for batch in zip(*pieces, strict=True)]

@@ -1,0 +1,158 @@
+"""Work on a device: its order over streams, its memory, and the index of a device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from outofcore.errors import BudgetError, ParamsError
+from outofcore.loading import device as module
+from outofcore.loading.arguments import named_device
+from outofcore.loading.device import available, reserve
+from outofcore.loading.loader import loader
+from tests.loading.conftest import MakeStore
+
+
+class Fake:
+    """A device whose streams run apart: what one has written, another may use after it has waited for an event."""
+
+    def __init__(self) -> None:
+        self._here = threading.local()
+        self.consumer = self.Stream()
+        self.written: dict[int, tuple[Fake.Stream, int]] = {}  # by address: the stream, and its number of works by then
+
+    class Stream:
+        def __init__(self, _: Any = None) -> None:
+            self.works = 0
+            self.seen: dict[Any, int] = {}
+
+        def wait_event(self, event: Any) -> None:
+            self.seen[event.stream] = max(event.works, self.seen.get(event.stream, 0))
+
+    class Event:
+        def record(self, stream: Any) -> None:
+            self.stream, self.works = stream, stream.works
+
+        def synchronize(self) -> None:
+            pass
+
+    def current(self, _: Any = None) -> Fake.Stream:
+        return getattr(self._here, "stream", self.consumer)
+
+    @contextmanager
+    def stream(self, stream: Fake.Stream) -> Iterator[None]:
+        before, self._here.stream = self.current(), stream
+        try:
+            yield
+        finally:
+            self._here.stream = before
+
+    def use(self, *tensors: torch.Tensor) -> None:
+        """Fail if this thread's stream may run before what wrote these."""
+        here = self.current()
+        for tensor in tensors:
+            stream, works = self.written.get(tensor.untyped_storage().data_ptr(), (here, 0))
+            assert stream is here or here.seen.get(stream, 0) >= works, "used before it was written"
+
+    def wrote(self, tensor: torch.Tensor) -> torch.Tensor:
+        here = self.current()
+        here.works += 1
+        self.written[tensor.untyped_storage().data_ptr()] = here, here.works
+        return tensor
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """The processor as such a device."""
+    fake, select, copy, clone = Fake(), torch.index_select, torch.Tensor.copy_, torch.Tensor.clone
+
+    def index_select(tensor: torch.Tensor, axis: int, places: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        fake.use(tensor)
+        return fake.wrote(select(tensor, axis, places, out=out))
+
+    def cloned(tensor: torch.Tensor) -> torch.Tensor:
+        fake.use(tensor)
+        return fake.wrote(clone(tensor))
+
+    monkeypatch.setattr(module, "_WITH_STREAMS", {"cpu"})
+    for name, what in (("Stream", Fake.Stream), ("Event", Fake.Event), ("stream", fake.stream)):
+        monkeypatch.setattr(torch.cuda, name, what)
+    monkeypatch.setattr(torch.cuda, "current_stream", fake.current)
+    monkeypatch.setattr(torch, "index_select", index_select)
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda to, tensor: fake.wrote(copy(to, tensor)))
+    monkeypatch.setattr(torch.Tensor, "clone", cloned)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: fake.wrote(tensor))
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, _: fake.use(tensor))
+    return fake
+
+
+@pytest.mark.parametrize("residency", ["device", "ram", "streamed"])
+@pytest.mark.parametrize("batch_size", [32, 3000])
+def test_the_consumers_stream_waits_for_a_batch(
+    make_store: MakeStore, fake: Fake, residency: Any, batch_size: int
+) -> None:
+    batches = loader(
+        make_store(), batch_size=batch_size, memory="8MiB", fields=("id",), residency=residency, device="cpu", threads=3
+    )
+    seen = []
+    for batch in batches:
+        fake.use(*batch.values())
+        assert all(tensor.untyped_storage().data_ptr() in fake.written for tensor in batch.values())
+        seen += batch["id"].tolist()
+    assert sorted(seen) == list(range(3000))
+    assert fake.consumer.works == 0  # nothing of the loader's is queued among the consumer's work
+
+
+def test_loaders_share_a_quarter_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = 4000
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (free, 8000))
+    here, other = torch.device("cuda:0"), torch.device("cuda:1")
+    assert available(here) == 1000
+    first = reserve(here, 700)
+    assert (available(here), available(other)) == (300, 1000)
+    free, first.allocated = 3300, True
+    assert available(here) == 300
+    second = reserve(here, 300)
+    assert available(here) == 0
+    del first, second
+    free = 4000
+    assert available(here) == 1000
+    assert available(torch.device("cpu")) == available(None) == 0
+
+
+@pytest.mark.parametrize("where", ["empty", "index_select", "from_numpy"])
+def test_a_device_without_memory_is_one_line(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    batches = loader(make_store(), memory="8MiB", fields=("id",), residency="device", device="cpu")
+
+    def full(*_: object, **__: object) -> None:
+        message = "CUDA out of memory. Tried to allocate"
+        raise torch.OutOfMemoryError(message)
+
+    monkeypatch.setattr(torch, where, full)
+    with pytest.raises(BudgetError, match="device cpu: no memory left") as caught:
+        list(batches)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_device_gets_its_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Made:
+        device = torch.device("cuda:0")
+
+    assert named_device(None) is None
+    assert named_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: Made)
+    assert named_device("cuda") == named_device(torch.device("cuda")) == torch.device("cuda:0")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", 0, "mps:7"])
+def test_a_device_that_is_not_there_is_refused(device: Any) -> None:
+    with pytest.raises(ParamsError, match="device: expected a device of this machine"):
+        named_device(device)
