@@ -36,7 +36,7 @@ PIECES = 4  # at least, of what is brought together, for as many threads
 def table_bytes(chunks: int, fields: int) -> int:
     """Bytes of the tables of a split's chunks."""
     of_chunk = 8 + 8 + 8 + 1 + 1  # origin, slot, holders; decoded, kept
-    of_field = 8 + 16 + 16  # address; place and size in the reader, and in the index of the shard
+    of_field = 8 + 16 + 16 + 4  # address; place and size in the reader, and in the index of the shard; checksum
     return chunks * (of_chunk + fields * of_field)
 
 
