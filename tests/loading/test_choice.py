@@ -7,11 +7,15 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.memory import READY_GROUPS, Choice, Kind, Needs, choose, in_flight
+from outofcore.loading.residency import Arena
+from outofcore.store.reader import open_store
+from tests.loading.conftest import MakeStore
 
 CHUNK = 1 << 20
 NEEDS = Needs(
@@ -136,3 +140,45 @@ def test_kept_chunks_leave_room_for_full_groups_of_batches(budget: int) -> None:
     choice = chosen("auto", budget, {})
     assert choice.kept >= 20
     assert in_flight([NEEDS], [choice], budget) == (NEEDS.threads + READY_GROUPS, NEEDS.together)
+
+
+def test_parts_leave_room_for_batches_before_rows_are_kept() -> None:
+    parts, groups = [NEEDS, replace(NEEDS, batch=2 * NEEDS.batch)], 2 * NEEDS.groups(1)
+    least = sum(each.streamed for each in parts)
+    for spare in (0, groups // 2, groups, groups + 40 * CHUNK):
+        choices = choose("hybrid", parts, least + spare, None)
+        assert sum(each.kept for each in choices) == max(0, spare - groups) // CHUNK
+
+
+def test_a_smaller_pool_takes_its_share() -> None:
+    needs = replace(NEEDS, pool_blocks=62, pool_chunks=640, pool_samples=6400, pool_weights=64_000)
+    smaller = needs.with_pool(14)
+    assert (smaller.pool_chunks, smaller.pool_samples, smaller.pool_weights) == (161, 1601, 16_001)
+    assert replace(needs, pool_weights=0).with_pool(14).pool_weights == 0
+
+
+def test_an_empty_split_has_nothing_to_keep() -> None:
+    assert chosen("hybrid", PLENTY, {"chunks": 0}).held == 0
+
+
+def test_an_arena_keeps_the_chunks_that_it_was_given_room_for(make_store: MakeStore) -> None:
+    fields = {"id": open_store(make_store()).rows("train")["id"]}
+    for kept in (0, 1, 7, 46, 47, 99):
+        arena = Arena([fields], 1, passing=4, kept=kept)
+        chunks = np.arange(arena.chunks)
+        assert arena.chunks == 47
+        for start in (*range(0, 47, 4), *range(0, 47, 4)):
+            some = chunks[start : start + 4]
+            for work in arena.bring(some):
+                work()
+            arena.release(some)
+        there = np.flatnonzero(arena.addresses[0] != 0)
+        assert len(there) == min(47, kept + 4)
+        before = arena.bytes_read
+        for start in range(0, 47, 4):
+            some = chunks[start : start + 4]
+            for work in arena.bring(some):
+                work()
+            arena.release(some)
+        assert (arena.bytes_read == before) == (kept >= 43)
+        assert np.diff(np.flatnonzero(arena.addresses[0] != 0)).max() <= 47 // max(kept, 1) + 1 or kept < 7

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.mixture import PLACES, MixtureSampler, weigh
-from outofcore.loading.windows import touched
+from outofcore.loading.windows import Windows, touched
 from outofcore.sizes import parse_bytes
 from tests.loading.conftest import WINDOWS, MakeStore, flat, identities, rows_of, stopped_anywhere, together
 from tests.property import order_oracle
@@ -334,3 +335,42 @@ def test_sources_that_cannot_be_mixed_are_refused(make_store: MakeStore) -> None
         opened({})
     alone = drawn(opened({"only": a}, {"only": 3})).tolist()
     assert len(set(alone)) == len(alone) > 1900 - 16
+
+
+class Rows:
+    """A field of many rows that nobody reads."""
+
+    chunk_rows = 4096
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self.chunks = -(-rows // self.chunk_rows)
+
+    def __len__(self) -> int:
+        return self._rows
+
+
+@pytest.mark.parametrize("rows", [2**24, 2**31, 2**40])
+def test_shares_are_exact_however_many_rows(rows: int) -> None:
+    sizes, shares = [rows, rows // 3, 5 * rows], {"a": 5, "b": 1, "c": 3}
+    origins = np.cumsum([0, *(-(-size // 4096) * 4096 for size in sizes[:-1])])
+    fields: Any = [{"x": Rows(size)} for size in sizes]
+    split: Any = SimpleNamespace(
+        windows=Windows(sum(sizes)),
+        rows=fields,
+        origins=origins,
+        chunk_rows=4096,
+        path="train",
+        sequences=SimpleNamespace(of=lambda _: SimpleNamespace(extents=None)),
+    )
+    sources = weigh(shares, dict.fromkeys(shares, 1))
+    sampler = MixtureSampler(split, sources, "first", 3, 64, None)
+    epoch, firsts = sampler.epoch(2), np.cumsum([0, *sizes])
+    assert sampler.positions == pytest.approx(9 * rows / 5, rel=1e-4)
+    for pool in (0, epoch.pools // 2, epoch.pools - 2):
+        begin, end = epoch.pool_start(pool), epoch.pool_start(pool + 1)
+        assert [epoch.pool_of(place) for place in (begin, end - 1)] == [pool, pool]
+        samples = epoch.samples(pool, 0, 1)
+        counts, _ = np.histogram(samples, firsts)
+        assert len(np.unique(samples)) == len(samples) == end - begin
+        np.testing.assert_allclose(counts, np.array([5, 1, 3]) / 9 * len(samples), atol=32)
