@@ -27,7 +27,7 @@ Addresses = npt.NDArray[np.uint64]
 ABSENT = 0
 """The address of an unavailable chunk."""
 
-SLAB = 4096  # rows whose places are held at a time
+SLAB = 256  # rows whose places are held at a time
 AHEAD = 16  # rows; about the time of a cache miss
 LONG = 512  # bytes per row from which calling memcpy is cheaper than pieces of constant size
 

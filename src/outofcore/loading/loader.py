@@ -33,7 +33,7 @@ from outofcore.loading.columns import SOURCE
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
-from outofcore.loading.memory import Kind, choose, in_flight, measure
+from outofcore.loading.memory import Kind, choose, in_flight, measure, with_threads
 from outofcore.loading.mixing import mixing_line
 from outofcore.loading.mixture import MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
@@ -223,7 +223,9 @@ def loader(
             message = f"{each.where}: {each.path} has {sampler.positions} samples for {batching.world} ranks"
             raise ParamsError(message)
     mixing = [mixing_line(each, sampler, batch_size, label) for each, sampler in pairs]
-    needs = [measure(each, sampler, batch_size, pool_blocks, batching.world, threads) for each, sampler in pairs]
+    needs = with_threads(
+        [measure(each, sampler, batch_size, pool_blocks, batching.world, threads) for each, sampler in pairs]
+    )
     choices = choose(residency, needs, budget, place)
     for each in splits:
         if each.columns is not None:

@@ -31,7 +31,7 @@ GROUP_BATCHES = 64
 # that a thread has freed stay with its part of the allocator. Measured: 2.8 with one such part, 3.3 with eight threads.
 RETAINED = 4
 SAMPLE_BYTES = 8 + 8  # of a batch: first row and random word
-THREAD_BYTES = 160 << 10  # its decoder, and the places of the rows that it copies
+THREAD_BYTES = 102 << 10  # its decoder of zstd, and the places of the rows that it copies
 
 # Below this share of the chunks, keeping some saves too little.
 _WORTH_KEEPING = 0.1
@@ -61,7 +61,7 @@ class Needs:
     def fixed(self) -> int:
         """Bytes of everything but pools and kept chunks, with the fewest batches in flight."""
         order = 5 * 8 * self.pool_samples + 8 * self.pool_weights
-        return self.tables + self.encoded + order + self.threads * THREAD_BYTES + LEAST_BATCHES * self.batch
+        return self.tables + self.encoded + order + LEAST_BATCHES * self.batch
 
     @property
     def encoded(self) -> int:
@@ -143,6 +143,12 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         sources=len(sampler.sources) if isinstance(sampler, MixtureSampler) else 1,
         pool_weights=sampler.plain.pool_samples(1) if isinstance(sampler, WeightedSampler) else 0,
     )
+
+
+def with_threads(needs: Sequence[Needs]) -> list[Needs]:
+    """Needs of splits that are read together, with what their threads hold."""
+    first, *others = needs
+    return [replace(first, tables=first.tables + first.threads * THREAD_BYTES), *others]
 
 
 def _reads_extents(split: Split, sampler: Sampler) -> bool:
