@@ -76,7 +76,7 @@ class Sequences:
     @property
     def extents_bytes(self) -> int:
         """Bytes of :meth:`extents`, and of what is examined at a time."""
-        return 16 * len(self) + 72 * min(len(self), _SLAB)
+        return 16 * len(self) + 96 * min(len(self), _SLAB)
 
     def extents(self) -> tuple[Ints, Ints]:
         """First row and number of rows of each sequence; raises DamagedStore as :meth:`Store.extents` does."""
