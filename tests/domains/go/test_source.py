@@ -225,15 +225,18 @@ def test_what_an_archive_holds_beside_files_is_counted(tmp_path: Path) -> None:
     assert [where for where, _ in converted.rejects][:1] == ["a.tar/players/3.sgf"]
 
 
+@pytest.mark.parametrize("last", [b"(;SZ[9];B[ee];W[f", "(;SZ[9]CA[Shift_JIS]PB[表];B[ee];W[f".encode("cp932")])
+@pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("whole", [0, 1, 2, 3])
-def test_games_before_damage_are_whole(tmp_path: Path, whole: int) -> None:
+def test_games_before_damage_are_whole(tmp_path: Path, whole: int, last: bytes, closed: bool) -> None:
     games = [text(f"Ba{letter}", "Wbb", "Bcc") for letter in "bcd"]
+    games = games if closed else [game[:-1] + b"\n" for game in games]
     packer = zlib.compressobj(wbits=31)
-    data = b"".join(games[:whole]) + b"(;SZ[9];B[ee];W[f"
+    data = b"".join(games[:whole]) + last
     (tmp_path / "a.sgf.gz").write_bytes(packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH))
     converted = convert(tmp_path / "a.sgf.gz", filters=FILTERS)
     assert converted.reasons == ["damaged_file"]
     assert converted.rejects[0][1].offset == sum(map(len, games[:whole]))
     assert converted.sequences.get("length", np.zeros(0)).tolist() == [3] * whole
     assert converted.rows["move"].tolist() == [move for n in range(whole) for move in (19 * (n + 1), 20, 40)]
-    assert (converted.audited, converted.differences) == (whole, [])
+    assert (converted.audited, converted.differences) == (whole * closed, [])
