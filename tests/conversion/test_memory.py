@@ -68,5 +68,5 @@ def test_more_memory_allows_more_units_in_flight(more: int, units: int) -> None:
     budget = 300 * MB + BEYOND_SAMPLE + 1000 * SEEN_KEY_BYTES + more * MB
     assert units_ahead("chess", forecast, 300 * MB, 1000, budget, refuse=True) == units
     assert units_ahead("chess", forecast, 300 * MB, 1000, budget // 4, refuse=False) == 1
-    with pytest.raises(BudgetError, match=r"^chess: memory is 300 MB, and this conversion takes up to 440 MB"):
+    with pytest.raises(BudgetError, match=r"^chess: memory is 300 MB, and this conversion takes up to 470 MB"):
         units_ahead("chess", forecast, 300 * MB, 1000, 300 * MB, refuse=True)

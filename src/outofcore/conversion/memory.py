@@ -10,6 +10,8 @@ from outofcore.sizes import format_bytes
 BEYOND_SAMPLE = 128 << 20
 # Of a key that is remembered to find duplicates, while runs of keys are merged.
 SEEN_KEY_BYTES = 48
+# By which the peak of one sample differs from run to run; a figure that is named has to suffice in the next.
+_VARIES = 32 << 20
 _ROUNDED = 10**7
 
 
@@ -22,7 +24,7 @@ def units_ahead(name: str, forecast: Estimate, sample_peak: int, keys: int, budg
     """
     least = sample_peak + BEYOND_SAMPLE + SEEN_KEY_BYTES * keys
     if refuse and least > budget:
-        figure = -(-least // _ROUNDED) * _ROUNDED
+        figure = -(-(least + _VARIES) // _ROUNDED) * _ROUNDED
         message = (
             f"{name}: memory is {format_bytes(budget)}, and this conversion takes up to {format_bytes(figure)} "
             f"({format_bytes(sample_peak)} for a sample of it); set memory in machine.yaml, or OUTOFCORE_MEMORY, to "
