@@ -56,7 +56,7 @@ def test_professionals_in_broken_files(real_data: Path) -> None:
     assert converted.reasons == ["handicap_without_stones"] * 4 + ["occupied"]
     assert not converted.differences
     assert converted.counts["audited_captures"] > 1000
-    assert rules(converted, "name_rule") == {NameRule.DAMAGED_UTF8: 347, NameRule.UTF8: 52}
+    assert rules(converted, "name_rule") == {NameRule.DAMAGED_UTF8: 343, NameRule.UTF8: 52}
     assert rules(converted, "handicap_rule") == {
         HandicapRule.NONE: 158,
         HandicapRule.LATER_NODE: 237,
