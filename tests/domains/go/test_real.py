@@ -61,7 +61,7 @@ def test_professionals_in_broken_files(real_data: Path) -> None:
         HandicapRule.NONE: 158,
         HandicapRule.LATER_NODE: 237,
     }
-    assert rules(converted, "komi_rule") == {KomiRule.AS_WRITTEN: 337, KomiRule.HUNDREDTHS: 62}
+    assert rules(converted, "komi_rule") == {KomiRule.AS_WRITTEN: 333, KomiRule.HUNDREDTHS: 62}
     assert set(converted.sequences["komi"]) == {0.0, 4.5, 5.5, 6.5, 7.5}
     assert min(converted.sequences["black_rank"]) > 0
 
