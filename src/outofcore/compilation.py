@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -38,6 +39,7 @@ PACKAGE = Path(__file__).resolve().parent
 KEPT = 4
 # Free space without which nothing is kept: more than one file compiles.
 ROOM_BYTES = 8 << 20
+BLOCK_BYTES = 64 << 10
 SUMS = "sums.json"
 Function = TypeVar("Function", bound=Callable[..., Any])
 _IMPORT = re.compile(rb"^\s*(?:from|import)\s+([a-zA-Z_][\w.]*)", re.MULTILINE)
@@ -127,14 +129,18 @@ def _folder(file: Path, configured: str) -> Path | None:
     """The folder for a file's machine code, in the first place that can be written; damaged files in it are removed."""
     name = f"{file.stem}.{source_digest(file)[:16]}"
     for place in _places(file, configured):
-        if _has_room(place):
-            folder = place / name
+        folder = place / name
+        with contextlib.suppress(OSError):  # then the next place
             if not folder.exists():
                 _forget(place, file.stem)
+            _check_room(folder)
             _remove_damaged(folder)
             atexit.register(_list, folder)
             return folder
-    _say(f"no place for machine code has {ROOM_BYTES >> 20} MiB that can be written, so it is compiled at each start")
+    _warn(
+        f"no place for machine code has {ROOM_BYTES >> 20} MiB that can be written, so it is compiled at each start; "
+        "set NUMBA_CACHE_DIR to a folder that has"
+    )
     return None
 
 
@@ -150,20 +156,18 @@ def _places(file: Path, configured: str) -> Iterator[Path]:
         yield Path(home) / "outofcore" / (inside or "package")
 
 
-@cache
-def _has_room(place: Path) -> bool:
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place) as stream:
-            os.posix_fallocate(stream.fileno(), 0, ROOM_BYTES)
-    except OSError:
-        return False
-    return True
+def _check_room(folder: Path) -> None:
+    """Raise OSError unless files can be made in a folder, with room for machine code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as stream:
+        stream.write(bytes(BLOCK_BYTES))  # a user's quota may be used up
+    if shutil.disk_usage(folder).free < ROOM_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 @cache
-def _say(message: str) -> None:
-    _log.warning("%s; NUMBA_CACHE_DIR sets another place", message)
+def _warn(message: str) -> None:
+    _log.warning("%s", message)
 
 
 def _remove_damaged(folder: Path) -> None:
@@ -171,11 +175,9 @@ def _remove_damaged(folder: Path) -> None:
     known = _listed(folder)
     for name, content in _contents(folder):
         # A process that still runs may have added a function to an index that is listed.
-        sound = known.get(name) == zlib.crc32(content) or (
-            (name not in known or name.endswith(".nbi")) and _is_readable(content)
-        )
-        if not sound:
-            _say(f"{folder} has damaged machine code, which is compiled again")
+        unlisted = name not in known or name.endswith(".nbi")
+        if known.get(name) != zlib.crc32(content) and not (unlisted and _is_readable(content)):
+            _warn(f"{folder} has damaged machine code, which is compiled again")
             (folder / name).unlink(missing_ok=True)
 
 
@@ -191,9 +193,9 @@ def _is_readable(content: bytes) -> bool:
 
 def _list(folder: Path) -> None:
     """List the sums of a folder's files, for later processes."""
-    sums = {name: zlib.crc32(content) for name, content in _contents(folder)}
-    if sums != _listed(folder):
-        with contextlib.suppress(OSError, StoreError):  # a cache is not worth an error
+    with contextlib.suppress(OSError, StoreError):  # a cache is not worth an error
+        sums = {name: zlib.crc32(content) for name, content in _contents(folder) if content}
+        if sums != _listed(folder):
             replace_text(folder / SUMS, json.dumps(sums))
 
 
@@ -206,7 +208,7 @@ def _listed(folder: Path) -> dict[str, int]:
 
 def _contents(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*.nb[ic]")):
-        with contextlib.suppress(FileNotFoundError):  # replaced by another process
+        with contextlib.suppress(FileNotFoundError):  # removed by another process
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 

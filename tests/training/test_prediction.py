@@ -91,6 +91,21 @@ def test_a_step_of_linear_layers_is_counted_by_hand():
     assert 4 * 48 * 507 <= whole.activations - memory.activations <= 3 * 4 * 48 * 507
 
 
+class Reads(Linear):
+    """Needs the values of a tensor."""
+
+    def loss(self, batch):
+        total, count = super().loss(batch)
+        return total * batch["x"].sum().item(), count
+
+
+def test_a_task_that_reads_values_is_counted_with_them():
+    sample, section = {"x": torch.zeros(1, 300)}, TrainSection(batch_size=64)
+    plain, reads = (model_memory(task, sample, section, 16) for task in (Linear, Reads))
+    assert (reads.model, reads.optimizer) == (plain.model, plain.optimizer)
+    assert reads.activations == pytest.approx(plain.activations, rel=0.01)
+
+
 class Whole(Linear):
     """Compares all samples of a balanced batch."""
 

@@ -26,8 +26,8 @@ from outofcore.training.optimizers import state_bytes
 
 PROCESS_BYTES = 500 << 20
 """The interpreter, its libraries and compiled code in a training process on a CPU; a test measures it."""
-MEASURED = 2
-"""Samples of the smaller of two steps: one alone is too few for a batch norm."""
+MEASURED = (2, 3)
+"""Samples of the two steps: one alone is too few for a batch norm."""
 HALVED = {functional.linear, functional.conv1d, functional.conv2d, functional.conv3d, torch.matmul, Tensor.matmul}
 HALVED |= {Tensor.__matmul__, torch.bmm, torch.einsum}
 """Functions that take 16 bits in mixed precision."""
@@ -60,17 +60,21 @@ class ModelMemory:
 def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection, micro_batch: int) -> ModelMemory:
     """Bytes of a training step of the task that ``make`` returns, on copies of a sample.
 
-    Two small forward passes without values, on the meta device, are extended in proportion to the samples that pass at
-    a time: ``micro_batch``, or the whole batch if that is 0.
+    Two small forward passes are extended in proportion to the samples that pass at a time: ``micro_batch``, or the
+    whole batch if that is 0. They take no memory, on the meta device, unless the task reads values of its tensors.
     """
-    with torch.device("meta"):
+    try:
+        with torch.device("meta"):
+            task = make()
+        few, more = (_kept(task, sample, count, section) for count in MEASURED)
+    except (RuntimeError, TypeError):
         task = make()
+        few, more = (_kept(task, sample, count, section) for count in MEASURED)
     options = task.loader_options().get("balanced")
     balanced = (options["groups"], options["entries"], options["rows"]) if options else None
     size = math.prod(balanced) if balanced else section.batch_size
     batch = {name: tensor.new_empty(0).expand(size, 0) for name, tensor in sample.items()}
     samples, least = (_length(next(task.micro_batches(batch, most))) for most in (micro_batch, 1))
-    few, more = (_kept(task, sample, count, section) for count in (MEASURED, MEASURED + 1))
     weights = [parameter for parameter in task.parameters() if parameter.requires_grad]
     held = sum(weight.nbytes for weight in weights)
     return ModelMemory(
@@ -78,7 +82,7 @@ def model_memory(make: Callable[[], Task], sample: Batch, section: TrainSection,
         model=held,
         gradients=held,
         optimizer=state_bytes((weight.numel() for weight in weights), section.optimizer),
-        activations=few + (more - few) * (samples - MEASURED),
+        activations=few + (more - few) * (samples - MEASURED[0]),
         samples=samples,
         whole=least == size > 1,
         balanced=balanced,
@@ -92,7 +96,8 @@ def _length(batch: Batch) -> int:
 
 def _kept(task: Task, sample: Batch, count: int, section: TrainSection) -> int:
     """Bytes that a forward pass keeps for the backward pass, and twice its largest tensor: gradients on their way."""
-    batch = {name: tensor.new_zeros((count, *tensor.shape[1:]), device="meta") for name, tensor in sample.items()}
+    device = next(task.parameters()).device
+    batch = {name: tensor.new_zeros((count, *tensor.shape[1:]), device=device) for name, tensor in sample.items()}
     given = [each.untyped_storage() for each in (*task.parameters(), *task.buffers(), *batch.values())]
     others = {id(storage) for storage in given}
     kept: dict[int, torch.UntypedStorage] = {}  # by storage: several tensors may be views of one
@@ -104,7 +109,7 @@ def _kept(task: Task, sample: Batch, count: int, section: TrainSection) -> int:
         return tensor
 
     with (
-        torch.device("meta"),
+        device,
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
         _AsOnDevices(mixed=section.precision == "bf16-mixed"),
     ):
@@ -124,7 +129,7 @@ class _AsOnDevices(TorchFunctionMode):
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if function is functional.scaled_dot_product_attention:
-            return _Attention.apply(*args[:3])  # type: ignore[no-untyped-call]
+            return _attention(*args, **(kwargs or {}))
         if self._mixed and function in HALVED:
             args = tuple(map(_half, args))
             kwargs = {name: _half(value) for name, value in (kwargs or {}).items()}
@@ -135,10 +140,14 @@ def _half(value: Any) -> Any:
     return value.bfloat16() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
+def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Any:
+    return _Attention.apply(query, key, value)  # type: ignore[no-untyped-call]
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        mixed = torch.empty_like(query)
+        mixed = value.new_empty((*query.shape[:-1], value.shape[-1]))
         ctx.save_for_backward(query, key, value, mixed, query.new_empty(query.shape[:-1], dtype=torch.float32))
         return mixed
 
