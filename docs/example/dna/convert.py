@@ -7,12 +7,11 @@ import numpy as np
 from outofcore.domains.dna.schema import BASES
 from outofcore.raw.unit import Reject, UnitResult
 
-CODES = np.full(256, BASES.index("N"), np.uint8)
-CODES[np.frombuffer(b"ACGTacgt", np.uint8)] = [0, 1, 2, 3] * 2
+CODES = np.array([BASES.find(chr(byte).upper()) % 5 for byte in range(256)], np.uint8)  # N for any other byte
 
 
 def convert(unit, section):
-    rows, headers, keys, places, rejects = [np.zeros(0, np.uint8)], [], [], [], []
+    kept, rejects = [], []
     for text, file, offset in unit.records(rb"(?m)^>|\A."):
         header, _, lines = text.partition(b"\n")
         bases = CODES[np.frombuffer(lines.translate(None, b" \t\r\n"), np.uint8)]
@@ -21,15 +20,14 @@ def convert(unit, section):
         if wrong or not header.startswith(b">"):
             rejects.append(Reject(reason=wrong or "no_header", offset=offset, file=file))
         else:
-            rows.append(bases)
-            headers.append(header[1:].decode("utf-8", "replace").strip())
-            keys.append(hashlib.blake2b(bases, digest_size=16).digest())
-            places.append(file)
+            kept.append((bases, header[1:].decode("utf-8", "replace").strip(), file))
+    rows, headers, places = zip(*kept, strict=True) if kept else ((), (), ())
+    keys = b"".join(hashlib.blake2b(bases, digest_size=16).digest() for bases in rows)
     return UnitResult(
-        found=len(keys) + len(rejects),
-        rows={"bases": np.concatenate(rows)},
-        sequences={"header": np.array(headers, object), "length": np.array([*map(len, rows[1:])], np.int64)},
-        keys=np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16),
+        found=len(kept) + len(rejects),
+        rows={"bases": np.concatenate([np.zeros(0, np.uint8), *rows])},
+        sequences={"header": np.array(headers, object), "length": np.array([*map(len, rows)], np.int64)},
+        keys=np.frombuffer(keys, np.uint8).reshape(-1, 16),
         file=np.array(places, np.int64),
         rejects=tuple(rejects),
     )

@@ -4,5 +4,4 @@
 def write_sample(folder, generator):
     records = ["".join(generator.choice(list("ACGT"), 7)) * 40 for _ in range(200)]
     records += [records[0], "ACGTTGCAXACGT"]
-    text = "".join(f">record {number}\n{bases}\n" for number, bases in enumerate(records))
-    (folder / "sample.fasta").write_text(text)
+    (folder / "sample.fasta").write_text("".join(f">record {n}\n{bases}\n" for n, bases in enumerate(records)))
