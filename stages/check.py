@@ -27,7 +27,7 @@ def main(name: str) -> None:
     refuse_unlisted(domain, section)
     refuse_unread(name, section.evaluate)
     # The same for all settings: what depends on it runs again when its own settings change, not when any does.
-    for what, recorded in code_of(domain, section).items():
+    for what, recorded in code_of(domain).items():
         replace_text(Path("data/checked") / f"{name}.{what}", recorded)
 
 

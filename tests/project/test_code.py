@@ -21,14 +21,14 @@ DOMAINS = ("chess", "go", "text", "neural")
 
 
 def changed(before: dict[str, str], domain: Domain) -> set[str]:
-    after = code_of(domain, None)
+    after = code_of(domain)
     return {name for name in before if before[name] != after[name]}
 
 
 @pytest.mark.parametrize("name", DOMAINS)
 def test_a_conversion_runs_again_for_other_bytes_and_other_versions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     domain = get_domain(name)
-    before = code_of(domain, None)
+    before = code_of(domain)
     for package in ("numcodecs", "zarr", "zstandard", *domain.packages):
         with monkeypatch.context() as patched:
             real = code.engines(name)
@@ -45,16 +45,16 @@ def test_a_training_runs_again_if_a_file_that_trains_changes(tmp_path: Path, mon
     for folder in ("training", "loading", "domains"):
         shutil.copytree(code.PACKAGE / folder, tmp_path / folder)
     monkeypatch.setattr(code, "PACKAGE", tmp_path)
-    monkeypatch.setattr(sys.modules["outofcore.domains.chess"], "__file__", str(tmp_path / "domains/chess/__init__.py"))
     chess = get_domain("chess")
+    monkeypatch.setattr(sys.modules[type(chess).__module__], "__file__", str(tmp_path / "domains/chess/__init__.py"))
     for file in ("training/loop.py", "loading/order.py", "domains/task.py", "domains/boards/policy.py"):
-        before = code_of(chess, None)
+        before = code_of(chess)
         (tmp_path / file).write_text((tmp_path / file).read_text() + "\n")
         assert changed(before, chess) == {"train"}, file
-    before = code_of(chess, None)
+    before = code_of(chess)
     (tmp_path / "domains/chess/model.py").write_text("")
     assert changed(before, chess) == {"train"}
-    before = code_of(chess, None)
+    before = code_of(chess)
     (tmp_path / "domains/go/model.py").write_text("")
     assert changed(before, chess) == set()
 

@@ -6,7 +6,6 @@ import hashlib
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 from outofcore import __version__
 from outofcore.domains.domain import Domain
@@ -19,13 +18,12 @@ REQUIREMENTS = ("requirements.txt", "requirements.lock")  # of a project, of a c
 TRAINS = ("training/*.py", "loading/*.py", "domains/*.py", "domains/boards/*.py")
 
 
-def code_of(domain: Domain, section: Any) -> dict[str, str]:
+def code_of(domain: Domain) -> dict[str, str]:
     """What a conversion and a training depend on apart from their settings and input.
 
     ``convert``: the version of the domain's bytes, and the versions of outofcore, of the package that adds the domain
     and of the engines. ``train``: a digest of the files that train.
     """
-    del section
     versions = {f"bytes of {domain.name}": domain.bytes_version, **stated_versions(domain)}
     own = Path(str(sys.modules[type(domain).__module__].__file__))
     files = [
