@@ -70,11 +70,6 @@ def engines(domain: str) -> dict[str, str]:
     return dict(chain.from_iterable(_versions(name) for name in names if installed(name)))
 
 
-def package_of(name: str) -> str | None:
-    """The package of :func:`packages` that provides a domain."""
-    return next((each.dist.name for each in DOMAINS.get(name, ()) if each.dist), None)
-
-
 def _owner(entry: EntryPoint) -> str:
     return f"package {entry.dist.name} {entry.dist.version}" if entry.dist else "outofcore"
 

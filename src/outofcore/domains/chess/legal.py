@@ -33,7 +33,6 @@ MOST_MOVES = 256
 
 NO_FILE = 255
 _FIRST_RANK = np.uint64(0xFF)
-_EVERYWHERE = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _NOWHERE = np.uint64(0)
 
 
