@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -93,7 +94,7 @@ def reshape_npz(dice: random.Random) -> bytes:
 
 
 def change_hdf5(content: bytes, dice: random.Random) -> bytes:
-    """Change what stands in an HDF5 file, not its bytes: types, shapes, links, attributes."""
+    """Change the content of an HDF5 file, not its bytes: types, shapes, links, attributes."""
     stream = io.BytesIO(content)
     with h5py.File(stream, "r+") as file:
         for _ in range(dice.choice((1, 1, 2))):
@@ -128,7 +129,12 @@ def odd_array(array: Any, dice: random.Random) -> Any:
         lambda: array.astype(array.dtype.newbyteorder(">")),
         lambda: np.repeat(array, 3, axis=0),
     )
-    return dice.choice(made)()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numbers overflow, and lose their imaginary part
+        try:
+            return dice.choice(made)()
+        except (IndexError, OverflowError, TypeError, ValueError):  # of an empty array, or of words
+            return array
 
 
 def _replace(file: Any, name: str, dice: random.Random) -> None:
@@ -138,8 +144,10 @@ def _replace(file: Any, name: str, dice: random.Random) -> None:
     attributes = dict(file[name].attrs)
     del file[name]
     made = odd_array(array, dice)
-    kept = h5py.string_dtype() if made.dtype.kind == "U" else made.dtype
-    file.create_dataset(name, data=made.astype(object) if made.dtype.kind == "U" else made, dtype=kept)
+    if made.dtype.kind in "OU":
+        file.create_dataset(name, data=made.astype(str).astype(object), dtype=h5py.string_dtype())
+    else:
+        file.create_dataset(name, data=made)
     for key, value in attributes.items():
         with suppress(UnicodeEncodeError):  # an earlier change has left bytes that are no text
             file[name].attrs[key] = value
@@ -191,7 +199,7 @@ def _attribute(file: Any, name: str, dice: random.Random) -> None:
 
 
 def _outside(file: Any, name: str, _dice: random.Random) -> None:
-    """Raw bytes that stand in another file."""
+    """Values that are stored in another file."""
     if not file[name].shape:
         return
     kind, shape = file[name].dtype, file[name].shape
