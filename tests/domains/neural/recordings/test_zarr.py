@@ -63,3 +63,9 @@ def test_a_shape_that_was_never_written_is_refused(tmp_path):
     ) as refused:
         ZarrRecording(tmp_path / "a.zarr").array("stim")
     assert refused.value.reason == "too_large"
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_single_value_has_no_chunk_along_time(tmp_path, version):
+    zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=version).create_array("rate", data=np.float32(3))
+    assert ZarrRecording(tmp_path / "a.zarr").array("rate").shape == ()

@@ -6,7 +6,8 @@ import hashlib
 import math
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from lzma import LZMAError
@@ -79,6 +80,26 @@ def sliced(
         return np.moveaxis(entries.T if turned else entries, axis, 0)
 
     return Array(shape, native_dtype(values.dtype), read)
+
+
+def chunk_grid(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
+    """Number of chunks along each axis."""
+    return tuple(-(-size // step) for size, step in zip(shape, chunks, strict=True))
+
+
+def unwritten(
+    shape: tuple[int, ...], chunks: tuple[int, ...], axis: int, places: Iterable[tuple[int, ...]]
+) -> Mask | None:
+    """Which entries along an axis are in a chunk that was never written, None if none is.
+
+    ``places`` of the chunks that were written are indices into the grid of chunks.
+    """
+    grid = chunk_grid(shape, chunks)
+    inside = [place for place in places if all(at < size for at, size in zip(place, grid, strict=True))]
+    if not shape or len(inside) >= math.prod(grid):
+        return None
+    there, whole = Counter(place[axis] for place in inside), math.prod(grid) // grid[axis]
+    return np.repeat([there[number] < whole for number in range(grid[axis])], chunks[axis])[: shape[axis]]
 
 
 def written(array: Array, absent: Mask | None) -> Array:

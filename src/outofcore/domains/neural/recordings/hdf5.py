@@ -6,7 +6,6 @@ Handles are local to a call and a thread: h5py objects must not cross a fork.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,9 +19,11 @@ from outofcore.domains.neural.recordings.arrays import (
     Array,
     Mask,
     SessionError,
+    chunk_grid,
     clean,
     guard_size,
     sliced,
+    unwritten,
     written,
 )
 from outofcore.domains.neural.recordings.recording import Recording, vectors_of
@@ -146,21 +147,18 @@ def as_array(found: Any, axis: int = 0) -> Array:
     raise SessionError(message, reason=reason)
 
 
-def _absent(found: h5py.Dataset, place: int) -> Mask | None:
-    """Which entries along an axis of the file lie in a chunk that was never written; None if all chunks are there."""
+def _absent(found: h5py.Dataset, axis: int) -> Mask | None:
+    """Which entries along an axis of the file are in a chunk that was never written; None if none is."""
     if not found.size or not found.ndim or found.is_virtual:
         return None
     if not found.chunks:
-        return None if found.id.get_storage_size() else np.ones(found.shape[place], bool)
-    grid = [-(-size // step) for size, step in zip(found.shape, found.chunks, strict=True)]
-    count = found.id.get_num_chunks()
-    if count >= math.prod(grid):
+        return None if found.id.get_storage_size() else np.ones(found.shape[axis], bool)
+    if found.id.get_num_chunks() >= math.prod(chunk_grid(found.shape, found.chunks)):
         return None
-    step = found.chunks[place]
-    there: Counter[int] = Counter()
-    found.id.chunk_iter(lambda chunk: there.update([chunk.chunk_offset[place] // step]))
-    whole = math.prod(grid) // grid[place]
-    return np.repeat([there[number] < whole for number in range(grid[place])], step)[: found.shape[place]]
+    offsets: list[tuple[int, ...]] = []
+    found.id.chunk_iter(lambda chunk: offsets.append(chunk.chunk_offset))
+    places = [tuple(np.floor_divide(offset, found.chunks).tolist()) for offset in offsets]
+    return unwritten(found.shape, found.chunks, axis, places)
 
 
 def _inside(found: h5py.Dataset) -> bool:

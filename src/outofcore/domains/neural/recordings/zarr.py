@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from os import SEEK_END
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ import zarr
 
 from outofcore.domains.neural.recordings.arrays import (
     Array,
-    Mask,
     SessionError,
     clean,
     guard_size,
     sliced,
+    unwritten,
     written,
 )
 from outofcore.domains.neural.recordings.recording import Recording, vectors_of
@@ -48,7 +47,7 @@ class ZarrRecording(Recording):
             raise SessionError(message, reason="wrong_type")
         chunks = self._chunks(found)
         guard_size(found.name, found.shape, found.nbytes, sum(chunks.values()))
-        return written(sliced(found, axis, found.name), _absent(found, axis, chunks))
+        return written(sliced(found, axis, found.name), unwritten(found.shape, found.chunks, axis, chunks))
 
     def trains(self, name: str) -> list[Array]:
         """The arrays of a group, or one vector."""
@@ -82,13 +81,3 @@ def _in_shard(found: Any, shard: tuple[int, ...], path: Path) -> Iterator[tuple[
         inner = np.unravel_index(number, grid)
         place = tuple(int(start * step + at) for start, step, at in zip(shard, grid, inner, strict=True))
         yield place, int(index[number, 1])
-
-
-def _absent(found: Any, axis: int, chunks: Iterable[tuple[int, ...]]) -> Mask | None:
-    """Which entries along time lie in a chunk that was never written, or None if all chunks are there."""
-    grid = [-(-size // step) for size, step in zip(found.shape, found.chunks, strict=True)]
-    there = Counter(place[axis] for place in chunks if all(at < size for at, size in zip(place, grid, strict=True)))
-    if not found.ndim or there.total() >= math.prod(grid):
-        return None
-    whole = math.prod(grid) // grid[axis]
-    return np.repeat([there[number] < whole for number in range(grid[axis])], found.chunks[axis])[: found.shape[axis]]
