@@ -113,6 +113,7 @@ def save_session(kind, folder, arrays):
         scipy.io.savemat(folder / "a.mat", arrays, do_compression=True, oned_as="column")
     elif kind == "npy":
         for name, array in arrays.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             np.save(folder / f"{name}.npy", array)
     else:
         group = zarr.open_group(folder / "a.zarr", mode="w")

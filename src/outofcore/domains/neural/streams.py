@@ -62,6 +62,13 @@ class Streams:
         return self.samples.array.columns
 
     @property
+    def tables(self) -> dict[str, Array]:
+        """Arrays with an entry per sample or bin, by field of ``names``."""
+        tracks = {"responses": self.samples, "behavior": self.behavior}
+        arrays = {field: track.array for field, track in tracks.items() if track is not None}
+        return arrays if self.valid is None else arrays | {"valid": self.valid}
+
+    @property
     def valid_like(self) -> Literal["samples", "shown"]:
         """The stream whose clock the mask shares."""
         shared = self.valid and self.samples and self.valid.shape[0] == self.samples.array.shape[0]
@@ -124,11 +131,9 @@ def _find_streams(recording: Recording, source: SourceSection, labels: Labels | 
 
 
 def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:
-    """Reject one array for all trials beside arrays by trial, unless each of its entries surely belongs to one."""
-    tracks = {"frame": streams.shown, "responses": streams.samples, "behavior": streams.behavior}
-    arrays = {field: track.array for field, track in tracks.items() if track is not None} | {"valid": streams.valid}
-    for field, array in arrays.items():
-        if array is None or field in by_trial.arrays or (field == "frame" and "stimulus" in by_trial.arrays):
+    """Reject one array for all trials next to arrays by trial, unless each of its entries surely belongs to one."""
+    for field, array in ({"frame": streams.shown.array} | streams.tables).items():
+        if field in by_trial.arrays or (field == "frame" and "stimulus" in by_trial.arrays):
             continue
         cut = by_trial.rejects[0].detail if by_trial.rejects else ""
         if cut or array.shape[0] != by_trial.starts[-1]:
@@ -140,10 +145,8 @@ def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:
 def _check_axes(streams: Streams) -> None:
     """Reject a matrix of which another axis than the first has the length of the stimulus, where a bin is a frame."""
     frames = streams.shown.count
-    tracks = {"responses": streams.samples, "behavior": streams.behavior}
-    arrays = {field: track.array for field, track in tracks.items() if track is not None} | {"valid": streams.valid}
-    for field, array in arrays.items():
-        if array is not None and array.shape[0] != frames and frames in array.shape[1:]:
+    for field, array in streams.tables.items():
+        if array.shape[0] != frames and frames in array.shape[1:]:
             message = f"names.{field} has {array.shape[0]} entries along time, the stimulus {frames}"
             raise SessionError(_turned(message, array, frames, field), reason="wrong_shape")
 

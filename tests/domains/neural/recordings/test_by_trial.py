@@ -9,31 +9,14 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
-import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.errors import RawInputError
-from tests.domains.neural.rig import convert
+from tests.domains.neural.rig import convert, save_session
 
 NAMES = {"stimulus": "trial_*/stim", "responses": "trial_*/robs", "valid": "valid/*/mask"}
 LENGTHS = st.dictionaries(st.integers(1, 12), st.integers(0, 6), min_size=1)
-
-
-def write(kind, folder, arrays):
-    if kind == "h5":
-        with h5py.File(folder / "a.h5", "w") as file:
-            for name, array in arrays.items():
-                file[name] = array
-    elif kind == "zarr":
-        group = zarr.open_group(folder / "a.zarr", mode="w")
-        for name, array in arrays.items():
-            group.create_array(name, data=array)
-    else:
-        for name, array in arrays.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            np.save(folder / f"{name}.npy", array)
-    return folder
 
 
 @settings(deadline=None, max_examples=30)
@@ -46,7 +29,7 @@ def test_only_arrays_of_the_same_trial_meet(stim, robs, mask, kind):
     sizes = {trial: size for trial, size in sorted(sizes.items()) if size}
     cut = [trial for trial, size in sizes.items() if max(stim[trial], robs[trial], mask[trial]) > size]
     with tempfile.TemporaryDirectory() as folder:
-        path = write(kind, Path(folder), arrays)
+        path = save_session(kind, Path(folder), arrays)
         if not sizes:
             with pytest.raises(RawInputError, match=r"trial \d+: names\."):
                 convert(path, names=NAMES)
@@ -71,7 +54,7 @@ def test_what_a_trial_shows_is_paired_too(tmp_path):
     arrays |= {f"t{trial}/robs": np.full((3, 1), trial, np.float32) for trial in (1, 2, 3, 4)}
     arrays |= {f"t{trial}/film": np.array([film]) for trial, film in trials.items()}
     names = {"stimulus": "t*/stim", "responses": "t*/robs", "repeat": "t*/film"}
-    result = convert(write("h5", tmp_path, arrays), names=names)
+    result = convert(save_session("h5", tmp_path, arrays), names=names)
     assert {each["trial"]: each["repeat"] for each in result.only.sequences} == trials
     assert [reject.reason for reject in result.rejects] == ["missing_field"]
 
@@ -80,7 +63,7 @@ def test_one_vector_of_films_has_an_entry_for_each_trial_that_any_array_has(tmp_
     arrays = {f"t{trial}/stim": np.zeros((3, 2, 2), np.uint8) for trial in (1, 2, 3)}
     arrays |= {f"t{trial}/robs": np.zeros((3, 1), np.float32) for trial in (1, 3)} | {"films": np.array([5, 6, 7])}
     names = {"stimulus": "t*/stim", "responses": "t*/robs", "repeat": "films"}
-    result = convert(write("h5", tmp_path, arrays), names=names)
+    result = convert(save_session("h5", tmp_path, arrays), names=names)
     assert [(each["trial"], each["repeat"]) for each in result.only.sequences] == [(1, 5), (3, 7)]
 
 
@@ -97,7 +80,7 @@ def test_one_vector_of_films_has_an_entry_for_each_trial_that_any_array_has(tmp_
 def test_what_cannot_be_paired_is_refused(tmp_path, names, message):
     arrays = {f"t{trial}/stim": np.zeros((4, 2, 2), np.uint8) for trial in (1, 2)} | {"all": np.zeros((9, 2))}
     arrays |= {f"t{trial}/{name}": np.zeros((4, 1)) for trial in (1, 2) for name in ("robs", "number", "x/robs")}
-    path = write("h5", tmp_path, arrays | {"films": np.arange(8)})
+    path = save_session("h5", tmp_path, arrays | {"films": np.arange(8)})
     with pytest.raises(RawInputError, match=message):
         convert(path, names={"stimulus": "t*/stim", "responses": "t*/robs"} | names)
 
