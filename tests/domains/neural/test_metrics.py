@@ -33,6 +33,7 @@ def recorded():
 
 def test_bits_per_spike_is_the_gain_over_the_mean(recorded):
     responses, rates, mask = recorded
+    responses[7, 3], mask[:, 3] = 3, np.arange(500) == 7  # one bin is its own mean
     together, each = bits_per_spike(sums_of(*recorded))
     gains, spikes = [], []
     for neuron in range(4):

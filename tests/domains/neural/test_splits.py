@@ -89,6 +89,15 @@ def test_films_of_several_sessions_are_in_one_split():
                 assert film < 0 or of_film.setdefault(film, split) == split
 
 
+def test_three_films_or_other_trials_of_a_session_fill_its_splits_next_to_many_in_common():
+    own, common = [0, 1, 2] * 2 + [-1] * 3, [*range(10, 110)]
+    for seed in range(20):
+        repeats = {"a": own, "b": common, "c": common + own[6:], "d": common + [3, 4, 5] * 2}
+        found, _ = splits_of(repeats, val=0.05, test=0.05, seed=seed)
+        for each in (found["a"][:3], found["a"][6:], found["c"][100:], found["d"][100:103]):
+            assert sorted(each) == ["test", "train", "val"]
+
+
 def test_sessions_of_one_trial_share_out_the_splits():
     for seed in range(20):
         found, notes = splits_of({str(number): [-1] for number in range(5)}, val=0.05, test=0.05, seed=seed)
