@@ -185,6 +185,9 @@ def _refused(found: Any) -> tuple[str, str]:
             named = f"filter {code} ({title.decode(errors='replace')})"
             return f"{found.name!r} is compressed with {named}; install hdf5plugin to read it", "missing_filter"
     if h5py.check_ref_dtype(found.dtype) is not None:
-        return f"{found.name!r} holds references (MATLAB cells), which only names.spike_times can be", "wrong_type"
+        return (
+            f"{found.name!r} holds references (MATLAB cells); only arrays by trial and names.spike_times can be cells",
+            "wrong_type",
+        )
     guard_size(found.name, found.shape, found.dtype.itemsize * found.size, found.file.id.get_filesize())
     return "", ""

@@ -81,7 +81,8 @@ def _as_array(value: Any, axis: int, name: str) -> Array:
     plain = isinstance(value, np.ndarray) and value.dtype.kind in "biufSU"
     if not plain:
         kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-        message = f"{name}: expected numbers, got {kind}; cells can be names.spike_times only, and sparse must be full"
+        message = f"{name}: expected numbers, got {kind}; only arrays by trial and names.spike_times can "
+        message += "be cells, and a sparse array must be full"
         raise SessionError(message, reason="wrong_type")
     return sliced(value, axis, name)
 
