@@ -96,7 +96,7 @@ def drawn_clock(generator, start, rate, count, *, odd):
 
 
 def drawn_session(generator, *, clocked, spikes, odd, shown, masked, tabled):
-    """Arrays by role, and the same by the name that a file has for them."""
+    """Arrays by role."""
     count = 60
     arrays = {"stimulus": generator.integers(0, 256, (count, 2, 3)).astype(np.uint8)}
     arrays["responses"] = generator.normal(size=(count, 2))

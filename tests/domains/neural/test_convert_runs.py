@@ -25,13 +25,13 @@ def piece(start, stop, before, after, *trials):
     return Piece(start, stop, before, after, Trials(first, end, unknown, unknown, unknown, 0, *undivided))
 
 
-def told(runs):
+def tuples(runs):
     return list(zip(runs.start.tolist(), runs.stop.tolist(), runs.trial.tolist(), runs.state.tolist(), strict=True))
 
 
 def test_a_missing_frame_and_the_end_of_a_trial_end_a_run():
     runs = find_runs(piece(10, 20, 0, 0, (10, 16), (17, 20)), held(10, [0, 0, NO_FRAME, NO_FRAME, *[0] * 6]), 0)
-    assert told(runs) == [
+    assert tuples(runs) == [
         (10, 12, 0, 0),
         (12, 14, 0, NO_FRAME),
         (14, 16, 0, 0),
@@ -49,16 +49,16 @@ def test_a_bin_without_one_before_it_is_neither_stored_nor_rejected():
     for before in (1, 2):
         runs = find_runs(piece(0, 8, 0, 0, (0, 6), (6, 8)), held(0, [0, 0, NO_FRAME, 0, 0, 0, 0, 0]), before)
         alone = [
-            start for start, stop, _, state in told(runs) for start in range(start, stop) if state == NO_PREDECESSOR
+            start for start, stop, _, state in tuples(runs) for start in range(start, stop) if state == NO_PREDECESSOR
         ]
         assert alone == ([0, 3, 6] if before == 1 else [0, 1, 3, 4, 6, 7])
-        assert np.flatnonzero(runs.wrong).tolist() == [told(runs).index((2, 3, 0, NO_FRAME))]
+        assert np.flatnonzero(runs.wrong).tolist() == [tuples(runs).index((2, 3, 0, NO_FRAME))]
 
 
 def test_runs_of_a_piece_know_whether_they_go_on():
     reason = [0, 0, 0, 0, NO_FRAME, NO_FRAME]
     runs = find_runs(piece(1, 5, 1, 1, (0, 9)), held(0, reason), 0)
-    assert told(runs) == [(1, 4, 0, 0), (4, 5, 0, NO_FRAME)]
+    assert tuples(runs) == [(1, 4, 0, 0), (4, 5, 0, NO_FRAME)]
     assert (runs.continued, runs.unfinished) == (True, True)
     runs = find_runs(piece(2, 4, 1, 1, (0, 9)), held(1, reason[1:5]), 0)
     assert (runs.continued, runs.unfinished) == (True, False)

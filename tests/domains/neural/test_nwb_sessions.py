@@ -133,7 +133,7 @@ def test_units_without_intervals_count_where_they_fired(tmp_path):
     assert result.only.rows["dfs"].sum(0).tolist() == [50, 100, 0]
 
 
-def test_nwb_in_milliseconds_is_told_what_to_correct(tmp_path):
+def test_nwb_in_milliseconds_must_be_corrected_in_the_file(tmp_path):
     file = pynwb.NWBFile("session", "id", datetime(2020, 1, 1, tzinfo=UTC))
     movie, times = np.zeros((100, 3, 4), np.uint8), np.arange(100) * 16_000.0
     file.add_stimulus(pynwb.image.ImageSeries(name="movie", data=movie, unit="n/a", timestamps=times))
@@ -141,6 +141,6 @@ def test_nwb_in_milliseconds_is_told_what_to_correct(tmp_path):
     names = {"stimulus": "stimulus/presentation/movie", "responses": None, "spike_times": "units"}
     with pytest.raises(
         RawInputError, match="the times of this format are in s, and those of this file are not"
-    ) as told:
+    ) as refused:
         convert(write_nwb(tmp_path, file), names=names, bin_width=0.1)
-    assert "time_unit" not in str(told.value)
+    assert "time_unit" not in str(refused.value)

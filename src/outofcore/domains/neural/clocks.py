@@ -66,7 +66,7 @@ def joined_intervals(intervals: Times) -> Times:
 
 
 def inside(lows: Times, highs: Times, intervals: Times) -> Mask:
-    """Which spans [low, high) lie in one of the joined intervals."""
+    """Which spans [low, high) are inside one of the joined intervals."""
     at = np.searchsorted(intervals[:, 0], lows, side="right") - 1
     found: Mask = (at >= 0) & (highs <= np.append(intervals[:, 1], INVALID)[at])
     return found

@@ -35,11 +35,11 @@ OUTSIDE = len(REASONS) + 1
 
 def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     """Read, align and check the bins of a unit."""
-    told: tuple[Reject, ...] = tuple(unit.detail.get("rejects", ()))
+    surveyed: tuple[Reject, ...] = tuple(unit.detail.get("rejects", ()))
     counts: dict[str, int] = dict(unit.detail.get("counts", {}))
     if "piece" not in unit.detail:
         keys = np.empty((0, KEY_BYTES), np.uint8)
-        return UnitResult(found=len(told), rows={}, sequences={}, keys=keys, rejects=told, counts=counts)
+        return UnitResult(found=len(surveyed), rows={}, sequences={}, keys=keys, rejects=surveyed, counts=counts)
     session: Session = unit.detail["session"]
     survey: Survey = unit.detail["survey"]
     piece: Piece = unit.detail["piece"]
@@ -49,7 +49,7 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
         message += f"{held.unfit:g}: set it to float32, or uint16 for counts; to leave values out would bias the rest"
         raise RawInputError(message)
     runs = find_runs(piece, held, history(section.source.transforms))
-    rejects = (*told, *_rejects(piece, runs))
+    rejects = (*surveyed, *_rejects(piece, runs))
     rows = _rows(piece, held, runs)
     trial = piece.trials[runs.trial[runs.good]]
     first, lengths = runs.start[runs.good], runs.length[runs.good]
@@ -104,16 +104,16 @@ def _rows(piece: Piece, held: Slice, runs: Runs) -> Rows:
 
 def _rejects(piece: Piece, runs: Runs) -> list[Reject]:
     """One reject per unusable run; a run continued from the previous piece was reported there."""
-    told = runs.wrong
-    told[0] &= not runs.continued
-    labels = piece.trials.label[runs.trial[told]].tolist()
+    reported = runs.wrong
+    reported[0] &= not runs.continued
+    labels = piece.trials.label[runs.trial[reported]].tolist()
     return [
         Reject(
             reason=REASONS[why],
             offset=first,
             detail=f"{_named(label)}, from bin {first} of the session on{WAYS_OUT.get(REASONS[why], '')}",
         )
-        for first, why, label in zip(runs.start[told].tolist(), runs.state[told].tolist(), labels, strict=True)
+        for first, why, label in zip(runs.start[reported].tolist(), runs.state[reported].tolist(), labels, strict=True)
     ]
 
 

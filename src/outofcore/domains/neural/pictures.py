@@ -1,4 +1,4 @@
-"""Pictures that trials show, where a session keeps each picture once and numbers tell which was on screen."""
+"""Pictures that trials show, where a session stores each picture once and numbers say which was on screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from outofcore.domains.neural.transforms import apply
 from outofcore.domains.neural.trials import Trials, number_conditions
 from outofcore.raw.unit import KEY_BYTES
 
-BLOCK_BYTES = 1 << 24
+PASS_BYTES = 1 << 24
+"""Bytes of pictures that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,14 @@ def _shown(reader: BinReader, trials: Trials) -> tuple[Ints, Ints]:
 def _contents(
     frames: Array, numbers: Ints, shape: tuple[int, ...], source: SourceSection
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-    """Digests (numbers, 16) of pictures as they are stored, and which of them tell trials apart.
+    """Digests (numbers, 16) of pictures as they are stored, and which of them distinguish trials.
 
-    A damaged picture does not, nor one of a single grey level, where most others have several: it is shown between all.
+    A damaged picture does not, nor one of a single grey level where most have several: it is shown between the others.
     """
     transforms = [each for each in source.transforms if each.name != "difference"]
     digests = np.zeros((len(numbers), KEY_BYTES), np.uint8)
     known, grey = np.zeros(len(numbers), bool), np.zeros(len(numbers), bool)
-    step = max(1, BLOCK_BYTES // max(1, frames.dtype.itemsize * math.prod(frames.shape[1:])))
+    step = max(1, PASS_BYTES // max(1, frames.dtype.itemsize * math.prod(frames.shape[1:])))
     for first in range(0, len(numbers), step):
         values, read = take(frames, numbers[first : first + step])
         stored, _ = encode(apply(values.reshape(-1, *shape), transforms), source.stimulus_dtype)

@@ -20,6 +20,7 @@ from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.spikes import Labels, Spikes, find_spikes
 
 OWN_UNIT = "source.time_unit is not the unit of the file"
+UNIT_OF_FORMAT = "the times of this format are in {}, and those of this file are not: correct them in the file"
 
 MOST_ENTRY_BYTES = 1 << 28
 """Bytes of a frame, or of the samples of all neurons at one time."""
@@ -115,10 +116,7 @@ def _find_streams(recording: Recording, source: SourceSection, labels: Labels | 
         or (find_vector(recording, "repeat", names.repeat) if names.repeat is not None else None),
         by_trial=by_trial,
         time_unit=recording.unit or source.time_unit,
-        unit_advice=OWN_UNIT
-        if recording.unit is None
-        else f"the times of this format are in {recording.unit}, and "
-        "those of this file are not: correct them in the file",
+        unit_advice=OWN_UNIT if recording.unit is None else UNIT_OF_FORMAT.format(recording.unit),
         invalid=recording.invalid_times(),
         streamed=recording.streamed,
     )

@@ -48,7 +48,7 @@ class Recording:
         return None
 
     def observed(self, name: str) -> list[Ints] | None:
-        """When each train of :meth:`trains` was observed, (intervals, 2) nanoseconds; None if nothing says it."""
+        """When each train of :meth:`trains` was observed, (intervals, 2) nanoseconds; None if unknown."""
         del name
         return None
 
