@@ -23,6 +23,7 @@ domain = get_domain("dna")
 raw = pathlib.Path("raw")
 raw.mkdir()
 domain.sample(raw, np.random.default_rng(1))
+(raw / "without.fasta").write_text("\\nACGT\\n>of another file\\nACCA\\n")
 figures = outofcore.convert("dna", raw, "data/stores/dna.zarr", splits={"val": 0.2})
 metrics = pathlib.Path("metrics/dna")
 metrics.mkdir(parents=True)
@@ -73,8 +74,8 @@ def test_another_package_adds_a_domain(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     figures = found["figures"]
-    assert set(figures["rejected"]) == {"duplicate", "unknown_letter"}
-    assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values()) == 202
+    assert set(figures["rejected"]) == {"duplicate", "unknown_letter", "no_header"}
+    assert figures["found"] == figures["accepted"] + sum(figures["rejected"].values()) == 204
     assert found["shapes"] == {"inputs": [8, 32], "targets": [8, 32]}
     assert found["count"] == 8 * 32
     assert 'id="dna"' in found["page"]

@@ -1,4 +1,4 @@
-"""Units hold every record once, with its file and offset, wherever the cuts fall and whatever lies in the files."""
+"""Units hold every record once, with its file and offset, wherever the cuts fall and whatever is in the files."""
 
 from __future__ import annotations
 
@@ -108,6 +108,13 @@ def test_trailing_bytes_cost_no_record(tmp_path: Path) -> None:
     (unit,) = cut(files, (".fa",), last_start)
     assert unit.payload == TEXT
     assert [each.offset for each in unit.rejects] == [len(TEXT)]
+
+
+def test_a_record_ends_with_its_file(tmp_path: Path) -> None:
+    for name, text in (("a.fa", b">1\nA\n"), ("b.fa", b"\nnot of 1\n>2\nC\n")):
+        (tmp_path / name).write_bytes(text)
+    (unit,) = cut(find_files(tmp_path, "**/*", (".fa",), section="dna"), (".fa",), last_start)
+    assert [*unit.records(rb"(?m)^>")] == [(b">1\nA\n", 0, 0), (b">2\nC\n", 1, 10)]
 
 
 def test_members_of_an_archive_have_places_of_their_own(tmp_path: Path) -> None:

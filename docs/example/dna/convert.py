@@ -12,7 +12,9 @@ CODES = np.array([BASES.find(chr(byte).upper()) % 5 for byte in range(256)], np.
 
 def convert(unit, section):
     kept, rejects = [], []
-    for text, file, offset in unit.records(rb"(?m)^>|\A."):
+    for text, file, offset in unit.records(rb"(?ms)^>|\A."):
+        if text.isspace():
+            continue
         header, _, lines = text.partition(b"\n")
         bases = CODES[np.frombuffer(lines.translate(None, b" \t\r\n"), np.uint8)]
         unknown = BASES.index("N") in bases and section.source.unknown == "reject"

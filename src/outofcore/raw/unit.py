@@ -47,7 +47,7 @@ class Reject:
     detail
         What was wrong, in words.
     file
-        Which of the unit's files the record lies in: an index into :attr:`Unit.places`.
+        Which of the unit's files has the record: an index into :attr:`Unit.places`.
     """
 
     reason: str
@@ -79,7 +79,7 @@ class Unit:
     files
         Source and name of each file, if the unit holds whole records of several; the first is that of the unit.
     stretches
-        Where the records of a unit of :func:`outofcore.raw.cutting.cut` lie; its files are those of the stretches.
+        Where the records of a unit of :func:`outofcore.raw.cutting.cut` are; its files are those of the stretches.
     rejects
         What could not be read where the unit was cut; it is counted without the domain.
     """
@@ -97,19 +97,20 @@ class Unit:
 
     @property
     def places(self) -> tuple[tuple[int, str], ...]:
-        """Source and name of each file that records lie in."""
+        """Source and name of each file that has records of the unit."""
         listed = tuple((each.source, each.name) for each in self.stretches)
         return listed or self.files or ((self.source, self.name),)
 
     def records(self, begin: bytes) -> Iterator[tuple[bytes, int, int]]:
-        """Text, file and offset of each record of a unit of the cutter; one begins wherever ``begin`` matches."""
-        starts = [
-            each.start + match.start()
-            for each in self.stretches
-            for match in re.finditer(begin, self.payload[each.start : each.stop])
-        ]
-        files, offsets = self.origins(np.array(starts, np.int64))
-        bounds = pairwise([*starts, len(self.payload)])
+        """Text, file and offset of each record of a unit of the cutter; one begins wherever ``begin`` matches.
+
+        It ends before the next of its file; bytes of a file before its first record are in none.
+        """
+        bounds: list[tuple[int, int]] = []
+        for each in self.stretches:
+            matches = re.finditer(begin, self.payload[each.start : each.stop])
+            bounds += pairwise([*(each.start + match.start() for match in matches), each.stop])
+        files, offsets = self.origins(np.array([start for start, _ in bounds], np.int64))
         for (start, stop), file, offset in zip(bounds, files.tolist(), offsets.tolist(), strict=True):
             yield self.payload[start:stop], file, offset
 
