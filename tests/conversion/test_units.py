@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -67,6 +68,12 @@ def numbers(unit: Unit) -> UnitResult:
     )
 
 
+def numbers_in_test(unit: Unit) -> UnitResult:
+    """A domain that decides the splits."""
+    result = numbers(unit)
+    return replace(result, split=np.array(["test"] * len(result.keys)))
+
+
 @pytest.mark.parametrize("bad", [[], [0], [4], [9], [3, 4, 8], [*range(10)]])
 @pytest.mark.parametrize("per_file", [1, 4, 10])
 def test_an_error_costs_the_record_that_it_is_of(tmp_path: Path, bad: list[int], per_file: int) -> None:
@@ -75,7 +82,8 @@ def test_an_error_costs_the_record_that_it_is_of(tmp_path: Path, bad: list[int],
         (tmp_path / f"{first}.txt").write_bytes(b"".join(lines[first : first + per_file]))
     files = find_files(tmp_path, "**/*", (".txt",), section="lines")
     (unit,) = cut(files, (".txt",), last_start)
-    result = UnitConverter(numbers, partial(halves, last_start=last_start))(unit)
+    divided = partial(halves, last_start=last_start)
+    result = UnitConverter(numbers, divided)(unit)
     assert result.found == 10
     wrong = [(unit.places[each.file][1], each.offset) for each in result.rejects]
     ends = np.cumsum([len(line) for line in lines])
@@ -91,6 +99,10 @@ def test_an_error_costs_the_record_that_it_is_of(tmp_path: Path, bad: list[int],
         assert result.rows["digit"].tolist() == [number for number in good for _ in range(2)]
         names = [unit.places[file][1] for file in result.places.tolist()]
         assert list(zip(names, result.sequences["offset"].tolist(), strict=True)) == [origin[number] for number in good]
+        decided = UnitConverter(numbers_in_test, divided)(unit).split
+        assert decided is not None
+        assert decided.tolist() == ["test"] * len(good)
+    assert result.split is None
     assert sum(result.counts.values()) == 2 * len(good)
 
 

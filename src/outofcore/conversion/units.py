@@ -77,7 +77,7 @@ def _together(left: UnitResult, right: UnitResult) -> UnitResult:
         sequences=_columns(left.sequences, right.sequences),
         keys=np.concatenate([left.keys, right.keys]),
         file=np.concatenate([left.places, right.places]),
-        split=None if left.split is None or right.split is None else np.concatenate([left.split, right.split]),
+        split=_splits(left, right),
         rejects=(*left.rejects, *right.rejects),
         part=left.part or right.part,
         unusual=left.unusual + right.unusual,
@@ -92,13 +92,20 @@ def _together(left: UnitResult, right: UnitResult) -> UnitResult:
     )
 
 
+def _splits(left: UnitResult, right: UnitResult) -> npt.NDArray[Any] | None:
+    """The splits that a domain decides, None if it does not; a part without sequences decides none."""
+    splits = [each.split for each in (left, right) if len(each.keys)]
+    decided = [split for split in splits if split is not None]
+    return np.concatenate(decided) if decided and len(decided) == len(splits) else None
+
+
 def _count(result: UnitResult, name: str) -> npt.NDArray[Any]:
     """A count of each sequence, 0 where the unit has none of it."""
     return result.stored_counts.get(name, np.zeros(len(result.keys), np.int64))
 
 
 def _columns(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns one after the other; a half of which nothing was converted has none."""
+    """Columns one after the other; a part of which nothing was converted has none."""
     if not left or not right:
         return dict(left or right)
     return {name: np.concatenate([left[name], right[name]]) for name in left}
