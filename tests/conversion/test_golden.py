@@ -40,7 +40,7 @@ RAW = {
     "text": "3c076c5c4372fc45fc0567a9be8c0d219ccab0e8e73f0096ccdd694495af5928",
     "neural": "5604f49e16b95270aa7b52e72291c27aae1aab5e9ca9b7747d242bf54f10ca1e",
 }
-# By domain and the version of its bytes: add an entry, change none. Equal bytes have one version.
+# By domain and the version of its bytes: add an entry, change none. Equal bytes have one version, except those listed.
 STORES: dict[str, dict[int, dict[str, str]]] = {
     "chess": {
         1: {
@@ -67,6 +67,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "a6f68c01f4927266bc3470b103b2017c112053c2e300d0f9e7d158e52e1ea5c2",
             "none": "6ffb8c3128c80c5bf135da9813e1372a6229cc2803db47c71e4e6764b654ae60",
         },
+        2: {
+            "zstd": "a6f68c01f4927266bc3470b103b2017c112053c2e300d0f9e7d158e52e1ea5c2",
+            "none": "6ffb8c3128c80c5bf135da9813e1372a6229cc2803db47c71e4e6764b654ae60",
+        },
     },
     "neural": {
         1: {
@@ -79,6 +83,9 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
         },
     },
 }
+# Versions with the bytes of the one before, as they differ for other input than this: text 2 for UTF-16 and UTF-32,
+# .json, Parquet without the column, added tokens, and ends of documents in a text.
+EQUAL_HERE = {("text", 2)}
 ARRAYS = {
     "zstd": "8eb843e601830e509639716d65f77d1708720a00c496c3748b94b3712c6a0feb",
     "lz4": "d425e1e35e53b684e76788021fcbea4d12bd740385b14d64bd65e24050f8b6ed",
@@ -135,7 +142,8 @@ def test_a_store_of_raw_files_is_what_it_was(
     assert version == max(STORES[name]), f"add the digests of version {version} of the bytes of {name} to STORES"
     digest = digest_of(tmp_path / "a.zarr")
     assert digest == STORES[name][version][codec], f"other bytes: count up bytes_version in domains/{name}/__init__.py"
-    assert sum(digest == codecs[codec] for codecs in STORES[name].values()) == 1
+    equal = [each for each, codecs in STORES[name].items() if codecs[codec] == digest]
+    assert equal == ([version - 1, version] if (name, version) in EQUAL_HERE else [version])
 
 
 @pytest.mark.parametrize("codec", ARRAYS)
