@@ -6,18 +6,17 @@ reject of the unit, with its file and offset. The same records come out wherever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from outofcore.raw.blocks import read_block
 from outofcore.raw.files import Member, RawFile
+from outofcore.raw.gather import grouped
 from outofcore.raw.streams import transcoded
 from outofcore.raw.unit import Reject, Stretch, Unit, raw_size
 
 UNIT_BYTES = 1 << 20
 LONGEST_BYTES = 64 << 20
-# To hand over and store a unit takes ten times as long as to convert a short record, but names take memory as well.
-MOST_FILES = 4096
 TOO_LONG = "too_long"
 
 LastStart = Callable[[bytes], int]
@@ -48,21 +47,7 @@ def cut(
     Unit
         With ``stretches`` and ``rejects``; each member of a file has at least one stretch, which may be empty.
     """
-    return gathered(_of_files(files, suffixes, last_start, size, longest), size)
-
-
-def gathered(units: Iterable[Unit], size: int) -> Iterator[Unit]:
-    """The units in order, consecutive ones joined up to ``size`` bytes."""
-    waiting: list[Unit] = []
-    waiting_bytes = 0
-    for unit in units:
-        if waiting and (waiting_bytes + len(unit.payload) > size or len(waiting) == MOST_FILES):
-            yield _joined(waiting)
-            waiting, waiting_bytes = [], 0
-        waiting.append(unit)
-        waiting_bytes += len(unit.payload)
-    if waiting:
-        yield _joined(waiting)
+    return (_joined(group) for group in grouped(_of_files(files, suffixes, last_start, size, longest), size))
 
 
 def halves(unit: Unit, last_start: LastStart) -> tuple[Unit, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from outofcore.raw.unit import Unit
 
-MOST_FILES = 4096
+MOST_FILES = 4096  # their names take memory as well
 
 
 def gathered(
@@ -22,21 +22,27 @@ def gathered(
 
     ``detail`` makes the detail of a joined unit from its parts.
     """
-    held: list[Unit] = []
-    held_bytes = 0
+    return (_joined(group, detail) for group in grouped(units, size, joins))
+
+
+def grouped(
+    units: Iterable[Unit], size: int, joins: Callable[[Unit], bool] = lambda _: True
+) -> Iterator[Sequence[Unit]]:
+    """The units in order, in groups of up to ``size`` bytes; one that ``joins`` refuses is alone."""
+    waiting: list[Unit] = []
+    waiting_bytes = 0
     for unit in units:
-        held_bytes += len(unit.payload)
         joined = joins(unit)
-        if held and (not joined or held_bytes > size or len(held) == MOST_FILES):
-            yield _joined(held, detail)
-            held, held_bytes = [], len(unit.payload)
+        if waiting and (not joined or waiting_bytes + len(unit.payload) > size or len(waiting) == MOST_FILES):
+            yield waiting
+            waiting, waiting_bytes = [], 0
         if joined:
-            held.append(unit)
+            waiting.append(unit)
+            waiting_bytes += len(unit.payload)
         else:
-            yield unit
-            held_bytes = 0
-    if held:
-        yield _joined(held, detail)
+            yield [unit]
+    if waiting:
+        yield waiting
 
 
 def side_by_side(parts: Sequence[Unit]) -> dict[str, Any]:

@@ -246,10 +246,10 @@ class Transcoded(io.RawIOBase):
 
 
 class Text(NamedTuple):
-    """A text as it is read: ``stream`` gives it without a mark of UTF-16 or UTF-32, as UTF-8."""
+    """A text to be read from ``stream``: as UTF-8 and without its mark if it is UTF-16 or UTF-32."""
 
     stream: BinaryIO
-    encoding: str  # that it lies there as, "" if it is not transcoded
+    encoding: str  # of the file, "" if it is not transcoded
     offset: int  # bytes of the mark
 
 
