@@ -63,7 +63,10 @@ class Assembler:
         self.counts.update(result.counts)
         self.audited += result.audited
         if result.found != len(accepted) + len(rejects):
-            message = f"{unit.name}, offset {unit.offset}: {result.found} found, {len(accepted)} + {len(rejects)} told"
+            message = (
+                f"{unit.name}, at byte {unit.offset:,}: found {result.found} records, "
+                f"but {len(accepted)} accepted + {len(rejects)} rejected"
+            )
             raise AssertionError(message)
         self._count(unit, accepted, rejects)
         text = io.StringIO()
