@@ -200,6 +200,24 @@ def test_tensors_are_those_of_the_reading(section_of, folder: Path):
     )
 
 
+def test_bytes_of_a_long_document_count_as_far_as_it_is_read(section_of, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(reading, "WHOLE_BYTES", 900)
+    monkeypatch.setattr("outofcore.domains.text.documents.long.PIECE_BYTES", 600)
+    for module in ("documents.long", "tokens.cuts"):
+        monkeypatch.setattr(f"outofcore.domains.text.{module}.WINDOW_BYTES", 100)
+    (tmp_path / "a.txt").write_text(PROSE * 200, encoding="utf-8", newline="")
+    keys = {"tensors": {"seq_len": 16}, "stream": {"shuffle_windows": 1}, "splits": {"val": 0.0, "test": 0.0}}
+    ratios = []
+    for samples in (10, None):
+        stream = make(section_of, tmp_path, keys=keys, shuffle=False, samples=samples)
+        assert windows(stream)
+        ratios.append((stream.tally.bytes / stream.tally.tokens, stream.tally.bytes))
+    (part, few), (whole, size) = ratios
+    assert size == len(PROSE.encode()) * 200
+    assert few < size / 4
+    assert part == pytest.approx(whole, rel=0.1)
+
+
 def test_no_thread_is_left_behind(section_of, folder: Path):
     stream = make(section_of, folder, threads=3)
     for _ in stream:

@@ -45,17 +45,19 @@ class Tally:
         self.rejected: Counter[str] = Counter()
         self._seen: set[tuple[int, int]] = set()
 
-    def add(self, file: int, unit: int, result: UnitResult, chosen: npt.NDArray[np.bool_]) -> None:
+    def add(self, file: int, number: int, unit: Unit, result: UnitResult, chosen: npt.NDArray[np.bool_]) -> None:
         """Count a unit, of which some documents are in the split, unless already counted."""
-        if (file, unit) in self._seen:
+        if (file, number) in self._seen:
             return
-        self._seen.add((file, unit))
+        self._seen.add((file, number))
         self.found += result.found
         self.accepted += result.found - len(result.rejects)
         self.rejected.update(reject.reason for reject in result.rejects)
         self.tokens += int(result.sequences["length"][chosen].sum())
-        if not result.continues:  # each piece of a long document has the bytes of the whole
-            self.bytes += int(result.sequences["bytes"][chosen].sum())
+        # The column of a piece has the bytes of its whole document, of which a stream may read the beginning only.
+        piece = result.continues or result.unfinished
+        sizes = np.array([len(unit.payload)]) if piece else result.sequences["bytes"]
+        self.bytes += int(sizes[chosen].sum())
 
     def figures(self) -> dict[str, Any]:
         """Found, accepted, and rejected by reason."""
@@ -167,11 +169,11 @@ class RawText:
             ThreadPoolExecutor(self.threads, thread_name_prefix="text-stream") as pool,
             closing(in_order(pool, lambda item: converter(item[2]), wanted, units_in_memory(self.threads))) as results,
         ):
-            for (file, number, _), result in results:
+            for (file, number, unit), result in results:
                 if result.differences:
                     message = f"the engine and its oracle differ: {result.differences[0]}"
                     raise AuditError(message)
-                self.tally.add(file, number, result, self._chosen(result))
+                self.tally.add(file, number, unit, result, self._chosen(result))
                 yield result
 
     def _chosen(self, result: UnitResult) -> npt.NDArray[np.bool_]:
