@@ -111,6 +111,11 @@ def test_what_the_fast_engine_cannot_do_is_done_by_tokenizers(tokenizer: Tokeniz
     assert engine.ids(b"some text") == tokenizer.encode("some text")
 
 
+def test_want_of_memory_rejects_no_text():
+    with pytest.raises(MemoryError), reporting_panics("a"):
+        raise MemoryError
+
+
 def test_an_engine_that_ignores_a_flag_is_not_used():
     file = FAMILIES["gpt2"]()
     file.add_tokens([tokenizers.AddedToken("cat", single_word=True)])

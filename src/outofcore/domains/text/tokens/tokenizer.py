@@ -127,9 +127,11 @@ def _ids(encoder: Any, text: str) -> list[int]:
 
 @contextmanager
 def reporting_panics(text: object) -> Iterator[None]:
-    """Raise EncodingError for whatever a library raises at a text; a panic of Rust is no Exception."""
+    """Raise EncodingError for what a library raises at a text, except MemoryError; a panic of Rust is no Exception."""
     try:
         yield
+    except MemoryError:
+        raise
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
