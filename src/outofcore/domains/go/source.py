@@ -25,6 +25,7 @@ LONGEST_GAME = 1 << 23
 NO_GAME = Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file")
 
 _OF_GAMES = ("starts", "ends", "endings", "offsets")
+_BY_GAME = ("trees", "codecs")  # of some games, by their number
 _NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8), 0, b"")
 
 
@@ -60,8 +61,7 @@ def _some(unit: Unit, first: int, last: int) -> Unit:
     low, high = (int(file[0]), int(file[-1]) + 1) if len(file) else (0, 1)
     chosen = {name: detail[name][first:last] for name in _OF_GAMES}
     named = {
-        name: {game - first: value for game, value in detail[name].items() if first <= game < last}
-        for name in ("trees", "codecs")
+        name: {game - first: value for game, value in detail[name].items() if first <= game < last} for name in _BY_GAME
     }
     source, name = unit.places[low]
     return replace(
@@ -86,15 +86,13 @@ def _joined(parts: Sequence[Unit]) -> dict[str, Any]:
         "ends": arrays["ends"] + before,
         "file": np.repeat(np.arange(len(parts)), games),
         "files": tuple(file for each in details for file in each["files"]),
-        "trees": {
-            first + game: tree
-            for first, each in zip(_before(games).tolist(), details, strict=True)
-            for game, tree in each["trees"].items()
-        },
-        "codecs": {
-            first + game: codec
-            for first, each in zip(_before(games).tolist(), details, strict=True)
-            for game, codec in each["codecs"].items()
+        **{
+            name: {
+                first + game: value
+                for first, detail in zip(_before(games).tolist(), details, strict=True)
+                for game, value in detail[name].items()
+            }
+            for name in _BY_GAME
         },
         "stray": sum(each["stray"] for each in details),
         "rejects": tuple(
@@ -112,15 +110,15 @@ def _of_files(files: Sequence[RawFile], block: int) -> Iterator[Unit]:
     """Units of one file or a piece of it, with their raw bytes."""
     for source, file in enumerate(files):
         waiting: Unit | None = None
-        told = 0
+        counted = 0
         for unit, position in _of_file(source, file, block):
             if waiting is not None:
                 yield waiting
-            waiting = replace(unit, raw_bytes=position - told)
-            told = position
+            waiting = replace(unit, raw_bytes=position - counted)
+            counted = position
         if waiting is None:
             waiting = Unit(source=source, name=file.name, offset=0, detail=_detail(file.name, rejects=(NO_GAME,)))
-        yield replace(waiting, raw_bytes=waiting.raw_bytes + file.bytes - told)
+        yield replace(waiting, raw_bytes=waiting.raw_bytes + file.bytes - counted)
 
 
 def _of_file(source: int, file: RawFile, block: int) -> Iterator[tuple[Unit, int]]:
