@@ -48,7 +48,7 @@ _PAIRS = {
     "hz": re.compile(rb"~\{(?:[!-}][!-~])*~\}", re.DOTALL),
 }
 """Codecs whose characters can contain brackets, with the bytes of such characters."""
-_VARIANTS = {"shift_jis_2004": "cp932", "shift_jisx0213": "cp932", "iso2022_jp": "iso2022_jp_2"}
+_VARIANTS = {"shift_jis_2004": "cp932", "shift_jisx0213": "cp932"}
 _DECLARED_ONLY = ("johab", "big5hkscs", "hz", "iso2022_kr")
 _ASCII_HIDES = (b"\x1b$", b"~{", b"\x0e")
 _NO_CHARSETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf_7"))
@@ -102,7 +102,7 @@ def declared(game: bytes) -> str | None:
 
 def masked(game: bytes, codec: str) -> bytes:
     """The game with every byte of a character that looks like syntax replaced; lengths stay the same."""
-    return _PAIRS[_VARIANTS.get(codec, codec)].sub(_mask, game) if codec else game
+    return _PAIRS[_VARIANTS.get(codec, codec)].sub(_mask, game)
 
 
 def _mask(character: re.Match[bytes]) -> bytes:
