@@ -228,12 +228,9 @@ def _raw_tree(unit: Unit, number: int) -> tuple[bytes, int]:
     """The raw bytes from the start of a game on, for sgfmill, and the length of the game in them; -1 if unfinished."""
     start, end = int(unit.detail["starts"][number]), int(unit.detail["ends"][number])
     game = unit.payload[start:end]
-    if unit.detail["endings"][number] != Ending.CLOSED:
+    if number in unit.detail["trees"] or unit.detail["endings"][number] != Ending.CLOSED:
         return unit.detail["trees"].get(number, game), -1
-    codec = unit.detail["codecs"].get(number, "")
-    if number in unit.detail["trees"]:
-        return unit.detail["trees"][number], -1
-    if codec:
+    if codec := unit.detail["codecs"].get(number):
         game, rest = (raw.decode(codec, "replace").encode() for raw in (game, unit.payload[end:]))
         return game + rest, len(game)
     return unit.payload[start:], len(game)

@@ -141,7 +141,7 @@ def _by_encoding(
 
 
 def _span(held: bytes, start: int, end: int, codec: str, longest: int, *, final: bool) -> tuple[int, int] | None:
-    """End and ending of the game at ``start`` in an encoding; None if it goes on after ``held``."""
+    """End and ending of the game at ``start`` in an encoding; None if it continues after ``held``."""
     for stop in (min(end + WINDOW_BYTES, len(held)), len(held)):
         view = np.frombuffer(encoding.masked(held[start:stop], codec), np.uint8)
         room = Found(np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.uint8))
