@@ -227,7 +227,7 @@ def _play_game(
             if verdict:
                 return verdict, event, row, recorded
             counts[SETUP_CAPTURES] += remove_dead(board)
-            ko, set_up, event = NO_KO, True, last
+            set_up, event = True, last
             continue
         if number == MOST_MOVES:
             return _TOO_MANY, event, row, recorded
