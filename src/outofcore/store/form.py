@@ -10,8 +10,6 @@ import numpy.typing as npt
 import zarr
 import zarr.codecs
 from zarr.abc.store import Store
-from zarr.codecs.sharding import ShardingCodecIndexLocation
-from zarr.core.array import ShardsConfigParam
 
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.schema import Field, Layout
@@ -36,9 +34,10 @@ class TableForm:
                 shape=(rows, *field.shape),
                 dtype=str if field.dtype == "string" else np.dtype(field.dtype).newbyteorder("<"),
                 chunks=(self.layout.chunk_rows, *field.shape),
-                shards=ShardsConfigParam(
-                    shape=(self.layout.shard_rows, *field.shape), index_location=ShardingCodecIndexLocation.start
-                ),
+                shards={
+                    "shape": (self.layout.shard_rows, *field.shape),
+                    "index_location": zarr.codecs.ShardingCodecIndexLocation.start,
+                },
                 compressors=_compressors(codec),
                 filters=None,
                 fill_value=field.fill if field.dtype != "string" else "",

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from zarr.core.buffer import Buffer
+from zarr.abc.buffer import Buffer
 from zarr.storage import MemoryStore
 
 from outofcore.store.codecs import CRC_BYTES

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
-from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
 from outofcore.durable import remove, write_file, writing
