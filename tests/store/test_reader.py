@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 
 from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
 from outofcore.loading.loader import loader
+from outofcore.loading.residency import Mapped
 from outofcore.store.bulk import BulkReader
+from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Layout
+from outofcore.store.shards import EMPTY, index_bytes
 from outofcore.store.verify import verify
 from tests.store.forging import checksums_on_disk
 
@@ -139,6 +142,27 @@ def test_a_sound_chunk_of_another_place_or_store_is_refused(
         with pytest.raises(DamagedStore, match="of field train/move"):
             list(loader(store, "train", 64, residency=residency, memory="64MiB"))
     assert verify(path).problems
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_an_empty_chunk_of_another_place_is_refused(make_store: Callable[..., Path], codec: str) -> None:
+    """In a sound index, chunk 0, which is not stored, has changed places with chunk 1."""
+    path = make_store(batches=[[1024]], layout=Layout(codec=codec, chunk_rows=64, shard_rows=256))
+    shard = path / "train/clock/c.0"
+    content = shard.read_bytes()
+    index = np.frombuffer(content, "<u8", 8).reshape(4, 2)[[1, 0, 2, 3]]
+    assert (index[1] == EMPTY).all()
+    shard.write_bytes(ChunkCodec("none", 0, "uint64").encode(index) + content[index_bytes(4) :])
+    clock = open_store(path).rows("train")["clock"]
+    room, one = np.zeros((1, 64), np.int32), np.array([1])
+    for read in (
+        lambda: clock.read(64, 128),
+        lambda: clock.read(70, 80),
+        lambda: BulkReader([clock]).read(one, [room], np.array([0])),
+        lambda: [work() for work in Mapped([{"clock": clock}], 1).bring(one)],
+    ):
+        with pytest.raises(DamagedStore, match=r"chunk 1 of field train/clock .* is of another version"):
+            read()
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
