@@ -13,7 +13,7 @@ import torch
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading import device as module
 from outofcore.loading.arguments import named_device
-from outofcore.loading.device import available, reserve
+from outofcore.loading.device import available, reserve, split_batches
 from outofcore.loading.loader import loader
 from tests.loading.conftest import MakeStore
 
@@ -69,15 +69,15 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     """The processor as such a device."""
-    fake, select, copy, clone = Fake(), torch.index_select, torch.Tensor.copy_, torch.Tensor.clone
+    fake, select, copy, split = Fake(), torch.index_select, torch.Tensor.copy_, torch.split_with_sizes_copy
 
     def index_select(tensor: torch.Tensor, axis: int, places: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         fake.use(tensor)
         return fake.wrote(select(tensor, axis, places, out=out))
 
-    def cloned(tensor: torch.Tensor) -> torch.Tensor:
+    def split_copy(tensor: torch.Tensor, counts: list[int]) -> list[torch.Tensor]:
         fake.use(tensor)
-        return fake.wrote(clone(tensor))
+        return [fake.wrote(piece) for piece in split(tensor, counts)]
 
     monkeypatch.setattr(module, "_WITH_STREAMS", {"cpu"})
     for name, what in (("Stream", Fake.Stream), ("Event", Fake.Event), ("stream", fake.stream)):
@@ -85,7 +85,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setattr(torch.cuda, "current_stream", fake.current)
     monkeypatch.setattr(torch, "index_select", index_select)
     monkeypatch.setattr(torch.Tensor, "copy_", lambda to, tensor: fake.wrote(copy(to, tensor)))
-    monkeypatch.setattr(torch.Tensor, "clone", cloned)
+    monkeypatch.setattr(torch, "split_with_sizes_copy", split_copy)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: fake.wrote(tensor))
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, _: fake.use(tensor))
@@ -107,6 +107,21 @@ def test_the_consumers_stream_waits_for_a_batch(
         seen += batch["id"].tolist()
     assert sorted(seen) == list(range(3000))
     assert fake.consumer.works == 0  # nothing of the loader's is queued among the consumer's work
+
+
+@pytest.mark.parametrize("elements", [5, 40_000])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint16, torch.int64, torch.bfloat16, torch.float64])
+def test_a_batch_of_a_group_holds_its_own_memory_only(elements: int, dtype: torch.dtype) -> None:
+    numbers = torch.arange(12 * elements).remainder(7).to(dtype)
+    wide = numbers.reshape(12, 1, elements)
+    for tensor, unit in ((numbers, elements), (wide, 1), (wide.transpose(1, 2), 1), (numbers.reshape(-1, 12).T, 1)):
+        counts = [5 * unit, 4 * unit, 0, 3 * unit]
+        batches = split_batches({"a": tensor}, counts)
+        for batch, expected in zip(batches, torch.split(tensor, counts), strict=True):
+            assert torch.equal(batch["a"], expected)
+            assert batch["a"].dtype == dtype
+            assert batch["a"].untyped_storage().nbytes() == expected.nbytes
+            assert batch["a"].untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
 
 
 def test_loaders_share_a_quarter_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:

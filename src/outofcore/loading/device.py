@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from outofcore.errors import BudgetError
@@ -16,6 +18,7 @@ Batch = dict[str, torch.Tensor]
 
 SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
 _WITH_STREAMS = frozenset(("cuda",))
+_SERIAL = 1 << 15  # elements; to copy more, torch starts threads of its own for each of the loader's
 
 
 @dataclass(eq=False)
@@ -107,5 +110,21 @@ def split_batches(tensors: Mapping[str, torch.Tensor], counts: Sequence[int]) ->
     """Batches of a group; copies, as one that is kept or saved must not hold the memory of the whole group."""
     if len(counts) == 1:
         return [dict(tensors)]
-    pieces = [[piece.clone() for piece in torch.split(tensor, list(counts))] for tensor in tensors.values()]
+    pieces = [_copies(tensor, list(counts)) for tensor in tensors.values()]
     return [dict(zip(tensors, batch, strict=True)) for batch in zip(*pieces, strict=True)]
+
+
+def _copies(tensor: torch.Tensor, counts: list[int]) -> Sequence[torch.Tensor]:
+    """The pieces of a tensor along its first axis."""
+    if tensor.device.type != "cpu" or tensor.requires_grad or tensor.numel() <= _SERIAL * len(counts):
+        return torch.split_with_sizes_copy(tensor, counts)  # type: ignore[func-returns-value, return-value]  # no out=
+    pieces = torch.split(tensor.contiguous(), counts)
+    copies = [torch.empty_like(piece) for piece in pieces]
+    for copy, piece in zip(copies, pieces, strict=True):
+        np.copyto(_bytes(copy), _bytes(piece))
+    return copies
+
+
+def _bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
+    """The memory of a tensor; numpy has not all of torch's dtypes."""
+    return tensor.view(-1).view(torch.uint8).numpy()
