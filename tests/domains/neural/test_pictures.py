@@ -15,9 +15,10 @@ NONE = -1
 def test_trials_repeat_each_other_if_they_show_the_same_pictures_in_the_same_order(tmp_path, write_h5):
     shown = [[5, 5], [5, 5], [NONE, NONE], [6, 5], [5, 6], [5, 6], [NONE, NONE], [5, NONE], [6, 6]]
     pictures = np.random.default_rng(0).integers(0, 256, (8, 2, 2)).astype(np.uint8)
-    trial = np.arange(0, 2 * len(shown), 2)
-    arrays = {"scenes": pictures, "shown": np.concatenate(shown), "robs": np.ones((2 * len(shown), 1))}
-    write_h5(arrays | {"trial": np.stack([trial, trial + 2], 1)})
+    start = np.arange(0, 3 * len(shown), 3)  # the third bin is between trials
+    numbers = np.concatenate([[*each, 7] for each in shown])
+    arrays = {"scenes": pictures, "shown": numbers, "robs": np.ones((len(numbers), 1))}
+    write_h5(arrays | {"trial": np.stack([start, start + 2], 1)})
     names = {"stimulus": "scenes", "frame": "shown", "responses": "robs", "trial": "trial"}
     files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="neural")
     ((_, survey),) = look_at(files, section_of(tmp_path, names=names))

@@ -75,6 +75,11 @@ def test_only_films_are_divided_as_well():
     assert set(found["a"]) == {"train"}
     assert "too few trials and films" in notes[0]
     assert "no repeated film is in val" in notes[1]
+    assert not splits_of({"a": [0, 1] * 5}, val=0, test=0.2)[1]
+
+
+def test_without_a_share_of_train_nothing_is_in_train():
+    assert sorted(splits_of({"a": [-1] * 5}, val=0.5, test=0.5)[0]["a"]) == ["test"] * 2 + ["val"] * 3
 
 
 def test_films_of_several_sessions_are_in_one_split():

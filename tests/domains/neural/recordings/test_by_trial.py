@@ -45,7 +45,11 @@ def test_only_arrays_of_the_same_trial_meet(stim, robs, mask, kind):
     every = {*stim, *robs, *mask}
     assert len(result.rejects) == len(every) - len(sizes) + len(cut)
     for trial in every - sizes.keys():
-        assert sum(f"trial {trial}: names." in reject.detail for reject in result.rejects) == 1
+        (reject,) = (each for each in result.rejects if f"trial {trial}: names." in each.detail)
+        assert reject.offset == sorted(every).index(trial)
+    ends = np.cumsum([*sizes.values()]).tolist()
+    unequal = [each.offset for each in result.rejects if each.reason == "unequal_length"]
+    assert unequal == [end for trial, end in zip(sizes, ends, strict=True) if trial in cut]
 
 
 def test_what_a_trial_shows_is_paired_too(tmp_path):
@@ -56,7 +60,8 @@ def test_what_a_trial_shows_is_paired_too(tmp_path):
     names = {"stimulus": "t*/stim", "responses": "t*/robs", "repeat": "t*/film"}
     result = convert(save_session("h5", tmp_path, arrays), names=names)
     assert {each["trial"]: each["repeat"] for each in result.only.sequences} == trials
-    assert [reject.reason for reject in result.rejects] == ["missing_field"]
+    (reject,) = result.rejects
+    assert reject.detail == "trial 3: names.repeat has no array for it (t3/film)"
 
 
 def test_one_vector_of_films_has_an_entry_for_each_trial_that_any_array_has(tmp_path):

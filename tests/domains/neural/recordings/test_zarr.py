@@ -45,12 +45,15 @@ def test_what_is_no_group_is_told(tmp_path):
         ZarrRecording(tmp_path / "a.zarr")
 
 
-@pytest.mark.parametrize(("version", "shards"), [(2, None), (3, None), (3, (40, 40))])
+@pytest.mark.parametrize(
+    ("version", "shards"), [(2, None), (3, None), (3, (40, 40)), (3, {"shape": (40, 40), "index_location": "start"})]
+)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_entries_of_chunks_that_were_never_written_are_not_read(tmp_path, version, shards, axis):
     group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=version)
     array = group.create_array("in/robs", shape=(60, 60), dtype="f4", chunks=(10, 20), shards=shards)
     array[(slice(20, 40), slice(None)) if axis == 0 else (slice(None), slice(20, 40))] = 1
+    array[:10, :20] = 1  # of other chunks, not all
     found = ZarrRecording(tmp_path / "a.zarr").array("in/robs", axis)
     assert np.flatnonzero(readable(found, 0, 60)[1]).tolist() == list(range(20, 40))
 
