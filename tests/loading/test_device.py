@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,7 +112,7 @@ def test_the_consumers_stream_waits_for_a_batch(
 
 @pytest.mark.parametrize("elements", [5, 40_000])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint16, torch.int64, torch.bfloat16, torch.float64])
-def test_a_batch_of_a_group_holds_its_own_memory_only(elements: int, dtype: torch.dtype) -> None:
+def test_what_is_saved_of_a_batch_is_not_its_group(elements: int, dtype: torch.dtype) -> None:
     numbers = torch.arange(12 * elements).remainder(7).to(dtype)
     wide = numbers.reshape(12, 1, elements)
     for tensor, unit in ((numbers, elements), (wide, 1), (wide.transpose(1, 2), 1), (numbers.reshape(-1, 12).T, 1)):
@@ -121,7 +122,16 @@ def test_a_batch_of_a_group_holds_its_own_memory_only(elements: int, dtype: torc
             assert torch.equal(batch["a"], expected)
             assert batch["a"].dtype == dtype
             assert batch["a"].untyped_storage().nbytes() == expected.nbytes
-            assert batch["a"].untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
+            saved = io.BytesIO()
+            torch.save(batch, saved)
+            assert len(saved.getvalue()) < expected.nbytes + 2000
+
+
+def test_a_small_batch_that_is_kept_does_not_hold_its_group() -> None:
+    group = torch.arange(1000.0)
+    batch = split_batches({"a": group}, [10] * 100)[0]
+    group.zero_()
+    assert batch["a"].tolist() == list(range(10))
 
 
 def test_loaders_share_a_quarter_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from weakref import WeakSet
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from outofcore.errors import BudgetError
@@ -18,7 +17,7 @@ Batch = dict[str, torch.Tensor]
 
 SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
 _WITH_STREAMS = frozenset(("cuda",))
-_SERIAL = 1 << 15  # elements; to copy more, torch starts threads of its own for each of the loader's
+SMALL_BYTES = 16 << 10  # a smaller piece of a group is copied, which is fast, and does not hold the group
 
 
 @dataclass(eq=False)
@@ -107,24 +106,20 @@ class DeviceStream:
 
 
 def split_batches(tensors: Mapping[str, torch.Tensor], counts: Sequence[int]) -> list[Batch]:
-    """Batches of a group; copies, as one that is kept or saved must not hold the memory of the whole group."""
+    """Batches of a group, each with storage of its own, so that one that is saved does not write the whole group."""
     if len(counts) == 1:
         return [dict(tensors)]
-    pieces = [_copies(tensor, list(counts)) for tensor in tensors.values()]
+    pieces = [_split(tensor, list(counts)) for tensor in tensors.values()]
     return [dict(zip(tensors, batch, strict=True)) for batch in zip(*pieces, strict=True)]
 
 
-def _copies(tensor: torch.Tensor, counts: list[int]) -> Sequence[torch.Tensor]:
-    """The pieces of a tensor along its first axis."""
-    if tensor.device.type != "cpu" or tensor.requires_grad or tensor.numel() <= _SERIAL * len(counts):
+def _split(tensor: torch.Tensor, counts: list[int]) -> Sequence[torch.Tensor]:
+    """The pieces of a tensor along its first axis: slices of its memory, or copies where pieces are small."""
+    small = tensor.nbytes < SMALL_BYTES * len(counts)
+    if small or tensor.device.type != "cpu" or tensor.requires_grad or not tensor.is_contiguous():
         return torch.split_with_sizes_copy(tensor, counts)  # type: ignore[func-returns-value, return-value]  # no out=
-    pieces = torch.split(tensor.contiguous(), counts)
-    copies = [torch.empty_like(piece) for piece in pieces]
-    for copy, piece in zip(copies, pieces, strict=True):
-        np.copyto(_bytes(copy), _bytes(piece))
-    return copies
-
-
-def _bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
-    """The memory of a tensor; numpy has not all of torch's dtypes."""
-    return tensor.view(-1).view(torch.uint8).numpy()
+    octets = tensor.view(-1).view(torch.uint8).numpy()  # numpy has not all of torch's dtypes
+    ends = np.cumsum(counts) * (tensor.nbytes // len(tensor))
+    pieces = [torch.from_numpy(piece) for piece in np.split(octets, ends[:-1])]
+    shape = tensor.shape[1:]
+    return [piece.view(tensor.dtype).view(count, *shape) for count, piece in zip(counts, pieces, strict=True)]
