@@ -67,7 +67,7 @@ _SWALLOWS = re.compile(
 class Layout(NamedTuple):
     """The brackets of a game under one encoding."""
 
-    faults: int  # bytes outside of values that are no SGF, and properties inside of values
+    faults: int  # bytes outside of values that are no SGF, properties inside of values, and an end that is missing
     tokens: tuple[int, ...]  # where properties, values and delimiters begin
 
 
@@ -114,9 +114,17 @@ def _mask(character: re.Match[bytes]) -> bytes:
 
 def is_certain(text: bytes) -> bool:
     """Whether no character of the text can contain syntax: UTF-8 without escape sequences."""
-    if any(sign in text for sign in _ASCII_HIDES):
-        return False
-    return decodes(text, "utf-8") or not _RISKY.search(text)
+    return is_by_character(text) and (decodes(text, "utf-8") or not _RISKY.search(text))
+
+
+def is_by_character(text: bytes) -> bool:
+    """Whether no escape sequence gives the bytes that follow it another meaning."""
+    return not any(sign in text for sign in _ASCII_HIDES)
+
+
+def may_swallow(game: bytes) -> bool:
+    """Whether a backslash may be the last byte of a character, and the bracket after it one that closes a value."""
+    return bool(_SWALLOWS.search(game))
 
 
 def decodes(raw: bytes, codec: str) -> bool:
@@ -144,15 +152,15 @@ def candidates(game: bytes) -> list[str]:
     return [*([named] if named and _VARIANTS.get(named, named) in _PAIRS else []), *others]
 
 
-def layout(game: bytes) -> Layout:
-    """The brackets of a masked game."""
+def layout(game: bytes, *, closed: bool) -> Layout:
+    """The brackets of a masked game, and whether its last parenthesis closes it."""
     known, faults, tokens = 0, 0, []
     for token in _TOKEN.finditer(game):
         known += token.end() - token.start()
         tokens.append(token.start())
         if token["value"] is not None:
             faults += len(_SWALLOWED.findall(token["value"]))
-    return Layout(len(game) - known + faults, tuple(tokens))
+    return Layout(len(game) - known + faults + (not closed), tuple(tokens))
 
 
 def choose(readings: Mapping[str, Layout], game: bytes) -> str:
@@ -169,5 +177,5 @@ def choose(readings: Mapping[str, Layout], game: bytes) -> str:
     if len({readings[codec].tokens for codec in best}) > 1:
         return AMBIGUOUS
     if "" in best:
-        return AMBIGUOUS if _SWALLOWS.search(game) and readings[""].faults else ""
+        return AMBIGUOUS if may_swallow(game) and readings[""].faults else ""
     return best[0]

@@ -119,10 +119,7 @@ def _by_encoding(
     plain = held[start:end]
     if encoding.is_certain(plain):
         return "", end, ending
-    readings = {"": encoding.layout(plain)}
-    if ending != Ending.CLOSED:
-        readings[""] = readings[""]._replace(faults=readings[""].faults + 1)
-    spans = {"": (end, ending)}
+    spans, masks = {"": (end, ending)}, {"": plain}
     for codec in encoding.candidates(plain):
         span = _span(held, start, end, codec, longest, final=final)
         if span is None:
@@ -131,18 +128,22 @@ def _by_encoding(
             continue
         game = held[start : span[0]]
         mask = encoding.masked(game, codec)
-        if (mask == game and span == spans[""]) or not encoding.decodes(game, codec):
-            continue
-        spans[codec], readings[codec] = span, encoding.layout(mask)
-        if span[1] != Ending.CLOSED:
-            readings[codec] = readings[codec]._replace(faults=readings[codec].faults + 1)
-    codec = encoding.choose(readings, plain)
+        if (mask != game or span != spans[""]) and encoding.decodes(game, codec):
+            spans[codec], masks[codec] = span, mask
+    if len(spans) == 1 and not encoding.may_swallow(plain):
+        return "", end, ending
+    layouts = {codec: encoding.layout(masks[codec], closed=spans[codec][1] == Ending.CLOSED) for codec in spans}
+    codec = encoding.choose(layouts, plain)
     return codec, *spans.get(codec, spans[""])
 
 
 def _span(held: bytes, start: int, end: int, codec: str, longest: int, *, final: bool) -> tuple[int, int] | None:
-    """End and ending of the game at ``start`` in an encoding; None if it continues after ``held``."""
-    for stop in (min(end + WINDOW_BYTES, len(held)), len(held)):
+    """End and ending of the game at ``start`` in an encoding; None if it continues after ``held``.
+
+    It mostly ends where plain bytes do, at ``end``.
+    """
+    first = [end] if encoding.is_by_character(held[start:end]) else []
+    for stop in (*first, min(end + WINDOW_BYTES, len(held)), len(held)):
         view = np.frombuffer(encoding.masked(held[start:stop], codec), np.uint8)
         room = Found(np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.uint8))
         whole = final and stop == len(held)
