@@ -53,11 +53,6 @@ def test_markdown_aligns_numbers_to_the_right() -> None:
     ]
 
 
-def test_csv_has_numbers_in_full_and_quotes_what_needs_it() -> None:
-    table = Table((("a", "text"), ("b, c", "bytes"), ("d", "count")), [("x,y", 1_234_567, 1 / 8), {"a": None, "d": 2}])
-    assert table.csv.splitlines() == ['a,"b, c",d', '"x,y",1234567,0.125', ",,2"]
-
-
 def test_text_does_not_leave_its_cell_of_markdown() -> None:
     table = Table((("a|b", "text"), ("c", "text")), [("x | y", "one\ntwo")])
     assert table.markdown.splitlines() == [r"| a\|b | c |", "| --- | --- |", r"| x \| y | one two |"]

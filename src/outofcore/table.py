@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,9 +40,9 @@ class Table:
     @property
     def cells(self) -> list[list[str]]:
         """The rows as text."""
-        return [
-            [_shown(value, kind) for value, (_, kind) in zip(row, self.columns, strict=True)] for row in self._by_place
-        ]
+        names = self.header
+        rows = [[row.get(name) for name in names] if isinstance(row, Mapping) else row for row in self.rows]
+        return [[_shown(value, kind) for value, (_, kind) in zip(row, self.columns, strict=True)] for row in rows]
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -52,22 +50,11 @@ class Table:
         return [dict(row if isinstance(row, Mapping) else zip(self.header, row, strict=True)) for row in self.rows]
 
     @property
-    def csv(self) -> str:
-        """The table as comma-separated values, numbers in full."""
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([self.header, *self._by_place])
-        return out.getvalue()
-
-    @property
     def markdown(self) -> str:
         """The table in Markdown."""
         rule = ["---:" if right else "---" for right in self.numeric]
         lines = (self.header, rule, *self.cells)
         return "".join(f"| {' | '.join(map(_one_cell, cells))} |\n" for cells in lines)
-
-    @property
-    def _by_place(self) -> list[Sequence[Any]]:
-        return [[row.get(name) for name in self.header] if isinstance(row, Mapping) else row for row in self.rows]
 
 
 def columns(kind: Kind, *names: str) -> list[tuple[str, Kind]]:

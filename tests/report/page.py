@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = {"meta", "link", "img", "br", "path", "use", "rect", "circle", "line", "wbr"}
+VOID = {"meta", "link", "img", "br", "wbr"}
 
 
 @dataclass

@@ -1,58 +1,77 @@
-"""Charts: well-formed, in the page's colours, with text that is text."""
+"""Charts: well-formed, the same again, with text that is text."""
 
 from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-import pytest
-
-from outofcore.report.charts import Line, bars, level_bars, lines
+from outofcore.domains.gallery import Distribution
+from outofcore.report.charts import Line, bars, curve_charts, lines
+from outofcore.report.collect import DomainRun
 
 LINES = [Line("train", (1, 2, 3), (3.0, 2.0, 1.0)), Line("what is common", (1, 3), (2.5, 2.5), baseline=True)]
-CHARTS = {
-    "bars": lambda name: bars(name, "Elo", "players <all>", ("1500", "1600"), (3, 4)),
-    "many": lambda name: bars(name, "ply", "games", tuple(map(str, range(60))), range(60)),
-    "lying": lambda name: level_bars(name, "bytes", [("raw", 10.0, "10 bytes"), ("store", 0.0, "none")]),
-    "lines": lambda name: lines(name, "step", "loss", LINES),
-    "points": lambda name: lines(name, "predicted", "recorded", LINES, diagonal=True, points=True),
-}
 
 
-def parsed(svg: str) -> ET.Element:
-    return ET.fromstring(svg.replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ', 1))
+def counted(*labels: str, counts: tuple[int, ...] = ()) -> Distribution:
+    return Distribution("", "token", "times <all>", labels, counts or tuple(range(1, len(labels) + 1)))
 
 
-@pytest.mark.parametrize("kind", CHARTS)
-def test_a_chart_is_one_element_without_a_colour_or_a_size_of_its_own(kind: str) -> None:
-    svg = CHARTS[kind](kind)
-    root = parsed(svg)
-    assert root.tag == "svg"
-    assert set(root.attrib) == {"viewBox", "aria-hidden"}
-    assert "#0" not in svg
-    assert "var(--" in svg
-    assert all(name.attrib["id"].startswith(f"{kind}-") for name in root.iter() if "id" in name.attrib)
+def words(svg: str) -> list[str]:
+    return [line for each in ET.fromstring(svg).itertext() if (line := each.strip())]
 
 
-def test_its_words_can_be_read() -> None:
-    text = "\n".join(parsed(level_bars("a", "bytes", [("raw & more", 1.0, "1 byte")])).itertext())
-    assert {"raw & more", "1 byte", "bytes"} <= {line.strip() for line in text.split("\n")}
+def test_a_chart_says_what_it_shows_in_words_of_any_script() -> None:
+    assert {"raw & more", "，的", "token", "times <all>"} <= set(words(bars(counted("raw & more", "，的"))))
+    assert {"step", "loss", "train", "what is common"} <= set(words(lines("step", "loss", LINES)))
 
 
-def test_words_of_any_script_stay_words() -> None:
-    assert "，的" in "".join(parsed(bars("a", "tokens", "times", ("，的",), (3,))).itertext())
+def test_many_words_are_all_there_and_of_many_numbers_some() -> None:
+    tokens = [f"token{place}" for place in range(20)]
+    assert set(tokens) <= set(words(bars(counted(*tokens))))
+    numbers = [str(place) for place in range(1000, 1060)]
+    assert len(set(numbers) & set(words(bars(counted(*numbers))))) == 8
 
 
 def test_large_figures_on_an_axis_have_their_thousands_apart() -> None:
-    text = {line.strip() for line in parsed(bars("a", "Elo", "players", ("1500",), (80_000,))).itertext()}
-    assert {"20,000", "80,000", "0", "1500"} <= text
+    assert {"20,000", "80,000", "0", "1500"} <= set(words(bars(counted("1500", counts=(80_000,)))))
 
 
 def test_a_legend_leaves_out_the_unit_of_the_axis() -> None:
-    series = [Line("monday", (0, 1), (0, 1))]
-    text = " ".join(parsed(lines("a", "predicted, deviations", "recorded", series, diagonal=True)).itertext())
-    assert "recorded = predicted " in f"{text} "
+    drawn = lines("predicted, deviations", "recorded", [Line("monday", (0, 1), (0, 1))], diagonal=True, points=True)
+    assert "recorded = predicted" in words(drawn)
 
 
-@pytest.mark.parametrize("kind", CHARTS)
-def test_it_is_the_same_again(kind: str) -> None:
-    assert CHARTS[kind]("a") == CHARTS[kind]("a")
+def test_it_is_the_same_again() -> None:
+    assert lines("step", "loss", LINES) == lines("step", "loss", LINES)
+
+
+def run_of(steps: int) -> DomainRun:
+    rows = {
+        key: [{"step": str(step), key: str(value / (1 + step))} for step in range(steps)]
+        for key, value in (("top1", 0.5), ("top1_most_frequent", 0.1))
+    }
+    nothing: dict[str, str] = {}
+    return DomainRun(
+        name="chess",
+        store=None,
+        convert={},
+        train={},
+        test={},
+        convert_run={},
+        train_run={},
+        rejects=[],
+        curves={("val", key): each for key, each in rows.items()},
+        tables={},
+        texts=nothing,
+        sheets={},
+    )
+
+
+def test_a_curve_is_next_to_its_baseline() -> None:
+    (chart,) = curve_charts(run_of(3))
+    assert chart.title == "Top 1 while training"
+    assert chart.alt == "Top 1 while training: val ends at 0.1667, always the most frequent ends at 0.03333"
+    assert {"val", "always the most frequent"} <= set(words(chart.svg))
+
+
+def test_a_single_point_is_no_curve() -> None:
+    assert list(curve_charts(run_of(1))) == []

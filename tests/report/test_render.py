@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 
@@ -30,7 +27,7 @@ def page(project: Path) -> Page:
 
 def test_it_refers_to_nothing_outside_of_it(page: Page) -> None:
     for element in page.elements:
-        for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
             assert element.attributes.get(name, "#").startswith(("#", "data:")), element
     style = page.all("style")[0].text
     assert "url(" not in style
@@ -52,10 +49,10 @@ def test_names_are_unique_and_what_is_referred_to_is_there(page: Page) -> None:
     names = [element.attributes["id"] for element in page.elements if "id" in element.attributes]
     assert len(names) == len(set(names))
     for element in page.elements:
-        for name in ("href", "xlink:href", "aria-labelledby", "clip-path"):
+        for name in ("href", "aria-labelledby"):
             target = element.attributes.get(name, "")
-            if target.startswith(("#", "url(#")) or (name == "aria-labelledby" and target):
-                assert re.sub(r"^(url\()?#|\)$", "", target) in names, target
+            if target.startswith("#") or (name == "aria-labelledby" and target):
+                assert target.removeprefix("#") in names, target
 
 
 def test_headings_are_in_order_and_landmarks_are_there(page: Page) -> None:
@@ -69,14 +66,13 @@ def test_headings_are_in_order_and_landmarks_are_there(page: Page) -> None:
     assert page.elements[[e.tag for e in page.elements].index("body") + 1].attributes["href"] == "#main"
 
 
-def test_every_picture_has_words_and_every_chart_a_table(page: Page) -> None:
+def test_every_picture_has_words(page: Page) -> None:
     pictures = page.all("img")
-    assert pictures
+    assert len(pictures) > len(DOMAINS)
     assert all(element.attributes["alt"] for element in pictures)
-    charts = [element for element in page.elements if element.attributes.get("role") == "img"]
-    assert all(element.attributes["aria-label"] for element in charts)
-    tables = [element for element in page.all("table") if "details" in element.inside and "figure" in element.inside]
-    assert len(charts) == len(tables) > len(DOMAINS)
+    assert "Top 1 while training: val ends at 0.25, always the most frequent ends at 0.125" in [
+        element.attributes["alt"] for element in pictures
+    ]
 
 
 def test_counts_are_those_of_the_stores(project: Path, page: Page) -> None:
@@ -88,29 +84,10 @@ def test_counts_are_those_of_the_stores(project: Path, page: Page) -> None:
             assert [reason.replace("_", " "), f"{count:,}"] in shown
 
 
-def saved(page: Page, ending: str) -> dict[str, str]:
-    """The files that links of the page save, by name."""
-    links = [each.attributes for each in page.all("a") if each.attributes.get("download", "").endswith(ending)]
-    return {link["download"]: unquote(link["href"].partition(",")[2]) for link in links}
-
-
-def test_every_table_is_saved_as_csv_with_all_rows_and_digits(page: Page) -> None:
-    files = {name: list(csv.reader(io.StringIO(file))) for name, file in saved(page, ".csv").items()}
-    assert len(files) == len(page.all("table"))
-    assert files["chess-curve-top1.csv"] == [
-        ["step", "val", "always the most frequent"],
-        ["1", "0.1", "0.125"],
-        ["10", "0.2", "0.125"],
-        ["20", "0.25", "0.125"],
-    ]
-    assert files["chess-table-accuracy_by_ply.csv"][1] == ["0", "0.25", "160"]
-    assert files["at-a-glance.csv"][0][:2] == ["domain", "found"]
-
-
 def test_what_is_equal_for_all_is_a_line_and_no_chart(page: Page) -> None:
     lines = [element.text for element in page.all("p")]
     assert any(re.fullmatch(r"Length of the trials: \d+ \(bins\) for all \d+ trials\.", line) for line in lines)
-    assert "Length of the trials as a table" not in page.source
+    assert not any(each.attributes["alt"].startswith("Length of the trials") for each in page.all("img"))
 
 
 def test_results_stand_beside_their_baselines(page: Page) -> None:

@@ -1,16 +1,10 @@
-"""Charts as inline SVG, with live text and the page's colours.
-
-Matplotlib draws them. It knows no CSS, so each role has a colour of its own that is replaced by a CSS variable: one
-drawing serves light, dark and paper.
-"""
+"""Charts of the page: what a store holds, and what a training gave, drawn by Matplotlib as SVG documents."""
 
 from __future__ import annotations
 
 import io
-import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,42 +13,33 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, ScalarFormatter
 
-INK, GRID = "#010203", "#040506"
-SERIES = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05", "#0a0b06")
-BASELINE = "#0a0b0f"
-_CSS = {
-    INK: "currentColor",
-    GRID: "var(--grid)",
-    BASELINE: "var(--baseline)",
-    **{colour: f"var(--series-{place})" for place, colour in enumerate(SERIES, 1)},
-}
-_MARKERS = "osD^v*"
-_STYLE: Any = {
+from outofcore.domains.gallery import Distribution
+from outofcore.report.collect import DomainRun, Rows, StoreView
+from outofcore.report.words import baseline_of, figure_name, title_of
+from outofcore.table import number
+
+MOST_GROUPS = 6
+MOST_TICKS = 8
+MOST_WORDS = 8
+"""More text labels than this are put below each other."""
+MARKERS = "osD^v*"
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "outofcore",
-    "font.family": "sans-serif",
     "font.size": 11.0,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": GRID,
-    "xtick.color": INK,
-    "ytick.color": INK,
+    "grid.color": "#e3e6ea",
     "legend.frameon": False,
     "legend.fontsize": 10.0,
 }
-WIDTH, HEIGHT = 5.0, 2.9
-MOST_TICKS = 8
-LONG_NAME = 14
 
 
 @dataclass(frozen=True)
 class Line:
-    """A series of a chart; ``baseline`` draws it dashed and grey."""
+    """A series of a chart; a baseline is dashed and grey."""
 
     name: str
     x: Sequence[float]
@@ -62,116 +47,178 @@ class Line:
     baseline: bool = False
 
 
-def bars(name: str, axis: str, of: str, labels: Sequence[str], counts: Sequence[float]) -> str:
-    """A bar per label; ``name`` is a unique prefix for the chart's element ids."""
-    with _chart(name) as (axes, out):
-        axes.bar(range(len(labels)), counts, color=SERIES[0], width=0.85)
-        every = -(-len(labels) // MOST_TICKS) if len(labels) > MOST_TICKS else 1
-        narrow = max(map(len, labels), default=0) * len(labels) / every > 60
-        axes.set_xticks(range(0, len(labels), every), labels[::every])
-        if narrow:
-            axes.tick_params("x", labelrotation=35)
-            for label in axes.get_xticklabels():
-                label.set_horizontalalignment("right")
-        axes.grid(visible=False, axis="x")
-        axes.set(xlabel=axis, ylabel=of)
-    return out[0]
+@dataclass(frozen=True)
+class Chart:
+    title: str
+    alt: str  # text alternative, including what stands out
+    svg: str  # a document
 
 
-def level_bars(name: str, axis: str, rows: Sequence[tuple[str, float, str]]) -> str:
-    """Horizontal bars with label, length, and a figure at the end of each."""
-    with _chart(name, height=0.7 + (0.42 if len(rows) < 6 else 0.26) * len(rows)) as (axes, out):
-        places = range(len(rows))
-        longest = max((length for _, length, _ in rows), default=0.0) or 1.0
-        axes.barh(places, [length for _, length, _ in rows], color=SERIES[0], height=0.6)
-        axes.set_yticks(places, [label for label, _, _ in rows])
-        for place, (_, length, shown) in enumerate(rows):
-            axes.text(length + longest / 80, place, shown, va="center", fontsize=10)
-        axes.set_xlim(0, longest * 1.25)
+def distribution_charts(store: StoreView) -> Iterator[Chart]:
+    """Histograms of what the store holds, of at least two classes."""
+    for found in store.distributions:
+        if len(_filled(found)) > 1:
+            most = found.labels[found.counts.index(max(found.counts))]
+            classes = f"{len(found.counts)} classes from {found.labels[0]} to {found.labels[-1]}"
+            yield Chart(found.title, f"{found.title}: {classes}, most at {most}", bars(found))
+
+
+def equal_throughout(store: StoreView) -> Iterator[str]:
+    """A line per distribution of a single class."""
+    for found in store.distributions:
+        match _filled(found):
+            case [(label, count)]:
+                yield f"{found.title}: {label} ({found.axis}) for all {number(count)} {found.of}"
+
+
+def _filled(found: Distribution) -> list[tuple[str, float]]:
+    return [(label, count) for label, count in zip(found.labels, found.counts, strict=True) if count]
+
+
+def curve_charts(run: DomainRun) -> Iterator[Chart]:
+    """A metric over the steps of training, with its baseline."""
+    columns = {key: _columns(rows) for key, rows in run.curves.items()}
+    names = list(dict.fromkeys(name for _, name in sorted(columns, key=lambda key: (key[0] != "train", key[1]))))
+    for name in names:
+        if baseline_of(name, names)[0] != name:
+            continue
+        series = []
+        for split, key in columns:
+            base, what = baseline_of(key, names)
+            if base == name and columns[split, key]:
+                steps, values = columns[split, key]["step"], columns[split, key][key]
+                series.append(Line(what or split, steps, values, baseline=bool(what)))
+        flat = all(len(set(line.y)) == 1 for line in series)
+        points = max((len(line.x) for line in series), default=0)
+        if points < 2 or (flat and len(series) == 1):  # a single point is in the table of results
+            continue
+        last = ", ".join(f"{line.name} ends at {number(line.y[-1])}" for line in series)
+        title = f"{title_of(name)} while training"
+        yield Chart(title, f"{title}: {last}", lines("step", figure_name(name), series))
+
+
+def table_charts(run: DomainRun) -> Iterator[Chart]:
+    """The tables of the model's task."""
+    for stem, rows in run.tables.items():
+        columns = _columns(rows)
+        if not columns:
+            continue
+        words = [name for name in rows[0] if name not in columns]
+        x, *others = columns
+        ys = [name for name in others if not _counts(columns[name])] or others
+        if not ys:
+            continue
+        series = list(_series(rows, words[0] if words else None, x, ys))
+        names, ends = ", ".join(line.name for line in series), [number(end(columns[x])) for end in (min, max)]
+        scaled = (x, ys[0]) == ("predicted", "recorded")
+        unit = ", standard deviations from the mean" if scaled else ""
+        axis = figure_name(ys[0]) if len(ys) == 1 else ""
+        yield Chart(
+            title_of(stem),
+            f"{title_of(stem)}: {names} by {figure_name(x)}, from {ends[0]} to {ends[1]}",
+            lines(f"{figure_name(x)}{unit}", axis, series, diagonal=scaled, points=bool(words) and _counted_up(series)),
+        )
+
+
+def _series(rows: Rows, word: str | None, x: str, ys: Sequence[str]) -> Iterator[Line]:
+    groups: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        groups.setdefault(row[word] if word else "", []).append(row)
+    if len(groups) > MOST_GROUPS:
+        groups = {"all": sorted(rows, key=lambda row: float(row[x]))}
+    for group, members in groups.items():
+        for y in ys:
+            what = baseline_of(y, ys)[1]
+            kept = [row for row in members if row[y] not in ("", "nan")]
+            if kept:
+                yield Line(
+                    " ".join(filter(None, (group, figure_name(y) if len(ys) > 1 or not group else ""))),
+                    [float(row[x]) for row in kept],
+                    [float(row[y]) for row in kept],
+                    baseline=bool(what) or ("model" in groups and group != "model"),
+                )
+
+
+def _counted_up(series: Sequence[Line]) -> bool:
+    """Whether all series number their values 0, 1, 2, ...: items without an order, such as neurons."""
+    return all(list(line.x) == list(range(len(line.x))) for line in series)
+
+
+def _columns(rows: Rows) -> dict[str, list[float]]:
+    found = {}
+    for name in rows[0] if rows else ():
+        try:
+            found[name] = [float(row[name]) for row in rows]
+        except ValueError:
+            continue
+    return found
+
+
+def _counts(values: Sequence[float]) -> bool:
+    """Whether a column counts the items behind each row."""
+    return max(values) > 1 and all(value == int(value) for value in values)
+
+
+@mpl.rc_context(STYLE)
+def bars(found: Distribution) -> str:
+    """A bar per label; many labels of words below each other."""
+    words = any(label[:1].isalpha() or not label.isascii() for label in found.labels)
+    places = range(len(found.labels))
+    figure, axes = _figure()
+    if words and len(found.labels) > MOST_WORDS:
+        figure.set_figheight(0.7 + 0.26 * len(found.labels))
+        axes.barh(places, found.counts, height=0.6)
+        axes.set_yticks(places, found.labels)
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.set(xlabel=axis)
-    return out[0]
+        axes.set(xlabel=found.of)
+    else:
+        every = -(-len(places) // MOST_TICKS)
+        axes.bar(places, found.counts, width=0.85)
+        axes.set_xticks(places[::every], found.labels[::every])
+        axes.grid(visible=False, axis="x")
+        axes.set(xlabel=found.axis, ylabel=found.of)
+        if max(map(len, found.labels)) * len(found.labels) / every > 60:
+            axes.tick_params("x", labelrotation=35)
+    return _svg(figure)
 
 
-def lines(
-    name: str, x_axis: str, y_axis: str, series: Sequence[Line], *, diagonal: bool = False, points: bool = False
-) -> str:
-    """Lines, or points, over a common axis; ``name`` is a unique prefix for the ids, ``diagonal`` draws y = x."""
-    with _chart(name) as (axes, out):
-        drawn = 0
-        for line in series:
-            if line.baseline:
-                marker = "_" if len(line.x) == 1 else None
-                axes.plot(line.x, line.y, color=BASELINE, linestyle="--", marker=marker, label=line.name, linewidth=1.5)
-                continue
-            marker = _MARKERS[drawn % len(_MARKERS)] if len(line.x) <= 20 else None
-            colour = SERIES[drawn % len(SERIES)]
-            axes.plot(
-                line.x,
-                line.y,
-                color=colour,
-                marker=_MARKERS[drawn % len(_MARKERS)] if points else marker,
-                markersize=4,
-                linestyle="" if points else "-",
-                label=line.name,
-                linewidth=1.5,
-            )
-            drawn += 1
-        if diagonal:
-            ends = [bound(line.x) for line in series for bound in (min, max)]
-            axes.plot(
-                [min(ends), max(ends)],
-                [min(ends), max(ends)],
-                color=BASELINE,
-                linestyle=":",
-                label=f"{y_axis} = {x_axis.partition(',')[0]}",  # without the unit
-            )
-        if all(float(x).is_integer() for line in series for x in line.x):
-            axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
-        axes.set(xlabel=x_axis, ylabel=y_axis)
-        if len(series) > 1 or diagonal:
-            columns = 2 if max(len(str(line.get_label())) for line in axes.get_lines()) > LONG_NAME else 3
-            axes.figure.legend(loc="outside lower left", ncols=columns)
-    return out[0]
+@mpl.rc_context(STYLE)
+def lines(x_axis: str, y_axis: str, series: Sequence[Line], *, diagonal: bool = False, points: bool = False) -> str:
+    """Lines, or points, over a common axis; ``diagonal`` draws y = x."""
+    figure, axes = _figure()
+    for place, line in enumerate(sorted(series, key=lambda each: each.baseline)):  # baselines take no colour
+        if line.baseline:
+            marker = "_" if len(line.x) == 1 else None
+            axes.plot(line.x, line.y, color="grey", linestyle="--", marker=marker, label=line.name)
+        else:
+            marker = MARKERS[place % len(MARKERS)] if points or len(line.x) <= 20 else None
+            style = "" if points else "-"
+            axes.plot(line.x, line.y, marker=marker, markersize=4, linestyle=style, label=line.name)
+    if diagonal:
+        ends = [bound(line.x) for line in series for bound in (min, max)]
+        both = [min(ends), max(ends)]
+        axes.plot(both, both, color="grey", linestyle=":", label=f"{y_axis} = {x_axis.partition(',')[0]}")
+    if all(float(x).is_integer() for line in series for x in line.x):
+        axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
+    axes.set(xlabel=x_axis, ylabel=y_axis)
+    if len(series) > 1 or diagonal:
+        figure.legend(loc="outside lower left", ncols=2)
+    return _svg(figure)
 
 
-@contextmanager
-def _chart(name: str, height: float = HEIGHT) -> Iterator[tuple[Axes, list[str]]]:
-    """Axes to draw on; on exit, the list holds the SVG."""
-    out: list[str] = []
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        axes = figure.add_subplot()
-        yield axes, out
-        for axis in (axes.xaxis, axes.yaxis):
-            if isinstance(axis.get_major_formatter(), ScalarFormatter):
-                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-        written = io.StringIO()
-        with warnings.catch_warnings():
-            # Text stays text, so the reader's fonts render it: tokens of any script.
-            warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
-            figure.savefig(
-                written,
-                format="svg",
-                transparent=True,
-                metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
-            )
-    out.append(_as_element(written.getvalue(), name))
+def _figure() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(5.0, 2.9), layout="constrained")
+    return figure, figure.add_subplot()
 
 
-def _as_element(document: str, name: str) -> str:
-    """The document as an element of the page, with unique ids, the page's colours, and no size."""
-    svg = document[document.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    for colour, variable in _CSS.items():
-        svg = svg.replace(colour, variable)
-    svg = re.sub(r' id="(?:figure|axes|patch|text|line2d|matplotlib\.axis|xtick|ytick|legend)_\d+"', "", svg)
-    svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
-    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(style="[^"]*?) font-family: [^";]*;', r"\1", svg)  # the page's
-    svg = re.sub(r">\s+<", "><", svg)
-    svg = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', svg, count=1)
-    return svg.strip()
+def _svg(figure: Figure) -> str:
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        if isinstance(axis.get_major_formatter(), ScalarFormatter):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    written = io.StringIO()
+    with warnings.catch_warnings():
+        # Text stays text, so the reader's fonts render it: tokens of any script.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+        figure.savefig(written, format="svg", metadata={"Date": None})
+    return written.getvalue()

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from outofcore.inspect.store import Card, reject_table
 from outofcore.report.collect import DomainRun
 from outofcore.report.words import results
 from outofcore.sizes import format_bytes
 from outofcore.table import Table, columns, number
-
-MOST_ROWS = 40
-
-
-def thinned(table: Table) -> Table:
-    """A readable number of rows, evenly spaced, and the last."""
-    every = -(-len(table.rows) // MOST_ROWS)
-    kept = [row for place, row in enumerate(table.rows, 1) if (place - 1) % every == 0 or place == len(table.rows)]
-    hidden = len(table.rows) - len(kept)
-    notes = (f"{len(kept)} of {len(table.rows):,} rows; the CSV file has all.",) if hidden else ()
-    return replace(table, rows=kept, notes=(*table.notes, *notes))
 
 
 def glance(runs: Sequence[DomainRun]) -> Table:
@@ -76,16 +64,22 @@ def outcomes(run: DomainRun) -> Table:
     return Table([*names, *columns("text", "what the baseline is")], rows, notes=tuple(notes))
 
 
-def disk(runs: Sequence[DomainRun]) -> Table | None:
-    """Forecast, bytes written, and free space before, by domain; None if nothing was converted here."""
+def costs(runs: Sequence[DomainRun]) -> Table | None:
+    """Memory and disk space that the runs on this machine took, by domain; None if nothing ran here."""
     rows = [
-        (
-            run.name,
-            *(run.convert[name] for name in ("bytes_raw", "estimate_bytes", "bytes_store")),
-            ", ".join(f"{where}: {format_bytes(free)}" for where, free in free_before.items()),
-        )
+        {
+            "domain": run.name,
+            "peak of conversion": run.convert_run.get("peak_memory_bytes"),
+            "peak of training": run.train_run.get("peak_memory_bytes"),
+            "raw files": run.convert.get("bytes_raw"),
+            "forecast": run.convert.get("estimate_bytes"),
+            "store": run.convert.get("bytes_store"),
+            "free before": ", ".join(
+                f"{where}: {format_bytes(free)}" for where, free in run.convert_run.get("free_bytes_before", {}).items()
+            ),
+        }
         for run in runs
-        if (free_before := run.convert_run.get("free_bytes_before", {})) and "estimate_bytes" in run.convert
+        if run.convert_run or run.train_run
     ]
-    names = [*columns("text", "domain"), *columns("bytes", "raw", "forecast", "store"), *columns("text", "free before")]
-    return Table(names, rows) if rows else None
+    names = columns("bytes", "peak of conversion", "peak of training", "raw files", "forecast", "store")
+    return Table([*columns("text", "domain"), *names, *columns("text", "free before")], rows) if rows else None
