@@ -126,7 +126,8 @@ class Killer:
         if not done:  # else it was killed while the interpreter ended
             clean = -signal.SIGKILL if number is signal.SIGKILL else 130
             assert running.returncode == clean, f"{number.name}: {running.returncode}\n{told}"
-            lines = [line for line in told.splitlines() if not line.startswith(f"convert {place.domain}: ")]  # progress
+            progress = (f"{place.domain}: converting ", f"convert {place.domain}: ", "left out of raw: ")
+            lines = [line for line in told.splitlines() if not line.startswith(progress)]
             assert len(lines) == (number is not signal.SIGKILL), told
         stood = self._stood(over=over)
         whole = shards(place.work)
