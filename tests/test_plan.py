@@ -11,9 +11,8 @@ import outofcore
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ClusterError, ParamsError
 from outofcore.machine import load_machine
-from outofcore.plan import _last_run, plan_domain
+from outofcore.plan import plan_domain
 from tests.conversion.lines import Lines, LinesSection
-from tests.pipeline.conftest import ROOT
 
 MOVES = "".join(f";{'BW'[n % 2]}[{chr(97 + n % 19)}{chr(97 + n // 19)}]" for n in range(60))
 GAME = f"(;GM[1]SZ[19]PB[a]PW[b]RE[B+R]KM[6.5]{MOVES})"
@@ -35,27 +34,6 @@ def test_the_sample_is_converted_by_the_cluster_that_is_set(tmp_path: Path, monk
     with pytest.raises(ClusterError):
         plan_domain(Lines(), section, load_machine(), None)
     assert asked == [("dask", "tcp://10.0.0.1:8786", ["a.txt"], "lines")]
-
-
-@pytest.mark.parametrize(
-    "content", ['{"steps": 8', "[1, 2]", "7", '{"steps": "many"}', '{"peak_memory_bytes": null}', "\x00"]
-)
-def test_damaged_metrics_of_the_last_run_count_for_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
-) -> None:
-    folder = tmp_path / "metrics" / "lines"
-    folder.mkdir(parents=True)
-    (folder / "train.json").write_text(content)
-    (folder / "train_run.json").write_text('{"device": "cpu", "peak_memory_bytes": 5}')
-    monkeypatch.chdir(tmp_path)
-    assert _last_run("lines") == {"device": "cpu", "peak_memory_bytes": 5}
-
-
-@pytest.mark.parametrize("domain", ["chess", "go", "text", "neural"])
-def test_the_metrics_that_training_writes_count(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    assert _last_run(domain)["parameters"] > 0
-    assert _last_run(domain)["steps"] > 0
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from outofcore.training.memory_tables import Fit
 
 MODELS = Path("models")
-METRICS = Path("metrics")
 PLOTS = Path("plots")
 
 
@@ -172,13 +169,13 @@ def _training(
 
     schemas = domain.schemas(section, files)
     forecast = Forecast(domain, section, schemas, expected.rows, machine, expected.sequences, ranks)
-    usable, last = usable_memory().value, _last_run(domain.name)
+    usable = usable_memory().value
     if forecast.way == RAW:
         refuse_ranks(ranks, f"{domain.name}.mode: stream", "use one, or mode store")
     if forecast.model.balanced:
         refuse_ranks(ranks, BALANCED)
     fit = fit_of(forecast, usable, accelerator=_own_memory(machine.device))
-    tables = [parts_table(forecast, fit, last), *([sizes_table(forecast)] if sizes else [])]
+    tables = [parts_table(forecast, fit), *([sizes_table(forecast)] if sizes else [])]
     if isinstance(domain, Planning):
         disk = filesystem_of(store)
         outlook = Outlook(
@@ -187,7 +184,6 @@ def _training(
             memory=machine.memory if "memory" in machine.stated else usable,  # all of it unless a limit is set
             free_bytes=max(0, disk.free() - kept_free(disk, machine.disk_reserve)),
             store_copies=_copies(store, commit),
-            last_run=last,
             loaders=forecast.loaders_of,
             takes=forecast.takes,
             sizes=sizes,
@@ -208,28 +204,6 @@ def _copies(store: Path, commit: Commit | None) -> int:
     if commit is None or filesystem_of(commit.cache.objects) != filesystem_of(store):
         return 1
     return 1 + commit.copies_made
-
-
-def _last_run(name: str) -> dict[str, Any]:
-    """Metrics of the domain's last training; a file that is damaged or edited counts for nothing."""
-    found: dict[str, Any] = {}
-    for stem in ("train", "train_run"):
-        path = METRICS / name / f"{stem}.json"
-        if not path.is_file():
-            continue
-        try:
-            metrics = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            continue
-        if isinstance(metrics, dict) and all(_is_metric(*each) for each in metrics.items()):
-            found |= metrics
-    return found
-
-
-def _is_metric(name: str, value: Any) -> bool:
-    if name in ("device", "val_digest"):
-        return isinstance(value, str)
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _saved(domain: Domain, section: Any) -> Saved | None:

@@ -133,13 +133,13 @@ def style(**machine) -> Forecast:
 
 def test_a_plan_of_balanced_batches_shows_their_size():
     found = style(micro_batch=16)
-    table = parts_table(found, fit_of(found, 10**11), {})
+    table = parts_table(found, fit_of(found, 10**11))
     assert "1,620 samples at a time" in table.title
 
 
 def test_a_smaller_micro_batch_is_no_advice_for_balanced_batches(monkeypatch):
     found = style()
-    short = found.least(found.model) - found.model.activations // 2
+    short = found.least - found.model.activations // 2
     monkeypatch.setattr("outofcore.training.memory_tables.SMALL", int(short / 0.75))
     assert {row["8 GB"] for row in sizes_table(found).rows} == {"no"}
 

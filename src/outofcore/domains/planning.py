@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from outofcore.raw.files import RawFile
@@ -32,8 +32,6 @@ class Outlook:
     free_bytes: int  # free space for the store, without the reserve
     store_copies: int = 1  # most copies of the store on that disk, including DVC's during a commit
     sizes: bool = False  # whether other settings than those of the section are asked for
-    # merged train.json and train_run.json of the last training; empty if none
-    last_run: Mapping[str, Any] = field(default_factory=dict)
     # what the loaders of splits hold, from a section, the schemas and the rows of each part, for each split
     loaders: Callable[[Any, Mapping[str, Schema], Sequence[Mapping[str, int]]], LoaderBytes]
     # bytes of the process that trains a section with a micro-batch, by the way of reading

@@ -20,7 +20,6 @@ from outofcore.training.loaders import LOADERS
 from outofcore.training.prediction import PROCESS_BYTES, ModelMemory, loader_needs, made_up_sample, model_memory
 
 PARTS = ("model", "gradients", "optimizer", "activations")
-LAST = "last run"
 HELD = {"loaded": "whole", "streamed": "streamed", "mapped": "fixed"}
 """What :class:`Needs` calls the bytes of each way of reading."""
 
@@ -45,23 +44,17 @@ class Forecast:
     @cached_property
     def model(self) -> ModelMemory:
         """Of the model and a step."""
-        return self._model_of(self.section)
-
-    def model_of(self, section: Any) -> ModelMemory:
-        """The same with other settings of training."""
-        return self.model if section == self.section else self._model_of(section)
-
-    def _model_of(self, section: Any) -> ModelMemory:
-        make, sample = self._step(section)
-        own = section.train.model_copy(update={"batch_size": -(-section.train.batch_size // self.ranks)})
+        make, sample = self._step()
+        train = self.section.train
+        own = train.model_copy(update={"batch_size": -(-train.batch_size // self.ranks)})
         return model_memory(make, sample, own, self.machine.micro_batch)
 
-    def _step(self, section: Any) -> tuple[Callable[[], Task], Batch]:
+    def _step(self) -> tuple[Callable[[], Task], Batch]:
         """The task and a sample of the part with the largest rows, which decides: a batch is of one part."""
         parts = sorted(self.schemas, key=lambda part: -sum(field.row_bytes for field in self.schemas[part].rows))
         schemas = {part: self.schemas[part] for part in parts}
-        sample, _ = made_up_sample(schemas[parts[0]], self._reading(section))
-        return lambda: self.domain.planned_task()(section, schemas), sample
+        sample, _ = made_up_sample(schemas[parts[0]], self._reading(self.section))
+        return lambda: self.domain.planned_task()(self.section, schemas), sample
 
     @cached_property
     def data(self) -> dict[str, int]:
@@ -128,16 +121,17 @@ class Forecast:
 
     def takes(self, section: Any, micro_batch: int) -> dict[str, int]:
         """Of the whole process with other settings, by the way of reading."""
-        other = replace(self, section=section, machine=replace(self.machine, micro_batch=micro_batch))
-        return other.total(other.model)
+        return replace(self, section=section, machine=replace(self.machine, micro_batch=micro_batch)).total
 
-    def total(self, model: ModelMemory) -> dict[str, int]:
-        """Of all ranks with a model, by the way of reading."""
-        return {way: self.ranks * (PROCESS_BYTES + model.total) + size for way, size in self.data.items()}
+    @property
+    def total(self) -> dict[str, int]:
+        """Of all ranks, by the way of reading."""
+        return {way: self.ranks * (PROCESS_BYTES + self.model.total) + size for way, size in self.data.items()}
 
-    def least(self, model: ModelMemory) -> int:
-        """Of the whole process in the chosen way of reading."""
-        return self.total(model)[self.way]
+    @property
+    def least(self) -> int:
+        """Of all ranks in the chosen way of reading."""
+        return self.total[self.way]
 
     def _reading(self, section: Any) -> Any:
         attributes = next(iter(self.schemas.values())).attributes
@@ -159,24 +153,20 @@ class Fit:
 def fit_of(found: Forecast, usable: int, *, accelerator: bool = False) -> Fit:
     """Whether training fits ``usable`` bytes of this machine, the model aside if that is on an ``accelerator``."""
     data, share = found.least_of_a_loader, found.given_to_a_loader
-    least = found.least(found.model) - (found.ranks * found.model.total if accelerator else 0)
+    least = found.least - (found.ranks * found.model.total if accelerator else 0)
     fits = data <= share and least <= usable
     return Fit(fits, least, usable, data, share, found.model.samples)
 
 
-def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:
-    """What training holds, part by part, for each way of reading, with the peak of the last run."""
+def parts_table(found: Forecast, fit: Fit) -> Table:
+    """What training holds, part by part, for each way of reading."""
     model, ways = found.model, found.data
     rows = [
         {"part": "data", **ways},
         *({"part": part, **dict.fromkeys(ways, found.ranks * getattr(model, part))} for part in PARTS),
         {"part": "interpreter and libraries", **dict.fromkeys(ways, found.ranks * PROCESS_BYTES)},
-        {"part": "in all", **found.total(model), LAST: last.get("peak_memory_bytes")},
-        {
-            "part": "of it on an accelerator",
-            **dict.fromkeys(ways, found.ranks * model.total),
-            LAST: last.get("peak_device_bytes") or None,
-        },
+        {"part": "in all", **found.total},
+        {"part": "of it on an accelerator", **dict.fromkeys(ways, found.ranks * model.total)},
     ]
     train, splits = found.section.train, found.section.splits
     to_train = round(found.rows * (1 - splits.val - splits.test))
@@ -186,8 +176,9 @@ def parts_table(found: Forecast, fit: Fit, last: Mapping[str, Any]) -> Table:
         f"{f' in each of {found.ranks} ranks' if found.ranks > 1 else ''}"
         f"{f', {to_train:,} {found.domain.row}s' if to_train else ''}"
     )
-    names: list[tuple[str, Kind]] = [("part", "text"), *columns("bytes", *ways, LAST)]
-    return Table(names, rows, "training_memory", title, _notes(found, last))
+    note = "loaded: all rows in memory; streamed: at least, the loader fills its budget;\nmapped: with store.codec none"
+    notes = (note,) if "loaded" in ways else ()
+    return Table([("part", "text"), *columns("bytes", *ways)], rows, "training_memory", title, notes)
 
 
 def _outlook(fit: Fit, ranks: int) -> str:
@@ -201,32 +192,19 @@ def _outlook(fit: Fit, ranks: int) -> str:
     return f"training {'fits' if fit.fits else 'does NOT fit'}: {process}"
 
 
-def _notes(found: Forecast, last: Mapping[str, Any]) -> tuple[str, ...]:
-    notes = []
-    if "loaded" in found.data:
-        notes.append(
-            "loaded: all rows in memory; streamed: at least, the loader fills its budget;\n"
-            "mapped: with store.codec none"
-        )
-    if "peak_memory_bytes" in last:
-        other = "" if last.get("parameters") == found.model.parameters else ", another model than this one"
-        ran = f"last run: {last.get('parameters', 0):,} parameters{other}, {last.get('steps', 0):,} steps on "
-        notes.append(ran + f"{last.get('device')}, micro-batch {last.get('micro_batch') or 'whole'}")
-    return tuple(notes)
-
-
 def sizes_table(found: Forecast) -> Table:
     """Memory of each model size, and which of them train on a machine of 8 GB."""
     rows = []
     for preset in get_args(type(found.section.train).model_fields["preset"].annotation):
         changes = {"preset": preset} | ({"parameters": None} if hasattr(found.section.train, "parameters") else {})
         train = found.section.train.model_copy(update=changes)
+        other = replace(found, section=found.section.model_copy(update={"train": train}))
         try:
-            model = found.model_of(found.section.model_copy(update={"train": train}))
+            model = other.model
         except ParamsError:  # not a size for this data: the vocabulary alone is larger
             continue
-        row = {"8 GB": _verdict(found, model), "preset": preset, "parameters": model.parameters}
-        rows.append(row | {"states": model.states, "steps": model.activations} | found.total(model))
+        row = {"8 GB": _verdict(other), "preset": preset, "parameters": model.parameters}
+        rows.append(row | {"states": model.states, "steps": model.activations} | other.total)
     names: list[tuple[str, Kind]] = [("8 GB", "text"), ("preset", "text"), ("parameters", "count")]
     names += columns("bytes", "states", "steps", *(way for way in found.data if way != "mapped"))
     notes = (
@@ -237,9 +215,9 @@ def sizes_table(found: Forecast) -> Table:
     return Table(names, rows, "model_sizes", title, notes)
 
 
-def _verdict(found: Forecast, model: ModelMemory) -> str:
+def _verdict(found: Forecast) -> str:
     """Whether a size fits, or the ``micro_batch`` with which it does: activations grow with it, unless it is whole."""
-    lacking = found.least(model) - int(SHARE * SMALL)
+    model, lacking = found.model, found.least - int(SHARE * SMALL)
     if lacking <= 0:
         return "fits"
     fewer = 0 if model.whole else int(model.samples * (1 - lacking / (found.ranks * model.activations)))

@@ -36,7 +36,7 @@ MB = 10**6
 BINS = 4905
 
 
-def outlook_of(section, files, *, memory=64 * MB, free=100 * MB, copies=1, last_run=None):
+def outlook_of(section, files, *, memory=64 * MB, free=100 * MB, copies=1):
     machine = Machine(workers=2, memory=memory)
     forecast = Forecast(DOMAIN, section, DOMAIN.schemas(section, files), BINS, machine)
     return Outlook(
@@ -45,7 +45,6 @@ def outlook_of(section, files, *, memory=64 * MB, free=100 * MB, copies=1, last_
         memory=memory,
         free_bytes=free,
         store_copies=copies,
-        last_run=last_run or {},
         loaders=forecast.loaders_of,
         takes=forecast.takes,
     )
@@ -66,14 +65,12 @@ def sample(tmp_path_factory):
     )
 
 
-def test_the_table_tells_what_fits_and_what_the_last_run_did(sample):
+def test_the_table_tells_what_fits(sample):
     files = find_files(sample.raw, sample.match, DOMAIN.suffixes, section="neural")
-    last = {"samples_per_second": 1234.5, "data_wait_share": 0.25, "peak_memory_bytes": 10**9, "device": "cpu"}
-    table = ways_table(sample, outlook_of(sample, files, last_run=last))
+    table = ways_table(sample, outlook_of(sample, files))
     assert set(table.rows[0]) == {*table.header, "settings"}
     assert {row["way"] for row in table.rows} == {"ram", "streamed", "transforms at read", "mapped", "hybrid"}
     assert all(row["verdict"] == "fits" for row in table.rows)
-    assert "1,234 windows/s, 25% of the time waiting for data, peak memory 1.00 GB" in table.notes[-1]
     poor = ways_table(sample, outlook_of(sample, files, free=MB, copies=2))
     refused = next(row for row in poor.rows if row["pixels"] == "float32" and row["way"] == "mapped")
     assert refused["verdict"] == "needs 26.4 MB of disk, 1.00 MB free"

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from outofcore.cli import app
 from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW
 from outofcore.domains.text import DOMAIN, cross_entropy
@@ -31,7 +28,7 @@ def test_advice_fits_half_of_its_machine(section_of, tmp_path: Path, monkeypatch
     section = applied(advice, section_of(tmp_path))
     TextSection.model_validate(section.model_dump())
     found = forecast(section, rows=10**10, micro_batch=advice["micro_batch"])
-    totals = found.total(found.model)
+    totals = found.total
     assert totals["streamed"] - PROCESS_BYTES < advice["memory"] / 2
     assert totals[RAW] - PROCESS_BYTES < advice["memory"] / 2
 
@@ -46,7 +43,7 @@ def test_the_parts_of_a_model_of_a_million_parameters(section_of, tmp_path: Path
     assert 3.5e6 < model.model == model.gradients <= 4e6
     assert model.optimizer == 2 * model.model
     assert model.total == model.model + model.gradients + model.optimizer + model.activations
-    assert found.total(model) == {way: size + model.total + PROCESS_BYTES for way, size in found.data.items()}
+    assert found.total == {way: size + model.total + PROCESS_BYTES for way, size in found.data.items()}
 
 
 def test_what_each_saving_saves(section_of, tmp_path: Path):
@@ -64,7 +61,7 @@ def test_what_each_saving_saves(section_of, tmp_path: Path):
 
 def test_every_part_is_told_for_every_way_of_reading(section_of, tmp_path: Path):
     found = forecast(section_of(tmp_path, train={"parameters": 1_000_000}))
-    table = parts_table(found, fit_of(found, 10**10), {})
+    table = parts_table(found, fit_of(found, 10**10))
     rows = {row["part"]: row for row in table.rows}
     for way in ("loaded", "streamed", RAW):
         parts = ("model", "gradients", "optimizer", "activations")
@@ -74,20 +71,17 @@ def test_every_part_is_told_for_every_way_of_reading(section_of, tmp_path: Path)
         assert rows["of it on an accelerator"][way] == found.model.total
     assert table.title.startswith("training fits: at least ")
     assert "900,000,000 tokens" in table.title
-    assert rows["in all"]["last run"] is None
     assert len(table.notes) == 1
-    assert parts_table(found, fit_of(found, 10**8), {}).title.startswith("training does NOT fit: at least ")
+    assert parts_table(found, fit_of(found, 10**8)).title.startswith("training does NOT fit: at least ")
 
 
 def test_the_memory_setting_limits_the_loaders_and_not_the_process(section_of, tmp_path: Path):
     found = forecast(section_of(tmp_path, train={"parameters": 1_000_000}))
     limited = replace(found, machine=replace(found.machine, memory=2 * found.least_of_a_loader))
     assert limited.machine.memory < PROCESS_BYTES
-    assert parts_table(limited, fit_of(limited, 10**10), {}).title.startswith("training fits: at least ")
+    assert parts_table(limited, fit_of(limited, 10**10)).title.startswith("training fits: at least ")
     below = replace(found, machine=replace(found.machine, memory=2 * found.least_of_a_loader - 2))
-    assert parts_table(below, fit_of(below, 10**10), {}).title.startswith(
-        "training does NOT fit: a loader takes at least "
-    )
+    assert parts_table(below, fit_of(below, 10**10)).title.startswith("training does NOT fit: a loader takes at least ")
 
 
 def test_ranks_share_the_memory_and_the_batch(section_of, tmp_path: Path):
@@ -98,7 +92,7 @@ def test_ranks_share_the_memory_and_the_batch(section_of, tmp_path: Path):
     assert four.model.states == alone.model.states
     assert 4 * four.given_to_a_loader == alone.given_to_a_loader
     assert four.least_of_a_loader < alone.least_of_a_loader
-    table = parts_table(four, fit_of(four, 10**10), {})
+    table = parts_table(four, fit_of(four, 10**10))
     rows = {row["part"]: row["streamed"] for row in table.rows}
     assert rows["in all"] == four.data["streamed"] + 4 * (four.model.total + PROCESS_BYTES)
     assert rows["in all"] == sum(rows[part] for part in rows if part not in ("in all", "of it on an accelerator"))
@@ -108,16 +102,16 @@ def test_ranks_share_the_memory_and_the_batch(section_of, tmp_path: Path):
 def test_the_model_on_an_accelerator_takes_no_memory_of_the_machine(section_of, tmp_path: Path):
     found = forecast(section_of(tmp_path))
     usable = PROCESS_BYTES + found.data["streamed"]
-    assert parts_table(found, fit_of(found, usable), {}).title.startswith("training does NOT fit: ")
-    assert parts_table(found, fit_of(found, usable, accelerator=True), {}).title.startswith("training fits: ")
+    assert parts_table(found, fit_of(found, usable)).title.startswith("training does NOT fit: ")
+    assert parts_table(found, fit_of(found, usable, accelerator=True)).title.startswith("training fits: ")
 
 
 def test_raw_text_counts_only_where_it_is_streamed(section_of, tmp_path: Path):
     large = {"store": {"chunk_rows": 2**20, "shard_rows": 2**20}}  # so that the store takes more than raw text
     store, stream = forecast(section_of(tmp_path, **large)), forecast(section_of(tmp_path, mode="stream"))
     assert store.data["streamed"] > store.data[RAW]
-    assert store.least(store.model) == store.total(store.model)["streamed"]
-    assert stream.least(stream.model) == stream.total(stream.model)[RAW]
+    assert store.least == store.total["streamed"]
+    assert stream.least == stream.total[RAW]
 
 
 def test_advice_leaves_out_sizes_that_the_vocabulary_exceeds(section_of, tmp_path: Path, monkeypatch):
@@ -132,51 +126,3 @@ def test_advice_leaves_out_sizes_that_the_vocabulary_exceeds(section_of, tmp_pat
 
 def test_streaming_has_one_way_of_reading(section_of, tmp_path: Path):
     assert list(forecast(section_of(tmp_path, mode="stream")).data) == [RAW]
-
-
-def test_the_last_run_stands_beside_it(section_of, tmp_path: Path):
-    ran = {
-        "steps": 88,
-        "parameters": 12345,
-        "peak_memory_bytes": 726_306_816,
-        "peak_device_bytes": 0,
-        "device": "cpu",
-        "micro_batch": 0,
-    }
-    table = parts_table(forecast(section_of(tmp_path)), fit_of(forecast(section_of(tmp_path)), 10**10), ran)
-    assert {row["part"]: row.get("last run") for row in table.rows}["in all"] == 726_306_816
-    assert "12,345 parameters, another model than this one, 88 steps on cpu, micro-batch whole" in table.notes[1]
-
-
-def test_more_windows_at_a_time_take_more_only_for_the_step(section_of, tmp_path: Path):
-    found = forecast(section_of(tmp_path))
-    more = replace(found, machine=replace(found.machine, micro_batch=16))
-    assert more.model.states == found.model.states
-    assert more.model.activations > found.model.activations
-
-
-def test_outofcore_plan_prints_it(tmp_path: Path, tokenizer_path: Path, monkeypatch: pytest.MonkeyPatch):
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    (raw / "a.txt").write_text("One more sentence about the sea. " * 500)
-    (tmp_path / "params.yaml").write_text(
-        json.dumps({"text": {"raw": "raw", "tokenizer": {"path": str(tokenizer_path)}, "train": {"preset": "test"}}})
-    )
-    monkeypatch.chdir(tmp_path)
-    told = CliRunner().invoke(app, ["plan", "text"])
-    assert told.exit_code == 0, told.output
-    for word in ("gradients", "activations", "raw text", "interpreter and libraries"):
-        assert word in told.stdout
-    assert "settings that suit a machine" not in told.stdout
-    facts = json.loads(CliRunner().invoke(app, ["plan", "text", "--sizes", "--json"]).stdout)
-    memory = {row["part"]: row for row in facts["domains"][0]["training_memory"]}
-    assert 10**8 < memory["interpreter and libraries"]["loaded"] < 2 * 10**9
-    assert memory["model"]["streamed"] > 0
-    verdict = facts["domains"][0]["training"]
-    assert verdict["fits"] is True
-    assert verdict["least_bytes"] == memory["in all"]["streamed"]
-    assert verdict["samples_at_a_time"] > 0
-    assert [row["preset"] for row in facts["domains"][0]["model_sizes"]] == ["test", "small", "medium", "large"]
-    advised = facts["domains"][0]["advice"]
-    assert [row["preset"] for row in advised] == ["small", "medium", "large", "large"]
-    assert all(row["takes"] < row["memory"] for row in advised)

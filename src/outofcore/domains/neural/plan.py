@@ -73,7 +73,7 @@ def ways_table(section: NeuralSection, outlook: Outlook) -> Table:
     has = f"{format_bytes(room.usable)} of memory and {format_bytes(room.disk)} of disk"
     count = f"{len(schemas)} session{'s' * (len(schemas) != 1)}"
     title = f"advice: {advice(rows)}\n{count}, {totals}; this machine has {has} for them: ways to keep them"
-    return Table(COLUMNS, rows, "ways", title, _notes(outlook.last_run))
+    return Table(COLUMNS, rows, "ways", title, NOTES)
 
 
 def size_of(section: NeuralSection, schemas: Mapping[str, Schema], dtype: StimulusType, outlook: Outlook) -> Size:
@@ -153,6 +153,10 @@ def ways(
 
 
 AT_READ = "transforms at read"
+NOTES = (
+    "memory: what the loaders hold at least; disk needed: the store, DVC's copy where it makes one, and the margin",
+    "decoded a second: by one thread, measured just now on a sample of the frames",
+)
 
 
 def advice(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -163,16 +167,3 @@ def advice(rows: Sequence[Mapping[str, Any]]) -> str:
     if chosen["verdict"] == "fits":
         return f"{line}: {chosen['settings']}"
     return f"no way fits; the smallest is {line}: {chosen['verdict']}"
-
-
-def _notes(last: Mapping[str, Any]) -> tuple[str, ...]:
-    notes = [
-        "memory: what the loaders hold at least; disk needed: the store, DVC's copy where it makes one, and the margin",
-        "decoded a second: by one thread, measured just now on a sample of the frames",
-    ]
-    if "samples_per_second" in last:
-        notes.append(
-            f"last training here: {last['samples_per_second']:,.0f} windows/s, {last['data_wait_share']:.0%} of the "
-            f"time waiting for data, peak memory {format_bytes(last['peak_memory_bytes'])}, on {last['device']}"
-        )
-    return tuple(notes)
