@@ -77,24 +77,22 @@ def test_a_wrong_value_is_told_with_its_key(tmp_path: Path, path: str, value: An
         load(tmp_path, changed(path, value)).section("chess")
 
 
-@pytest.mark.parametrize("domain", sorted(GOOD))
 @pytest.mark.parametrize("pattern", ["", "/**/*", "../*", "a/../../b", "**.pgn", "a**/b", "x" * 5000, "a\0b"])
-def test_a_pattern_is_inside_of_the_folder(tmp_path: Path, domain: str, pattern: str) -> None:
-    with pytest.raises(ParamsError, match=rf"{domain}\.match: "):
-        load(tmp_path, changed(f"{domain}.match", pattern)).section(domain)
+def test_a_pattern_is_inside_of_the_folder(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(ParamsError, match=r"chess\.match: "):
+        load(tmp_path, changed("chess.match", pattern)).section("chess")
 
 
-@pytest.mark.parametrize("domain", sorted(GOOD))
+@pytest.mark.parametrize("domain", ["chess", "neural"])  # which takes one path only
 @pytest.mark.parametrize("raw", ["", "x" * 5000, "a\0b", None, 5])
 def test_raw_is_a_path(tmp_path: Path, domain: str, raw: Any) -> None:
     with pytest.raises(ParamsError, match=rf"{domain}\.raw: "):
         load(tmp_path, changed(f"{domain}.raw", raw)).section(domain)
 
 
-@pytest.mark.parametrize("domain", ["chess", "go"])
-def test_raw_may_be_paths_by_name(tmp_path: Path, domain: str) -> None:
+def test_raw_may_be_paths_by_name(tmp_path: Path) -> None:
     months = {"2024-02": "b.pgn", "2024-01": "a.pgn"}
-    assert load(tmp_path, changed(f"{domain}.raw", months)).section(domain).raw == months
+    assert load(tmp_path, changed("chess.raw", months)).section("chess").raw == months
     for wrong, key in (
         ({}, "raw"),
         ({"2024-01": None}, r"raw\.2024-01"),
@@ -102,8 +100,8 @@ def test_raw_may_be_paths_by_name(tmp_path: Path, domain: str) -> None:
         ({"a/b": "a.pgn"}, r"raw\.a/b"),
         ({202401: "a.pgn"}, r"raw\.202401"),
     ):
-        with pytest.raises(ParamsError, match=rf"yaml: {domain}\.{key}: "):
-            load(tmp_path, changed(f"{domain}.raw", wrong)).section(domain)
+        with pytest.raises(ParamsError, match=rf"yaml: chess\.{key}: "):
+            load(tmp_path, changed("chess.raw", wrong)).section("chess")
 
 
 @pytest.mark.parametrize(("key", "value"), [("raw", "a.pgn"), ("filters.tags", ["x"])])
@@ -126,8 +124,8 @@ def test_of_recordings_raw_is_one_path(tmp_path: Path) -> None:
         ("neural.source.frame_shape", [2**40]),
         ("neural.source.trial_bins", 2**40),
         ("text.tokenizer.vocab_size", 2**40),
-        *((f"{domain}.store.chunk_rows", 2**40) for domain in GOOD),
-        *((f"{domain}.splits.seed", 2**70) for domain in GOOD),
+        ("chess.store.chunk_rows", 2**40),
+        ("chess.splits.seed", 2**70),
     ],
 )
 def test_a_size_that_no_machine_has_is_refused(tmp_path: Path, path: str, value: Any) -> None:
@@ -138,11 +136,8 @@ def test_a_size_that_no_machine_has_is_refused(tmp_path: Path, path: str, value:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (f"{domain}.train.{key}", value)
-        for domain in sorted(GOOD)
-        for key, value in (("batch_size", True), ("learning_rate", float("inf")), ("seed", 2**64), ("pool_blocks", 1.0))
-    ]
-    + [
+        ("chess.train.seed", 2**64),
+        ("chess.train.pool_blocks", 1.0),
         ("text.tensors.seq_len", 2**40),
         ("text.tensors.stride", 2**40),
         ("text.train.parameters", 1e6),
@@ -152,7 +147,7 @@ def test_a_size_that_no_machine_has_is_refused(tmp_path: Path, path: str, value:
         ("go.train.games_per_player", True),
     ],
 )
-def test_settings_of_training_are_bounded_in_every_domain(tmp_path: Path, path: str, value: Any) -> None:
+def test_settings_of_training_are_bounded(tmp_path: Path, path: str, value: Any) -> None:
     with pytest.raises(ParamsError, match=path.replace(".", r"\.")):
         load(tmp_path, changed(path, value)).section(path.partition(".")[0])
 

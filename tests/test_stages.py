@@ -16,11 +16,17 @@ from outofcore.training.ranks import Ranks
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("stage", ["check", "convert", "evaluate", "report", "sample", "tokenizer", "train"])
-def test_no_stage_waits_for_torch_before_it_says_what_it_works_on(stage: str) -> None:
-    code = f"import runpy, sys; runpy.run_path({str(ROOT / 'stages' / f'{stage}.py')!r}); print('torch' in sys.modules)"
+STAGES = ("check", "convert", "evaluate", "report", "sample", "tokenizer", "train")
+
+
+def test_no_stage_waits_for_torch_before_it_says_what_it_works_on() -> None:
+    code = (
+        f"import runpy, sys\nfor stage in {STAGES!r}:\n"
+        f"    runpy.run_path(f'{ROOT}/stages/{{stage}}.py')\n"
+        "    print(stage, 'torch' in sys.modules)\n"
+    )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout == "False\n"
+    assert ended.stdout == "".join(f"{stage} False\n" for stage in STAGES)
 
 
 def test_no_stage_removes_what_it_made_before_the_settings_are_checked() -> None:
@@ -66,7 +72,7 @@ def test_the_first_rank_alone_writes_what_a_stream_read(
     assert [path.name for path in (tmp_path / "metrics/text").iterdir()] == (["stream_run.json"] if rank == 0 else [])
 
 
-@pytest.mark.parametrize("stage", ["check", "convert", "evaluate", "report", "sample", "tokenizer", "train"])
+@pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_that_is_stopped_speaks_of_resuming_if_it_does(
     stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

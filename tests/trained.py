@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,20 @@ def write_random(project: Path, name: str, out: Path, **settings: Mapping[str, A
     return out
 
 
-def train(project: Path, name: str) -> dict[str, Any]:
-    """Train a few steps on a store of the project; returns ``train.json``."""
-    store = open_store(project / f"data/stores/{name}.zarr")
+def copy_trained(project: Path, name: str, folder: Path) -> dict[str, Any]:
+    """A copy of a store of the project and of a model trained on it, once, for a few steps; returns ``train.json``."""
+    trained = project.with_name("trained") / name
+    if not trained.exists():
+        shutil.copytree(project / f"data/stores/{name}.zarr", trained / f"data/stores/{name}.zarr")
+        train(trained, name)
+    shutil.copytree(trained, folder, dirs_exist_ok=True)
+    figures: dict[str, Any] = json.loads((folder / f"metrics/{name}/train.json").read_text())
+    return figures
+
+
+def train(folder: Path, name: str) -> None:
+    """Train a few steps on the store in a folder."""
+    store = open_store(folder / f"data/stores/{name}.zarr")
     section = section_of(name, train={"max_steps": 4})
     torch.manual_seed(section.train.seed)
     task = get_domain(name).task(store, section)
@@ -68,4 +80,4 @@ def train(project: Path, name: str) -> dict[str, Any]:
     cpu = torch.device("cpu")
     both = open_loaders(store, task, reading, section.train, memory=1 << 28, residency="auto", device=cpu)
     identity = identity_of(store, section)
-    return fit(task, *both, section.train, name=name, out=project, identity=identity, device="cpu")
+    fit(task, *both, section.train, name=name, out=folder, identity=identity, device="cpu")

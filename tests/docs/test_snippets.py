@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -100,16 +99,6 @@ def test_snippets_run(page: str, project: Path, reader: Path, monkeypatch: pytes
             exec(compile(block, page, "exec"), names)
         else:
             run_shell(block, monkeypatch)
-
-
-@pytest.mark.parametrize("domain", ["text", "neural"])
-def test_the_first_program_works_in_every_domain(domain: str, reader: Path) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
-    names: dict[str, Any] = {"__name__": "program"}
-    exec(program.replace("games/", f"{OWN[domain]}/").replace("chess", domain), names)
-    assert (reader / f"{domain}.zarr" / "seal.json").exists()
-    assert len(names["batch"]) >= 2
 
 
 def test_messages_are_quoted_as_they_are(project: Path, reader: Path) -> None:

@@ -96,47 +96,25 @@ def test_the_number_of_workers_changes_no_byte(project: Project, clone: Project)
     assert clone.git("status", "--porcelain") == ""
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        ("chess.raw", "nowhere", "found nothing at nowhere"),
-        ("chess.filters.min_ello", "3", "unknown key chess.filters.min_ello; did you mean 'min_elo'?"),
-        ("chess.match", "'*.xyz'", "no file under data/sample/chess matches"),
-    ],
-)
-def test_a_users_mistake_is_one_line(project: Project, clone: Project, key: str, value: str, expected: str) -> None:
-    params = yaml.safe_load(project.read("params.yaml"))
-    place = params
-    *steps, last = key.split(".")
-    for step in steps:
-        place = place[step]
-    place[last] = yaml.safe_load(value)
-    (clone.folder / "params.yaml").write_text(yaml.safe_dump(params))
+def test_a_users_mistake_is_one_line(project: Project, clone: Project) -> None:
+    params = project.read("params.yaml").replace("raw: data/sample/chess", "raw: nowhere")
+    (clone.folder / "params.yaml").write_text(params)
     told = clone.run("python", "stages/convert.py", "chess", code=2)
-    assert expected in told
-    assert "Traceback" not in told
-    assert len(told.strip().removeprefix(f"chess: converting {params['chess']['raw']}\n").splitlines()) == 1
+    first, error = told.strip().splitlines()
+    assert first == "chess: converting nowhere"
+    assert "found nothing at nowhere" in error
 
 
-@pytest.mark.parametrize(
-    ("key", "options"), [("chess.filters.min_elos", ()), ("chess.train.learning_rates", ("--no-commit",))]
-)
-def test_a_misspelt_key_costs_nothing(own: Project, key: str, options: tuple[str, ...]) -> None:
+def test_a_misspelt_key_costs_nothing(own: Project) -> None:
     whole = own.read("params.yaml")
     before = {path: path.stat() for path in made(own)}
     assert {path.parts[-2] for path in before} >= {"chess.zarr", "rejects", "chess"}
-    params = yaml.safe_load(whole)
-    *steps, last = key.split(".")
-    section = params
-    for step in steps:
-        section = section[step]
-    section[last] = 5
-    (own.folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+    (own.folder / "params.yaml").write_text(whole.replace("min_elo:", "min_elos:"))
     try:
-        told = own.dvc("repro", *options, "train@chess", code=255)
+        told = own.dvc("repro", "--no-commit", "train@chess", code=255)
     finally:
         (own.folder / "params.yaml").write_text(whole)
-    assert f"unknown key {key}; did you mean" in told
+    assert "unknown key chess.filters.min_elos; did you mean" in told
     assert {path: path.stat() for path in made(own)} == before
     assert "Running stage" not in own.dvc("repro", "train@chess")
 

@@ -77,18 +77,6 @@ def set_param(project: Project, section: str, table: str, key: str, value: objec
     (project.folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
 
 
-def test_the_settings_of_a_domain_are_checked_again_when_one_of_them_changes(project: Project) -> None:
-    project.dvc("repro", "check")
-    assert ran(project.dvc("repro", "check")) == set()
-    set_param(project, "go", "train", "seed", 5)
-    assert ran(project.dvc("repro", "train@text")) == set()
-    assert ran(project.dvc("repro", "check")) == {"check@go"}
-    # Nothing in mode store uses this key, but it must be a good one.
-    set_param(project, "text", "stream", "shuffle_windows", 300)
-    assert ran(project.dvc("repro", "train@text")) == {"check@text"}
-    assert ran(project.dvc("repro", "check", "train@text")) == set()
-
-
 def test_a_model_is_trained_straight_from_raw_text(streamed: tuple[Project, str], tmp_path: Path) -> None:
     trained, told = streamed
     project = copy(trained, tmp_path / "text")

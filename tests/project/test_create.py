@@ -7,7 +7,6 @@ import runpy
 import shutil
 import subprocess
 from importlib.metadata import version
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -43,7 +42,7 @@ def test_this_repository_is_the_project_of_all_domains() -> None:
     assert set(ignored) <= set((ROOT / ".gitignore").read_text().splitlines())
 
 
-@pytest.mark.parametrize("chosen", [each for count in (1, 2, 4) for each in combinations(ORDER, count)], ids="-".join)
+@pytest.mark.parametrize("chosen", [("chess",), ("go", "text"), ORDER], ids="-".join)
 def test_a_project_speaks_of_its_own_domains_only(chosen: tuple[str, ...], tmp_path: Path) -> None:
     result = call("init", tmp_path / "p", "--domains", ",".join(reversed(chosen)))
     assert result.stdout.splitlines()[-1] == f"next: cd {tmp_path / 'p'} && dvc repro"

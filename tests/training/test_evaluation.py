@@ -23,7 +23,7 @@ from outofcore.training import evaluation
 from outofcore.training.evaluation import GROUPS, evaluate, interval, t_quantile
 from outofcore.training.results import split_digest
 from tests.samples import ROOT
-from tests.trained import DOMAINS, train
+from tests.trained import DOMAINS, copy_trained
 from tests.training.small import ListLoader, WeightedRegression, columns
 
 SAMPLES, EACH = 120, 4  # samples, and those of a sequence
@@ -105,8 +105,7 @@ def test_no_sample_no_figure() -> None:
 def test_every_domain_has_all_figures_of_its_validation(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    shutil.copytree(project / f"data/stores/{name}.zarr", tmp_path / f"data/stores/{name}.zarr")
-    trained = train(tmp_path, name)
+    trained = copy_trained(project, name, tmp_path)
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     params[name]["train"] |= {"max_steps": 4, "arithmetic": "native"}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
@@ -130,8 +129,7 @@ def test_every_domain_has_all_figures_of_its_validation(
 def test_a_model_of_other_params_is_one_line(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(project / "data/stores/chess.zarr", tmp_path / "data/stores/chess.zarr")
-    train(tmp_path, "chess")
+    copy_trained(project, "chess", tmp_path)
     (tmp_path / "params.yaml").write_text(
         (ROOT / "params.yaml").read_text().replace("planes: 18", "planes: 12").replace("portable", "native")
     )
@@ -151,8 +149,7 @@ def test_a_model_of_other_params_is_one_line(
 def test_a_fixed_store_takes_the_place_of_the_own_test_split(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(project / "data/stores/chess.zarr", tmp_path / "data/stores/chess.zarr")
-    train(tmp_path, "chess")
+    copy_trained(project, "chess", tmp_path)
     (tmp_path / "raw").mkdir()
     get_domain("chess").sample(tmp_path / "raw", np.random.default_rng(7))
     convert("chess", tmp_path / "raw", tmp_path / "fixed.zarr", audit={"records": 1})

@@ -1,16 +1,15 @@
-"""With the variables of ``make run``, a training gives the same bytes on other processors, which qemu emulates."""
+"""With portable arithmetic, a training gives the same bytes on other processors, which qemu emulates."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.pipeline.conftest import ROOT
+from outofcore.training.arithmetic import PORTABLE
 
 PROCESSORS = ("Haswell", "EPYC")
 PROGRAM = """
@@ -39,11 +38,7 @@ print(hashlib.sha256(b"".join(each.detach().numpy().tobytes() for each in model.
 
 def trained(optimizer: str, *emulator: str) -> str:
     """Digest of the weights of a training on this processor, or on an emulated one."""
-    chosen = dict(
-        re.findall(r"^run: export ((?:ATEN|MKL|ONEDNN)\w+) := (\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    )
-    assert len(chosen) == 3
-    environment = {**os.environ, **chosen, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **PORTABLE, "OMP_NUM_THREADS": "1"}
     command = [*emulator, sys.executable, "-c", PROGRAM, optimizer]
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 

@@ -55,7 +55,7 @@ from tests.training.small import WeightedRegression
 rank = meet(torch.device("cpu")).rank
 task = WeightedRegression()
 optimizer = make_optimizer(task, "adamw", learning_rate=1e-3, weight_decay=0)
-path = Path(sys.argv[1]) / str(rank * int(sys.argv[2])) / "toy.partial/checkpoint.pt"
+path = Path(sys.argv[1]) / str(rank) / "toy.partial/checkpoint.pt"
 if rank == 0:
     Checkpoint("toy", task.state_dict(), optimizer.state_dict(), Progress(step=7)).save(path)
 torch.distributed.barrier()
@@ -68,20 +68,13 @@ sys.stdout.flush()
 """
 
 
-@pytest.mark.parametrize("apart", [0, 1])
-def test_ranks_that_do_not_share_the_folder_of_checkpoints_stop(tmp_path: Path, apart: int) -> None:
+def test_ranks_that_do_not_share_the_folder_of_checkpoints_stop(tmp_path: Path) -> None:
     program = tmp_path / "apart.py"
     program.write_text(APART)
-    done = run("torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program), str(tmp_path), str(apart))
+    done = run("torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program), str(tmp_path))
     lines = sorted(line for line in done.stdout.splitlines() if line.startswith("RANK"))
-    if apart:
-        assert all(
-            "rank 0 resumes at step 7, rank 1 at step 0; expected a folder that all ranks share" in line
-            for line in lines
-        )
-        assert len(lines) == 2
-    else:
-        assert lines == ["RANK 0 7", "RANK 1 7"]
+    told = "rank 0 resumes at step 7, rank 1 at step 0; expected a folder that all ranks share"
+    assert [told in line for line in lines] == [True, True]
 
 
 def batches(out: Path, ranks: int) -> list[set[str]]:
