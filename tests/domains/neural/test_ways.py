@@ -2,15 +2,24 @@ from __future__ import annotations
 
 import pytest
 
-from outofcore.domains.neural.compression import Compressed
-from outofcore.domains.neural.plan import Room, Size, advice, ways
-from outofcore.domains.planning import LoaderBytes
+from outofcore.domains.neural.plan import MEMORY_SHARE, Compressed, Size, advice, ways
+from outofcore.domains.planning import LoaderBytes, Outlook
+from outofcore.machine import Machine
 
 GB = 10**9
+
+
+def machine_of(memory, disk, copies=1):
+    machine = Machine(workers=2, memory=memory)
+    return Outlook(
+        files=(), machine=machine, memory=memory, free_bytes=disk, store_copies=copies, loaders=None, takes=None
+    )
+
+
 # A server of 504 GB with 258 GB of disk free, and its 20 sessions of 226 GB.
-SERVER = Room(memory=504 * GB, disk=258 * GB)
+SERVER = machine_of(504 * GB, 258 * GB)
 PIXEL_BYTES = {"uint8": 1, "bfloat16": 2, "float32": 4}
-MEASURED = (Compressed("uint8", "lz4", 0.55, 2 * GB), Compressed("uint8", "zstd", 0.4, GB))
+MEASURED = {"uint8": (Compressed("lz4", 0.55, 2 * GB), Compressed("zstd", 0.4, GB))}
 
 
 def size(total, dtype):
@@ -20,8 +29,8 @@ def size(total, dtype):
     return Size(wide * total, held, LoaderBytes(loaded=2 * wide * total, streamed=wide * GB, mapped=0))
 
 
-def found(total, room, compressed=MEASURED, dtypes=tuple(PIXEL_BYTES)):
-    rows = list(ways({dtype: size(total, dtype) for dtype in dtypes}, room, compressed))
+def found(total, machine, compressed=MEASURED, dtypes=tuple(PIXEL_BYTES)):
+    rows = list(ways({dtype: size(total, dtype) for dtype in dtypes}, compressed, machine))
     return {(row["way"], row["pixels"], row["codec"]): row for row in rows}
 
 
@@ -42,7 +51,7 @@ def test_a_disk_of_258_gb_refuses_float32_and_is_offered_bytes():
 def test_bfloat16_in_memory_needs_a_disk_to_be_read_from():
     small = found(226 * GB, SERVER)["ram", "bfloat16", "none"]
     assert small["verdict"] == "needs 542 GB of disk, 258 GB free"
-    large = found(226 * GB, Room(memory=504 * GB, disk=1400 * GB))
+    large = found(226 * GB, machine_of(504 * GB, 1400 * GB))
     assert large["ram", "bfloat16", "none"]["verdict"] == "fits"
     assert large["ram", "bfloat16", "none"]["memory"] == pytest.approx(0.95 * 452 * GB, rel=1e-2)
     assert large["mapped", "float32", "none"]["verdict"] == "fits"
@@ -50,26 +59,26 @@ def test_bfloat16_in_memory_needs_a_disk_to_be_read_from():
 
 
 def test_the_copy_that_a_cache_makes_is_counted():
-    once = found(226 * GB, Room(memory=64 * GB, disk=258 * GB))
-    twice = found(226 * GB, Room(memory=64 * GB, disk=258 * GB, copies=2))
+    once = found(226 * GB, machine_of(64 * GB, 258 * GB))
+    twice = found(226 * GB, machine_of(64 * GB, 258 * GB, 2))
     assert once["streamed", "uint8", "lz4"]["verdict"] == "fits"
     assert twice["streamed", "uint8", "lz4"]["verdict"] == "needs 298 GB of disk, 258 GB free"
     assert twice["streamed", "uint8", "zstd"]["verdict"] == "fits"
 
 
 def test_a_small_machine_streams_or_holds_a_part():
-    machine = Room(memory=8 * GB, disk=100 * GB)
+    machine = machine_of(8 * GB, 100 * GB)
     ways_of = found(12 * GB, machine)
     assert ways_of["ram", "uint8", "zstd"]["verdict"] != "fits"
     hybrid = ways_of["hybrid", "uint8", "zstd"]
     assert hybrid["verdict"] == "fits"
-    assert hybrid["memory"] == machine.usable
+    assert hybrid["memory"] == int(8 * GB * MEMORY_SHARE)
     fitting = [row["way"] for row in ways_of.values() if row["verdict"] == "fits" and row["pixels"] == "uint8"]
     assert fitting[0] == "streamed"
 
 
 def test_where_nothing_fits_the_smallest_is_named_with_what_it_lacks():
-    nothing = list(found(12 * GB, Room(memory=GB, disk=GB)).values())
+    nothing = list(found(12 * GB, machine_of(GB, GB)).values())
     assert not any(row["verdict"] == "fits" for row in nothing)
     assert advice(nothing) == (
         "no way fits; the smallest is streamed with uint8, codec zstd: "
@@ -78,7 +87,7 @@ def test_where_nothing_fits_the_smallest_is_named_with_what_it_lacks():
 
 
 def test_frames_that_bytes_cannot_hold_are_not_offered_as_bytes():
-    ways_of = found(12 * GB, SERVER, compressed=(), dtypes=("bfloat16", "float32"))
+    ways_of = found(12 * GB, SERVER, compressed={}, dtypes=("bfloat16", "float32"))
     assert {dtype for _, dtype, _ in ways_of} == {"bfloat16", "float32"}
     assert {name for name, dtype, _ in ways_of if dtype == "bfloat16"} == {
         "ram",

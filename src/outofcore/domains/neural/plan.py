@@ -1,20 +1,29 @@
-"""Ways to keep the recordings, and which of them fit this machine."""
+"""Ways to keep the recordings, and which of them fit this machine: by their shapes, and by codecs tried on frames."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from outofcore.domains.neural import schema
-from outofcore.domains.neural.compression import Compressed, holding, measure, sample_frames
-from outofcore.domains.neural.dtypes import StimulusType, stored_as
+from outofcore.domains.neural.convert import convert
+from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encode, stored_as
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.schema import row_bytes
+from outofcore.domains.neural.source import units_of
+from outofcore.domains.neural.survey import look_at
 from outofcore.domains.planning import LoaderBytes, Outlook
+from outofcore.raw.files import RawFile
 from outofcore.sizes import format_bytes
-from outofcore.store.schema import Schema
+from outofcore.store.codecs import ChunkCodec
+from outofcore.store.schema import CodecName, Schema
 from outofcore.table import Kind, Table
 
 # The rest of the memory is for the model, the system and the page cache.
@@ -23,6 +32,13 @@ MEMORY_SHARE = 0.9
 WORTH_HOLDING = 0.05
 # Percent that trials of any length add to what loaders of one long run need.
 UNEVEN = 12
+
+# Of at most so many sessions, so many units are sampled; a session that the cutting process reads, at its start.
+SESSIONS, UNITS, UNITS_PASSED = 6, 2, 64
+LEAST_SECONDS = 0.05
+CODECS: tuple[CodecName, ...] = ("lz4", "zstd")
+
+AT_READ = "transforms at read"
 
 COLUMNS: tuple[tuple[str, Kind], ...] = (
     ("verdict", "text"),
@@ -35,6 +51,23 @@ COLUMNS: tuple[tuple[str, Kind], ...] = (
     ("decoded a second", "bytes"),
 )
 
+NOTES = (
+    "memory: what the loaders hold at least; disk needed: the store, DVC's copy where it makes one, and the margin",
+    "decoded a second: by one thread, measured just now on a sample of the frames",
+)
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """Measured effect of a codec on a sample of the frames."""
+
+    codec: CodecName
+    share: float  # encoded bytes per decoded byte
+    decoded_per_second: int | None  # bytes per second and thread
+
+
+UNCOMPRESSED = Compressed("none", 1, None)
+
 
 @dataclass(frozen=True)
 class Size:
@@ -45,32 +78,16 @@ class Size:
     budget: LoaderBytes  # for the loaders, which get half of it each, however the hash divides the trials
 
 
-@dataclass(frozen=True)
-class Room:
-    """Bytes of a machine."""
-
-    memory: int
-    disk: int  # free where stores are written
-    margin: float = 0.2  # share added to the disk requirement
-    copies: int = 1  # of a store on that disk after a DVC commit
-
-    @property
-    def usable(self) -> int:
-        """Memory for data."""
-        return int(self.memory * MEMORY_SHARE)
-
-
 def ways_table(section: NeuralSection, outlook: Outlook) -> Table:
     """The five ways, their requirements, and which of them fit this machine."""
-    stored = section.source.stimulus_dtype
     schemas = schema.schemas(section, outlook.files)
     frames = sample_frames(outlook.files, section)
-    dtypes = holding(frames, stored)
+    dtypes = holding(frames, section.source.stimulus_dtype)
     sizes = {dtype: size_of(section, schemas, dtype, outlook) for dtype in dtypes}
-    room = Room(outlook.memory, outlook.free_bytes, outlook.machine.disk_margin, outlook.store_copies)
-    rows = list(ways(sizes, room, measure(frames, stored, dtypes[:2], section)))
+    codecs = {dtype: measure(frames, dtype, section) for dtype in dtypes[:2]}
+    rows = list(ways(sizes, codecs, outlook))
     totals = ", ".join(f"{format_bytes(size.decoded)} as {dtype}" for dtype, size in sizes.items())
-    has = f"{format_bytes(room.usable)} of memory and {format_bytes(room.disk)} of disk"
+    has = f"{format_bytes(_usable(outlook))} of memory and {format_bytes(outlook.free_bytes)} of disk"
     count = f"{len(schemas)} session{'s' * (len(schemas) != 1)}"
     title = f"advice: {advice(rows)}\n{count}, {totals}; this machine has {has} for them: ways to keep them"
     return Table(COLUMNS, rows, "ways", title, NOTES)
@@ -99,64 +116,56 @@ def _typed(field: Any, dtype: StimulusType) -> Any:
     return replace(field, dtype=str(stored_as(dtype))) if field.name == "stim" else field
 
 
+def _usable(outlook: Outlook) -> int:
+    """Memory for data."""
+    return int(outlook.memory * MEMORY_SHARE)
+
+
 def ways(
-    sizes: Mapping[StimulusType, Size], room: Room, compressed: Sequence[Compressed] = ()
+    sizes: Mapping[StimulusType, Size], codecs: Mapping[StimulusType, Sequence[Compressed]], outlook: Outlook
 ) -> Iterator[dict[str, Any]]:
-    """The five ways, in order of preference; all use the narrowest pixels, wider ones are listed to compare."""
-
-    def way(name: str, dtype: StimulusType, codec: Compressed | None, memory: int, budget: int) -> dict[str, Any]:
-        store = math.ceil(sizes[dtype].decoded * (codec.share if codec else 1))
-        disk = math.ceil(store * room.copies * (1 + room.margin))
-        named = codec.codec if codec else "none"
-        residency, more = ("streamed", ", tensors.transforms and tensors.cast") if name == AT_READ else (name, "")
-        lacking = [
-            f"needs {format_bytes(need)} of {what}, {format_bytes(has)} {state}"
-            for need, has, what, state in ((memory, room.usable, "memory", "usable"), (disk, room.disk, "disk", "free"))
-            if need > has
-        ]
-        return {
-            "verdict": "; ".join(lacking) or "fits",
-            "way": name,
-            "pixels": dtype,
-            "codec": named,
-            "memory": memory,
-            "store": store,
-            "disk needed": disk,
-            "decoded a second": codec.decoded_per_second if codec and name not in ("ram", "mapped") else None,
-            "settings": f"residency {residency}, memory {format_bytes(budget)} (machine.yaml); "
-            f"source.stimulus_dtype {dtype}, store.codec {named}{more} (params.yaml)",
-        }
-
-    def smallest(dtype: StimulusType) -> Compressed | None:
-        return min((each for each in compressed if each.dtype == dtype), key=lambda each: each.share, default=None)
-
-    def in_memory(dtype: StimulusType) -> dict[str, Any]:
-        return way("ram", dtype, smallest(dtype), sizes[dtype].held.loaded, sizes[dtype].budget.loaded)
-
-    def mapped(dtype: StimulusType) -> dict[str, Any]:
-        return way("mapped", dtype, None, sizes[dtype].held.mapped, sizes[dtype].budget.streamed)
-
-    narrow, *wider = sizes
-    held, least = sizes[narrow].held, sizes[narrow].budget.streamed
-    yield in_memory(narrow)
-    for codec in compressed:
-        if codec.dtype == narrow:
-            yield way("streamed", narrow, codec, held.streamed, least)
-    yield way(AT_READ, narrow, smallest(narrow), held.streamed, least)
-    yield mapped(narrow)
-    part = max(0, min(room.usable - least, held.loaded))
-    if part >= WORTH_HOLDING * held.loaded:
-        yield way("hybrid", narrow, smallest(narrow), least + part, least + part)
-    for dtype in wider:
-        yield in_memory(dtype)
-        yield mapped(dtype)
+    """The five ways with the narrowest pixels, in order of preference; then two of wider pixels, to compare."""
+    narrow = next(iter(sizes))
+    for dtype, size in sizes.items():
+        measured = codecs.get(dtype, ())
+        smallest = min(measured, key=lambda each: each.share, default=UNCOMPRESSED)
+        least = size.budget.streamed
+        plans = [("ram", smallest, size.held.loaded, size.budget.loaded)]
+        if dtype == narrow:
+            plans += [("streamed", codec, size.held.streamed, least) for codec in measured]
+            plans.append((AT_READ, smallest, size.held.streamed, least))
+        plans.append(("mapped", UNCOMPRESSED, size.held.mapped, least))
+        part = max(0, min(_usable(outlook) - least, size.held.loaded))
+        if dtype == narrow and part >= WORTH_HOLDING * size.held.loaded:
+            plans.append(("hybrid", smallest, least + part, least + part))
+        for name, codec, memory, budget in plans:
+            store = math.ceil(size.decoded * codec.share)
+            disk = math.ceil(store * outlook.store_copies * (1 + outlook.machine.disk_margin))
+            residency, more = (name, "") if name != AT_READ else ("streamed", ", tensors.transforms and tensors.cast")
+            yield {
+                "verdict": _verdict(memory, disk, outlook),
+                "way": name,
+                "pixels": dtype,
+                "codec": codec.codec,
+                "memory": memory,
+                "store": store,
+                "disk needed": disk,
+                "decoded a second": codec.decoded_per_second if name != "ram" else None,
+                "settings": f"residency {residency}, memory {format_bytes(budget)} (machine.yaml); "
+                f"source.stimulus_dtype {dtype}, store.codec {codec.codec}{more} (params.yaml)",
+            }
 
 
-AT_READ = "transforms at read"
-NOTES = (
-    "memory: what the loaders hold at least; disk needed: the store, DVC's copy where it makes one, and the margin",
-    "decoded a second: by one thread, measured just now on a sample of the frames",
-)
+def _verdict(memory: int, disk: int, outlook: Outlook) -> str:
+    lacking = [
+        f"needs {format_bytes(need)} of {what}, {format_bytes(has)} {state}"
+        for need, has, what, state in (
+            (memory, _usable(outlook), "memory", "usable"),
+            (disk, outlook.free_bytes, "disk", "free"),
+        )
+        if need > has
+    ]
+    return "; ".join(lacking) or "fits"
 
 
 def advice(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -167,3 +176,54 @@ def advice(rows: Sequence[Mapping[str, Any]]) -> str:
     if chosen["verdict"] == "fits":
         return f"{line}: {chosen['settings']}"
     return f"no way fits; the smallest is {line}: {chosen['verdict']}"
+
+
+def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.NDArray[Any]]:
+    """Frames of a few units of a few sessions as numbers, not encoded; empty if none can be converted."""
+    sessions = [each for each in look_at(files, section) if each[0].kind != "none"]
+    frames = []
+    for session, survey in sessions[:: max(1, -(-len(sessions) // SESSIONS))]:
+        passed = islice(units_of(session, survey, section), UNITS_PASSED)
+        units = [unit for unit in passed if "piece" in unit.detail]
+        for unit in units[:: max(1, len(units) // UNITS)][:UNITS]:
+            stim = convert(unit, section).rows["stim"]
+            if len(stim):
+                frames.append(bfloat16_values(stim) if section.source.stimulus_dtype == "bfloat16" else stim)
+    return frames
+
+
+def holding(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType) -> tuple[StimulusType, ...]:
+    """Types that can hold the sampled pixels, narrowest first."""
+    wide: tuple[StimulusType, ...] = ("bfloat16", "float32")
+    whole = dtype == "uint8" or all(encode(each, "uint8")[1] is None for each in frames)
+    return ("uint8", *wide) if whole else wide
+
+
+def measure(frames: Sequence[npt.NDArray[Any]], dtype: StimulusType, section: NeuralSection) -> tuple[Compressed, ...]:
+    """Size and decoding speed of the frames with each codec, as pixels of a type, in the store's chunks."""
+    rows = section.store.chunk_rows
+    stored = [encode(each, dtype)[0] for each in frames]
+    chunks = [
+        np.ascontiguousarray(each[start : start + rows]) for each in stored for start in range(0, len(each), rows)
+    ]
+    found = []
+    for name in CODECS if chunks else ():
+        codec = ChunkCodec(name, section.store.level, str(stored_as(dtype)))
+        encoded = [codec.encode(chunk) for chunk in chunks]
+        share = sum(map(len, encoded)) / sum(chunk.nbytes for chunk in chunks)
+        found.append(Compressed(name, share, int(_decoding_speed(codec, encoded, chunks))))
+    return tuple(found)
+
+
+def _decoding_speed(codec: ChunkCodec, encoded: Sequence[bytes], chunks: Sequence[npt.NDArray[Any]]) -> float:
+    """Bytes per second of the fastest of a few passes, least disturbed by other load."""
+    decoded = [np.empty_like(chunk) for chunk in chunks]
+    best, spent = 0.0, 0.0
+    while spent < LEAST_SECONDS:
+        started = time.perf_counter()
+        for content, chunk in zip(encoded, decoded, strict=True):
+            codec.decode(content, chunk)
+        seconds = time.perf_counter() - started
+        spent += seconds
+        best = max(best, sum(chunk.nbytes for chunk in decoded) / seconds)
+    return best
