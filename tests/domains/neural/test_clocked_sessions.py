@@ -219,7 +219,7 @@ def test_what_has_no_time_or_no_neuron_is_counted_and_listed(clocked, write_h5):
         (
             "no_neuron",
             0,
-            "2 of 4000 spikes belong to no neuron (negative, fractional or damaged label)",
+            "2 of 4000 spikes belong to no neuron (negative or fractional label)",
         ),
     ]
     traces = convert(write_h5(clocked), names=TRACES, bin_width=WIDTH, resample=RESAMPLE)

@@ -21,16 +21,13 @@ from outofcore.domains.neural.clocks import (
 
 
 class Values:
-    """An array in memory whose entries from ``broken`` on cannot be read."""
+    """An array in memory."""
 
-    def __init__(self, values, broken=None):
+    def __init__(self, values):
         self.values = np.asarray(values)
         self.shape, self.dtype = self.values.shape, self.values.dtype
-        self.broken = set(broken or ())
 
     def read(self, start, stop):
-        if self.broken & set(range(start, stop)):
-            raise OSError("damaged")
         return self.values[start:stop]
 
 
@@ -76,8 +73,6 @@ def test_examine_counts_and_skips_invalid_times(monkeypatch):
         assert examine(listed_clock(Values(values), "s")).missing == missing
     assert not examine(listed_clock(Values([1, 2, 3, -1, 4]), "s")).ascending
     assert not examine(listed_clock(Values([1, 2, 3, 2.5, 4.0]), "s")).ascending
-    damaged = examine(listed_clock(Values([0, 1, 2, 3, 4], broken=[1]), "s"))
-    assert (damaged.invalid, damaged.missing) == (1, 1)
 
 
 @settings(deadline=None)

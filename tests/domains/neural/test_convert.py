@@ -214,6 +214,19 @@ def test_damage_inside_a_file_costs_the_bins_that_it_holds(frames, write_h5):
     assert np.array_equal(result.only.rows["stim"], frames["stim"][kept])
 
 
+@pytest.mark.parametrize("labels", ["trial", "repeat"])
+def test_damage_in_the_labels_of_trials_costs_the_session(frames, write_h5, labels):
+    arrays = frames | {labels: np.arange(600) // 50}
+    path = write_h5(arrays, **{labels: {"chunks": (50,), "fletcher32": True}})
+    with h5py.File(path) as file:
+        place = file[labels].id.get_chunk_info(3)
+    content = bytearray(path.read_bytes())
+    content[place.byte_offset] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(RawInputError, match=rf"no session can be converted: session\.h5: .*{labels}.*"):
+        convert(path, names=NAMES | {labels: labels})
+
+
 def test_a_bad_session_costs_itself_alone(tmp_path, frames, write_h5):
     write_h5(frames, "good.h5")
     write_h5({key: array for key, array in frames.items() if key != "robs"}, "no_responses.h5")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import BLOCK, INVALID, Times, inside, locate, times_of, touching, valid_times
+from outofcore.domains.neural.clocks import BLOCK, INVALID, Times, inside, locate, touching, valid_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask, identify, readable, take
+from outofcore.domains.neural.recordings.arrays import DAMAGED, Array, Ints, Mask, identify, readable, take
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.domains.neural.transforms import apply, history
 
@@ -36,8 +36,7 @@ REASONS = (
 """Why a bin is not stored or none of its responses counts: the first that applies, 0 for none."""
 
 WAYS_OUT = {
-    "unreadable": ": damaged there, or a chunk was never written (Zarr leaves out what holds its fill value alone, "
-    "unless it is written with write_empty_chunks)",
+    "unreadable": f": {DAMAGED}",
     "stimulus_range": ": more than source.stimulus_dtype can hold; float32 holds all",
 }
 """Remedies for reasons that come from the settings rather than the recording."""
@@ -201,7 +200,7 @@ class BinReader:
             lows, highs = edges[:-1], edges[1:]
         elif streams.shown.clock is not None and len(streams.invalid):
             lows = np.full(stop - start, INVALID)
-            known = times_of(streams.shown.clock, start, min(stop, streams.shown.clock.shape[0]))
+            known = streams.shown.clock.read(start, min(stop, streams.shown.clock.shape[0]))
             lows[: len(known)] = known
             highs = lows + 1
         else:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask, readable
+from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask
 
 Times = npt.NDArray[np.int64]
 TIME = np.dtype(np.int64)
@@ -140,15 +140,9 @@ def blocks(clock: Array, count: int) -> Iterator[tuple[Ints, Times]]:
 
 def valid_times(clock: Array, start: int, stop: int) -> tuple[Ints, Times]:
     """Indices and times of the valid entries of a range."""
-    times = times_of(clock, start, stop)
+    times = clock.read(start, stop)
     places = np.flatnonzero(times != INVALID)
     return places + start, times[places]
-
-
-def times_of(clock: Array, start: int, stop: int) -> Times:
-    """Times of a range, :data:`INVALID` where the file is damaged."""
-    times, read = readable(clock, start, stop)
-    return times if read.all() else np.where(read, times, INVALID)
 
 
 def locate(clock: Array, count: int, lows: Times, highs: Times) -> tuple[Times, Times]:

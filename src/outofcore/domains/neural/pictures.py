@@ -14,7 +14,7 @@ from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BLOCK
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import Array, Ints, identify, readable, take
+from outofcore.domains.neural.recordings.arrays import Array, Ints, identify, take
 from outofcore.domains.neural.streams import Streams
 from outofcore.domains.neural.transforms import apply
 from outofcore.domains.neural.trials import Trials, number_conditions
@@ -60,8 +60,7 @@ def lowest_number(numbers: Array) -> int | None:
     """The lowest number of a picture that is 0 or more, if there is any."""
     lowest = []
     for start in range(0, numbers.shape[0], BLOCK):
-        values, read = readable(numbers, start, min(start + BLOCK, numbers.shape[0]))
-        shown = identify(values)[read]
+        shown = identify(numbers.read(start, min(start + BLOCK, numbers.shape[0])))
         lowest += [int(shown[shown >= 0].min())] if (shown >= 0).any() else []
     return min(lowest, default=None)
 

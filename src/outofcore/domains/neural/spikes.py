@@ -18,7 +18,6 @@ from outofcore.domains.neural.clocks import (
     examine,
     listed_clock,
     locate,
-    times_of,
     valid_times,
 )
 from outofcore.domains.neural.params import SourceSection, UnitCondition
@@ -29,7 +28,6 @@ from outofcore.domains.neural.recordings.arrays import (
     flat,
     identify,
     part,
-    readable,
     whole_numbers,
 )
 from outofcore.domains.neural.recordings.recording import Recording, find_vector, matching, missing
@@ -78,11 +76,10 @@ class Spikes:
     def _count_by_owner(self, start: int, stop: int, edges: Times) -> Ints:
         assert self.owners is not None
         assert self.labels is not None
-        times = times_of(self.clocks[0], start, stop)
-        labels, read = readable(self.owners, start, stop)
-        numbers = _neurons(labels)
+        times = self.clocks[0].read(start, stop)
+        numbers = _neurons(self.owners.read(start, stop))
         owner = np.minimum(np.searchsorted(self.labels.known, numbers), self.neurons - 1)
-        counted = read & (times != INVALID) & (self.labels.known[owner] == numbers)
+        counted = (times != INVALID) & (self.labels.known[owner] == numbers)
         return histogram_by(times[counted], owner[counted], self.neurons, edges)
 
 
@@ -166,12 +163,11 @@ def _labels(owners: Array) -> Labels:
     ordered, last, unowned = True, np.iinfo(np.int64).min, 0
     bounds: dict[int, list[int]] = {}
     for start in range(0, owners.shape[0], BLOCK):
-        values, read = readable(owners, start, min(start + BLOCK, owners.shape[0]))
-        numbers = _neurons(values)
-        ordered &= bool(read.all() and numbers[0] >= last and (numbers[1:] >= numbers[:-1]).all())
+        numbers = _neurons(owners.read(start, min(start + BLOCK, owners.shape[0])))
+        ordered &= bool(numbers[0] >= last and (numbers[1:] >= numbers[:-1]).all())
         last = int(numbers[-1])
-        unowned += int((~read | (numbers < 0)).sum())
-        found, first, count = np.unique(numbers[read], return_index=True, return_counts=True)
+        unowned += int((numbers < 0).sum())
+        found, first, count = np.unique(numbers, return_index=True, return_counts=True)
         known = np.union1d(known, found)
         if ordered:
             for label, at, size in zip(found.tolist(), first.tolist(), count.tolist(), strict=True):

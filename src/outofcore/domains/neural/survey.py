@@ -235,7 +235,7 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
         untimed.append(Reject(reason="no_time", offset=first, detail=detail))
     if unowned:
         counts["spikes_without_neuron"] = unowned
-        detail = f"{unowned} of {total + apart} spikes belong to no neuron (negative, fractional or damaged label)"
+        detail = f"{unowned} of {total + apart} spikes belong to no neuron (negative or fractional label)"
         untimed.append(Reject(reason="no_neuron", offset=0, detail=detail))
     last = max(each.last for each in held)
     ratio = _reach(held) / _reach([frames])

@@ -18,7 +18,7 @@ from outofcore.domains.neural.clocks import (
     nanoseconds,
 )
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, flat, identify, readable, take
+from outofcore.domains.neural.recordings.arrays import DAMAGED, Array, Ints, SessionError, flat, identify, take
 from outofcore.domains.neural.recordings.by_trial import TrialArrays
 from outofcore.domains.neural.streams import Streams
 from outofcore.raw.unit import KEY_BYTES, Reject
@@ -109,7 +109,7 @@ def _blocks(source: SourceSection, bins: int) -> _Found:
 
 def _intervals(streams: Streams, table: Array, bins: int, clock: BinClock | None) -> _Found:
     """Trials by start and stop: bins whose centre is inside, or bin numbers if a bin is a frame."""
-    values, _ = readable(table, 0, table.shape[0])
+    values = table.read(0, table.shape[0])
     if clock is not None or streams.shown.clock is not None:
         times = nanoseconds(values, streams.time_unit)
         usable = (times != INVALID).all(1) & (times[:, 1] > times[:, 0])
@@ -188,11 +188,10 @@ def _times_of(streams: Streams, entries: Ints) -> Times:
 
 
 def _runs(labels: Array) -> Iterator[tuple[int, int, int]]:
-    """Start, end and value of each stretch of equal labels; -1 for negative and damaged ones."""
+    """Start, end and value of each stretch of equal labels; -1 for negative ones."""
     begun, value = 0, -2
     for start in range(0, labels.shape[0], BLOCK):
-        raw, read = readable(labels, start, min(start + BLOCK, labels.shape[0]))
-        numbers = np.where(read, np.maximum(identify(raw), -1), -1)
+        numbers = np.maximum(identify(labels.read(start, min(start + BLOCK, labels.shape[0]))), -1)
         for place in (np.flatnonzero(np.diff(numbers, prepend=value)) + start).tolist():
             if value != -2:
                 yield begun, place, value
@@ -218,7 +217,11 @@ def _repeats(streams: Streams, found: _Found, clock: BinClock | None) -> Ints:
     if count <= int(chosen.max(initial=0)):
         message = f"names.repeat: expected an entry for each of {found.total} trials or for each frame, got {count}"
         raise SessionError(message, reason="unequal_length")
-    return np.maximum(identify(take(streams.repeat, chosen)[0]), -1)
+    shown, read = take(streams.repeat, chosen)
+    if not read.all():
+        message = f"names.repeat: {DAMAGED}"
+        raise SessionError(message, reason="unreadable_file")
+    return np.maximum(identify(shown), -1)
 
 
 def number_conditions(start: Ints, stop: Ints, repeat: Ints) -> tuple[Ints, int]:

@@ -39,6 +39,12 @@ SLICE_DAMAGE = (OSError, RuntimeError, ValueError, EOFError, zlib.error)
 """Raised by libraries that read slices of a damaged file; differs by codec."""
 
 
+DAMAGED = (
+    "damaged there, or a chunk was never written (Zarr leaves out what holds its fill value alone, "
+    "unless it is written with write_empty_chunks)"
+)
+
+
 class SessionError(RawInputError):
     """A session that cannot be converted as a whole; ``reason`` is the word counted in the metrics."""
 
@@ -102,14 +108,14 @@ def unwritten(
     return np.repeat([there[number] < whole for number in range(grid[axis])], chunks[axis])[: shape[axis]]
 
 
-def written(array: Array, absent: Mask | None) -> Array:
+def written(array: Array, absent: Mask | None, name: str) -> Array:
     """The array, of which the entries in ``absent`` were never written: they are no values, and reading them fails."""
     if absent is None:
         return array
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
         if absent[start:stop].any():
-            message = f"entries {start} to {stop}: a chunk was never written"
+            message = f"{name}, entries {start} to {stop}: {DAMAGED}"
             raise OSError(message)
         return array.read(start, stop)
 

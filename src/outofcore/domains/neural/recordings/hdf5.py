@@ -143,6 +143,7 @@ def as_array(found: Any, axis: int = 0) -> Array:
             return written(
                 sliced(found, axis, found.name, turned=turned, damage=damage),
                 _absent(found, found.ndim - 1 - axis if turned else axis),
+                found.name,
             )
     raise SessionError(message, reason=reason)
 

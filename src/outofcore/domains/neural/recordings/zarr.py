@@ -47,7 +47,7 @@ class ZarrRecording(Recording):
             raise SessionError(message, reason="wrong_type")
         chunks = self._chunks(found)
         guard_size(found.name, found.shape, found.nbytes, sum(chunks.values()))
-        return written(sliced(found, axis, found.name), unwritten(found.shape, found.chunks, axis, chunks))
+        return written(sliced(found, axis, found.name), unwritten(found.shape, found.chunks, axis, chunks), found.name)
 
     def trains(self, name: str) -> list[Array]:
         """The arrays of a group, or one vector."""
