@@ -15,7 +15,7 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import NOT_CONVERSION
 from outofcore.conversion.run import Conversion
 from outofcore.domains.domain import Domain
-from outofcore.domains.planning import Outlook, Planning
+from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.errors import ParamsError, StoreError
 from outofcore.hardware import usable_memory
@@ -176,19 +176,18 @@ def _training(
         refuse_ranks(ranks, BALANCED)
     fit = fit_of(forecast, usable, accelerator=_own_memory(machine.device))
     tables = [parts_table(forecast, fit), *([sizes_table(forecast)] if sizes else [])]
-    if isinstance(domain, Planning):
-        disk = filesystem_of(store)
-        outlook = Outlook(
-            files=files,
-            machine=machine,
-            memory=machine.memory if "memory" in machine.stated else usable,  # all of it unless a limit is set
-            free_bytes=max(0, disk.free() - kept_free(disk, machine.disk_reserve)),
-            store_copies=_copies(store, commit),
-            loaders=forecast.loaders_of,
-            takes=forecast.takes,
-            sizes=sizes,
-        )
-        tables += domain.plan(section, outlook)
+    disk = filesystem_of(store)
+    outlook = Outlook(
+        files=files,
+        machine=machine,
+        memory=machine.memory if "memory" in machine.stated else usable,  # all of it unless a limit is set
+        free_bytes=max(0, disk.free() - kept_free(disk, machine.disk_reserve)),
+        store_copies=_copies(store, commit),
+        loaders=forecast.loaders_of,
+        takes=forecast.takes,
+        sizes=sizes,
+    )
+    tables += domain.plan(section, outlook)
     return fit, tuple(tables), Saved(forecast.model.model, forecast.model.optimizer)
 
 

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from outofcore.domains.gallery import Gallery
+    from outofcore.domains.planning import Outlook
     from outofcore.domains.predictor import Predictor
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
+    from outofcore.table import Table
 
 _WITHOUT_POINT = re.compile(r"[+-]?\d+[eE][+-]?\d+")
 
@@ -167,6 +169,11 @@ class Domain:
         module = self._module("model") if self._has("model") else None
         make: Callable[[Any, Mapping[str, Schema]], Task] | None = getattr(module, "planned_task", None)
         return make
+
+    def plan(self, section: Any, outlook: Outlook) -> tuple[Table, ...]:
+        """The domain's own tables for ``outofcore plan``."""
+        del section, outlook
+        return ()
 
     def sample(self, folder: Path, generator: np.random.Generator) -> None:
         """Write the small sample input of this domain into an empty folder."""

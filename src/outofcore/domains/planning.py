@@ -1,14 +1,13 @@
-"""Optional interface of a domain that adds tables to ``outofcore plan``."""
+"""What a domain learns that adds tables to ``outofcore plan``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from outofcore.raw.files import RawFile
 from outofcore.store.schema import Schema
-from outofcore.table import Table
 
 if TYPE_CHECKING:
     from outofcore.machine import Machine
@@ -36,12 +35,3 @@ class Outlook:
     loaders: Callable[[Any, Mapping[str, Schema], Sequence[Mapping[str, int]]], LoaderBytes]
     # bytes of the process that trains a section with a micro-batch, by the way of reading
     takes: Callable[[Any, int], Mapping[str, int]]
-
-
-@runtime_checkable
-class Planning(Protocol):
-    """A domain that adds to the plan."""
-
-    def plan(self, section: Any, outlook: Outlook) -> tuple[Table, ...]:
-        """The domain's own tables."""
-        ...
