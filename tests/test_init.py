@@ -5,15 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import pydoc
-import subprocess
-import sys
 
 import pytest
 
 import outofcore
 from outofcore.domains.domain import Domain
 from outofcore.domains.gallery import Gallery
-from outofcore.domains.planning import Planning
 from outofcore.domains.predictor import Predictor
 from outofcore.domains.reading import Reading
 from outofcore.domains.streaming import Streaming
@@ -25,7 +22,7 @@ from outofcore.store.reader import Store
 
 PUBLIC = [getattr(outofcore, name) for name in outofcore.__all__]
 RETURNED = (Loader, Model, Predictions, Store, TextStream)
-SEAM = (Domain, Gallery, Planning, Predictor, Reading, Streaming, Task)
+SEAM = (Domain, Gallery, Predictor, Reading, Streaming, Task)
 
 
 def test_help_lists_every_public_name() -> None:
@@ -43,11 +40,6 @@ def test_the_version_is_that_of_the_installed_package() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'loade'"):
         outofcore.loade  # noqa: B018
-
-
-def test_the_command_line_imports_neither_torch_nor_the_compiler_nor_zarr() -> None:
-    program = "import sys, outofcore.cli, outofcore; sys.exit(bool({'numba', 'torch', 'zarr'} & {*sys.modules}))"
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("name", [*PUBLIC, *RETURNED, *SEAM], ids=lambda each: each.__name__)

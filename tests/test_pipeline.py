@@ -21,9 +21,7 @@ ROOT = Path(__file__).parents[1]
 PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())
 SETTINGS: dict[str, dict[str, Any]] = {
     "chess": {},
-    "go": {},
     "text": {"tokenizer": {"vocab_size": 512}, "tensors": {"seq_len": 32}},
-    "neural": {"source": PARAMS["neural"]["source"]},
 }
 
 pytestmark = pytest.mark.xdist_group("report")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,10 +25,3 @@ def test_what_entries_have_left_is_refused_where_raw_is_one_path(
     for path in left:
         Path(path).unlink()
     refuse_unlisted(domain, section)
-
-
-def test_the_check_of_settings_imports_nothing_that_takes_long() -> None:
-    stage = Path(__file__).parents[2] / "stages" / "check.py"
-    code = f"import runpy, sys; runpy.run_path({str(stage)!r}); print({{'numba', 'torch', 'zarr'}} & {{*sys.modules}})"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout == "set()\n"
