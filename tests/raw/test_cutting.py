@@ -131,3 +131,29 @@ def test_members_of_an_archive_have_places_of_their_own(tmp_path: Path) -> None:
         ("a.tar/y.fa", 2, True),
     ]
     assert records_of(unit) == [("a.tar/x.fa", 0, b">1\nA\n"), ("a.tar/y.fa", 0, b">2\nC\n")]
+
+
+def test_what_cannot_be_read_is_a_reject_of_its_member(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        link = tarfile.TarInfo("link.fa")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+        contents = {"inner.zip": b"PK", "bomb.fa.gz": gzip.compress(bytes(300 << 20)), "whole.fa": b">1\nA\n"}
+        for name, content in contents.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    units = list(cut(find_files(tmp_path, "**/*", (".fa",), section="dna"), (".fa",), last_start))
+    assert {unit.places[each.file][1]: each.reason for unit in units for each in unit.rejects} == {
+        "a.tar/link.fa": "not_a_file",
+        "a.tar/inner.zip": "nested_archive",
+        "a.tar/bomb.fa.gz": "decompression_bomb",
+    }
+    assert [record for unit in units for record in records_of(unit)] == [("a.tar/whole.fa", 0, b">1\nA\n")]
+
+
+def test_a_file_without_a_member_that_counts_has_a_place(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w"):
+        pass
+    (unit,) = cut(find_files(tmp_path, "**/*", (".fa",), section="dna"), (".fa",), last_start)
+    assert (unit.places, unit.raw_bytes) == (((0, "a.tar"),), (tmp_path / "a.tar").stat().st_size)

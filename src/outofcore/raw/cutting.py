@@ -1,4 +1,4 @@
-"""Cut raw files into units of whole records: one cutter for every kind of text whose records show where they begin.
+"""Cut raw files into units of whole records, with the file, the member and the offset of each.
 
 A unit holds records of one file or of several small ones. What cannot be read, and a record that is too long, is one
 reject of the unit, with its file and offset. The same records come out wherever the cuts fall.
@@ -7,10 +7,12 @@ reject of the unit, with its file and offset. The same records come out wherever
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, BinaryIO
 
 from outofcore.raw.blocks import read_block
-from outofcore.raw.files import Member, RawFile
+from outofcore.raw.files import RawFile
 from outofcore.raw.gather import grouped
 from outofcore.raw.streams import transcoded
 from outofcore.raw.unit import Reject, Stretch, Unit, raw_size
@@ -21,6 +23,29 @@ TOO_LONG = "too_long"
 
 LastStart = Callable[[bytes], int]
 """Where the last record of a text begins, 0 if none surely does after its first byte."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """The text of a member of a raw file, to be read once."""
+
+    source: int  # index of the raw file
+    name: str  # as in Stretch
+    member: int
+    stream: BinaryIO  # as UTF-8, without a byte-order mark of UTF-16 and UTF-32
+    encoding: str  # of the file, "" if the stream is not transcoded
+    offset: int  # bytes of that mark
+
+    def unit(self, offset: int, payload: bytes, *rejects: Reject, whole: bool = False, detail: Any = None) -> Unit:
+        """A unit of records of this member; that of rejects may be empty."""
+        stretch = Stretch(self.source, self.name, self.member, offset, 0, len(payload), self.encoding, whole, detail)
+        return Unit(
+            source=self.source, name=self.name, offset=offset, payload=payload, stretches=(stretch,), rejects=rejects
+        )
+
+
+Cutter = Callable[[Text], Iterator[Unit]]
+"""Cuts the text of one member into units, each of :meth:`Text.unit`."""
 
 
 def cut(
@@ -45,9 +70,17 @@ def cut(
     Yields
     ------
     Unit
-        With ``stretches`` and ``rejects``; each member of a file has at least one stretch, which may be empty.
+        With ``stretches`` and ``rejects``; each member, and a file without any, has at least one stretch, which may be
+        empty.
     """
-    return (_joined(group) for group in grouped(_of_files(files, suffixes, last_start, size, longest), size))
+    return cut_by(partial(_of_member, last_start=last_start, size=size, longest=longest), files, suffixes, size)
+
+
+def cut_by(
+    cutter: Cutter, files: Sequence[RawFile], suffixes: tuple[str, ...], size: int = UNIT_BYTES
+) -> Iterator[Unit]:
+    """Units as :func:`cut` gives them, of a format whose records need a cutter of its own."""
+    return (_joined(group) for group in grouped(_of_files(files, suffixes, cutter), size))
 
 
 def halves(unit: Unit, last_start: LastStart) -> tuple[Unit, ...]:
@@ -65,56 +98,46 @@ def halves(unit: Unit, last_start: LastStart) -> tuple[Unit, ...]:
     return _part(unit, (left,)), _part(unit, (right,))
 
 
-def _of_files(
-    files: Sequence[RawFile], suffixes: tuple[str, ...], last_start: LastStart, size: int, longest: int
-) -> Iterator[Unit]:
+def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutter) -> Iterator[Unit]:
     """Units of one stretch each; one is held back until it is known how much of the file was read for it."""
     for source, file in enumerate(files):
         held: Unit | None = None
         read = 0
         for index, member in enumerate(file.members(suffixes)):
-            for unit in _of_member(source, index, member, last_start, size, longest):
+            stream, encoding, offset = transcoded(member.stream)
+            for unit in cutter(Text(source, member.name, index, stream, encoding, offset)):
                 if held is not None:
                     yield held
                 position = max(read, min(member.raw_position(), file.bytes))
                 held, read = replace(unit, raw_bytes=position - read), position
-        held = held or Unit(source=source, name=file.name, offset=0)
+        if held is None:  # an archive without a member that counts
+            nothing = Stretch(source, file.name, 0, 0, 0, 0, whole=True)
+            held = Unit(source=source, name=file.name, offset=0, stretches=(nothing,))
         yield replace(held, raw_bytes=held.raw_bytes + file.bytes - read)
 
 
-def _of_member(
-    source: int, index: int, member: Member, last_start: LastStart, size: int, longest: int
-) -> Iterator[Unit]:
-    """Units of one stretch; those of rejects are empty."""
-    stream, encoding, offset = transcoded(member.stream)
-    text, begun, ended = b"", False, False
-
-    def unit(payload: bytes, *rejects: Reject, whole: bool = False) -> Unit:
-        place = Stretch(source, member.name, index, offset, 0, len(payload), encoding, whole)
-        return Unit(
-            source=source, name=member.name, offset=offset, payload=payload, stretches=(place,), rejects=rejects
-        )
-
+def _of_member(member: Text, *, last_start: LastStart, size: int, longest: int) -> Iterator[Unit]:
+    text, offset, begun, ended = b"", member.offset, False, False
     while not ended:
-        block, damage = read_block(stream, size)
+        block, damage = read_block(member.stream, size)
         text, ended = text + block, len(block) < size
         if len(text) > longest and not last_start(text[: longest + 1]):
             detail = f"no second record begins within {longest:,} bytes"
-            yield unit(b"", Reject(reason=TOO_LONG, offset=offset, detail=detail))
+            yield member.unit(offset, b"", Reject(reason=TOO_LONG, offset=offset, detail=detail))
             while not (at := _first_start(text, last_start)) and not ended:
                 dropped = max(0, len(text) - size)
-                offset += raw_size(text[:dropped], encoding)
-                block, damage = read_block(stream, size)
+                offset += raw_size(text[:dropped], member.encoding)
+                block, damage = read_block(member.stream, size)
                 text, ended = text[dropped:] + block, len(block) < size
             at = at or len(text)
-            offset, text, begun = offset + raw_size(text[:at], encoding), text[at:], True
+            offset, text, begun = offset + raw_size(text[:at], member.encoding), text[at:], True
         end = len(text) if ended and (damage is None or damage.whole) else last_start(text)
         if end or (ended and not begun):
-            yield unit(text[:end], whole=ended and not begun and damage is None)
-            offset, text, begun = offset + raw_size(text[:end], encoding), text[end:], True
+            yield member.unit(offset, text[:end], whole=ended and not begun and damage is None)
+            offset, text, begun = offset + raw_size(text[:end], member.encoding), text[end:], True
         if damage is not None:
             detail = f"what follows cannot be read: {damage}"
-            yield unit(b"", Reject(reason=damage.reason, offset=offset, detail=detail))
+            yield member.unit(offset, b"", Reject(reason=damage.reason, offset=offset, detail=detail))
 
 
 def _first_start(text: bytes, last_start: LastStart) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -32,6 +33,7 @@ class Stretch:
     stop: int
     encoding: str = ""  # that the file has, if the payload has it as UTF-8
     whole: bool = False  # whether it is all of the file
+    detail: Any = None  # what else the domain's worker needs; picklable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ class Unit:
     stretches: tuple[Stretch, ...] = ()
     rejects: tuple[Reject, ...] = ()
 
-    @property
+    @cached_property
     def places(self) -> tuple[tuple[int, str], ...]:
         """Source and name of each file that has records of the unit."""
         listed = tuple((each.source, each.name) for each in self.stretches)
@@ -118,15 +120,13 @@ class Unit:
         """File, an index into :attr:`places`, and byte offset there of ascending places in the payload, (n,) each."""
         ends = np.array([each.stop for each in self.stretches])
         file = np.minimum(np.searchsorted(ends, starts, "right"), len(ends) - 1)
-        offsets = np.empty(len(starts), np.int64)
-        for number in np.unique(file).tolist():
-            stretch, here = self.stretches[number], file == number
-            inside = starts[here] - stretch.start
+        offsets = starts + np.array([each.offset - each.start for each in self.stretches])[file]
+        for number, stretch in enumerate(self.stretches):
             if stretch.encoding:
-                text = self.payload[stretch.start : stretch.stop]
-                sizes = [raw_size(text[a:b], stretch.encoding) for a, b in pairwise([0, *inside.tolist()])]
-                inside = np.cumsum(sizes, dtype=np.int64)
-            offsets[here] = stretch.offset + inside
+                here = file == number
+                places = pairwise([stretch.start, *starts[here].tolist()])
+                sizes = [raw_size(self.payload[a:b], stretch.encoding) for a, b in places]
+                offsets[here] = stretch.offset + np.cumsum(sizes, dtype=np.int64)
         return file, offsets
 
 

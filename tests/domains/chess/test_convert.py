@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import random
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from collections import Counter
 
 import chess
 import chess.pgn
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,19 +16,17 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.chess import DOMAIN
 from outofcore.domains.chess.schema import SCHEMA
-from outofcore.domains.chess.source import pieces
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import AuditRate, Unit, UnitResult
+from outofcore.raw.unit import AuditRate, UnitResult
 from outofcore.store.reader import open_store
 from tests.domains.chess.pgn import fragments
+from tests.domains.units import unit_of
 
 
 def convert(text: str | bytes, offset: int = 0, one_in: int = 1, **settings_) -> UnitResult:
     payload = text if isinstance(text, bytes) else text.encode()
     section = DOMAIN.section(raw="-", **settings_)
-    result = DOMAIN.converter(section, AuditRate(one_in, one_in))(
-        Unit(source=3, name="a.pgn", offset=offset, payload=payload)
-    )
+    result = DOMAIN.converter(section, AuditRate(one_in, one_in))(unit_of(payload, offset))
     assert result.found == len(result.keys) + len(result.rejects)
     assert [audit() for audit in result.audits] == [None] * len(result.audits)
     for field in SCHEMA.rows:
@@ -302,13 +298,6 @@ def test_notes_at_their_limits(note, field, value):
     assert convert(f"1. e4 {{{note}}} e5 1-0").rows[field][0] == value
 
 
-def test_a_unit_without_text_says_what_was_not_read():
-    section = DOMAIN.section(raw="-")
-    unit = Unit(source=0, name="a", offset=9, detail={"reason": "damaged_file", "detail": "cut"})
-    result = DOMAIN.converter(section, AuditRate())(unit)
-    assert (result.found, reasons(result), result.rejects[0].offset) == (1, ["damaged_file"], 9)
-
-
 def written(seed: int) -> tuple[str, list[list[str]]]:
     """Random legal games, written as untidily as PGN allows, with their moves in UCI."""
     draw = random.Random(seed)
@@ -361,26 +350,12 @@ def test_whatever_the_bytes_every_record_is_counted_and_no_moves_are_made_up(dat
     convert(data, **sections)  # asserts that found = accepted + rejected and that python-chess reads the same
 
 
-def test_unit_boundaries_do_not_show():
-    text = "".join(written(seed)[0] for seed in range(40)).encode()
-    whole = convert(text)
-    parts = [convert(piece.text, offset=piece.offset) for piece in pieces(io.BytesIO(text), 1 << 22, 9000)]
-    assert len(parts) > 3
-    for name in whole.rows:
-        np.testing.assert_array_equal(whole.rows[name], np.concatenate([part.rows[name] for part in parts]))
-    for name in whole.sequences:
-        joined = np.concatenate([part.sequences[name] for part in parts])
-        np.testing.assert_array_equal(whole.sequences[name], joined)
-    np.testing.assert_array_equal(whole.keys, np.concatenate([part.keys for part in parts]))
-
-
 def test_a_difference_is_told(monkeypatch):
     from outofcore.domains.chess import oracle
 
     section = DOMAIN.section(raw="-")
     monkeypatch.setattr(oracle, "_castling", lambda *_: 3)
-    unit = Unit(source=0, name="a.pgn", offset=50, payload=b"1. e4 1-0")
-    (audit,) = DOMAIN.converter(section, AuditRate())(unit).audits
+    (audit,) = DOMAIN.converter(section, AuditRate())(unit_of(b"1. e4 1-0", 50)).audits
     assert audit() == "a.pgn, game at byte 50: state at ply 0: [0, 15, 255, 0], by python-chess [0, 3, 255, 0]"
 
 
@@ -419,12 +394,13 @@ def test_a_conversion_imports_no_pandas():
     code = """if True:
         import sys
         from outofcore.domains.chess import DOMAIN
-        from outofcore.raw.unit import NO_AUDIT, Unit
+        from outofcore.raw.unit import NO_AUDIT
+        from tests.domains.units import unit_of
 
         convert = DOMAIN.converter(DOMAIN.section(raw="-"), NO_AUDIT)
         start = '[FEN "8/8/8/8/8/8/4P3/K1k5 w - - 0 1"]'
         for text in ("1. e4 1-0\\n\\n", "1. e4 1-0\\n\\n1. d4 *\\n\\n", start + "\\n\\n1. e4 1-0\\n\\n"):
-            print(len(convert(Unit(source=0, name="a.pgn", offset=0, payload=text.encode())).keys))
+            print(len(convert(unit_of(text.encode())).keys))
         print("pandas" in sys.modules)
     """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

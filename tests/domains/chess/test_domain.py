@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from outofcore.domains.chess import DOMAIN
 from outofcore.raw.files import find_files
-from outofcore.raw.unit import AuditRate, Unit
+from outofcore.raw.unit import AuditRate
 from tests.domains.chess.test_convert import convert
+from tests.domains.units import unit_of
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,6 @@ def test_games_from_other_positions_and_with_underpromotions_are_audited_at_thei
     games = [f'[White "{name}"]\n\n1. e4 e5 1-0\n\n' for name in "abcdef"]
     text = "".join([*games, knight, promoted.format("Q"), promoted.format("R")])
     section = DOMAIN.section(raw="-")
-    unit = Unit(source=0, name="a.pgn", offset=0, payload=text.encode())
-    result = DOMAIN.converter(section, AuditRate(2**62, 1))(unit)
+    result = DOMAIN.converter(section, AuditRate(2**62, 1))(unit_of(text.encode()))
     assert len(result.keys) == 9
     assert result.unusual == len(result.audits) == 2

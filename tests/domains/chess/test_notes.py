@@ -11,8 +11,9 @@ import pytest
 
 from outofcore.domains.chess import DOMAIN, oracle
 from outofcore.domains.chess.pgn.classes import increment
-from outofcore.raw.unit import AuditRate, Unit
+from outofcore.raw.unit import AuditRate
 from tests.domains.chess.test_convert import convert
+from tests.domains.units import unit_of
 
 NOTED = {"engine_comments": True, "time_spent": True}
 
@@ -158,8 +159,7 @@ def test_a_clock_that_gains_a_period_shows_no_time_spent():
 def test_an_increment_that_is_read_wrongly_is_found(monkeypatch):
     monkeypatch.setattr("outofcore.domains.chess.convert.increment", lambda _: 0)
     text = b'[TimeControl "40/7200:3600"]\n\n1. e4 {[%clk 0:01:40]} e5 2. d4 {[%clk 0:01:30]} d5 1-0'
-    unit = Unit(source=0, name="a.pgn", offset=0, payload=text)
-    (audit,) = DOMAIN.converter(DOMAIN.section(raw="-", source=NOTED), AuditRate())(unit).audits
+    (audit,) = DOMAIN.converter(DOMAIN.section(raw="-", source=NOTED), AuditRate())(unit_of(text)).audits
     assert "time_spent at ply 2: 1000, by python-chess -1" in (audit() or "")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
@@ -29,7 +28,6 @@ from outofcore.domains.chess.schema import (
     empty_rows,
 )
 from outofcore.domains.chess.squares import as_words, bitboards
-from outofcore.raw.gather import parts_of
 from outofcore.raw.keys import keys_of
 from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitResult
 
@@ -54,38 +52,19 @@ class Converter:
         source = self.section.source
         data = np.frombuffer(unit.payload, np.uint8)
         tags = (*source.tags, *self.section.filters.tags)
-        parts = parts_of(unit)
-        bounds = np.cumsum([0, *(len(part.payload) for part in parts)])
+        bounds = np.array([0, *(each.stop for each in unit.stretches)])
         games = read_games(data, bounds, more_tags=tags, engine_comments=source.engine_comments)
-        file = np.searchsorted(bounds, games.starts, "right") - 1
-        offsets = np.array([part.offset for part in parts]) - bounds[:-1]
-        origin = _Origin(parts, file, games.starts + offsets[file])
-        result = _Conversion(origin, self.section, self.rate, games, read_facts(games)).run()
-        unread = tuple(
-            Reject(reason=part.detail["reason"], offset=part.offset, detail=part.detail["detail"], file=number)
-            for number, part in enumerate(parts)
-            if "reason" in part.detail
-        )
-        return replace(result, found=result.found + len(unread), rejects=(*result.rejects, *unread))
-
-
-@dataclass(frozen=True)
-class _Origin:
-    """Where the n games of a unit come from."""
-
-    parts: Sequence[Unit]
-    part: Ints  # (n,): index into parts
-    offset: Ints  # (n,): in the decompressed file
-
-    def name(self, game: int) -> str:
-        return self.parts[int(self.part[game])].name
+        file, offset = unit.origins(games.starts)
+        return _Conversion(unit, file, offset, self.section, self.rate, games, read_facts(games)).run()
 
 
 @dataclass
 class _Conversion:
     """The conversion of one unit; games are numbered by their place in it."""
 
-    origin: _Origin
+    unit: Unit
+    file: Ints  # (n,): index into the unit's stretches
+    offset: Ints  # (n,): in the decompressed file
     section: ChessSection
     rate: AuditRate
     games: Games
@@ -116,7 +95,7 @@ class _Conversion:
             rows=rows,
             sequences=self._sequences(accepted, plies, lengths),
             keys=keys,
-            file=self.origin.part[accepted],
+            file=self.file[accepted],
             rejects=tuple(self.rejects[game] for game in sorted(self.rejects)),
             unusual=int(unusual.sum()),
             counts=counts,
@@ -125,8 +104,8 @@ class _Conversion:
         )
 
     def _reject(self, game: int, reason: str, detail: str) -> None:
-        offset, file = int(self.origin.offset[game]), int(self.origin.part[game])
-        self.rejects[game] = Reject(reason=reason, offset=offset, detail=detail, file=file)
+        place = {"offset": int(self.offset[game]), "file": int(self.file[game])}
+        self.rejects[game] = Reject(reason=reason, detail=detail, **place)
 
     def _play(self, chosen: Ints) -> tuple[Ints, Ints, Rows]:
         """Rows of all positions of the chosen legal games, which games these are, and their half-moves."""
@@ -184,7 +163,7 @@ class _Conversion:
             audits.append(
                 partial(
                     oracle.audit,
-                    f"{self.origin.name(game)}, game at byte {self.origin.offset[game]}",
+                    f"{self.unit.stretches[self.file[game]].name}, game at byte {self.offset[game]}",
                     engine.start_tags(self.games, self.facts, game),
                     self.games.body(game),
                     {name: values[whole].copy() for name, values in rows.items()},
@@ -216,7 +195,7 @@ class _Conversion:
         return accepted[kept], plies[kept], keys[kept], lengths[kept], counts
 
     def _sequences(self, accepted: Ints, plies: Ints, lengths: Ints) -> Rows:
-        parts, part = self.origin.parts, self.origin.part[accepted]
+        stretches, file = self.unit.stretches, self.file[accepted]
         return {
             "length": lengths,
             "white_elo": self.facts.elo[accepted, 0],
@@ -227,9 +206,9 @@ class _Conversion:
             "variant": self.facts.variant[accepted],
             "result": self.facts.result[accepted],
             "plies": plies.astype(np.uint16),
-            "source": np.array([each.source for each in parts], np.uint32)[part],
-            "member": np.array([each.detail.get("member", 0) for each in parts], np.uint32)[part],
-            "offset": self.origin.offset[accepted].astype(np.uint64),
+            "source": np.array([each.source for each in stretches], np.uint32)[file],
+            "member": np.array([each.member for each in stretches], np.uint32)[file],
+            "offset": self.offset[accepted].astype(np.uint64),
             **{column_of(tag): text_column(self.games, tag)[accepted] for tag in self.section.source.tags},
         }
 

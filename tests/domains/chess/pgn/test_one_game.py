@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.chess import DOMAIN
-from outofcore.raw.unit import AuditRate, Unit, UnitResult
+from outofcore.raw.unit import AuditRate, UnitResult
 from tests.domains.chess.test_convert import board_of
+from tests.domains.units import unit_of
 
 BOARDS = ("r1bqkbnr/pppppppp/8/8/8/8/PPPPPPPP/R1BQKBNR", "rn1qkbnr/pppppppp/8/8/8/8/PPPPPPPP/RN1QKBNR")
 SETTINGS = {"unfinished": "keep", "unterminated": "tag", "duplicates": "keep"}
@@ -26,7 +27,7 @@ def game(number: int, moves: str = "1. e4 e5 2. Nf3 1-0") -> str:
 def convert(text: str | bytes) -> UnitResult:
     payload = text if isinstance(text, bytes) else text.encode()
     section = DOMAIN.section(raw="-", filters=SETTINGS)
-    return DOMAIN.converter(section, AuditRate(1, 1))(Unit(source=0, name="a", offset=0, payload=payload))
+    return DOMAIN.converter(section, AuditRate(1, 1))(unit_of(payload))
 
 
 def assert_only_whole_games(result: UnitResult) -> None:

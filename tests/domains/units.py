@@ -1,0 +1,13 @@
+"""Units as the cutter makes them, of text that is in no file."""
+
+from __future__ import annotations
+
+import io
+
+from outofcore.raw.cutting import Text
+from outofcore.raw.unit import Unit
+
+
+def unit_of(payload: bytes, offset: int = 0, name: str = "a.pgn") -> Unit:
+    """A unit of whole records that begin at ``offset`` in their file."""
+    return Text(3, name, 0, io.BytesIO(), "", 0).unit(offset, payload)
