@@ -7,7 +7,8 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from lzma import LZMAError
@@ -51,6 +52,16 @@ class SessionError(RawInputError):
     def __init__(self, detail: str, *, reason: str) -> None:
         super().__init__(detail)
         self.reason = reason
+
+
+@contextmanager
+def refusing(what: str, *damage: type[Exception]) -> Iterator[None]:
+    """Convert errors that a library raises for a damaged file to a SessionError that begins with ``what``."""
+    try:
+        yield
+    except damage as error:
+        message = f"{what}: {clean(error)}"
+        raise SessionError(message, reason="unreadable_file") from error
 
 
 @dataclass(frozen=True)

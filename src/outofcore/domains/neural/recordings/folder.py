@@ -15,7 +15,7 @@ from outofcore.domains.neural.recordings.arrays import (
     WHOLE_BYTES,
     Array,
     SessionError,
-    clean,
+    refusing,
     sliced,
 )
 from outofcore.domains.neural.recordings.npy import npy_array
@@ -69,11 +69,8 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> Array:
     The first line is a header if the column is a title, or if it has words and no number. An entry that is not a number
     is NaN. A text of one column is a vector, one of several a table.
     """
-    try:
+    with refusing(f"{path.name}: damaged", *STREAM_DAMAGE):
         lines = _lines(path)
-    except STREAM_DAMAGE as error:
-        message = f"{path.name}: damaged: {clean(error)}"
-        raise SessionError(message, reason="unreadable_file") from error
     if not lines:
         return sliced(np.empty(0), axis, path.name)
     first = [cell.strip("\"'") for cell in _cells(lines[0])]

@@ -6,8 +6,7 @@ Handles are local to a call and a thread: h5py objects must not cross a fork.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,13 @@ from outofcore.domains.neural.recordings.arrays import (
     Mask,
     SessionError,
     chunk_grid,
-    clean,
     guard_size,
+    refusing,
     sliced,
     unwritten,
     written,
 )
-from outofcore.domains.neural.recordings.recording import Recording, vectors_of
-from outofcore.raw.files import natural_order
+from outofcore.domains.neural.recordings.recording import Recording
 
 with suppress(ImportError):
     import hdf5plugin  # noqa: F401 - registers the filters that it brings
@@ -40,12 +38,9 @@ MOST_LINKS = 16
 
 class Hdf5Recording(Recording):
     def __init__(self, path: Path) -> None:
-        try:
+        with refusing("not a readable HDF5 file", OSError):
             # Read-only, so a lock would only block others; some filesystems have none.
             self.file = h5py.File(path, "r", locking=False)
-        except OSError as error:
-            message = f"not a readable HDF5 file: {clean(error)}"
-            raise SessionError(message, reason="unreadable_file") from error
 
     def names(self) -> list[str]:
         """Paths of everything that :meth:`array` reads."""
@@ -78,14 +73,10 @@ class Hdf5Recording(Recording):
                 return None
             return [sliced(row, axis, f"{name}, row {number}") for number, row in enumerate(found[()])]
 
-    def trains(self, name: str) -> list[Array]:
-        """The vectors of a group, MATLAB cells, ragged rows, or one vector."""
+    def members(self, name: str) -> list[str] | None:
         found = self.resolve(name)
-        if not isinstance(found, h5py.Group):
-            return super().trains(name)
         with damage_named(name):
-            keys = sorted(found, key=natural_order)
-        return vectors_of(name, {key: self.array(f"{name}/{key}") for key in keys})
+            return list(found) if isinstance(found, h5py.Group) else None
 
     def close(self) -> None:
         self.file.close()
@@ -117,14 +108,9 @@ def link_of(group: Any, step: str) -> Any:
         return group.get(step, getlink=True) if isinstance(group, h5py.Group) else None
 
 
-@contextmanager
-def damage_named(name: str) -> Iterator[None]:
+def damage_named(name: str) -> AbstractContextManager[None]:
     """Convert h5py errors of a damaged file to errors of the session."""
-    try:
-        yield
-    except (*DAMAGE, KeyError) as error:
-        message = f"{name!r} cannot be read, the file is damaged: {clean(error)}"
-        raise SessionError(message, reason="unreadable_file") from error
+    return refusing(f"{name!r} cannot be read, the file is damaged", *DAMAGE, KeyError)
 
 
 def as_array(found: Any, axis: int = 0) -> Array:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import struct
 import zipfile
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
@@ -23,7 +24,7 @@ from outofcore.domains.neural.recordings.arrays import (
     WHOLE_BYTES,
     Array,
     SessionError,
-    clean,
+    refusing,
     sliced,
 )
 from outofcore.domains.neural.recordings.recording import Recording
@@ -55,13 +56,10 @@ class Mapped:
 
 def read_header(stream: IO[bytes], name: str, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, Fortran order and type of a .npy file of ``size`` bytes; leaves the stream at the values."""
-    try:
+    with refusing(f"{name}: not a readable numpy array", ValueError, TokenError, *STREAM_DAMAGE):
         version = np.lib.format.read_magic(stream)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(stream)
-    except (ValueError, OSError, EOFError, TokenError, zlib.error, zipfile.BadZipFile) as error:
-        message = f"{name}: not a readable numpy array: {clean(error)}"
-        raise SessionError(message, reason="unreadable_file") from error
     if dtype.hasobject:
         message = f"{name}: holds pickled Python objects, which are never loaded; save it as plain numbers"
         raise SessionError(message, reason="wrong_type")
@@ -81,11 +79,8 @@ def npy_array(path: Path, name: str, axis: int) -> Array:
 class NpzRecording(Recording):
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
+        with refusing("not a readable .npz archive", *ARCHIVE_DAMAGE):
             self._archive = zipfile.ZipFile(path)
-        except ARCHIVE_DAMAGE as error:
-            message = f"not a readable .npz archive: {clean(error)}"
-            raise SessionError(message, reason="unreadable_file") from error
         members = (entry for entry in self._archive.infolist() if entry.filename.endswith(".npy"))
         self._entries = {entry.filename.removesuffix(".npy"): entry for entry in members}
         self._held: dict[str, npt.NDArray[Any]] = {}
@@ -96,13 +91,9 @@ class NpzRecording(Recording):
 
     def array(self, name: str, axis: int = 0) -> Array:
         entry = self._entries[name.removesuffix(".npy")]
-        try:
-            with self._archive.open(entry) as stream:
-                shape, fortran, dtype = read_header(stream, name, entry.file_size)
-                offset = stream.tell()
-        except ARCHIVE_DAMAGE as error:
-            message = f"{name}: cannot be read, the archive is damaged: {clean(error)}"
-            raise SessionError(message, reason="unreadable_file") from error
+        with self._member(name, entry) as stream:
+            shape, fortran, dtype = read_header(stream, name, entry.file_size)
+            offset = stream.tell()
         if entry.compress_type == zipfile.ZIP_STORED:
             return sliced(Mapped(self._path, self._place(entry) + offset, shape, dtype, fortran), axis, name)
         return sliced(self._whole(name, entry), axis, name)
@@ -114,16 +105,18 @@ class NpzRecording(Recording):
             message += f"{WHOLE_BYTES >> 20} MiB; save it as .npy, or with np.savez"
             raise SessionError(message, reason="too_large")
         if name not in self._held:
-            try:
-                with self._archive.open(entry) as stream:
-                    self._held[name] = np.lib.format.read_array(stream, allow_pickle=False)
-            except (*STREAM_DAMAGE, *ARCHIVE_DAMAGE) as error:
-                message = f"{name}: cannot be read, the archive is damaged: {clean(error)}"
-                raise SessionError(message, reason="unreadable_file") from error
+            with self._member(name, entry) as stream:
+                self._held[name] = np.lib.format.read_array(stream, allow_pickle=False)
         return self._held[name]
 
     def close(self) -> None:
         self._archive.close()
+
+    @contextmanager
+    def _member(self, name: str, entry: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
+        damaged = f"{name}: cannot be read, the archive is damaged"
+        with refusing(damaged, *STREAM_DAMAGE, *ARCHIVE_DAMAGE), self._archive.open(entry) as stream:
+            yield stream
 
     def _place(self, entry: zipfile.ZipInfo) -> int:
         with self._path.open("rb") as stream:

@@ -33,9 +33,17 @@ class Recording:
         del name, axis
         return None
 
+    def members(self, name: str) -> list[str] | None:
+        """Names of the arrays in a group, None for anything else. Raises as :meth:`array`."""
+        del name
+        return None
+
     def trains(self, name: str) -> list[Array]:
-        """One vector per neuron, as the format stores ragged vectors. Raises as :meth:`array`."""
-        return self.cells(name) or [self.array(name)]
+        """One vector per neuron: those of a group, cells, ragged rows, or one vector. Raises as :meth:`array`."""
+        members = self.members(name)
+        if members is None:
+            return self.cells(name) or [self.array(name)]
+        return _vectors_of(name, {key: self.array(f"{name}/{key}") for key in sorted(members, key=natural_order)})
 
     def column(self, name: str, column: str) -> npt.NDArray[Any]:
         """A column of the table that :meth:`trains` reads, an entry per train; raises SessionError."""
@@ -60,7 +68,7 @@ class Recording:
         """Release the file."""
 
 
-def vectors_of(name: str, members: Mapping[str, Array]) -> list[Array]:
+def _vectors_of(name: str, members: Mapping[str, Array]) -> list[Array]:
     """Vectors of a group, a neuron each; raises SessionError for members that are not of one kind."""
     kinds = {array.dtype.kind for array in members.values()}
     lengths = {array.shape for array in members.values()}

@@ -15,13 +15,13 @@ import zarr
 from outofcore.domains.neural.recordings.arrays import (
     Array,
     SessionError,
-    clean,
     guard_size,
+    refusing,
     sliced,
     unwritten,
     written,
 )
-from outofcore.domains.neural.recordings.recording import Recording, vectors_of
+from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.raw.files import natural_order
 
 
@@ -29,11 +29,8 @@ class ZarrRecording(Recording):
     """A Zarr group in a folder."""
 
     def __init__(self, path: Path) -> None:
-        try:
+        with refusing("not a readable Zarr group", OSError, ValueError, KeyError, zarr.errors.BaseZarrError):
             self._path, self._group = path, zarr.open_group(path, mode="r")
-        except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError) as error:
-            message = f"not a readable Zarr group: {clean(error)}"
-            raise SessionError(message, reason="unreadable_file") from error
 
     def names(self) -> list[str]:
         """Paths of all arrays."""
@@ -49,13 +46,9 @@ class ZarrRecording(Recording):
         guard_size(found.name, found.shape, found.nbytes, sum(chunks.values()))
         return written(sliced(found, axis, found.name), unwritten(found.shape, found.chunks, axis, chunks), found.name)
 
-    def trains(self, name: str) -> list[Array]:
-        """The arrays of a group, or one vector."""
+    def members(self, name: str) -> list[str] | None:
         found: Any = self._group[name.strip("/")]
-        if isinstance(found, zarr.Array):
-            return [self.array(name)]
-        keys = sorted(found.array_keys(), key=natural_order)
-        return vectors_of(name, {key: self.array(f"{name}/{key}") for key in keys})
+        return None if isinstance(found, zarr.Array) else list(found.array_keys())
 
     def _chunks(self, found: Any) -> dict[tuple[int, ...], int]:
         """Bytes of each chunk (or shard) that was written, by its place in the grid."""
