@@ -6,23 +6,23 @@ import numpy as np
 
 from outofcore.domains.neural.bins import REASONS, Slice
 from outofcore.domains.neural.convert import NO_PREDECESSOR, OUTSIDE, find_runs
-from outofcore.domains.neural.source import Piece
+from outofcore.domains.neural.source import UnitBins
 from outofcore.domains.neural.trials import Trials
 
 NO_FRAME = REASONS.index("no_frame")
 
 
-def held(first, reason):
+def aligned(first, reason):
     nothing = np.zeros((len(reason), 1))
     silent = np.zeros(len(reason), np.uint8)
     return Slice(first, nothing, nothing, nothing.astype(np.uint8), None, np.array(reason, np.uint8), silent)
 
 
-def piece(start, stop, before, after, *trials):
+def unit_bins(start, stop, before, after, *trials):
     first, end = np.array(trials).T
     unknown = np.full(len(trials), -1)
     undivided = np.zeros((len(trials), 16), np.uint8), np.zeros(len(trials), np.int8)
-    return Piece(start, stop, before, after, Trials(first, end, unknown, unknown, unknown, 0, *undivided))
+    return UnitBins(start, stop, before, after, Trials(first, end, unknown, unknown, unknown, 0, *undivided))
 
 
 def tuples(runs):
@@ -30,7 +30,7 @@ def tuples(runs):
 
 
 def test_a_missing_frame_and_the_end_of_a_trial_end_a_run():
-    runs = find_runs(piece(10, 20, 0, 0, (10, 16), (17, 20)), held(10, [0, 0, NO_FRAME, NO_FRAME, *[0] * 6]), 0)
+    runs = find_runs(unit_bins(10, 20, 0, 0, (10, 16), (17, 20)), aligned(10, [0, 0, NO_FRAME, NO_FRAME, *[0] * 6]), 0)
     assert tuples(runs) == [
         (10, 12, 0, 0),
         (12, 14, 0, NO_FRAME),
@@ -47,7 +47,7 @@ def test_a_missing_frame_and_the_end_of_a_trial_end_a_run():
 
 def test_a_bin_without_one_before_it_is_neither_stored_nor_rejected():
     for before in (1, 2):
-        runs = find_runs(piece(0, 8, 0, 0, (0, 6), (6, 8)), held(0, [0, 0, NO_FRAME, 0, 0, 0, 0, 0]), before)
+        runs = find_runs(unit_bins(0, 8, 0, 0, (0, 6), (6, 8)), aligned(0, [0, 0, NO_FRAME, 0, 0, 0, 0, 0]), before)
         alone = [
             start for start, stop, _, state in tuples(runs) for start in range(start, stop) if state == NO_PREDECESSOR
         ]
@@ -57,8 +57,8 @@ def test_a_bin_without_one_before_it_is_neither_stored_nor_rejected():
 
 def test_runs_of_a_piece_know_whether_they_go_on():
     reason = [0, 0, 0, 0, NO_FRAME, NO_FRAME]
-    runs = find_runs(piece(1, 5, 1, 1, (0, 9)), held(0, reason), 0)
+    runs = find_runs(unit_bins(1, 5, 1, 1, (0, 9)), aligned(0, reason), 0)
     assert tuples(runs) == [(1, 4, 0, 0), (4, 5, 0, NO_FRAME)]
     assert (runs.continued, runs.unfinished) == (True, True)
-    runs = find_runs(piece(2, 4, 1, 1, (0, 9)), held(1, reason[1:5]), 0)
+    runs = find_runs(unit_bins(2, 4, 1, 1, (0, 9)), aligned(1, reason[1:5]), 0)
     assert (runs.continued, runs.unfinished) == (True, False)

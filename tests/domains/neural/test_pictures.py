@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from outofcore.domains.neural import DOMAIN
-from outofcore.domains.neural.survey import look_at
+from outofcore.domains.neural.survey import survey_sessions
 from outofcore.raw.files import find_files
 from tests.domains.neural.rig import section_of
 
@@ -21,7 +21,7 @@ def test_trials_repeat_each_other_if_they_show_the_same_pictures_in_the_same_ord
     write_h5(arrays | {"trial": np.stack([start, start + 2], 1)})
     names = {"stimulus": "scenes", "frame": "shown", "responses": "robs", "trial": "trial"}
     files = find_files(tmp_path, "**/*", DOMAIN.suffixes, section="neural")
-    ((_, survey),) = look_at(files, section_of(tmp_path, names=names))
+    ((_, survey),) = survey_sessions(files, section_of(tmp_path, names=names))
     repeat = survey.trials.repeat.tolist()
     assert [repeat[place] for place in (0, 1, 2, 6, 7, 8)] == [5, 5, NONE, NONE, 5, 6]
     assert repeat[4] == repeat[5] != repeat[3]

@@ -20,7 +20,7 @@ from outofcore.domains.neural.streams import Streams, Track
 from outofcore.domains.neural.transforms import apply, history
 
 if TYPE_CHECKING:
-    from outofcore.domains.neural.survey import Survey
+    from outofcore.domains.neural.survey import SessionSurvey
 
 REASONS = (
     "",
@@ -62,7 +62,7 @@ class Slice:
 class BinReader:
     """Reads ranges of bins of an open session."""
 
-    def __init__(self, streams: Streams, survey: Survey, source: SourceSection) -> None:
+    def __init__(self, streams: Streams, survey: SessionSurvey, source: SourceSection) -> None:
         self._streams, self._survey, self._source = streams, survey, source
 
     def locate(self, starts: Ints, stops: Ints) -> list[Ranges]:

@@ -17,9 +17,9 @@ from outofcore.domains.neural.bins import REASONS, WAYS_OUT, BinReader, Slice
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.recordings.arrays import Ints, Mask
 from outofcore.domains.neural.sessions import Session
-from outofcore.domains.neural.source import Piece
+from outofcore.domains.neural.source import UnitBins
 from outofcore.domains.neural.streams import open_streams
-from outofcore.domains.neural.survey import Survey
+from outofcore.domains.neural.survey import SessionSurvey
 from outofcore.domains.neural.transforms import history
 from outofcore.domains.neural.trials import UNLABELLED
 from outofcore.errors import RawInputError
@@ -37,24 +37,26 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     """Read, align and check the bins of a unit."""
     surveyed: tuple[Reject, ...] = tuple(unit.detail.get("rejects", ()))
     counts: dict[str, int] = dict(unit.detail.get("counts", {}))
-    if "piece" not in unit.detail:
+    if "bins" not in unit.detail:
         keys = np.empty((0, KEY_BYTES), np.uint8)
         return UnitResult(found=len(surveyed), rows={}, sequences={}, keys=keys, rejects=surveyed, counts=counts)
     session: Session = unit.detail["session"]
-    survey: Survey = unit.detail["survey"]
-    piece: Piece = unit.detail["piece"]
-    held = unit.detail.get("slice") or _read(unit, session, survey, piece, section)
-    if held.unfit is not None:
-        message = f"{session.file}: source.response_dtype {section.source.response_dtype} cannot hold a response of "
-        message += f"{held.unfit:g}: set it to float32, or uint16 for counts; to leave values out would bias the rest"
+    survey: SessionSurvey = unit.detail["survey"]
+    span: UnitBins = unit.detail["bins"]
+    aligned = unit.detail.get("slice") or _read(unit, session, survey, span, section)
+    if aligned.unfit is not None:
+        message = (
+            f"{session.file}: source.response_dtype {section.source.response_dtype} cannot hold a response of "
+            f"{aligned.unfit:g}: set it to float32, or uint16 for counts; to leave values out would bias the rest"
+        )
         raise RawInputError(message)
-    runs = find_runs(piece, held, history(section.source.transforms))
-    rejects = (*surveyed, *_rejects(piece, runs))
-    rows = _rows(piece, held, runs)
-    trial = piece.trials[runs.trial[runs.good]]
+    runs = find_runs(span, aligned, history(section.source.transforms))
+    rejects = (*surveyed, *_rejects(span, runs))
+    rows = _rows(span, aligned, runs)
+    trial = span.trials[runs.trial[runs.good]]
     first, lengths = runs.start[runs.good], runs.length[runs.good]
     continues = bool(runs.good[0] and runs.continued)
-    counts |= _counts(runs, held.silent[piece.start - held.first : piece.stop - held.first], rows)
+    counts |= _counts(runs, aligned.silent[span.start - aligned.first : span.stop - aligned.first], rows)
     if "spikes" in unit.detail["ranges"]:
         counts["spikes_stored"] = int(rows["robs"].sum(dtype=np.float64))
     return UnitResult(
@@ -77,36 +79,36 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     )
 
 
-def _read(unit: Unit, session: Session, survey: Survey, piece: Piece, section: NeuralSection) -> Slice:
+def _read(unit: Unit, session: Session, survey: SessionSurvey, span: UnitBins, section: NeuralSection) -> Slice:
     with open_streams(session, section.source, survey.labels) as streams:
         reader = BinReader(streams, survey, section.source)
-        return reader.read(piece.start - piece.before, piece.stop + piece.after, unit.detail["ranges"])
+        return reader.read(span.start - span.before, span.stop + span.after, unit.detail["ranges"])
 
 
 def _kept(runs: Runs) -> Mask:
-    """Which bins of the piece are stored."""
+    """Which bins of the unit are stored."""
     return np.repeat(runs.good, runs.length)
 
 
-def _rows(piece: Piece, held: Slice, runs: Runs) -> Rows:
-    bins = np.arange(piece.start, piece.stop)
-    trial = np.searchsorted(piece.trials.start, bins, side="right") - 1
-    first = piece.trials.condition[trial]
-    condition = np.where(first >= 0, first + bins - piece.trials.start[trial], -1)
-    fields: Rows = {"stim": held.stim, "robs": held.robs, "dfs": held.dfs}
-    if held.behavior is not None:
-        fields["behavior"] = held.behavior
-    rows = {name: field[piece.start - held.first : piece.stop - held.first] for name, field in fields.items()}
+def _rows(span: UnitBins, aligned: Slice, runs: Runs) -> Rows:
+    bins = np.arange(span.start, span.stop)
+    trial = np.searchsorted(span.trials.start, bins, side="right") - 1
+    first = span.trials.condition[trial]
+    condition = np.where(first >= 0, first + bins - span.trials.start[trial], -1)
+    fields: Rows = {"stim": aligned.stim, "robs": aligned.robs, "dfs": aligned.dfs}
+    if aligned.behavior is not None:
+        fields["behavior"] = aligned.behavior
+    rows = {name: field[span.start - aligned.first : span.stop - aligned.first] for name, field in fields.items()}
     rows["condition"] = condition.astype(np.int32)
     kept = _kept(runs)
     return rows if kept.all() else {name: field[kept] for name, field in rows.items()}
 
 
-def _rejects(piece: Piece, runs: Runs) -> list[Reject]:
-    """One reject per unusable run; a run continued from the previous piece was reported there."""
+def _rejects(span: UnitBins, runs: Runs) -> list[Reject]:
+    """One reject per unusable run; a run continued from the previous unit was reported there."""
     reported = runs.wrong
     reported[0] &= not runs.continued
-    labels = piece.trials.label[runs.trial[reported]].tolist()
+    labels = span.trials.label[runs.trial[reported]].tolist()
     return [
         Reject(
             reason=REASONS[why],
@@ -137,14 +139,14 @@ def _counts(runs: Runs, silent: npt.NDArray[np.uint8], rows: Rows) -> dict[str, 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of a piece, in order; all arrays have shape (runs,)."""
+    """The runs of a unit, in order; all arrays have shape (runs,)."""
 
     start: Ints  # bins of the session
     stop: Ints
-    trial: Ints  # index into the piece's trials
+    trial: Ints  # index into the unit's trials
     state: Ints  # 0 if stored, else index into bins.REASONS, NO_PREDECESSOR or OUTSIDE
-    continued: bool  # the first run continues one of the previous piece
-    unfinished: bool  # the last run continues in the next piece
+    continued: bool  # the first run continues one of the previous unit
+    unfinished: bool  # the last run continues in the next unit
 
     @property
     def length(self) -> Ints:
@@ -163,12 +165,12 @@ class Runs:
         return (self.state > 0) & (self.state < NO_PREDECESSOR)
 
 
-def find_runs(piece: Piece, held: Slice, before: int) -> Runs:
+def find_runs(span: UnitBins, aligned: Slice, before: int) -> Runs:
     """Runs of equal trial and state, of which the stored ones have ``before`` bins of their trial before them."""
-    bins = np.arange(held.first, held.first + len(held.reason))
-    trial = np.searchsorted(piece.trials.start, bins, side="right") - 1
-    trial[bins >= piece.trials.stop[trial]] = -1
-    state = held.reason.astype(np.int64)
+    bins = np.arange(aligned.first, aligned.first + len(aligned.reason))
+    trial = np.searchsorted(span.trials.start, bins, side="right") - 1
+    trial[bins >= span.trials.stop[trial]] = -1
+    state = aligned.reason.astype(np.int64)
     fine = (state == 0) & (trial >= 0)
     for step in range(1, before + 1):
         behind = np.zeros(len(fine), bool)
@@ -176,12 +178,12 @@ def find_runs(piece: Piece, held: Slice, before: int) -> Runs:
         state[(state == 0) & ~behind] = NO_PREDECESSOR
     state[trial < 0] = OUTSIDE
     change = (np.diff(trial) != 0) | (np.diff(state) != 0)
-    low, high = piece.start - held.first, piece.stop - held.first
+    low, high = span.start - aligned.first, span.stop - aligned.first
     edges = np.flatnonzero(change) + 1
     start = np.concatenate([[low], edges[(edges > low) & (edges < high)]])
     return Runs(
-        start + held.first,
-        np.append(start[1:], high) + held.first,
+        start + aligned.first,
+        np.append(start[1:], high) + aligned.first,
         trial[start],
         state[start],
         continued=bool(low > 0 and not change[low - 1]),

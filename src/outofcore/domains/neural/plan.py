@@ -18,7 +18,7 @@ from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encod
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.schema import row_bytes
 from outofcore.domains.neural.source import units_of
-from outofcore.domains.neural.survey import look_at
+from outofcore.domains.neural.survey import survey_sessions
 from outofcore.domains.planning import LoaderBytes, Outlook
 from outofcore.raw.files import RawFile
 from outofcore.sizes import format_bytes
@@ -180,11 +180,11 @@ def advice(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def sample_frames(files: Sequence[RawFile], section: NeuralSection) -> list[npt.NDArray[Any]]:
     """Frames of a few units of a few sessions as numbers, not encoded; empty if none can be converted."""
-    sessions = [each for each in look_at(files, section) if each[0].kind != "none"]
+    sessions = [each for each in survey_sessions(files, section) if each[0].kind != "none"]
     frames = []
     for session, survey in sessions[:: max(1, -(-len(sessions) // SESSIONS))]:
         passed = islice(units_of(session, survey, section), UNITS_PASSED)
-        units = [unit for unit in passed if "piece" in unit.detail]
+        units = [unit for unit in passed if "bins" in unit.detail]
         for unit in units[:: max(1, len(units) // UNITS)][:UNITS]:
             stim = convert(unit, section).rows["stim"]
             if len(stim):

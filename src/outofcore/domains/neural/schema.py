@@ -8,7 +8,7 @@ from typing import Any
 from outofcore.domains.neural.dtypes import stored_as
 from outofcore.domains.neural.params import NeuralSection, SourceSection
 from outofcore.domains.neural.sessions import Session
-from outofcore.domains.neural.survey import Survey, look_at
+from outofcore.domains.neural.survey import SessionSurvey, survey_sessions
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject
@@ -26,7 +26,7 @@ def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schem
     """One part per convertible session; raises RawInputError with the first reason if there is none."""
     found: dict[str, Schema] = {}
     wrong: list[str] = []
-    for session, survey in look_at(files, section):
+    for session, survey in survey_sessions(files, section):
         if isinstance(survey, Reject):
             wrong.append(f"{session.file}: {survey.detail}")
         else:
@@ -38,7 +38,7 @@ def schemas(section: NeuralSection, files: Sequence[RawFile]) -> dict[str, Schem
     return found
 
 
-def session_schema(session: Session, survey: Survey, source: SourceSection) -> Schema:
+def session_schema(session: Session, survey: SessionSurvey, source: SourceSection) -> Schema:
     rows = [
         Field(
             name="stim",
@@ -68,7 +68,7 @@ def row_bytes(schema: Schema) -> int:
     return sum(field.row_bytes for field in schema.rows)
 
 
-def _attributes(session: Session, survey: Survey, source: SourceSection) -> dict[str, Any]:
+def _attributes(session: Session, survey: SessionSurvey, source: SourceSection) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "session": session.file,
         "bins": survey.bins,

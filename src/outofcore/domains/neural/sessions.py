@@ -23,10 +23,10 @@ from outofcore.domains.neural.recordings.recording import Recording
 from outofcore.domains.neural.recordings.zarr import ZarrRecording
 from outofcore.raw.files import RawFile, plain_name
 
-Kind = Literal["hdf5", "mat", "nwb", "npz", "zarr", "folder", "none"]
+Format = Literal["hdf5", "mat", "nwb", "npz", "zarr", "folder", "none"]
 
-SUFFIXES: dict[str, Kind] = {".h5": "hdf5", ".hdf5": "hdf5", ".mat": "mat", ".nwb": "nwb", ".npz": "npz"}
-FORMATS: dict[Kind, type[Any]] = {
+SUFFIXES: dict[str, Format] = {".h5": "hdf5", ".hdf5": "hdf5", ".mat": "mat", ".nwb": "nwb", ".npz": "npz"}
+FORMATS: dict[Format, type[Any]] = {
     "hdf5": Hdf5Recording,
     "mat": MatRecording,
     "nwb": NwbRecording,
@@ -42,7 +42,7 @@ class Session:
     """A recording of the user's input."""
 
     name: str  # part of the store
-    kind: Kind  # format; ``none`` for a file that belongs to no recording
+    kind: Format  # format; ``none`` for a file that belongs to no recording
     root: Path  # the file, or the folder
     members: tuple[str, ...]  # files of a folder, relative to it
     source: int  # number of its (first) raw file
@@ -54,7 +54,7 @@ class Session:
 def find_sessions(files: Sequence[RawFile], names: NameSection) -> list[Session]:
     """Group raw files into sessions by their first file; a folder is one if it holds a file that ``names`` has."""
     patterns = [named_files(name).parts for name in names.model_dump().values() if name is not None]
-    grouped: dict[tuple[Kind, Path, str], list[int]] = {}
+    grouped: dict[tuple[Format, Path, str], list[int]] = {}
     for number, file in enumerate(files):
         grouped.setdefault(_place(file, patterns), []).append(number)
     sessions: list[Session] = []
@@ -81,12 +81,12 @@ def opened(session: Session) -> Iterator[Recording]:
         yield recording
 
 
-def format_of(session: Session) -> Kind:
+def format_of(session: Session) -> Format:
     """The session's kind; since version 7.3, MATLAB writes HDF5."""
     return "hdf5" if session.kind == "mat" and h5py.is_hdf5(session.root) else session.kind
 
 
-def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[Kind, Path, str]:
+def _place(file: RawFile, patterns: Sequence[tuple[str, ...]]) -> tuple[Format, Path, str]:
     """Format, root and label of the session that a file belongs to."""
     pure = PurePosixPath(file.name)
     # The outermost Zarr folder counts, up to the raw folder itself.

@@ -23,7 +23,7 @@ from outofcore.domains.neural.recordings.arrays import SessionError
 from outofcore.domains.neural.schema import row_bytes, session_schema
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.streams import Streams, open_streams
-from outofcore.domains.neural.survey import Survey, look_at
+from outofcore.domains.neural.survey import SessionSurvey, survey_sessions
 from outofcore.domains.neural.transforms import history
 from outofcore.domains.neural.trials import Trials
 from outofcore.raw.files import RawFile
@@ -35,7 +35,7 @@ STREAMED_UNIT_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
-class Piece:
+class UnitBins:
     """The bins of a unit, and their trials."""
 
     start: int
@@ -47,11 +47,11 @@ class Piece:
 
 def units(files: Sequence[RawFile], section: NeuralSection) -> Iterator[Unit]:
     """Cut all sessions into units, in order."""
-    for session, survey in look_at(files, section):
+    for session, survey in survey_sessions(files, section):
         yield from units_of(session, survey, section)
 
 
-def units_of(session: Session, survey: Survey | Reject, section: NeuralSection) -> Iterator[Unit]:
+def units_of(session: Session, survey: SessionSurvey | Reject, section: NeuralSection) -> Iterator[Unit]:
     """Cut a session into units; an unconvertible session or stray file becomes a unit that reports why."""
     if session.kind == "none":
         yield _unit(session, {"counts": {"files_unused": 1}}, session.bytes)
@@ -78,35 +78,35 @@ def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int 
     )
 
 
-def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Survey) -> Iterator[Unit]:
+def _cut(session: Session, section: NeuralSection, streams: Streams, survey: SessionSurvey) -> Iterator[Unit]:
     schema = session_schema(session, survey, section.source)
     # A worker holds frames in the file's type or the store's, whichever is wider.
     frame = streams.frames.dtype.itemsize * int(np.prod(streams.frames.shape[1:], dtype=np.int64))
     bins = max(1, (STREAMED_UNIT_BYTES if streams.streamed else UNIT_BYTES) // max(row_bytes(schema), frame))
-    pieces = cut_trials(survey, bins, history(section.source.transforms) + 1)
+    cuts = cut_trials(survey, bins, history(section.source.transforms) + 1)
     reader = BinReader(streams, survey, section.source)
-    starts = np.array([piece.start - piece.before for piece in pieces], np.int64)
-    stops = np.array([piece.stop + piece.after for piece in pieces], np.int64)
+    starts = np.array([span.start - span.before for span in cuts], np.int64)
+    stops = np.array([span.stop + span.after for span in cuts], np.int64)
     raw = session.bytes
     slim = survey.slim()
     first: dict[str, Any] = {"rejects": survey.rejects, "counts": dict(survey.counts)}
-    for number, (piece, ranges) in enumerate(zip(pieces, reader.locate(starts, stops), strict=True)):
-        detail: dict[str, Any] = {"session": session, "survey": slim, "piece": piece, "ranges": ranges}
-        detail["continues"] = bool(piece.trials.start[0] < piece.start)
+    for number, (span, ranges) in enumerate(zip(cuts, reader.locate(starts, stops), strict=True)):
+        detail: dict[str, Any] = {"session": session, "survey": slim, "bins": span, "ranges": ranges}
+        detail["continues"] = bool(span.trials.start[0] < span.start)
         if streams.streamed:
             detail["slice"] = reader.read(int(starts[number]), int(stops[number]), ranges)
-        share = session.bytes * (number + 1) // len(pieces) - session.bytes * number // len(pieces)
+        share = session.bytes * (number + 1) // len(cuts) - session.bytes * number // len(cuts)
         raw -= share
-        yield _unit(session, detail | first, share, piece.start)
+        yield _unit(session, detail | first, share, span.start)
         first = {}
     if first:
         yield _unit(session, first, raw)
 
 
-def cut_trials(survey: Survey, bins: int, halo: int) -> list[Piece]:
-    """Cut a session into pieces of at most ``bins`` bins: whole trials, or parts of a longer one."""
+def cut_trials(survey: SessionSurvey, bins: int, halo: int) -> list[UnitBins]:
+    """Cut a session into units of at most ``bins`` bins: whole trials, or parts of a longer one."""
     trials = survey.trials
-    pieces: list[Piece] = []
+    cuts: list[UnitBins] = []
     number = 0
     while number < len(trials):
         start, stop = int(trials.start[number]), int(trials.stop[number])
@@ -114,10 +114,10 @@ def cut_trials(survey: Survey, bins: int, halo: int) -> list[Piece]:
             for first in range(start, stop, bins):
                 last = min(first + bins, stop)
                 before, after = min(halo, first - start), min(1, stop - last)
-                pieces.append(Piece(first, last, before, after, trials[number : number + 1]))
+                cuts.append(UnitBins(first, last, before, after, trials[number : number + 1]))
             number += 1
             continue
         end = int(np.searchsorted(trials.stop, start + bins, side="right"))
-        pieces.append(Piece(start, int(trials.stop[end - 1]), 0, 0, trials[number:end]))
+        cuts.append(UnitBins(start, int(trials.stop[end - 1]), 0, 0, trials[number:end]))
         number = end
-    return pieces
+    return cuts

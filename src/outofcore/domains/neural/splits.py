@@ -23,12 +23,12 @@ from outofcore.domains.sections import SplitSection
 from outofcore.raw.unit import KEY_BYTES
 
 if TYPE_CHECKING:
-    from outofcore.domains.neural.survey import Survey
+    from outofcore.domains.neural.survey import SessionSurvey
 
 Keys = npt.NDArray[np.uint8]
 
 
-def divide(surveys: Mapping[str, Survey], section: SplitSection) -> tuple[dict[str, Trials], list[str]]:
+def divide(surveys: Mapping[str, SessionSurvey], section: SplitSection) -> tuple[dict[str, Trials], list[str]]:
     """The trials of each session with their keys and splits, and one line for sessions with an empty split."""
     edges = np.cumsum([0, *(len(survey.trials) for survey in surveys.values())])
     session = np.repeat(np.arange(len(surveys)), np.diff(edges))
@@ -50,7 +50,7 @@ def _distinct(keys: Keys) -> tuple[Keys, Ints]:
     return np.ascontiguousarray(distinct).view(np.uint8), number.reshape(-1)
 
 
-def _keys(survey: Survey) -> Keys:
+def _keys(survey: SessionSurvey) -> Keys:
     """Keys (trials, 16): repeats of a named stimulus share one in all sessions."""
     keys = np.empty((len(survey.trials), KEY_BYTES), np.uint8)
     named = survey.pictures is None
@@ -65,7 +65,7 @@ def _keys(survey: Survey) -> Keys:
     return keys
 
 
-def _join_by_picture(keys: Keys, surveys: Sequence[Survey], first: Ints) -> None:
+def _join_by_picture(keys: Keys, surveys: Sequence[SessionSurvey], first: Ints) -> None:
     """Give trials that show a picture in common, directly or through others, the key of one of their pictures."""
     known = [
         (start, survey.pictures) for start, survey in zip(first.tolist(), surveys, strict=False) if survey.pictures

@@ -42,7 +42,7 @@ MOST_EMPTY_BINS, MOST_EMPTY_FOLD = 1_000_000, 1000
 
 
 @dataclass(frozen=True)
-class Survey:
+class SessionSurvey:
     """A session before conversion."""
 
     bins: int
@@ -61,12 +61,12 @@ class Survey:
     pictures: Pictures | None = None  # which trials show, if the stimulus holds each once and no repeats are named
     starts_at: int | None = None  # lowest number of a picture in names.frame
 
-    def slim(self) -> Survey:
+    def slim(self) -> SessionSurvey:
         """A copy without the list of trials, small enough to send with every unit."""
         return replace(self, trials=self.trials[:0], rejects=(), counts={}, pictures=None)
 
 
-def survey(streams: Streams, source: SourceSection) -> Survey:
+def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
     """Examine shapes, clocks and trials; raises SessionError if the session cannot be converted."""
     try:
         frame_shape = transformed_shape(streams.frame_shape, source.transforms)
@@ -104,7 +104,7 @@ def survey(streams: Streams, source: SourceSection) -> Survey:
     trials, rejects = find_trials(streams, source, bins, clock)
     counts["bins"] = bins
     counts["bins_outside_trials"] = bins - int((trials.stop - trials.start).sum())
-    return Survey(
+    return SessionSurvey(
         bins,
         clock,
         complete,
@@ -271,14 +271,14 @@ def _fingerprint(streams: Streams, bins: int) -> bytes:
     return digest.digest()
 
 
-Sessions = tuple[tuple[Session, Survey | Reject], ...]
+Sessions = tuple[tuple[Session, SessionSurvey | Reject], ...]
 """Sessions with their surveys, or why one cannot be converted."""
 
 _LOCK = threading.Lock()
 _last: tuple[object, Sessions] | None = None
 
 
-def look_at(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
+def survey_sessions(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     """Survey the sessions of an input; cached for the same files and settings."""
     global _last
     stats = [file.path.stat() for file in files]
@@ -286,13 +286,13 @@ def look_at(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     key = (tuple(files), stamps, section.source, section.splits)
     with _LOCK:
         if _last is None or _last[0] != key:
-            _last = key, _look(files, section)
+            _last = key, _survey_all(files, section)
         return _last[1]
 
 
-def _look(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
+def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     sessions = [(session, _surveyed(session, section.source)) for session in find_sessions(files, section.source.names)]
-    known = {session.file: found for session, found in sessions if isinstance(found, Survey)}
+    known = {session.file: found for session, found in sessions if isinstance(found, SessionSurvey)}
     trials, notes = divide(known, section.splits)
     counted_from_1 = [name for name, found in known.items() if found.starts_at and not section.source.first_frame]
     if counted_from_1:
@@ -303,12 +303,12 @@ def _look(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     for line in notes:
         sys.stderr.write(f"note: {visible(line)}\n")
     return tuple(
-        (session, replace(found, trials=trials[session.file]) if isinstance(found, Survey) else found)
+        (session, replace(found, trials=trials[session.file]) if isinstance(found, SessionSurvey) else found)
         for session, found in sessions
     )
 
 
-def _surveyed(session: Session, source: SourceSection) -> Survey | Reject:
+def _surveyed(session: Session, source: SourceSection) -> SessionSurvey | Reject:
     try:
         with open_streams(session, source) as streams:
             found = survey(streams, source)
