@@ -1,8 +1,8 @@
 """Upload a store to object storage: shards as they become complete, beside its address; the switch comes last.
 
-An earlier store at the address stays whole until everything of the new one is stored in ``<address>.work``. Then its
-seal is replaced by a list of what both stores have, the objects are copied (within the storage), and the new seal is
-written. Nothing that neither seal lists is ever removed. Credentials and endpoint come from the environment, as for
+An earlier store at the address stays whole until everything of the new one is stored in ``<address>.work/<token>``, a
+folder named by the token of the conversion. Then its seal is replaced by a list of what both stores have, the objects
+are copied (within the storage), and the new seal is written. Nothing else is ever removed. Credentials and endpoint come from the environment, as for
 reading (:mod:`outofcore.store.remote`).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from outofcore.durable import MARK
 from outofcore.errors import StoreError
 from outofcore.store.remote import RemoteFiles, connect, imported, listed, repeated, what_failed
-from outofcore.store.seal import SEAL, Seal, names_of
+from outofcore.store.seal import SEAL, Seal, names_of, read_seal
 
 # Concurrent files, and parts of each; memory is their product times PART_BYTES.
 FILES = 4
@@ -35,12 +35,13 @@ class Upload:
     def __init__(self, root: str) -> None:
         self.root = root
         self._parent, _, self._name = root.rpartition("/")
-        self._work = f"{self._name}.work"
+        self._mark = f"{self._name}.work/{MARK}"
+        self._work = ""  # the folder of the conversion that has claimed the address
 
     def check(self) -> None:
         """Raise StoreError for an address with other people's objects, without credentials, bucket or answer."""
         self._own_names()
-        beside = self._listed(self._work)
+        beside = self._listed(f"{self._name}.work")
         if beside and MARK not in beside:
             message = (
                 f"{self.root}.work: expected nothing, or an unfinished conversion of ours ({MARK}), got "
@@ -48,13 +49,13 @@ class Upload:
             )
             raise StoreError(message)
 
-    def begin(self, token: str = "") -> None:
+    def begin(self, token: str) -> None:
         """Claim the address for the holder of this token; raises StoreError if it is claimed, or not writable."""
-        name = f"{self._work}/{MARK}"
+        self._work = f"{self._name}.work/{token}"
         try:
-            self._put(name, token.encode(), mode="create")
+            self._put(self._mark, token.encode(), mode="create")
         except self._obstore.exceptions.AlreadyExistsError as error:
-            if self._get(name) != token.encode():
+            if self._get(self._mark) != token.encode():
                 message = (
                     f"{self.root}: another conversion writes there, or one that was stopped in another folder or on "
                     f"another machine: continue it there, or remove {self.root}.work"
@@ -71,27 +72,26 @@ class Upload:
 
     def finish(self, seal: Seal) -> None:
         """Give the upload its address; raises DamagedStore if an object is missing."""
-        RemoteFiles(f"{self.root}.work").compare(seal.files)
+        RemoteFiles(f"{self._parent}/{self._work}").compare(seal.files)
         old = self.unseal(seal.files)
         self._each(COPIES, self._copy, seal.files)
         gone = (old & self._listed(self._name)) - seal.files.keys() - {UNFINISHED}
         self._delete(self._name, sorted(gone))
         self._put(f"{self._name}/{SEAL}", seal.text().encode())
         self._delete(self._name, [UNFINISHED])
-        self.clear()
 
     def unseal(self, names: Iterable[str] = ()) -> set[str]:
         """Replace the seal at the address by a list of its files and of ``names``; returns those of its files."""
         old = self._own_names()
-        both = Seal(dict.fromkeys([*old, *names], (0, "")))
+        both = Seal(dict.fromkeys((old | set(names)) - {SEAL}, (0, "")))
         self._put(f"{self._name}/{UNFINISHED}", both.text().encode())
         self._delete(self._name, [SEAL])
         return old
 
     def clear(self) -> None:
-        """Remove what is beside the address."""
-        names = self._listed(self._work)
-        self._delete(self._work, sorted(names, key=MARK.__eq__))  # the mark last
+        """Remove what the conversion has put beside the address, the claim last."""
+        self._delete(self._work, sorted(self._listed(self._work)))
+        self._delete(f"{self._name}.work", [MARK])
 
     def put_next(self, suffix: str, file: Path) -> None:
         """Upload a file that belongs to the store but is next to it."""
@@ -102,10 +102,13 @@ class Upload:
         found = self._listed(self._name)
         if not found:
             return set()
-        for name in (UNFINISHED, SEAL):
-            own = names_of(self._get(f"{self._name}/{name}")) if name in found else None
-            if own is not None:
-                return own
+        if UNFINISHED in found:
+            with suppress(StoreError):  # somebody else's
+                listed_names = self._get(f"{self._name}/{UNFINISHED}").decode("utf-8", "replace")
+                return {SEAL, *read_seal(listed_names, self.root).files}
+        own = names_of(self._get(f"{self._name}/{SEAL}")) if SEAL in found else None
+        if own is not None:
+            return own
         message = (
             f"{self.root}: expected nothing, or a sealed store to replace, got {min(found)!r:.200} and no seal of a "
             "store; nothing was touched: choose an address of its own"
