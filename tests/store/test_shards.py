@@ -11,7 +11,7 @@ import pytest
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.codecs import ChunkCodec
-from outofcore.store.shards import ShardFile, check_unfinished, index_bytes, unfinished
+from outofcore.store.shards import ShardFile, check_unfinished, index_bytes
 
 CHUNKS = 8
 
@@ -28,10 +28,9 @@ def begun(tmp_path: Path) -> tuple[Path, list[int]]:
     return shard.path, shard.lengths
 
 
-def test_an_untouched_shard_gives_its_chunks(begun: tuple[Path, list[int]]) -> None:
+def test_an_untouched_shard_is_accepted(begun: tuple[Path, list[int]]) -> None:
     path, lengths = begun
     check_unfinished(path, CHUNKS, lengths)
-    assert [len(chunk) for chunk in unfinished(path, CHUNKS, lengths)] == lengths
     path.with_name("c.0.partial").rename(path)  # finished after the state that names these lengths
     check_unfinished(path, CHUNKS, lengths)
     check_unfinished(path.with_name("c.1"), CHUNKS, [0, 0])

@@ -1,8 +1,7 @@
-"""On-disk form of a table: fields, chunk encoding and metadata."""
+"""On-disk form of a field: chunk encoding and metadata."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,35 +14,24 @@ from outofcore.store.codecs import ChunkCodec
 from outofcore.store.schema import Field, Layout
 
 
-@dataclass(frozen=True)
-class TableForm:
-    """Fields and layout of a table."""
-
-    fields: tuple[Field, ...]
-    layout: Layout
-
-    def codecs(self) -> list[ChunkCodec]:
-        return [ChunkCodec(self.layout.codec, self.layout.level, field.dtype) for field in self.fields]
-
-    def write_metadata(self, store: Store, path: str, rows: int) -> None:
-        """Write the ``zarr.json`` of each array under ``store``/``path``, for a table of ``rows`` rows."""
-        for field, codec in zip(self.fields, self.codecs(), strict=True):
-            zarr.create_array(
-                store=store,
-                name=f"{path}/{field.name}",
-                shape=(rows, *field.shape),
-                dtype=str if field.dtype == "string" else np.dtype(field.dtype).newbyteorder("<"),
-                chunks=(self.layout.chunk_rows, *field.shape),
-                shards={
-                    "shape": (self.layout.shard_rows, *field.shape),
-                    "index_location": zarr.codecs.ShardingCodecIndexLocation.start,
-                },
-                compressors=_compressors(codec),
-                filters=None,
-                fill_value=field.fill if field.dtype != "string" else "",
-                chunk_key_encoding={"name": "default", "separator": "."},
-                attributes=dict(sorted({"doc": field.doc, **field.attributes}.items())),
-            )
+def write_metadata(store: Store, name: str, field: Field, codec: ChunkCodec, layout: Layout, rows: int) -> None:
+    """Write the ``zarr.json`` of a field of so many rows."""
+    zarr.create_array(
+        store=store,
+        name=name,
+        shape=(rows, *field.shape),
+        dtype=str if field.dtype == "string" else np.dtype(field.dtype).newbyteorder("<"),
+        chunks=(layout.chunk_rows, *field.shape),
+        shards={
+            "shape": (layout.shard_rows, *field.shape),
+            "index_location": zarr.codecs.ShardingCodecIndexLocation.start,
+        },
+        compressors=_compressors(codec),
+        filters=None,
+        fill_value=field.fill if field.dtype != "string" else "",
+        chunk_key_encoding={"name": "default", "separator": "."},
+        attributes=dict(sorted({"doc": field.doc, **field.attributes}.items())),
+    )
 
 
 def _compressors(codec: ChunkCodec) -> list[Any]:

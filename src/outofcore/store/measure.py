@@ -13,7 +13,7 @@ from zarr.storage import MemoryStore
 
 from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.schema import Columns, Layout, Schema
-from outofcore.store.shards import index_bytes
+from outofcore.store.shards import ShardFile, index_bytes
 from outofcore.store.table import TableWriter
 from outofcore.store.writer import StoreWriter
 
@@ -21,29 +21,21 @@ from outofcore.store.writer import StoreWriter
 MEASURED_PARTS = 8
 
 
-class CountedShard:
-    """Replaces :class:`outofcore.store.shards.ShardFile`; keeps only the lengths of its chunks."""
+class CountedShard(ShardFile):
+    """Keeps only the lengths of its chunks: there is no file."""
 
-    def __init__(self, path: Path, chunks: int, lengths: list[int] | None = None) -> None:
-        self.path = path
-        self.chunks = chunks
-        self.lengths = list(lengths or [])
-
-    @property
-    def full(self) -> bool:
-        return len(self.lengths) == self.chunks
+    def _open(self) -> None:
+        pass
 
     def append(self, encoded: bytes) -> None:
+        """Count the next chunk."""
         self.lengths.append(len(encoded))
 
-    def sync(self) -> None:
-        """Do nothing: there is no file."""
-
     def close(self) -> None:
-        """Do nothing: there is no file."""
+        """Do nothing."""
 
     def finish(self) -> tuple[int, str] | None:
-        """Size of the file, without a digest; None if there would be none."""
+        """Size that the file would have, without a digest; None if there would be none."""
         return (index_bytes(self.chunks) + sum(self.lengths), "") if any(self.lengths) else None
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 import google_crc32c
 import numpy as np
@@ -73,64 +72,24 @@ def shard_name(number: int, dimensions: int) -> str:
     return ".".join(["c", str(number), *["0"] * (dimensions - 1)])
 
 
-class Shard(Protocol):
-    """Takes the chunks of one shard, in order; ``lengths`` are encoded lengths so far (0 for an empty chunk)."""
+def check_unfinished(path: Path, chunks: int, lengths: Sequence[int]) -> None:
+    """Check every chunk of a shard that a stopped process left; raises DamagedStore.
 
-    path: Path
-    lengths: list[int]
-
-    @property
-    def full(self) -> bool:
-        """Whether no further chunk fits."""
-        ...
-
-    def append(self, encoded: bytes) -> None:
-        """Add the next chunk; empty bytes for one with only the fill value."""
-        ...
-
-    def sync(self) -> None:
-        """Flush appended chunks to the disk."""
-        ...
-
-    def close(self) -> None:
-        """Leave the shard unfinished."""
-        ...
-
-    def finish(self) -> tuple[int, str] | None:
-        """Size and SHA-256 of the finished shard; None if all chunks are empty and there is no file."""
-        ...
-
-
-ShardMaker = Callable[[Path, int, list[int] | None], Shard]
-"""Creates a shard from its path, the chunks of a full one, and encoded lengths of existing chunks."""
-
-
-def unfinished(path: Path, chunks: int, lengths: Sequence[int]) -> Iterator[bytes]:
-    """Encoded chunks of a shard that a stopped process left; empty bytes for fill-value chunks.
-
-    ``path`` is that of the finished shard, ``chunks`` the number in a full shard. Raises DamagedStore if the file is
-    gone, too short, or a checksum does not match.
+    ``path`` is that of the finished shard, ``chunks`` the number in a full shard, ``lengths`` those of encoded chunks.
     """
+    if not any(lengths):
+        return
     partial = _partial(path)
     found = partial if partial.exists() else path  # it may have been finished in the meantime
     try:
         with found.open("rb") as stream:
             stream.seek(index_bytes(chunks))
             for number, length in enumerate(lengths):
-                encoded = stream.read(length)
                 if length:
-                    _check(found, number, encoded, length)
-                yield encoded
+                    _check(found, number, stream.read(length), length)
     except (FileNotFoundError, IsADirectoryError) as error:
         message = f"{path}: the shard that a stopped run has begun is gone"
         raise DamagedStore(message) from error
-
-
-def check_unfinished(path: Path, chunks: int, lengths: Sequence[int]) -> None:
-    """Check every chunk of an unfinished shard; parameters and errors as for :func:`unfinished`."""
-    if any(lengths):
-        for _ in unfinished(path, chunks, lengths):
-            pass
 
 
 def _check(path: Path, number: int, encoded: bytes, length: int) -> None:
@@ -147,34 +106,38 @@ def _partial(path: Path) -> Path:
 
 
 class ShardFile:
-    """One shard being written, under a temporary name; ``lengths`` are of chunks in an unfinished file."""
+    """One shard being written, chunk by chunk, under a temporary name."""
 
-    def __init__(self, path: Path, chunks: int, lengths: list[int] | None = None) -> None:
+    def __init__(self, path: Path, chunks: int, lengths: Sequence[int] = ()) -> None:
+        """``lengths`` are those of the encoded chunks in an unfinished file, 0 for an empty chunk."""
         self.path = path
-        self.chunks = chunks
-        self.lengths = list(lengths or [])
+        self.chunks = chunks  # of a full shard
+        self.lengths = list(lengths)
         self._partial = _partial(path)
-        self._end = index_bytes(chunks) + sum(self.lengths)
-        written = any(self.lengths)
-        with writing(path):
+        self._open()
+
+    def _open(self) -> None:
+        end, written = index_bytes(self.chunks) + sum(self.lengths), any(self.lengths)
+        with writing(self.path):
             self._partial.parent.mkdir(parents=True, exist_ok=True)
             if written and not self._partial.exists():  # it was finished after the state that names these lengths
-                path.rename(self._partial)
+                self.path.rename(self._partial)
             self._file = self._partial.open("r+b" if written else "w+b")
-            self._file.truncate(self._end)
-            self._file.seek(self._end)
+            self._file.truncate(end)
+            self._file.seek(end)
 
     @property
     def full(self) -> bool:
         return len(self.lengths) == self.chunks
 
     def append(self, encoded: bytes) -> None:
+        """Add the next chunk; empty bytes for one with only the fill value."""
         with writing(self.path):
             self._file.write(encoded)
         self.lengths.append(len(encoded))
-        self._end += len(encoded)
 
     def sync(self) -> None:
+        """Flush appended chunks to the disk."""
         with writing(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -185,7 +148,7 @@ class ShardFile:
             self._file.close()
 
     def finish(self) -> tuple[int, str] | None:
-        """Write the index and rename the shard; None for a shard of empty chunks, which has no file."""
+        """Write the index and rename the shard; returns size and SHA-256, None if all chunks are empty: no file."""
         if not any(self.lengths):
             with writing(self.path):
                 self._file.close()

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from zarr.abc.store import Store
 
 from outofcore.durable import writing
-from outofcore.store.codecs import CRC_BYTES
+from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.encoding_queue import Chunk, EncodingQueue
-from outofcore.store.form import TableForm, dtype_of, encode_chunk, filler
+from outofcore.store.form import dtype_of, encode_chunk, filler, write_metadata
 from outofcore.store.schema import Columns, Field, Layout
-from outofcore.store.shards import Shard, ShardFile, ShardMaker, check_unfinished, index_bytes, shard_name
+from outofcore.store.shards import ShardFile, check_unfinished, index_bytes, shard_name
 from outofcore.store.upload import Upload
 
 TOGETHER_BYTES = 2**20
@@ -38,7 +38,7 @@ class TableWriter:
         fields: tuple[Field, ...],
         layout: Layout,
         queue: EncodingQueue,
-        shard: ShardMaker = ShardFile,
+        shard: type[ShardFile] = ShardFile,
         upload: Upload | None = None,
     ) -> None:
         self.path = path
@@ -49,11 +49,10 @@ class TableWriter:
         self._root = root
         self._shard = shard
         self._queue = queue
-        self._form = TableForm(fields, layout)
-        self._codecs = self._form.codecs()
+        self._codecs = [ChunkCodec(layout.codec, layout.level, field.dtype) for field in fields]
         self._waiting: dict[str, list[npt.NDArray[Any]]] = {field.name: [] for field in fields}
         self._waiting_rows = 0
-        self._shards: dict[str, Shard] = {}
+        self._shards: dict[str, ShardFile] = {}
         self._shard_number = 0
         self._finishing: deque[Future[SealedFiles]] = deque()
         self._upload = upload
@@ -98,7 +97,9 @@ class TableWriter:
             raise
 
     def write_metadata(self, store: Store) -> None:
-        self._form.write_metadata(store, self.path, self.rows)
+        """Write the ``zarr.json`` of each array."""
+        for field, codec in zip(self.fields, self._codecs, strict=True):
+            write_metadata(store, f"{self.path}/{field.name}", field, codec, self.layout, self.rows)
 
     def snapshot(self) -> dict[str, Any]:
         """State from which a later process can resume; unfinished shards are flushed to the disk."""
@@ -162,7 +163,7 @@ class TableWriter:
     def _append_chunk(self, encoded: list[bytes]) -> None:
         for field, content in zip(self.fields, encoded, strict=True):
             if field.name not in self._shards:
-                self._shards[field.name] = self._open_shard(field, None)
+                self._shards[field.name] = self._open_shard(field, [])
             self._shards[field.name].append(content)
             self.checksums[field.name] += content[-CRC_BYTES:] or bytes(CRC_BYTES)
             self._queue.bytes_written += len(content)
@@ -173,12 +174,11 @@ class TableWriter:
     def _encode(self, chunks: list[Chunk]) -> list[list[bytes]]:
         return [list(map(encode_chunk, self.fields, self._codecs, arrays)) for arrays in chunks]
 
-    def _open_shard(self, field: Field, lengths: list[int] | None) -> Shard:
+    def _open_shard(self, field: Field, lengths: list[int]) -> ShardFile:
         name = shard_name(self._shard_number, 1 + len(field.shape))
         chunks = self.layout.shard_rows // self.layout.chunk_rows
         path = self._root / self.path / field.name / name
-        if lengths:
-            check_unfinished(path, chunks, lengths)
+        check_unfinished(path, chunks, lengths)
         return self._shard(path, chunks, lengths)
 
     def _finish_shards(self) -> None:
@@ -201,7 +201,7 @@ class TableWriter:
             self.files.update(whole)
 
 
-def _finished(root: Path, shards: Iterable[Shard]) -> SealedFiles:
+def _finished(root: Path, shards: Iterable[ShardFile]) -> SealedFiles:
     """Finish shards; returns those that have a file."""
     try:
         facts = {shard.path.relative_to(root).as_posix(): shard.finish() for shard in shards}

@@ -2,8 +2,8 @@
 
 An earlier store at the address stays whole until everything of the new one is stored in ``<address>.work/<token>``, a
 folder named by the token of the conversion. Then its seal is replaced by a list of what both stores have, the objects
-are copied (within the storage), and the new seal is written. Nothing else is ever removed. Credentials and endpoint come from the environment, as for
-reading (:mod:`outofcore.store.remote`).
+are copied (within the storage), and the new seal is written. Nothing else is ever removed. Credentials and endpoint
+come from the environment, as for reading (:mod:`outofcore.store.remote`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from outofcore.errors import DamagedStore
 from outofcore.store.encoding_queue import EncodingQueue
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import CHECKSUMS, SEAL, Seal, describe
-from outofcore.store.shards import ShardFile, ShardMaker
+from outofcore.store.shards import ShardFile
 from outofcore.store.table import SealedFiles, TableWriter
 from outofcore.store.target import Target
 from outofcore.store.upload import Upload
@@ -48,7 +48,7 @@ class StoreWriter:
         layout: Layout,
         splits: tuple[str, ...],
         encoders: Executor,
-        shard: ShardMaker = ShardFile,
+        shard: type[ShardFile] = ShardFile,
         upload: Upload | None = None,
     ) -> None:
         self.work = work
