@@ -19,6 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
+from outofcore.conversion.splits import splits_of
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.domains.text.tokens.learn import make_tokenizer
@@ -212,7 +214,7 @@ def feed(domain: Domain, section: Any, raw: Path) -> Counter[str]:
     schemas = domain.schemas(section, files)
     converter = domain.converter(section, AuditRate())
     drop = section.filters.duplicates != "keep"
-    assembler = Assembler(Sink(schemas), section.splits, drop_duplicates=drop)  # type: ignore[arg-type]
+    assembler = Assembler(Sink(schemas), partial(splits_of, section=section.splits), drop_duplicates=drop)  # type: ignore[arg-type]
     passed = 0
     for unit in domain.units(files, section):
         result = converter(unit)

@@ -6,15 +6,14 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outofcore.conversion.seen import SeenKeys
-from outofcore.conversion.splits import SPLITS, UNDATED, splits_of
-from outofcore.domains.sections import SplitSection
+from outofcore.conversion.splits import SPLITS, UNDATED
 from outofcore.errors import AuditError
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
@@ -30,7 +29,15 @@ Rejected = tuple[int, int, str, str]
 class Assembler:
     """Puts the results of units into a store; found = accepted + all of ``rejected``."""
 
-    def __init__(self, writer: StoreWriter, splits: SplitSection, *, drop_duplicates: bool) -> None:
+    def __init__(
+        self,
+        writer: StoreWriter,
+        split_of: Callable[[Unit, UnitResult], npt.NDArray[Any]],
+        splits: Sequence[str] = SPLITS,
+        *,
+        drop_duplicates: bool = False,
+    ) -> None:
+        """``split_of`` gives the split of each sequence, an index into ``splits`` or UNDATED."""
         self.found = 0
         self.accepted = 0
         self.rejected: Counter[str] = Counter()
@@ -38,6 +45,7 @@ class Assembler:
         self.audited = 0
         self.by_source: dict[int, list[int]] = {}
         self._writer = writer
+        self._split_of = split_of
         self._splits = splits
         self._seen = SeenKeys() if drop_duplicates else None
         self._unsaved: list[bytes] = []  # keys not yet in a checkpoint
@@ -98,9 +106,7 @@ class Assembler:
         if result.continues:
             stored[0] = self._open is not None and self._open["split"] is not None
             self._go_on(result, int(ends[0]), finished=count > 1 or not result.unfinished)
-        split = splits_of(unit, result, self._splits)[first:]
-        if result.split is not None:
-            split = np.array([SPLITS.index(name) for name in result.split[first:]], np.int8)
+        split = self._split_of(unit, result)[first:]
         new = split != UNDATED
         dated = np.flatnonzero(new)
         if self._seen is not None:
@@ -122,15 +128,15 @@ class Assembler:
         self._append(result, body, ends, np.where(new, split, -1)[: last - first])
         if last < count:
             row = int(ends[last - 1]) if last else 0
-            self._begin(result, row, int(ends[-1]), SPLITS[split[-1]] if new[-1] else None)
+            self._begin(result, row, int(ends[-1]), self._splits[split[-1]] if new[-1] else None)
         accepted: Ints = files[new]
         return accepted
 
-    def _append(self, result: UnitResult, body: slice, ends: Ints, split: npt.NDArray[np.int8]) -> None:
+    def _append(self, result: UnitResult, body: slice, ends: Ints, split: npt.NDArray[Any]) -> None:
         """Append whole sequences; ``split`` is -1 for one that is dropped."""
         ends = ends[body]
         starts = ends - result.sequences["length"][body]
-        for number, name in enumerate(SPLITS):
+        for number, name in enumerate(self._splits):
             chosen = split == number
             if chosen.any():
                 rows = taken(result.rows, spans_of(starts[chosen], ends[chosen]))
@@ -162,14 +168,18 @@ class Assembler:
             rows = taken(result.rows, np.array([[0, row]]))
             self._writer.append_rows(self._open["part"], self._open["split"], rows)
             self._open["length"] += row
-            if finished:
-                columns: Columns = {
-                    key: np.array(value, dtype=dtype) for key, (dtype, value) in self._open["columns"].items()
-                }
-                ends = {"start": np.array([self._open["start"]]), "length": np.array([self._open["length"]])}
-                self._writer.append_sequences(self._open["part"], self._open["split"], {**columns, **ends})
         if finished:
-            self._open = None
+            self.end()
+
+    def end(self) -> None:
+        """Record the sequence that might have continued, if there is one."""
+        if self._open is not None and self._open["split"] is not None:
+            columns: Columns = {
+                key: np.array(value, dtype=dtype) for key, (dtype, value) in self._open["columns"].items()
+            }
+            extent = {"start": np.array([self._open["start"]]), "length": np.array([self._open["length"]])}
+            self._writer.append_sequences(self._open["part"], self._open["split"], {**columns, **extent})
+        self._open = None
 
     def snapshot(self) -> dict[str, Any]:
         """State of the counts, for :meth:`restore` in a later process; keys and raw files are saved separately."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
 from outofcore.conversion.described import counted
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, Saved
+from outofcore.conversion.splits import splits_of
 from outofcore.errors import DamagedStore
 from outofcore.raw.unit import Unit, UnitResult
 from outofcore.store.schema import Columns
@@ -54,7 +56,8 @@ class Build:
         """Begin with an empty store."""
         self.writer = self._empty()
         drop = getattr(self._section.filters, "duplicates", "keep") != "keep"
-        self.assembler = Assembler(self.writer, self._section.splits, drop_duplicates=drop)
+        split_of = partial(splits_of, section=self._section.splits)
+        self.assembler = Assembler(self.writer, split_of, drop_duplicates=drop)
 
     def _restore(self, saved: Saved) -> None:
         try:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from outofcore.conversion.assemble import Assembler
 from outofcore.conversion.described import attributes, counted, sources
 from outofcore.conversion.doubts import doubts
 from outofcore.conversion.executors import in_order
-from outofcore.conversion.splits import SPLITS
+from outofcore.conversion.splits import SPLITS, splits_of
 from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
 from outofcore.raw.files import RawFile
@@ -67,7 +68,7 @@ def estimate(
     drop = getattr(section.filters, "duplicates", "keep") != "keep"
     with ThreadPoolExecutor(ENCODERS, thread_name_prefix="encode") as encoders:
         store = MeasuredStore(schemas, section.store.layout(), SPLITS, encoders)
-        assembler = Assembler(store, section.splits, drop_duplicates=drop and whole)
+        assembler = Assembler(store, partial(splits_of, section=section.splits), drop_duplicates=drop and whole)
         pairs, found, unusual, most = _Pairs(), 0, 0, 0
         for unit, result in in_order(executor, convert, units, ahead):
             assembler.add(unit, result)

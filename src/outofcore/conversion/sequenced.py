@@ -1,4 +1,4 @@
-"""From rows in pieces of any size to splits and sequences: where the pieces are cut changes nothing."""
+"""From rows in slices of any size to splits and sequences: where the rows are cut changes nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.conversion.assemble import spans_of, taken
+from outofcore.conversion.assemble import Assembler, spans_of, taken
 from outofcore.conversion.splits import shares
-from outofcore.raw.unit import KEY_BYTES
+from outofcore.raw.unit import KEY_BYTES, Unit, UnitResult
 from outofcore.store.schema import Columns
 from outofcore.store.writer import StoreWriter
 
@@ -21,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
 
 TRAIN = "train"
+_SLICE = Unit(source=0, name="arrays", offset=0)
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,6 @@ class Shares:
         return (np.searchsorted(bounds, shares(keys, self.seed), "right") + 1) % len(self.names)
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """Sequences, or parts of them, with their rows one after the other."""
-
-    columns: Columns
-    begin: Ints
-    split: Ints
-    groups: Values | None
-
-
 class Sequencer:
     """Appends rows to the splits of a store with their sequences: of ``block`` rows where rows belong to none."""
 
@@ -58,92 +49,84 @@ class Sequencer:
         self._writer = writer
         self._splits = splits
         self._block = block
-        self._single = not splits.shares
+        self._assembler = Assembler(writer, lambda _, result: splits.choose(result.keys), splits.names)
         self._held: list[Columns] = []  # rows of a sequence whose content is not known to its end
-        self._open: tuple[int, int, int, Values | None] | None = None  # split, start, length and group of the last one
 
     def add(self, columns: Columns, starts: npt.NDArray[np.bool_] | None, groups: Values | None) -> None:
         """Add rows; ``starts`` tells which begin a sequence, ``groups`` decide the split, and None is for neither."""
         if starts is None:
-            self._blocks(columns)
-        elif self._single or groups is not None:
-            begin = np.flatnonzero(starts)
-            values = None if groups is None else groups[begin]
-            self._runs(_Runs(columns, begin, self._by_group(begin, values), values))
-        else:
+            self._add_single(columns)
+        elif groups is None and self._splits.shares:
             self._hold(columns, np.flatnonzero(starts))
+        else:
+            self._add(columns, np.flatnonzero(starts), groups)
 
     def close(self) -> None:
         """Record the sequences that no further row can belong to."""
         if self._held:
-            self._release(_joined(self._held), np.zeros(1, np.int64))
-        if self._open is not None:
-            split, start, length, group = self._open
-            self._record(split, np.array([start]), np.array([length]), group)
-            return
-        for number, name in enumerate(self._splits.names):
-            rows = self._writer.count(name)[0]
-            begin = np.arange(0, rows, self._block)
-            if rows:
-                self._record(number, begin, np.minimum(rows - begin, self._block), None)
+            self._add(_joined(self._held), np.zeros(1, np.int64), None)
+        self._assembler.end()
+        for name in self._splits.names:
+            rows, sequences = self._writer.count(name)
+            if rows and not sequences:
+                start = np.arange(0, rows, self._block)
+                extents = {"start": start, "length": np.minimum(rows - start, self._block)}
+                self._writer.append_sequences("", name, extents)
 
-    def _blocks(self, columns: Columns) -> None:
+    def _add_single(self, columns: Columns) -> None:
         """Append rows, each to the split that its content decides."""
-        rows = _rows(columns)
-        each = np.arange(rows)
-        split = np.zeros(rows, np.int64) if self._single else self._splits.choose(_content_keys(columns, each))
+        each = np.arange(_rows(columns))
+        split = self._splits.choose(self._split_keys(columns, each, None))
         for number, name in enumerate(self._splits.names):
             chosen = each[split == number]
             if len(chosen):
                 self._writer.append_rows("", name, taken(columns, spans_of(chosen, chosen + 1)))
 
-    def _by_group(self, begin: Ints, groups: Values | None) -> Ints:
-        if self._single or groups is None or not len(begin):
-            return np.zeros(len(begin), np.int64)
-        return self._splits.choose(_group_keys(groups.tolist()))
-
     def _hold(self, columns: Columns, begin: Ints) -> None:
         """Append the sequences that are whole, and keep the rows of the last one."""
-        last = int(begin[-1]) if len(begin) else 0
-        before = sum(map(_rows, self._held))
-        if len(begin) and before + last:
-            whole = _joined([*self._held, {name: values[:last] for name, values in columns.items()}])
-            self._release(whole, np.concatenate([np.zeros(min(before, 1), np.int64), before + begin[:-1]]))
         if len(begin):
+            before, last = sum(map(_rows, self._held)), begin[-1]
+            if before + last:
+                whole = _joined([*self._held, {name: values[:last] for name, values in columns.items()}])
+                first = [0] if before else []
+                self._add(whole, np.append(first, before + begin[:-1]).astype(np.int64), None)
             self._held = []
-        self._held.append({name: values[last:].copy() for name, values in columns.items()})
+            columns = {name: values[last:].copy() for name, values in columns.items()}
+        self._held.append(columns)
 
-    def _release(self, columns: Columns, begin: Ints) -> None:
-        self._runs(_Runs(columns, begin, self._splits.choose(_content_keys(columns, begin)), None))
+    def _add(self, columns: Columns, begin: Ints, groups: Values | None) -> None:
+        """Append sequences; rows before the first belong to the last one of those before, which may thus continue."""
+        continues = not len(begin) or begin[0] > 0
+        if continues:
+            begin = np.append(0, begin)
+        else:
+            self._assembler.end()
+        sequences = {"length": np.diff(begin, append=_rows(columns))}
+        if groups is not None:
+            groups = sequences["group"] = groups[begin]
+        result = UnitResult(
+            found=len(begin) - continues,
+            rows=columns,
+            sequences=sequences,
+            keys=self._split_keys(columns, begin, groups),
+            continues=continues,
+            unfinished=True,
+        )
+        self._assembler.add(_SLICE, result)
 
-    def _runs(self, runs: _Runs) -> None:
-        """Append rows and record all sequences but the last, which may continue."""
-        begin, split, groups = runs.begin, runs.split, runs.groups
-        continued = self._open if not len(begin) or begin[0] else None
-        if continued is not None:
-            begin, split = np.append(0, begin), np.append(continued[0], split)
-            groups = None if groups is None or continued[3] is None else np.concatenate([continued[3], groups])
-        elif self._open is not None:
-            self._record(self._open[0], np.array([self._open[1]]), np.array([self._open[2]]), self._open[3])
-        end = np.append(begin[1:], _rows(runs.columns))
-        length, start = end - begin, np.zeros(len(begin), np.int64)
-        for number, name in enumerate(self._splits.names):
-            chosen = np.flatnonzero(split == number)
-            if len(chosen):
-                rows = taken(runs.columns, spans_of(begin[chosen], end[chosen]))
-                first = self._writer.append_rows("", name, rows)
-                start[chosen] = first + np.cumsum(length[chosen]) - length[chosen]
-        if continued is not None:
-            start[0], length[0] = continued[1], continued[2] + length[0]
-        for number in range(len(self._splits.names)):
-            chosen = np.flatnonzero(split[:-1] == number)
-            if len(chosen):
-                self._record(number, start[chosen], length[chosen], None if groups is None else groups[chosen])
-        self._open = (int(split[-1]), int(start[-1]), int(length[-1]), None if groups is None else groups[-1:])
-
-    def _record(self, split: int, start: Ints, length: Ints, groups: Values | None) -> None:
-        column = {} if groups is None else {"group": groups}
-        self._writer.append_sequences("", self._splits.names[split], {"start": start, "length": length, **column})
+    def _split_keys(self, columns: Columns, begin: Ints, groups: Values | None) -> npt.NDArray[np.uint8]:
+        """What decides the splits: a hash of each group or, without groups, of the rows from each of ``begin``."""
+        if not self._splits.shares:
+            return np.zeros((len(begin), KEY_BYTES), np.uint8)
+        if groups is not None:  # whole numbers or texts
+            names = (f"{'t' if isinstance(group, str) else 'n'}{group}".encode() for group in groups.tolist())
+            return _keys([blake2b(name, digest_size=KEY_BYTES).digest() for name in names])
+        rows = _rows(columns)
+        fields = [np.ascontiguousarray(columns[name]).reshape(rows, -1).view(np.uint8) for name in sorted(columns)]
+        flat = np.ascontiguousarray(np.concatenate(fields, axis=1) if len(fields) > 1 else fields[0])
+        content, size = flat.reshape(-1).data, flat.shape[1]
+        edges = pairwise((np.append(begin, rows) * size).tolist())
+        return _keys([blake2b(content[start:stop], digest_size=KEY_BYTES).digest() for start, stop in edges])
 
 
 def _rows(columns: Columns) -> int:
@@ -152,23 +135,6 @@ def _rows(columns: Columns) -> int:
 
 def _joined(parts: Sequence[Columns]) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _content_keys(columns: Columns, begin: Ints) -> npt.NDArray[np.uint8]:
-    """A hash of the rows from each of ``begin`` to the next."""
-    rows = _rows(columns)
-    fields = [np.ascontiguousarray(columns[name]).reshape(rows, -1).view(np.uint8) for name in sorted(columns)]
-    flat = np.ascontiguousarray(np.concatenate(fields, axis=1) if len(fields) > 1 else fields[0])
-    content, size = flat.reshape(-1).data, flat.shape[1]
-    edges = (np.append(begin, rows) * size).tolist()
-    pairs = pairwise(edges)
-    return _keys([blake2b(content[start:stop], digest_size=KEY_BYTES).digest() for start, stop in pairs])
-
-
-def _group_keys(groups: list[Any]) -> npt.NDArray[np.uint8]:
-    """A hash of each group, a whole number or a text."""
-    names = (f"{'t' if isinstance(group, str) else 'n'}{group}".encode() for group in groups)
-    return _keys([blake2b(name, digest_size=KEY_BYTES).digest() for name in names])
 
 
 def _keys(digests: list[bytes]) -> npt.NDArray[np.uint8]:

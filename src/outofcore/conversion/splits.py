@@ -22,6 +22,8 @@ UNDATED = -1
 
 def splits_of(unit: Unit, result: UnitResult, section: SplitSection) -> npt.NDArray[np.int8]:
     """Split of each sequence of a unit: an index into :data:`SPLITS`, or :data:`UNDATED`; raises ParamsError."""
+    if result.split is not None:
+        return np.array([SPLITS.index(name) for name in result.split], np.int8)
     if section.by == "content":
         return assign(result.keys, section)
     if section.by == "file":
