@@ -170,20 +170,17 @@ class NeuralTask(Task):
         return {"class_count": total[0], "class_predicted": total[1], "class_recorded": total[2]}
 
     def _by_condition(self, session: int, batch: Batch, addends: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        sums = {}
         known = self._repeated[session]
         device = addends["bins"].device
-        first, last = self.first_cell[session : session + 2]
+        sums = {name: torch.zeros(self.first_cell[-1], dtype=torch.float64, device=device) for name in REPEATS}
         if len(known) and "condition" in batch:
             condition = batch["condition"].cpu().numpy()
             place = np.minimum(np.searchsorted(known, condition), len(known) - 1)
             here = torch.from_numpy(np.flatnonzero(known[place] == condition)).to(device)
             row = torch.from_numpy(place).to(device)[here]
-        for name, source in REPEATS.items():
-            total = torch.zeros(self.first_cell[-1], dtype=torch.float64, device=device)
-            if len(known) and "condition" in batch:
-                total[first:last].view(len(known), -1).index_add_(0, row, addends[source][here])
-            sums[name] = total
+            first, last = self.first_cell[session : session + 2]
+            for name, source in REPEATS.items():
+                sums[name][first:last].view(len(known), -1).index_add_(0, row, addends[source][here])
         return sums
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
