@@ -1,15 +1,23 @@
-"""An epoch of one split as a stream of tasks: chunks of the next pool are read while batches of this one are made.
+"""An epoch of one split: each pool is read while batches are made of the one before.
 
-Reading the next pool is spread over the batches of the current one, for an even load.
+Three executors do the work, so that the consumer's thread only waits for the next group of batches. One thread
+prepares pool after pool: it waits until the batches of the last but one are made, computes the order of the samples,
+and lets the threads of another executor decode the chunks. The third makes groups of batches, each as soon as its pools
+are read. Every executor begins its tasks in the order in which they were submitted, and a task only waits for tasks
+that were submitted before it: no deadlock is possible, even with one thread each.
+
+A Ctrl-C can arrive in the consumer's thread at any call. So nothing depends on what that thread does after it has
+submitted a task, and an interrupted close can be completed by another call.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -22,95 +30,46 @@ from outofcore.loading.columns import with_columns
 from outofcore.loading.device import Batch, DeviceStream, split_batches
 from outofcore.loading.gather import Room
 from outofcore.loading.memory import Choice
-from outofcore.loading.order import Epoch, Sampler
+from outofcore.loading.order import Sampler
 from outofcore.loading.permutation import key, random_words
-from outofcore.loading.pipeline import Latch, Step, Task, Until
-from outofcore.loading.residency import Residency
+from outofcore.loading.residency import Residency, Work
 from outofcore.loading.split import Split
 
 Ints = npt.NDArray[np.int64]
-FirstRows = Callable[[Ints], Ints]  # from samples to their first rows
 
-# Groups of a pool that are under way before the next pool asks for room: by then the pool before has released its own.
-_HEAD_START = 3
 _AUGMENT = 32  # purpose of a key; those of the order and the samplers are lower numbers
+_NUMBERS = count()
 
 
-class SplitReader:
-    """Draws the samples of a split, and holds their rows in this process."""
+class Workers:
+    """The threads of a loader."""
 
-    def __init__(
-        self,
-        split: Split,
-        sampler: Sampler,
-        seed: int,
-        choice: Choice,
-        stream: DeviceStream,
-        part: int | None,
-    ) -> None:
-        self.split = split
-        self.sampler = sampler
-        self.choice = choice
-        self._seed = seed
-        self._stream = stream
-        self._part = part
-        self._residency: Residency | None = None
-        self._process = -1
-        self._bytes_before = 0
+    def __init__(self, threads: int) -> None:
+        self._process = os.getpid()
+        self._name = f"outofcore-{next(_NUMBERS)}-"
+        self.pools = ThreadPoolExecutor(1, f"{self._name}pools")
+        self.chunks = ThreadPoolExecutor(threads, f"{self._name}chunks")
+        self.batches = ThreadPoolExecutor(threads, f"{self._name}batches")
+        self.closed = False  # tasks that begin from now on do nothing
 
     @property
-    def bytes_read(self) -> int:
-        """Bytes read from the store since the reader was made."""
-        return self._bytes_before + (self._residency.bytes_read if self._residency is not None else 0)
-
-    def steps(self, number: int, start: int, batching: Batching, together: int) -> Iterator[Step[Group]]:
-        """The tasks of an epoch after ``start`` samples over all ranks; each delivers up to ``together`` batches."""
-        split, positions = self.split, self.sampler.positions
-        ahead = batching.spans(start, positions)
-        span = next(ahead, None)
-        if span is None:
-            return
-        residency = self._open()
-        words = key(self._seed, number, _AUGMENT, self._part or 0)
-        maker = BatchMaker(residency, split, self._stream, words, self._part)
-        first_rows = partial(split.windows.first_rows, phase=split.windows.phase_of(self._seed, number))
-        pools = _Pools(self.sampler.epoch(number), first_rows, residency, batching, start)
-        yield from pools.begin()
-        while span is not None:
-            spans = [span]
-            while (span := next(ahead, None)) and len(spans) < together and span[0] < pools.current.stop:
-                spans.append(span)
-            begin, end = spans[0][0], spans[-1][1]
-            group = _GroupMaker(maker, batching, spans, positions)
-            at = 0
-            while end > pools.current.stop and not pools.current.is_last:
-                pool = pools.current
-                first = pool.rows(max(begin, pool.start), pool.stop)
-                pool.hold()
-                yield group.piece(pool, first, at)
-                at += len(first)
-                yield from pools.proceed()
-            pool = pools.current
-            pool.hold()
-            yield group.finish(pool, pool.rows(max(begin, pool.start), end), at)
-            yield from pools.read_ahead((pool.stop - end) // (batching.size * together))
-        pools.current.release()
-
-    def settle(self) -> None:
-        """Free what is not kept for the next epoch, once no thread is working."""
-        if self._residency is not None and self._process == os.getpid():
-            self._residency.settle()
+    def here(self) -> bool:
+        """Whether the threads are of this process: they do not survive a fork, and locks that were held stay locked."""
+        return self._process == os.getpid()
 
     def close(self) -> None:
-        """Free all memory."""
-        self._bytes_before, self._residency = self.bytes_read, None
-
-    def _open(self) -> Residency:
-        """The residency of this process: after a fork another one, as locks that were held stay locked."""
-        if self._residency is None or self._process != os.getpid():
-            residency = self.choice.open(self.split, self._stream)
-            self._bytes_before, self._process, self._residency = self.bytes_read, os.getpid(), residency
-        return self._residency
+        """Let the threads finish what they are doing, and wait until they are gone; may be called again."""
+        self.closed = True
+        if not self.here:
+            return
+        for executor in (self.pools, self.chunks, self.batches):
+            executor.shutdown(wait=False)
+        own = [thread for thread in threading.enumerate() if thread.name.startswith(self._name)]
+        if threading.current_thread() in own:  # garbage collection can run in any thread
+            return
+        for thread in own:  # not by the executors, which do not know a thread whose start was interrupted
+            if thread.is_alive():
+                thread.join()
 
 
 @dataclass(frozen=True)
@@ -129,209 +88,212 @@ Group = list[Delivery]
 """Consecutive batches made at once: making a small batch takes less time than handing it over."""
 
 
-class _Pools:
-    """The pools of an epoch; the next one is read ahead while batches are made of the current one."""
-
-    def __init__(
-        self, epoch: Epoch, first_rows: FirstRows, residency: Residency, batching: Batching, start: int
-    ) -> None:
-        self._epoch = epoch
-        self._first_rows = first_rows
-        self._residency = residency
-        self._batching = batching
-        self.current = _Pool(epoch, epoch.pool_of(start), first_rows, residency, batching)
-        self._next: _Pool | None = None
-        self._tasks: list[Task[Group]] = []
-        self._groups = 0
-
-    def begin(self) -> Iterator[Step[Group]]:
-        """Read the first pool."""
-        yield Until(self.current.has_room)
-        yield from self.current.bring()
-
-    def proceed(self) -> Iterator[Step[Group]]:
-        """Continue with the next pool, and what is left to read of it."""
-        self.current.release()
-        if self._next is None:
-            yield from self._begin_next()
-        assert self._next is not None
-        yield from self._tasks
-        self.current, self._next, self._tasks, self._groups = self._next, None, [], 0
-
-    def read_ahead(self, groups_left: int) -> Iterator[Step[Group]]:
-        """Read a share of the next pool after each group, for an even load."""
-        self._groups += 1
-        if self._next is None and not self.current.is_last and (self._groups >= _HEAD_START or groups_left <= 1):
-            yield from self._begin_next()
-        due = -(-len(self._tasks) // max(1, groups_left))
-        yield from self._tasks[:due]
-        del self._tasks[:due]
-
-    def _begin_next(self) -> Generator[Step[Group]]:
-        number = self.current.number + 1
-        pool = _Pool(self._epoch, number, self._first_rows, self._residency, self._batching, self.current)
-        yield Until(pool.has_room)
-        self._next, self._tasks = pool, pool.bring()
-
-
-class _Pool:
-    """A pool whose chunks are being read or gathered from."""
+class SplitReader:
+    """Draws the samples of a split, and holds their rows in this process."""
 
     def __init__(
         self,
-        epoch: Epoch,
-        number: int,
-        first_rows: FirstRows,
-        residency: Residency,
-        batching: Batching,
-        before: _Pool | None = None,
+        split: Split,
+        sampler: Sampler,
+        seed: int,
+        choice: Choice,
+        stream: DeviceStream,
+        part: int | None,  # its place in the store, if batches of several parts are mixed: they then contain it
     ) -> None:
-        self.number = number
-        self._before = before  # a chunk needed by both is read by the work of the first
-        self.start, self.stop = epoch.pool_start(number), epoch.pool_start(number + 1)
-        self.first = first_rows(epoch.samples(number, batching.rank, batching.world))
-        self.is_last = number + 1 == epoch.pools
-        self._batching = batching
-        self._residency = residency
-        self._chunks = residency.touched(self.first)
-        self._ready = Latch(0)
-        self._users = 1
-        self._lock = threading.Lock()
+        self.split = split
+        self.sampler = sampler
+        self.choice = choice
+        self.seed = seed
+        self.stream = stream
+        self.part = part
+        self._residency: Residency | None = None
+        self._process = -1
+        self._bytes_before = 0
 
-    def has_room(self) -> bool:
-        """Whether its chunks can be brought."""
-        return self._residency.has_room(self._chunks)
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read from the store since the reader was made."""
+        return self._bytes_before + (self._residency.bytes_read if self._residency is not None else 0)
 
-    def bring(self) -> list[Task[Group]]:
-        """Reserve room; the tasks read the chunks."""
-        work = self._residency.bring(self._chunks)
-        self._ready = Latch(len(work))
-        return [Task(partial(self._ready.run, each), delivers=False) for each in work]
+    def groups(
+        self, number: int, start: int, batching: Batching, together: int, workers: Workers
+    ) -> Iterator[Future[Group]]:
+        """Groups of up to ``together`` batches, of epoch ``number`` after ``start`` samples over all ranks.
 
-    def rows(self, start: int, stop: int) -> Ints:
-        """First rows of this rank's samples from ``start`` to ``stop``; past the epoch, the pool's own again."""
-        begin, end = self._batching.own(self.start, start), self._batching.own(self.start, stop)
-        if end <= len(self.first):
-            return self.first[begin:end]
-        cycle = (self.stop - self.start) // self._batching.world
-        places = np.arange(begin, end)
-        return self.first[np.where(places < len(self.first), places, places % cycle)]
-
-    def hold(self) -> None:
-        """Register a task that gathers from the pool."""
-        with self._lock:
-            self._users += 1
-
-    def release(self) -> None:
-        """Unregister a task that gathered from the pool."""
-        with self._lock:
-            self._users -= 1
-            unused = self._users == 0
-        if unused:
-            self._residency.release(self._chunks)
-
-    def gather(self, first: Ints, room: Room, at: int) -> None:
-        """Copy samples to their places in a batch, once the pool is read."""
-        try:
-            self.wait()
-            self._residency.gather(first, room, at)
-        finally:
-            self.release()
-
-    def wait(self) -> None:
-        """Wait until the chunks are read, raising any error."""
-        before = self._before
-        if before is not None:
-            before.wait()
-            self._before = None
-        self._ready.wait()
-
-
-class _GroupMaker:
-    """Makes a group of batches whose samples are in one or several pools."""
-
-    def __init__(self, maker: BatchMaker, batching: Batching, spans: Sequence[Span], positions: int) -> None:
-        self._maker = maker
-        self._spans = [(begin, min(end, positions)) for begin, end in spans]
-        self._counts = [batching.own(begin, end) for begin, end in spans]
-        self._draws = batching.first_own(spans[0][0]), batching.world
-        self._room: Room | None = None
-        self._first = np.empty(sum(self._counts), np.int64)
-        self._pieces: list[Latch] = []
-        self._lock = threading.Lock()
-
-    def piece(self, pool: _Pool, first: Ints, at: int) -> Task[Group]:
-        """Gather the samples in one pool, not the last."""
-        latch = Latch(1)
-        self._pieces.append(latch)
-        return Task(partial(latch.run, partial(self._gather, pool, first, at)), delivers=False)
-
-    def finish(self, pool: _Pool, first: Ints, at: int) -> Task[Group]:
-        """Gather the rest and make the batches."""
-        return Task(partial(self._finish, pool, first, at), delivers=True)
-
-    def _gather(self, pool: _Pool, first: Ints, at: int) -> None:
-        with self._lock:
-            if self._room is None:
-                self._room = self._maker.room(len(self._first))
-        self._first[at : at + len(first)] = first
-        pool.gather(first, self._room, at)
-
-    def _finish(self, pool: _Pool, first: Ints, at: int) -> Group:
-        self._gather(pool, first, at)
-        for latch in self._pieces:
-            latch.wait()
-        assert self._room is not None
-        batches, event = self._maker.make(self._room, self._first, self._counts, *self._draws)
-        return [
-            Delivery(batch, count, sum(tensor.nbytes for tensor in batch.values()), begin, end, event)
-            for batch, count, (begin, end) in zip(batches, self._counts, self._spans, strict=True)
-        ]
-
-
-class BatchMaker:
-    """Makes batches of gathered rows, in several threads at once.
-
-    ``key`` determines random choices, together with a sample's position. ``part`` is the part's place in the store if
-    batches of several parts are mixed: a batch then contains it as ``part``, int64 (batch,).
-    """
-
-    def __init__(self, residency: Residency, split: Split, stream: DeviceStream, key: int, part: int | None) -> None:
-        self._residency = residency
-        self._reading = split.reading
-        self._columns = split.columns
-        self._stream = stream
-        self._key = key
-        self._part = part
-
-    def room(self, count: int) -> Room:
-        """Room for the rows of a group of batches."""
-        return self._residency.allocate(count)
-
-    def make(
-        self, room: Room, first_rows: Ints, counts: Sequence[int], position: int, step: int
-    ) -> tuple[list[Batch], Any]:
-        """Batches of ``counts`` samples each, which are at positions ``position``, ``position + step``, ...
-
-        With them comes the event that the consumer's stream waits for, if there is one.
+        Each is submitted when the iterator comes to it.
         """
-        draws = random_words(position, step, sum(counts), self._key)
+        return SplitEpoch(self, self._open(), number, batching, workers).groups(start, together)
+
+    def settle(self) -> None:
+        """Free what is not kept for the next epoch, once no thread is working."""
+        if self._residency is not None and self._process == os.getpid():
+            self._residency.settle()
+
+    def close(self) -> None:
+        """Free all memory."""
+        self._bytes_before, self._residency = self.bytes_read, None
+
+    def _open(self) -> Residency:
+        """The residency of this process: after a fork another one, as locks that were held stay locked."""
+        if self._residency is None or self._process != os.getpid():
+            residency = self.choice.open(self.split, self.stream)
+            self._bytes_before, self._process, self._residency = self.bytes_read, os.getpid(), residency
+        return self._residency
+
+
+class _Pool:
+    """A pool of an epoch, and the tasks that take samples from it."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.start, self.stop = start, stop  # positions over all ranks
+        self.first = self.chunks = np.empty(0, np.int64)  # first rows of this rank's samples; chunks that hold them
+        self.read: Future[None]
+        self.tasks = 0  # that were submitted
+        self.done = threading.Semaphore(0)  # released by each task
+
+
+@dataclass
+class _Gathered:
+    """Samples of a group of batches."""
+
+    room: Room
+    first: Ints  # their first rows
+    count: int = 0  # of those that are there already
+
+
+class SplitEpoch:
+    """One epoch of a split on one rank."""
+
+    def __init__(
+        self, reader: SplitReader, residency: Residency, number: int, batching: Batching, workers: Workers
+    ) -> None:
+        self._split, self._stream, self._part = reader.split, reader.stream, reader.part
+        self._residency = residency
+        self._batching = batching
+        self._workers = workers
+        self._positions = reader.sampler.positions
+        self._order = reader.sampler.epoch(number)
+        self._phase = reader.split.windows.phase_of(reader.seed, number)
+        self._key = key(reader.seed, number, _AUGMENT, reader.part or 0)
+
+    def groups(self, start: int, together: int) -> Iterator[Future[Group]]:
+        """Submit group after group of up to ``together`` batches that begin in one pool."""
+        spans = self._batching.spans(start, self._positions)
+        span = next(spans, None)
+        if span is None:
+            return
+        pools = self._pools(self._order.pool_of(start))
+        pool = next(pools)
+        while span is not None:
+            group = [span]
+            while (span := next(spans, None)) and len(group) < together and span[0] < pool.stop:
+                group.append(span)
+            begin, end = group[0][0], group[-1][1]
+            size = self._batching.own(begin, end)
+            before: Future[_Gathered] | None = None
+            while min(end, self._positions) > pool.stop:  # the rest is in other pools
+                before = self._submit(pool, self._gather, pool, begin, pool.stop, size, before)
+                begin, pool = pool.stop, next(pools)
+            yield self._submit(pool, self._make, pool, begin, end, size, before, group)
+
+    def _pools(self, number: int) -> Iterator[_Pool]:
+        """Pools from this one on; the next one is read from the moment at which this one is taken up."""
+        used, pool = None, self._read_later(number, None)
+        while True:
+            number += 1
+            following = self._read_later(number, used) if number < self._order.pools else None
+            yield pool
+            if following is None:
+                return
+            used, pool = pool, following
+
+    def _read_later(self, number: int, used: _Pool | None) -> _Pool:
+        """A pool that is read once another one, of which all tasks were submitted, is used up."""
+        pool = _Pool(self._order.pool_start(number), self._order.pool_start(number + 1))
+        pool.read = self._workers.pools.submit(self._read, pool, number, used)
+        return pool
+
+    def _read(self, pool: _Pool, number: int, used: _Pool | None) -> None:
+        if used is not None:
+            for _ in range(used.tasks):
+                used.done.acquire()
+            self._residency.release(used.chunks)
+            used.first = used.chunks = np.empty(0, np.int64)
+        self._go_on()
+        samples = self._order.samples(number, self._batching.rank, self._batching.world)
+        pool.first = self._split.windows.first_rows(samples, self._phase)
+        pool.chunks = self._residency.touched(pool.first)
+        for part in [self._workers.chunks.submit(self._decode, work) for work in self._residency.bring(pool.chunks)]:
+            part.result()
+
+    def _decode(self, work: Work) -> None:
+        self._go_on()
+        work()
+
+    def _go_on(self) -> None:
+        """Raise CancelledError if the iteration has ended."""
+        if self._workers.closed:
+            raise CancelledError
+
+    def _submit(self, pool: _Pool, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        pool.tasks += 1
+        return self._workers.batches.submit(work, *arguments)
+
+    def _gather(self, pool: _Pool, begin: int, end: int, size: int, before: Future[_Gathered] | None) -> _Gathered:
+        """Copy the samples at these positions of a pool, behind those that were copied before."""
+        try:
+            pool.read.result()
+            self._go_on()
+            gathered = before.result() if before is not None else None
+            if gathered is None:
+                gathered = _Gathered(self._residency.allocate(size), np.empty(size, np.int64))
+            first = self._first_rows(pool, begin, end)
+            self._residency.gather(first, gathered.room, gathered.count)
+            gathered.first[gathered.count : gathered.count + len(first)] = first
+            gathered.count += len(first)
+            return gathered
+        finally:
+            pool.done.release()
+
+    def _first_rows(self, pool: _Pool, begin: int, end: int) -> Ints:
+        """First rows of this rank's samples at these positions; past the epoch, the pool's own again."""
+        low, high = self._batching.own(pool.start, begin), self._batching.own(pool.start, end)
+        if high <= len(pool.first):
+            return pool.first[low:high]
+        cycle = (pool.stop - pool.start) // self._batching.world
+        places = np.arange(low, high)
+        return pool.first[np.where(places < len(pool.first), places, places % cycle)]
+
+    def _make(
+        self, pool: _Pool, begin: int, end: int, size: int, before: Future[_Gathered] | None, spans: list[Span]
+    ) -> Group:
+        """Gather the last samples of a group, and make its batches."""
+        gathered = self._gather(pool, begin, end, size, before)
+        counts = [self._batching.own(*span) for span in spans]
+        draws = random_words(self._batching.first_own(spans[0][0]), self._batching.world, size, self._key)
         with self._stream.queue():
-            tensors = self._tensors(room, draws)
-            if self._columns is not None:
-                tensors = with_columns(tensors, self._columns.of(first_rows))
+            tensors = self._tensors(gathered.room, draws)
+            if self._split.columns is not None:
+                tensors = with_columns(tensors, self._split.columns.of(gathered.first))
             if self._part is not None:
                 where = next(iter(tensors.values())).device
-                tensors = {**tensors, "part": torch.full((len(draws),), self._part, device=where)}
+                tensors = {**tensors, "part": torch.full((size,), self._part, device=where)}
             batches = split_batches(self._stream.send(tensors), counts)
-            return batches, self._stream.finish()
+            event = self._stream.finish()
+        return [
+            Delivery(
+                batch, own, sum(tensor.nbytes for tensor in batch.values()), start, min(stop, self._positions), event
+            )
+            for batch, own, (start, stop) in zip(batches, counts, spans, strict=True)
+        ]
 
     def _tensors(self, room: Room, draws: Draws) -> dict[str, torch.Tensor]:
+        reading = self._split.reading
         if self._residency.name != "device":
-            return self._reading(room.arrays, draws)
-        if isinstance(self._reading, DeviceReading):
-            return self._reading.on_device(room.arrays, draws)
-        return self._reading(self._to_host(room.arrays), draws)
+            return reading(room.arrays, draws)
+        if isinstance(reading, DeviceReading):
+            return reading.on_device(room.arrays, draws)
+        return reading(self._to_host(room.arrays), draws)
 
     def _to_host(self, rows: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
         return {name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
+import time
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
@@ -17,8 +19,7 @@ from outofcore.errors import ParamsError, StateError
 from outofcore.loading.arguments import shown, whole
 from outofcore.loading.batching import Batching, Turns, turns_left
 from outofcore.loading.device import Batch, DeviceStream
-from outofcore.loading.epoch import Group, SplitReader
-from outofcore.loading.pipeline import Pipeline, Step, Task
+from outofcore.loading.epoch import Group, SplitReader, Workers
 from outofcore.recycling import keep_freed_memory
 
 Ints = npt.NDArray[np.int64]
@@ -67,7 +68,7 @@ class Loader(IterableDataset[Batch]):
         turns: Turns,
         seed: int,
         stream: DeviceStream,
-        threads: int,  # workers besides the consumer
+        threads: int,  # that decode, and as many that make batches
         depth: int,  # groups of batches in flight, including the consumer's
         together: int,  # batches per group
         notes: Sequence[str],
@@ -88,9 +89,11 @@ class Loader(IterableDataset[Batch]):
         self._received = 0  # samples of this epoch, over all ranks
         self._begun = self._noted = False
         self._iteration: object = None  # the one that may deliver batches
-        self._pipeline: Pipeline[Group] | None = None  # begun but not ended
-        self._process = -1  # of the pipeline
-        self._ready: Group = []  # taken from the pipeline, not delivered yet
+        self._workers: Workers | None = None  # kept for the next epoch, unless this one is left before its end
+        self._reading = False  # for an epoch that has not ended
+        self._coming: Iterator[Future[Group]] = iter(())  # not submitted yet
+        self._submitted: deque[Future[Group]] = deque()
+        self._ready: Group = []  # made, not delivered yet
 
     def __len__(self) -> int:
         """Batches per epoch."""
@@ -130,7 +133,7 @@ class Loader(IterableDataset[Batch]):
             message = "a loader reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
             raise ParamsError(message)
         self._iteration = None
-        self._end_pipeline()
+        self._end()
         if self._begun:
             self.set_epoch(self.epoch + 1)
         if not self._noted:
@@ -183,15 +186,16 @@ class Loader(IterableDataset[Batch]):
     def close(self) -> None:
         """End the current iteration and free all memory."""
         self._iteration = None
-        self._end_pipeline()
+        self._end()
+        self._stop()
         for reader in self.readers:
             reader.close()
 
     def _move(self, epoch: int, received: int) -> None:
         """Let the next batch be the one after ``received`` samples; an iteration that delivered others ends."""
-        if self._pipeline is not None:
+        if self._reading:
             self._iteration = object()
-            self._end_pipeline()
+            self._end()
         self._epoch, self._received, self._begun = epoch, received, False
 
     def _rest(self, epoch: int, received: int) -> tuple[list[int], Ints]:
@@ -225,50 +229,54 @@ class Loader(IterableDataset[Batch]):
                 raise ParamsError(message)
         finally:
             if self._iteration is iteration:
-                self._end_pipeline()
+                self._end()
 
     def _take(self) -> Group:
         """The next batches; none at the end of the epoch."""
-        pipeline = self._pipeline
-        if pipeline is None or self._process != os.getpid():  # threads and held locks do not survive a fork
-            pipeline = self._start()
-        waited = pipeline.seconds_waited
-        group = next(pipeline, [])
-        self.stats.seconds_waited += pipeline.seconds_waited - waited
+        if self._workers is None or not self._reading or not self._workers.here:
+            self._begin()
+        while len(self._submitted) < self._depth and (group := next(self._coming, None)) is not None:
+            self._submitted.append(group)
+        if not self._submitted:
+            self._settle()
+            return []
+        started = time.perf_counter()
+        batches = self._submitted.popleft().result()
+        self.stats.seconds_waited += time.perf_counter() - started
         self.stats.bytes_read = sum(each.bytes_read for each in self.readers)
-        return group
+        return batches
 
-    def _start(self) -> Pipeline[Group]:
-        """A pipeline from the consumer's position."""
-        self._end_pipeline()
+    def _begin(self) -> None:
+        """Begin to read at the consumer's position."""
+        self._end()
         keep_freed_memory()
         starts, turns = self._rest(self.epoch, self._received)
-        steps = [
-            reader.steps(self.epoch, start, self._batching, self._together)
+        if self._workers is None or not self._workers.here:
+            self._workers = Workers(self._threads)
+        self._reading = True
+        parts = [
+            reader.groups(self.epoch, start, self._batching, self._together, self._workers)
             for reader, start in zip(self.readers, starts, strict=True)
         ]
-        ordered = steps[0] if len(steps) == 1 else _interleave(steps, turns)
-        self._process, self._pipeline = os.getpid(), Pipeline(ordered, self._threads, self._depth)
-        return self._pipeline
+        self._coming = parts[0] if len(parts) == 1 else (next(parts[turn]) for turn in turns)
 
-    def _end_pipeline(self) -> None:
-        """Stop the workers, then clean up; if a Ctrl-C interrupts that, the next call completes it."""
-        self._ready = []
-        if self._pipeline is None:
-            return
-        self._pipeline.close()
+    def _end(self) -> None:
+        """Stop workers that are reading, then clean up; if a Ctrl-C interrupts that, the next call completes it."""
+        self._ready, self._coming = [], iter(())
+        self._submitted.clear()
+        if self._reading:
+            self._stop()
+            self._settle()
+
+    def _stop(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
+
+    def _settle(self) -> None:
         for reader in self.readers:
             reader.settle()
-        self._pipeline = None
-
-
-def _interleave(parts: Sequence[Iterator[Step[Group]]], turns: Ints) -> Iterator[Step[Group]]:
-    """One stream of tasks from several, whose groups are single batches: up to the next batch of the part in turn."""
-    for turn in turns:
-        for step in parts[turn]:
-            yield step
-            if isinstance(step, Task) and step.delivers:
-                break
+        self._reading = False
 
 
 def _check(state: object, own: Mapping[str, Any]) -> None:

@@ -146,7 +146,7 @@ def loader(
     label
         A column of the sequences whose mixing is to be measured.
     threads
-        Workers; by default one a core, 8 at most.
+        Threads that decode chunks, and as many that make batches; by default one a core, 8 at most.
 
     Raises
     ------

@@ -70,11 +70,6 @@ class Residency(ABC):
         store = int(np.searchsorted(self.first_chunks, chunk, "right")) - 1
         return store, chunk - int(self.first_chunks[store])
 
-    def has_room(self, chunks: Ints) -> bool:
-        """Whether chunks can be brought now, or only after others are released."""
-        del chunks
-        return True
-
     @abstractmethod
     def bring(self, chunks: Ints) -> list[Work]:
         """Assign slots to chunks, and return the tasks that decode into them.
@@ -150,11 +145,6 @@ class Arena(HostResidency):
         self._decoded = np.zeros(self.chunks, np.bool_)
         self._idle: dict[int, None] = {}  # unused chunks, longest idle first
         self._free = list(range(self._slots))
-
-    def has_room(self, chunks: Ints) -> bool:
-        """Whether enough slots are free or hold unused chunks."""
-        with self._lock:
-            return self._missing(chunks) <= 0
 
     def bring(self, chunks: Ints) -> list[Work]:
         """Assign slots to the chunks that have none; the work decodes them; raises BudgetError."""
