@@ -36,7 +36,7 @@ PLENTY = 10 * WHOLE
 
 def chosen(kind: Kind, budget: int, changes: dict[str, Any], device: str | None = None) -> Choice:
     [choice] = choose(kind, [replace(NEEDS, **changes)], budget, None if device is None else torch.device(device))
-    assert FIXED + choice.held * CHUNK <= budget
+    assert FIXED + choice.host_chunks * CHUNK <= budget
     return choice
 
 
@@ -80,10 +80,10 @@ def test_a_hybrid_fills_the_budget_and_tells_how_much_stays(share: float, access
     for kind in ("auto", "hybrid"):
         choice = chosen(kind, budget, {"access": access})  # type: ignore[arg-type]
         assert choice.kind == "hybrid"
-        assert FIXED + choice.held * CHUNK > budget - GROUPS - CHUNK
-        stay = choice.held - NEEDS.slots
+        assert FIXED + choice.host_chunks * CHUNK > budget - GROUPS - CHUNK
+        stay = choice.host_chunks - NEEDS.slots
         assert f" {stay}% of " in choice.reason
-        assert choice.kept == (0 if access == "recurring" else stay)
+        assert choice.pinned_chunks == (0 if access == "recurring" else stay)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_refused(
 )
 def test_what_is_asked_for_is_given_where_it_fits_exactly(kind: Any, budget: int) -> None:
     choice = chosen(kind, budget, MAPPABLE)
-    assert (choice.kind, FIXED + choice.held * CHUNK) == (kind, budget)
+    assert (choice.kind, FIXED + choice.host_chunks * CHUNK) == (kind, budget)
 
 
 def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> None:
@@ -123,7 +123,7 @@ def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> 
     budget = sum(each.streamed for each in parts) + 60 * CHUNK
     choices = choose("auto", parts, budget, None)
     assert [choice.kind for choice in choices] == ["streamed", "ram", "ram"]
-    assert sum(each.fixed + choice.held * CHUNK for each, choice in zip(parts, choices, strict=True)) <= budget
+    assert sum(each.fixed + choice.host_chunks * CHUNK for each, choice in zip(parts, choices, strict=True)) <= budget
     whole = sum(each.whole for each in parts)
     assert [choice.kind for choice in choose("ram", parts, whole, None)] == ["ram"] * 3
     anywhere = [replace(each, access="anywhere") for each in parts]
@@ -138,7 +138,7 @@ def test_splits_that_are_read_together_share_the_budget_the_smallest_first() -> 
 def test_kept_chunks_leave_room_for_full_groups_of_batches(budget: int) -> None:
     """Small groups take longer to hand over than kept chunks save: more memory must not be slower."""
     choice = chosen("auto", budget, {})
-    assert choice.kept >= 20
+    assert choice.pinned_chunks >= 20
     assert in_flight([NEEDS], [choice], budget) == (NEEDS.threads + READY_GROUPS, NEEDS.together)
 
 
@@ -147,7 +147,7 @@ def test_parts_leave_room_for_batches_before_rows_are_kept() -> None:
     least = sum(each.streamed for each in parts)
     for spare in (0, groups // 2, groups, groups + 40 * CHUNK):
         choices = choose("hybrid", parts, least + spare, None)
-        assert sum(each.kept for each in choices) == max(0, spare - groups) // CHUNK
+        assert sum(each.pinned_chunks for each in choices) == max(0, spare - groups) // CHUNK
 
 
 def test_a_smaller_pool_takes_its_share() -> None:
@@ -158,13 +158,13 @@ def test_a_smaller_pool_takes_its_share() -> None:
 
 
 def test_an_empty_split_has_nothing_to_keep() -> None:
-    assert chosen("hybrid", PLENTY, {"chunks": 0}).held == 0
+    assert chosen("hybrid", PLENTY, {"chunks": 0}).host_chunks == 0
 
 
 def test_an_arena_keeps_the_chunks_that_it_was_given_room_for(make_store: MakeStore) -> None:
     fields = {"id": open_store(make_store()).rows("train")["id"]}
     for kept in (0, 1, 7, 46, 47, 99):
-        arena = Arena([fields], 1, passing=4, kept=kept)
+        arena = Arena([fields], 1, pool_slots=4, pinned_chunks=kept)
         chunks = np.arange(arena.chunks)
         assert arena.chunks == 47
         for start in (*range(0, 47, 4), *range(0, 47, 4)):

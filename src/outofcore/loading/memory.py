@@ -184,14 +184,14 @@ class Choice:
 
     kind: Kind  # never "auto"
     reason: str  # one line for the user
-    passing: int = 0  # slots for temporary chunks
-    kept: int = 0  # chunks that stay
+    pool_slots: int = 0  # for chunks of pools
+    pinned_chunks: int = 0  # that stay
     reservation: Reservation | None = None  # of the device that holds the rows
 
     @property
-    def held(self) -> int:
+    def host_chunks(self) -> int:
         """Chunks in host memory."""
-        return self.passing + self.kept
+        return self.pool_slots + self.pinned_chunks
 
     def open(self, split: Split, stream: DeviceStream) -> Residency:
         """The residency, still empty."""
@@ -199,7 +199,7 @@ class Choice:
             return Mapped(split.rows, split.windows.length)
         if self.kind == "device":
             return OnDevice(split.rows, split.windows.length, stream, self.reservation)
-        return Arena(split.rows, split.windows.length, self.passing, self.kept)
+        return Arena(split.rows, split.windows.length, self.pool_slots, self.pinned_chunks)
 
 
 def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:
@@ -215,7 +215,7 @@ def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device
 
 def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) -> tuple[int, int]:
     """Groups of batches in flight and batches per group, within what the residencies leave of the budget."""
-    held = sum(each.fixed + choice.held * each.chunk for each, choice in zip(needs, choices, strict=True))
+    held = sum(each.fixed + choice.host_chunks * each.chunk for each, choice in zip(needs, choices, strict=True))
     depth, together = max(needs, key=lambda each: each.batch).in_flight(max(0, budget - held))
     return depth, together if len(needs) == 1 else 1
 
@@ -271,7 +271,7 @@ def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None, 
                 "raise memory, or use residency 'auto'"
             )
             raise BudgetError(message)
-        return Choice(kind="ram", kept=needs.chunks, reason="as requested")
+        return Choice(kind="ram", pinned_chunks=needs.chunks, reason="as requested")
     if kind == "mapped" and not needs.mappable:
         message = (
             "residency 'mapped' needs a store with codec 'none' on a disk of this machine: "
@@ -284,9 +284,9 @@ def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None, 
         return Choice(kind=kind, reason="as requested", reservation=reservation)
     prove(budget, [needs])
     if kind == "hybrid":
-        kept = needs.keep(budget, groups)
-        return _hybrid(needs, kept, "as requested; {share:.0%} of the rows stay, in addition to two pools")
-    return Choice(kind="streamed", passing=needs.slots, reason="as requested")
+        pinned = needs.keep(budget, groups)
+        return _hybrid(needs, pinned, "as requested; {share:.0%} of the rows stay, in addition to two pools")
+    return Choice(kind="streamed", pool_slots=needs.slots, reason="as requested")
 
 
 def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: int) -> Choice:
@@ -296,11 +296,11 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: i
     if device is not None and 0 < needs.decoded <= room and needs.fixed <= budget:
         reason = f"{size} fit the {format_bytes(room)} that loaders may take of the accelerator's memory"
         return Choice(kind="device", reason=reason, reservation=reserve(device, needs.decoded))
-    kept = needs.keep(budget, groups)
-    worthwhile = needs.access != "anywhere" and kept >= _WORTH_KEEPING * needs.chunks
+    pinned = needs.keep(budget, groups)
+    worthwhile = needs.access != "anywhere" and pinned >= _WORTH_KEEPING * needs.chunks
     # Where all rows leave too little for batches in flight, these hold up more than reading some rows again does.
     if needs.whole + (groups if worthwhile else 0) <= budget:
-        return Choice(kind="ram", kept=needs.chunks, reason=f"{size} fit {allowed}")
+        return Choice(kind="ram", pinned_chunks=needs.chunks, reason=f"{size} fit {allowed}")
     size += " and batches in flight"
     page_cache = usable_memory().value
     if needs.mappable and (needs.access == "anywhere" or needs.decoded <= page_cache):
@@ -315,15 +315,15 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: i
         raise BudgetError(message)
     prove(budget, [needs])
     if worthwhile:
-        return _hybrid(needs, kept, f"{size} exceed {allowed}, which holds {{share:.0%}} of the rows and two pools")
-    return Choice(kind="streamed", passing=needs.slots, reason=f"{size} exceed {allowed}")
+        return _hybrid(needs, pinned, f"{size} exceed {allowed}, which holds {{share:.0%}} of the rows and two pools")
+    return Choice(kind="streamed", pool_slots=needs.slots, reason=f"{size} exceed {allowed}")
 
 
-def _hybrid(needs: Needs, kept: int, reason: str) -> Choice:
-    reason = reason.format(share=kept / max(needs.chunks, 1))
+def _hybrid(needs: Needs, pinned: int, reason: str) -> Choice:
+    reason = reason.format(share=pinned / max(needs.chunks, 1))
     if needs.access == "recurring":  # recently used chunks are the ones to keep
-        return Choice(kind="hybrid", passing=needs.slots + kept, reason=reason)
-    return Choice(kind="hybrid", passing=needs.slots, kept=kept, reason=reason)
+        return Choice(kind="hybrid", pool_slots=needs.slots + pinned, reason=reason)
+    return Choice(kind="hybrid", pool_slots=needs.slots, pinned_chunks=pinned, reason=reason)
 
 
 def _prove_fixed(needs: Needs, budget: int) -> None:

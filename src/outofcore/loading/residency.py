@@ -35,7 +35,7 @@ PIECES = 4  # at least, of what is brought together, for as many threads
 
 def table_bytes(chunks: int, fields: int) -> int:
     """Bytes of the tables of a split's chunks."""
-    of_chunk = 8 + 8 + 8 + 1 + 1  # origin, slot, holders; decoded, kept
+    of_chunk = 8 + 8 + 8 + 1 + 1  # origin, slot, holders; decoded, pinned
     of_field = 8 + 16 + 16 + 4  # address; place and size in the reader, and in the index of the shard; checksum
     return chunks * (of_chunk + fields * of_field)
 
@@ -124,19 +124,22 @@ class Arena(HostResidency):
     """Decoded chunks in slots of a fixed arena: the residencies ``streamed``, ``hybrid`` and ``ram``.
 
     A pool's chunks are decoded directly into slots; after the pool is consumed they stay until their slots are needed,
-    oldest first. A chunk shared by pools is decoded once. There is a slot for each of the ``kept`` chunks, which are
+    oldest first. A chunk shared by pools is decoded once. There is a slot for each of the ``pinned_chunks``, which are
     never evicted: none in ``streamed``, some in ``hybrid``, all in ``ram``, whose first epoch therefore streams and
-    needs no separate reading phase. ``passing`` slots are for the others. The kept set is fixed: an epoch uses each
+    needs no separate reading phase; ``pool_slots`` are for the others. The pinned ones are fixed: an epoch uses each
     chunk once, so a least-recently-used cache would have evicted each chunk by the time it is needed again.
     """
 
-    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int, passing: int, kept: int = 0) -> None:
+    def __init__(
+        self, stores: Sequence[Mapping[str, Array]], length: int, pool_slots: int, pinned_chunks: int = 0
+    ) -> None:
         super().__init__(stores, length)
-        kept_before = np.arange(self.chunks + 1, dtype=np.int64) * min(kept, self.chunks) // max(self.chunks, 1)
-        self._keep = np.diff(kept_before) > 0  # evenly spread
+        pinned = min(pinned_chunks, self.chunks)
+        pinned_before = np.arange(self.chunks + 1, dtype=np.int64) * pinned // max(self.chunks, 1)
+        self._pinned = np.diff(pinned_before) > 0  # evenly spread
         self._readers = [BulkReader(tuple(fields.values())) for fields in self.stores]
-        self._slots = min(int(self._keep.sum()) + passing, self.chunks)
-        self.name = "ram" if kept >= self.chunks else "hybrid" if kept else "streamed"
+        self._slots = min(pinned + pool_slots, self.chunks)
+        self.name = "ram" if pinned == self.chunks else "hybrid" if pinned else "streamed"
         self._lock = threading.Lock()
         self._buffers: list[npt.NDArray[Any]] = []
         self._origins: list[int] = []
@@ -176,7 +179,7 @@ class Arena(HostResidency):
         """Release the chunks that no other pool needs and that are not kept."""
         with self._lock:
             self._holders[chunks] -= 1
-            for chunk in chunks[(self._holders[chunks] == 0) & ~self._keep[chunks]].tolist():
+            for chunk in chunks[(self._holders[chunks] == 0) & ~self._pinned[chunks]].tolist():
                 self._idle[chunk] = None
 
     def settle(self) -> None:
@@ -189,7 +192,7 @@ class Arena(HostResidency):
         undecoded = ~self._decoded
         self.addresses[:, undecoded] = ABSENT
         self._slot[undecoded] = -1
-        held = np.flatnonzero(self._decoded & ~self._keep).tolist()
+        held = np.flatnonzero(self._decoded & ~self._pinned).tolist()
         self._idle = {chunk: None for chunk in self._idle if self._decoded[chunk]} | dict.fromkeys(held)
         used = set(self._slot[self._decoded].tolist())
         self._free = [slot for slot in range(self._slots) if slot not in used]
