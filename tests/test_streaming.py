@@ -110,8 +110,8 @@ def test_the_stage_streams_the_same(corpus: Path, tokenizer: Path, elsewhere: Pa
         "tokenizer": {"path": str(tokenizer)},
         "splits": {"val": 0.3},
         "tensors": {"seq_len": 16},
-        "stream": {"shuffle_windows": 64, "max_examples": 300, "val_examples": 30},
-        "train": {"batch_size": 8, "seed": 5},
+        "stream": {"shuffle_windows": 64, "max_examples": 300},
+        "train": {"batch_size": 8, "seed": 5, "val_examples": 30},
     }
     (elsewhere / "params.yaml").write_text(json.dumps({"text": settings}))
     section = load_params().section("text")

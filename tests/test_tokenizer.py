@@ -13,13 +13,16 @@ from typer.testing import CliRunner
 
 import outofcore
 from outofcore.cli import app
+from outofcore.domains.text.tokens import learn
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
 from tests.corpus import TEXTS, Endless, Records, corpus, elsewhere, tokenizer
 
 __all__ = ["corpus", "elsewhere", "tokenizer"]  # fixtures
 
 
-def test_a_tokenizer_is_trained_outside_of_a_project(corpus: Path, tokenizer: Path, elsewhere: Path) -> None:
+def test_a_tokenizer_is_trained_outside_of_a_project(
+    corpus: Path, tokenizer: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained = outofcore.train_tokenizer(corpus, "mine/tokenizer.json", vocab_size=400)
     assert Path("mine/tokenizer.json").read_bytes() == tokenizer.read_bytes()
     assert outofcore.train_tokenizer(corpus, "mine/tokenizer.json", tokenizer={"vocab_size": 400}) == trained
@@ -29,8 +32,9 @@ def test_a_tokenizer_is_trained_outside_of_a_project(corpus: Path, tokenizer: Pa
     assert of_records["vocabulary"] == 300
     assert outofcore.train_tokenizer(list(Records(TEXTS)), "again.json", vocab_size=300) == of_records
     assert {path.name for path in elsewhere.iterdir()} == {"mine", "records.json", "again.json"}
+    monkeypatch.setattr(learn, "SAMPLE_BYTES", 20_000)
     endless = Records(Endless())
-    outofcore.train_tokenizer(endless, "again.json", vocab_size=300, sample_bytes=20_000)
+    outofcore.train_tokenizer(endless, "again.json", vocab_size=300)
     assert 20_000 / 400 < endless.given < 20_000
 
 
@@ -74,7 +78,7 @@ def test_the_command_line_trains_one_and_converts_with_it(corpus: Path, tokenize
         assert done.exit_code == code, done.output
         return done
 
-    done = call("tokenizer", corpus, "mine.json", "-S", "vocab_size=400", "-S", "source.newlines=keep")
+    done = call("tokenizer", corpus, "mine.json", "-S", "vocab_size=400", "-S", "source.bom=strip")
     assert Path("mine.json").read_bytes() == tokenizer.read_bytes()
     assert json.loads(done.stdout)["vocabulary"] == 400
     assert done.stderr == ""

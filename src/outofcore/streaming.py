@@ -86,8 +86,9 @@ def stream(
     **settings
         Settings under ``tensors`` and ``stream`` by name (``seq_len``, ``stride``, ``reset_at_documents``,
         ``shuffle_windows``, ``max_examples``, ...), and sections (``source``, ``filters``, ``splits``), each a mapping
-        of the keys that differ. They take precedence over those of ``params``. An epoch is ``max_examples`` windows of
-        the split train, ``val_examples`` of another; None, the default without ``params``, is the whole split.
+        of the keys that differ. They take precedence over those of ``params``. An epoch of the
+        split train is ``max_examples`` windows; None, the default, is all. ``train.val_examples`` of ``params`` bounds
+        the split val.
 
     Returns
     -------
@@ -137,7 +138,6 @@ def stream(
     given = by_section(
         domain,
         ("tensors", "stream"),
-        {"val_examples": None} if params is None else {},
         settings,
         {} if tokenizer is None else {"tokenizer": tokenizer},
         {} if column is None else {"source": {"text_column": word("column", column)}},

@@ -36,7 +36,7 @@ def train_tokenizer(
     ----------
     raw
         A file or a folder, as for :func:`outofcore.convert`; a ``.hub`` file; or what iterates over mappings, such as a
-        dataset of the library ``datasets``. A share of ``sample_bytes`` is read from the beginning of each file.
+        dataset of the library ``datasets``. A share of 16 MiB is read from the beginning of each file.
     file
         The ``tokenizer.json`` to write, which :func:`outofcore.convert` and :func:`outofcore.stream` take, and the
         library ``tokenizers`` reads. An existing tokenizer is replaced.
@@ -45,7 +45,7 @@ def train_tokenizer(
     params
         A params file whose section ``text`` holds the settings; None for the defaults.
     **settings
-        Settings under ``tokenizer`` by name (``vocab_size``, ``sample_bytes``, ``kind``, ``given``), and sections
+        Settings under ``tokenizer`` by name (``vocab_size``, ``kind``, ``given``), and sections
         (``source``, ``filters``), each a mapping of the keys that differ. They take precedence over those of
         ``params``.
 

@@ -75,6 +75,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "a6f68c01f4927266bc3470b103b2017c112053c2e300d0f9e7d158e52e1ea5c2",
             "none": "6ffb8c3128c80c5bf135da9813e1372a6229cc2803db47c71e4e6764b654ae60",
         },
+        3: {
+            "zstd": "e98cf6f2afd0cace92bf16f50279308f02e31e7ae5c170641458948252ed499a",
+            "none": "cb20fe55d88b33a30367f886f9cab25481a39e14eb27601c810ac356cc72baf5",
+        },
     },
     "neural": {
         1: {

@@ -31,8 +31,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project after ``dvc repro train@text`` with few steps, committed; tests copy it."""
     project = copy_project(tmp_path_factory.mktemp("pipeline") / "text")
     params = yaml.safe_load(project.read("params.yaml"))
-    params["text"]["train"] |= SMALL
-    params["text"]["stream"] |= {"max_examples": 400, "val_examples": 64, "shuffle_windows": 512}
+    params["text"]["train"] |= SMALL | {"val_examples": 64}
+    params["text"]["stream"] |= {"max_examples": 400, "shuffle_windows": 512}
     (project.folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
     project.dvc("repro", "train@text")
     project.git("add", "-A")

@@ -34,7 +34,7 @@ def test_all_of_shakespeare_with_gpt2(convert, real_data: Path, tmp_path: Path, 
 
 def test_novels_with_a_tokenizer_of_their_own(convert, real_data: Path, tmp_path: Path):
     raw = real_data / "text" / "novels.tar.zst"
-    path = learn(raw, tmp_path, vocab_size=1024, sample_bytes=500_000)
+    path = learn(raw, tmp_path, vocab_size=1024)
     found = convert(raw, tokenizer={"path": str(path)})
     assert len(found.documents) == 50
     assert found.counts["byte_order_marks"] == 50
@@ -55,7 +55,7 @@ def test_novels_with_a_tokenizer_of_their_own(convert, real_data: Path, tmp_path
 @pytest.mark.long
 def test_poems_without_spaces(convert, real_data: Path, tmp_path: Path):
     raw = real_data / "text" / "poems.jsonl.zst"
-    path = learn(raw, tmp_path, vocab_size=2048, sample_bytes=500_000)
+    path = learn(raw, tmp_path, vocab_size=2048)
     found = convert(raw, tokenizer={"path": str(path)}, filters={"duplicates": "keep"})
     reference = tokenizers.Tokenizer.from_file(str(path))
     content = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(raw.read_bytes())).read()

@@ -46,9 +46,8 @@ def make(section_of, folder: Path, split="train", *, keys=None, batch_size=5, se
     """A stream; an epoch of ``samples`` windows, where the text begins anew only in the split train."""
     source = {"separator": "|"}
     keys = {"source": source, "filters": {"duplicates": "keep"}, "mode": "stream", "splits": SPLITS} | (keys or {})
-    epoch = {"max_examples": samples, "val_examples": samples}
-    keys["stream"] = keys.get("stream", {}) | epoch
-    section = section_of(folder, train={"batch_size": batch_size, "seed": seed}, **keys)
+    keys["stream"] = keys.get("stream", {}) | {"max_examples": samples}
+    section = section_of(folder, train={"batch_size": batch_size, "seed": seed, "val_examples": samples}, **keys)
     files = find_files(folder, "**/*", SUFFIXES, section="text")
     options = {"shuffle": True, "memory": MEMORY, "threads": 1, "device": None} | options
     return DOMAIN.stream(files, section, split, **options)

@@ -31,8 +31,8 @@ def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def streamed(section_of, raw: Path, **keys):
-    keys = {"tensors": {"seq_len": 16}, "stream": {"val_examples": 8}, "splits": {"val": 0.3}} | keys
-    return section_of(raw, mode="stream", train={"batch_size": 4}, **keys)
+    keys = {"tensors": {"seq_len": 16}, "splits": {"val": 0.3}} | keys
+    return section_of(raw, mode="stream", train={"batch_size": 4, "val_examples": 8}, **keys)
 
 
 def listed(section, *, threads: int = 1) -> str:

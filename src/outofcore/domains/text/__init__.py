@@ -28,7 +28,7 @@ class Text(Domain):
     divided_by = "source.separator"
     suffixes = SUFFIXES
     section = TextSection
-    bytes_version = 2
+    bytes_version = 3
     packages = ("gigatoken", "pyarrow", "tokenizers")
 
     def prepared(self, section: TextSection, store: str) -> TextSection:
@@ -78,12 +78,13 @@ class Text(Domain):
         from outofcore.domains.text.tokens.tokenizer import load_tokenizer
 
         training = split == "train"
+        limits = {"train": section.stream.max_examples, "val": section.train.val_examples}
         return TextStream(
             files,
             section,
             self.reading(attributes(load_tokenizer(section)), section),
             split,
-            samples=section.stream.max_examples if training else section.stream.val_examples,
+            samples=limits.get(split),
             repeat=training,
             memory=memory,
             threads=threads,

@@ -66,11 +66,7 @@ class Converter:
             if found:
                 name = unit.places[documents.files[number]][1]
                 differences.append(f"{name}, document at {documents.offsets[number]}: {found}")
-        counts = Counter(
-            documents_replaced=documents.replaced,
-            carriage_returns=documents.carriage_returns,
-            byte_order_marks=unit.detail["marks"],
-        )
+        counts = Counter(byte_order_marks=unit.detail["marks"])
         stored = {**_document_counts(sizes, counted), "tokens": lengths}
         tokens, lengths = self._ended(ids, lengths)
         return UnitResult(
@@ -99,8 +95,6 @@ class Converter:
         if not detail["continues"]:
             stored |= _document_counts(sizes, counted)
             stored["documents_in_pieces"] = np.array([1])
-            counts["documents_replaced"] = int(found.replaced)
-            counts["carriage_returns"] = found.carriage_returns
         tokens = ids.astype(self.tokenizer.dtype)
         if not detail["unfinished"]:
             tokens, lengths = self._ended(ids, lengths)
@@ -120,16 +114,14 @@ class Converter:
     def _one_by_one(self, engine: Engine, documents: Documents) -> tuple[Ids, Lengths]:
         """Ids of documents, long ones in pieces; one without a safe cut, or at which the library fails, is rejected."""
         cutter = Cutter(engine.ids, safe=self.tokenizer.cuttable)
-        cleaned = self.section.source.model_copy(update={"newlines": "keep"})
-        kept = Documents(replaced=documents.replaced, carriage_returns=documents.carriage_returns)
-        kept.rejects = documents.rejects
+        kept = Documents(rejects=documents.rejects)
         ids: list[Ids] = []
         lengths: list[int] = []
         for text, offset, file in zip(documents.texts, documents.offsets, documents.files, strict=True):
             try:
-                found = survey([text], cleaned, self.section.filters, cutter, engine.longest, offset)
+                found = survey([text], self.section.filters, cutter, engine.longest, offset)
                 if not isinstance(found, Reject):
-                    parts, _ = engine.encode(list(pieces([text], cleaned, found.cuts)))
+                    parts, _ = engine.encode(list(pieces([text], found.cuts)))
             except EncodingError as error:
                 found = Reject(reason="not_tokenized", offset=offset, detail=str(error))
             if isinstance(found, Reject):
@@ -164,9 +156,7 @@ class Converter:
         end = self.tokenizer.end_id
         if end is None:
             return ids.astype(self.tokenizer.dtype), lengths
-        tokens = np.empty(len(ids) + len(lengths), self.tokenizer.dtype)
-        _insert_ends(ids, lengths, end, tokens)
-        return tokens, lengths + 1
+        return np.insert(ids.astype(self.tokenizer.dtype), np.cumsum(lengths), end), lengths + 1
 
     def _chosen(self, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         """Documents for the oracle, by the second half of the key; the first half decides the split."""
@@ -180,19 +170,6 @@ class Converter:
 @lru_cache(maxsize=2)
 def _open_oracle(tokenizer: Tokenizer) -> Oracle:
     return Oracle(tokenizer, open_engine(tokenizer))
-
-
-@kernel
-def _insert_ends(ids: Any, lengths: Any, end: Any, tokens: Any) -> None:
-    read = written = 0
-    for length in lengths:
-        source, target = ids[read : read + length], tokens[written : written + length]
-        for place in range(length):
-            target[place] = source[place]
-        read += length
-        written += length
-        tokens[written] = end
-        written += 1
 
 
 def _characters(texts: Sequence[bytes], sizes: Lengths) -> Lengths:

@@ -38,13 +38,7 @@ class SourceSection(Section):
         None, min_length=1, description="what separates documents in a .txt; null: one document a file"
     )
     text_column: str = Field("text", description="the key (JSON lines) or column (.parquet) that holds the text")
-    newlines: Literal["keep", "lf"] = Field(
-        "keep", description="keep: as they are; lf: CRLF and CR become LF, as Python's open() does in silence"
-    )
     bom: Literal["strip", "keep"] = Field("strip", description="a byte-order mark at the start of a .txt")
-    invalid_utf8: Literal["reject", "replace"] = Field(
-        "reject", description="reject the document, or put U+FFFD where bytes are not UTF-8"
-    )
     end_of_document: str | None = Field(
         "<|endoftext|>",
         description="token that is put after each document, null: none; the same characters in a text are plain text",
@@ -63,12 +57,6 @@ class TokenizerSection(Section):
     )
     vocab_size: int = Field(
         4096, ge=257, le=2**24, description="bpe: tokens, 256 bytes and the end of a document among them"
-    )
-    sample_bytes: int = Field(
-        16_777_216,
-        ge=1,
-        le=2**40,
-        description="bpe: text that is learnt from, whole documents from the start of each raw file, by its share",
     )
     given: str = Field(
         "data/tokenizers/given",
@@ -162,9 +150,6 @@ class StreamSection(Section):
         ge=1,
         le=MOST,
         description="windows of an epoch, the text read again where it ends before; null: all, once",
-    )
-    val_examples: int | None = Field(
-        2048, ge=1, le=MOST, description="windows of a validation, in the order of the text; null: all"
     )
 
 

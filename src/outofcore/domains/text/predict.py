@@ -12,7 +12,7 @@ from outofcore.domains.domain import Section
 from outofcore.domains.predictor import Row
 from outofcore.domains.sections import MOST
 from outofcore.domains.task import Batch
-from outofcore.domains.text.documents.cleaning import BOM, InvalidText, clean
+from outofcore.domains.text.documents.utf8 import BOM
 from outofcore.domains.text.model import TextTask
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import RawInputError
@@ -44,9 +44,9 @@ def answer(task: TextTask, raw: Path, section: TextSection, options: Options) ->
     if section.source.bom == "strip":
         content = content.removeprefix(BOM)
     try:
-        prompt = clean(content, section.source).text.decode()
-    except InvalidText as error:
-        message = f"{raw}: expected UTF-8, got something else from byte {error.position} on"
+        prompt = content.decode()
+    except UnicodeDecodeError as error:
+        message = f"{raw}: expected UTF-8, got something else from byte {error.start} on"
         raise RawInputError(message) from error
     prompt = prompt.removesuffix("\n").removesuffix("\r")
     return [{"text": _continued(task, prompt, options)}]

@@ -141,7 +141,7 @@ class _Place:
         engine = open_engine(tokenizer)
         cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
         ahead = self.scout.at(self.index, opened.reader.position).document(opened.division)
-        found = survey(ahead, section.source, section.filters, cutter, engine.longest, offset)
+        found = survey(ahead, section.filters, cutter, engine.longest, offset)
         raw = opened.reader.document(opened.division)
         if isinstance(found, Reject):
             for _ in raw:
@@ -149,7 +149,7 @@ class _Place:
             yield self._unit("reject", offset, b"", reject=found)
             return
         before = b""
-        for number, piece in enumerate(pieces(raw, section.source, found.cuts)):
+        for number, piece in enumerate(pieces(raw, found.cuts)):
             continues, unfinished = number > 0, number < len(found.cuts)
             yield self._unit(
                 "piece", offset, piece, survey=found, before=before, continues=continues, unfinished=unfinished

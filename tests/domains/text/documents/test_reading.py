@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import re
 import tarfile
 from pathlib import Path
 
@@ -20,34 +19,19 @@ DATA = st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r", b"\r\n", b"---", b"<|
 )
 
 
-def expected(data: bytes, separator: str, newlines: str) -> list[bytes]:
-    if newlines == "keep":
-        return [piece for piece in data.split(separator.encode()) if piece]
-    pattern = "".join(
-        "(?:\r\n|\r(?!\n)|\n)" if character == "\n" else re.escape(character)
-        for character in separator.replace("\r\n", "\n")
-    )
-    return [piece for piece in re.split(pattern.encode(), data) if piece]
+def expected(data: bytes, separator: str) -> list[bytes]:
+    return [piece for piece in data.split(separator.encode()) if piece]
 
 
-@given(data=DATA, separator=SEPARATORS, newlines=st.sampled_from(["keep", "lf"]))
-def test_pieces_are_those_of_a_split(data, separator, newlines):
-    divided = division(SourceSection(separator=separator, newlines=newlines))
+@given(data=DATA, more=DATA, separator=SEPARATORS)
+def test_what_comes_later_moves_no_separator_that_was_found(data, more, separator):
+    divided = division(SourceSection(separator=separator))
     assert divided is not None
-    assert [data[start:stop] for start, stop in divided.split(data)] == expected(data, separator, newlines)
-
-
-@given(data=DATA, more=DATA, separator=SEPARATORS, newlines=st.sampled_from(["keep", "lf"]))
-def test_what_comes_later_moves_no_separator_that_was_found(data, more, separator, newlines):
-    divided = division(SourceSection(separator=separator, newlines=newlines))
-    assert divided is not None
-    end = divided.end_of_last(data, last=False)
-    whole = expected(data + more, separator, newlines)
-    if end:
-        assert expected(data[:end], separator, newlines) + expected(data[end:] + more, separator, newlines) == whole
-    else:
-        found = divided.next(data + more, 0, last=True)
-        assert found is None or found[1] >= len(data)
+    assert [data[start:stop] for start, stop in divided.split(data)] == expected(data, separator)
+    end = divided.end_of_last(data)
+    whole = expected(data + more, separator)
+    assert expected(data[:end], separator) + expected(data[end:] + more, separator) == whole
+    assert separator.encode() not in data[end:]
 
 
 def test_a_file_is_one_document_by_default_and_a_line_ends_with_lf():
@@ -55,9 +39,9 @@ def test_a_file_is_one_document_by_default_and_a_line_ends_with_lf():
     assert LINES.split(b"a\n\nb\r\nc") == [(0, 1), (3, 5), (6, 7)]
 
 
-@given(data=DATA, separator=SEPARATORS, newlines=st.sampled_from(["keep", "lf"]), size=st.integers(1, 9))
-def test_documents_are_the_same_however_the_stream_is_read(data, separator, newlines, size):
-    divided = division(SourceSection(separator=separator, newlines=newlines))
+@given(data=DATA, separator=SEPARATORS, size=st.integers(1, 9))
+def test_documents_are_the_same_however_the_stream_is_read(data, separator, size):
+    divided = division(SourceSection(separator=separator))
     patch = pytest.MonkeyPatch()
     with patch.context() as context:
         context.setattr(reading, "BLOCK_BYTES", size)
@@ -65,7 +49,7 @@ def test_documents_are_the_same_however_the_stream_is_read(data, separator, newl
         found = []
         while reader.position < len(data):
             found.append(b"".join(reader.document(divided)))
-    assert [document for document in found if document] == expected(data, separator, newlines)
+    assert [document for document in found if document] == expected(data, separator)
 
 
 def test_bytes_given_back_are_read_again():

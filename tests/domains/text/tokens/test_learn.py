@@ -11,6 +11,7 @@ import pytest
 import tokenizers
 
 from outofcore.domains.text.params import SUFFIXES, TextSection
+from outofcore.domains.text.tokens import learn
 from outofcore.domains.text.tokens.learn import CHUNK_BYTES, make_tokenizer, sample
 from outofcore.errors import ParamsError
 from outofcore.raw.files import find_files
@@ -58,8 +59,9 @@ def test_the_same_bytes_in_another_process_with_other_threads(folder: Path, thre
     assert done.stdout == make_tokenizer(*make(folder, tokenizer={"vocab_size": 900}))
 
 
-def test_the_sample_is_a_share_of_each_file_in_chunks_that_end_with_words(folder: Path):
-    section, files = make(folder, tokenizer={"sample_bytes": 150_000})
+def test_the_sample_is_a_share_of_each_file_in_chunks_that_end_with_words(folder: Path, monkeypatch):
+    monkeypatch.setattr(learn, "SAMPLE_BYTES", 150_000)
+    section, files = make(folder)
     chunks = list(sample(section, files))
     total = sum(file.bytes for file in files)
     for file in files[:2]:
@@ -69,9 +71,10 @@ def test_the_sample_is_a_share_of_each_file_in_chunks_that_end_with_words(folder
     assert max(len(chunk.encode()) for chunk in chunks) > CHUNK_BYTES // 2
 
 
-def test_a_long_document_is_sampled_without_being_read_whole(tmp_path: Path):
+def test_a_long_document_is_sampled_without_being_read_whole(tmp_path: Path, monkeypatch):
     (tmp_path / "long.txt").write_bytes(b"word " * 1_200_000)
-    section, files = make(tmp_path, tokenizer={"sample_bytes": 200_000})
+    monkeypatch.setattr(learn, "SAMPLE_BYTES", 200_000)
+    section, files = make(tmp_path)
     chunks = list(sample(section, files))
     assert "".join(chunks) == "word " * 40_000
 

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from outofcore.domains.text.documents.cleaning import InvalidText, blocks, characters, clean
-from outofcore.domains.text.params import FilterSection, SourceSection
+from outofcore.domains.text.documents.utf8 import characters, first_wrong_byte, whole_characters
+from outofcore.domains.text.params import FilterSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter
 from outofcore.raw.unit import KEY_BYTES, Reject
 
@@ -20,16 +20,19 @@ class Survey:
     """Result of the first pass over a document."""
 
     key: bytes
-    bytes: int  # of its cleaned text
-    characters: int  # of its cleaned text
-    cuts: tuple[int, ...]  # starts of its pieces but the first: byte offsets in the cleaned text
-    replaced: bool
-    carriage_returns: int
+    bytes: int
+    characters: int
+    cuts: tuple[int, ...]  # starts of its pieces but the first: byte offsets
 
 
 def key_of(text: bytes) -> bytes:
     """The key of a document: the first 16 bytes of the SHA-256 of its text."""
     return hashlib.sha256(text).digest()[:KEY_BYTES]
+
+
+def invalid(position: int, offset: int) -> Reject:
+    """The reject of a document with a wrong byte at a position."""
+    return Reject(reason="invalid_utf8", offset=offset, detail=f"byte {position} of the document")
 
 
 def too_long_or_short(size: int, filters: FilterSection, offset: int) -> Reject | None:
@@ -42,26 +45,20 @@ def too_long_or_short(size: int, filters: FilterSection, offset: int) -> Reject 
 
 
 def survey(
-    parts: Iterable[bytes], source: SourceSection, filters: FilterSection, cutter: Cutter, longest: int, offset: int
+    parts: Iterable[bytes], filters: FilterSection, cutter: Cutter, longest: int, offset: int
 ) -> Survey | Reject:
     """First pass over the parts of a document, in bounded memory; cuts are at most ``longest`` bytes apart."""
     digest = hashlib.sha256()
     cuts: list[int] = []
     waiting = bytearray()
-    size = count = seen = returns = searched = 0
-    replaced = False
-    for block in blocks(parts):
-        try:
-            cleaned = clean(block, source)
-        except InvalidText as error:
-            return Reject(reason="invalid_utf8", offset=offset, detail=f"byte {seen + error.position} of the document")
-        seen += len(block)
-        digest.update(cleaned.text)
-        size += len(cleaned.text)
-        count += characters(cleaned.text)
-        returns += cleaned.carriage_returns
-        replaced |= cleaned.replaced
-        waiting += cleaned.text
+    size = count = searched = 0
+    for block in whole_characters(parts):
+        if (wrong := first_wrong_byte(block)) >= 0:
+            return invalid(size + wrong, offset)
+        digest.update(block)
+        size += len(block)
+        count += characters(block)
+        waiting += block
         while len(waiting) - WINDOW_BYTES > max(PIECE_BYTES, searched):
             high = min(len(waiting) - WINDOW_BYTES, longest) if searched else PIECE_BYTES
             cut = cutter.last(waiting, searched, high)
@@ -79,17 +76,17 @@ def survey(
         detail = f"{len(waiting)} bytes from byte {size - len(waiting)} of the document on"
         reject = Reject(reason="no_safe_cut", offset=offset, detail=detail)
     key = digest.digest()[:KEY_BYTES]
-    return reject or Survey(key, size, count, tuple(cuts), replaced, returns)
+    return reject or Survey(key, size, count, tuple(cuts))
 
 
-def pieces(parts: Iterable[bytes], source: SourceSection, cuts: tuple[int, ...]) -> Iterator[bytes]:
-    """The cleaned text of a document, cut as in its survey."""
+def pieces(parts: Iterable[bytes], cuts: tuple[int, ...]) -> Iterator[bytes]:
+    """The text of a document, cut as in its survey."""
     waiting = bytearray()
     start = 0
     places = iter((*cuts, None))
     place = next(places)
-    for block in blocks(parts):
-        waiting += clean(block, source).text
+    for part in parts:
+        waiting += part
         while place is not None and start + len(waiting) >= place:
             with memoryview(waiting) as view:
                 piece = bytes(view[: place - start])

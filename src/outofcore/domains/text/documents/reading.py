@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, cast
 
-from outofcore.domains.text.documents.cleaning import BOM
 from outofcore.domains.text.documents.parquet import values
+from outofcore.domains.text.documents.utf8 import BOM
 from outofcore.domains.text.params import SourceSection
 from outofcore.errors import RawInputError
 from outofcore.raw.blocks import read_block
@@ -35,42 +33,21 @@ class Division:
     """The separator between documents; found from left to right, as in :meth:`bytes.split`."""
 
     separator: bytes
-    any_newline: bool = False  # LF in the separator matches CRLF, CR or LF in the raw text
 
-    @property
-    def longest(self) -> int:
-        """Bytes of the longest match."""
-        return len(self.separator) + self.separator.count(b"\n") * self.any_newline
-
-    def next(self, buffer: bytes, start: int, *, last: bool) -> tuple[int, int] | None:
-        """The first separator from ``start``; unless ``last``, none that more bytes could change."""
-        match = self._pattern.search(buffer, start)
-        open_ended = self.any_newline and not last and buffer.endswith(b"\r")
-        return None if match is None or (open_ended and match.end() == len(buffer)) else match.span()
-
-    def end_of_last(self, buffer: bytes, *, last: bool) -> int:
+    def end_of_last(self, buffer: bytes) -> int:
         """End of the last separator in a buffer that begins with a document, or 0."""
-        if len(self.separator) == 1 and not self.any_newline:
+        if len(self.separator) == 1:
             return buffer.rfind(self.separator) + 1
-        end = 0
-        while place := self.next(buffer, end, last=last):
-            end = place[1]
-        return end
+        return len(buffer) - len(buffer.split(self.separator)[-1])
 
     def split(self, buffer: bytes) -> list[tuple[int, int]]:
         """Start and end of each non-empty piece between separators of a whole stretch."""
         pieces, start = [], 0
-        while start < len(buffer):
-            stop, after = self.next(buffer, start, last=True) or (len(buffer), len(buffer))
-            if stop > start:
-                pieces.append((start, stop))
-            start = after
+        for piece in buffer.split(self.separator):
+            if piece:
+                pieces.append((start, start + len(piece)))
+            start += len(piece) + len(self.separator)
         return pieces
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[bytes]:
-        newline = rb"(?:\r\n|\r(?!\n)|\n)" if self.any_newline else rb"\n"
-        return re.compile(newline.join(re.escape(part) for part in self.separator.split(b"\n")))
 
 
 LINES = Division(b"\n")
@@ -78,13 +55,7 @@ LINES = Division(b"\n")
 
 def division(source: SourceSection) -> Division | None:
     """The division of a ``.txt`` into documents; None if a file is one document."""
-    if source.separator is None:
-        return None
-    separator = source.separator.encode()
-    if source.newlines == "keep":
-        return Division(separator)
-    separator = separator.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return Division(separator, any_newline=b"\n" in separator)
+    return None if source.separator is None else Division(source.separator.encode())
 
 
 class Reader:
@@ -128,17 +99,17 @@ class Reader:
         while True:
             fresh = self.read(BLOCK_BYTES)
             buffer += fresh
-            found = division.next(buffer, 0, last=not fresh) if division and buffer else None
-            if found:
-                self.give_back(buffer[found[1] :])
-                yield buffer[: found[0]]
+            document, separator, rest = buffer.partition(division.separator) if division else (buffer, b"", b"")
+            if separator:
+                self.give_back(rest)
+                yield document
                 return
             if not fresh:
                 if buffer:
                     yield buffer
                 return
             # A separator may begin in the part that is kept.
-            done = len(buffer) - (division.longest if division else 0)
+            done = len(buffer) - (len(division.separator) if division else 0)
             if done > 0:
                 yield buffer[:done]
                 buffer = buffer[done:]
@@ -245,7 +216,7 @@ class OpenMember:
         waiting, start = b"", reader.position
         while fresh := reader.read(BLOCK_BYTES):
             waiting += fresh
-            end = divided.end_of_last(waiting, last=False) if divided else 0
+            end = divided.end_of_last(waiting) if divided else 0
             if end:
                 yield Stretch(reader.offset - raw_size(waiting, reader.encoding), waiting[:end])
                 waiting = waiting[end:]

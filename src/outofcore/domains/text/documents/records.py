@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from outofcore.domains.text.documents.cleaning import Cleaned, InvalidText, clean, is_utf8
-from outofcore.domains.text.documents.long import too_long_or_short
+from outofcore.domains.text.documents.long import invalid, too_long_or_short
 from outofcore.domains.text.documents.reading import RECORD_BYTES, division
-from outofcore.domains.text.params import SourceSection, TextSection
+from outofcore.domains.text.documents.utf8 import first_wrong_byte
+from outofcore.domains.text.params import FilterSection, TextSection
 from outofcore.raw.gather import parts_of
 from outofcore.raw.unit import Reject, Unit, raw_size
 
@@ -28,12 +28,10 @@ _TABLE_BYTES = 4096
 class Documents:
     """The documents of a unit, in order."""
 
-    texts: list[bytes] = field(default_factory=list)  # cleaned UTF-8
+    texts: list[bytes] = field(default_factory=list)  # UTF-8
     offsets: list[int] = field(default_factory=list)  # first byte in the decompressed file, or row of a Parquet file
     files: list[int] = field(default_factory=list)  # each one's, as an index into the unit's
     rejects: list[Reject] = field(default_factory=list)
-    replaced: int = 0  # number of documents with U+FFFD in place of bytes that were not UTF-8
-    carriage_returns: int = 0  # CR characters that became LF, or were dropped before one
 
 
 def read_documents(unit: Unit, section: TextSection) -> Documents:
@@ -47,43 +45,34 @@ def read_documents(unit: Unit, section: TextSection) -> Documents:
 def _add(documents: Documents, file: int, unit: Unit, section: TextSection) -> None:
     """Add the documents of a unit of one file."""
     for offset, raw in _raw_texts(unit, section):
-        found = raw if isinstance(raw, Reject) else _cleaned(*raw, offset, section)
+        found = raw if isinstance(raw, Reject) else _checked(raw, offset, section.filters)
         if isinstance(found, Reject):
             documents.rejects.append(replace(found, file=file))
             continue
-        documents.texts.append(found.text)
+        documents.texts.append(found)
         documents.offsets.append(offset)
         documents.files.append(file)
-        documents.replaced += found.replaced
-        documents.carriage_returns += found.carriage_returns
 
 
-def _cleaned(text: bytes, replaced: bool, offset: int, section: TextSection) -> Cleaned | Reject:  # noqa: FBT001 - as read
-    try:
-        cleaned = clean(text, section.source)
-    except InvalidText as error:
-        return Reject(reason="invalid_utf8", offset=offset, detail=f"byte {error.position} of the document")
-    if replaced:
-        cleaned = replace(cleaned, replaced=True)
-    return too_long_or_short(len(cleaned.text), section.filters, offset) or cleaned
+def _checked(text: bytes, offset: int, filters: FilterSection) -> bytes | Reject:
+    if (wrong := first_wrong_byte(text)) >= 0:
+        return invalid(wrong, offset)
+    return too_long_or_short(len(text), filters, offset) or text
 
 
-_Raw = tuple[bytes, bool] | Reject
-
-
-def _raw_texts(unit: Unit, section: TextSection) -> Iterator[tuple[int, _Raw]]:
+def _raw_texts(unit: Unit, section: TextSection) -> Iterator[tuple[int, bytes | Reject]]:
     if unit.detail["kind"] == "reject":
         reject = unit.detail["reject"]
         yield reject.offset, reject
     elif unit.detail["kind"] == "lines":
-        yield from texts_of_lines(unit, section.source)
+        yield from texts_of_lines(unit, section.source.text_column)
     elif unit.detail["kind"] == "values":
         yield from _values(unit)
     else:
         divided = division(section.source)
         pieces = divided.split(unit.payload) if divided else [(0, len(unit.payload))]
         for (start, stop), offset in zip(pieces, _offsets(unit, [start for start, _ in pieces]), strict=True):
-            yield offset, (unit.payload[start:stop], False)
+            yield offset, unit.payload[start:stop]
 
 
 def _offsets(unit: Unit, starts: Sequence[int]) -> list[int]:
@@ -95,7 +84,7 @@ def _offsets(unit: Unit, starts: Sequence[int]) -> list[int]:
     return list(accumulate(sizes, initial=unit.offset))[1:]
 
 
-def _values(unit: Unit) -> Iterator[tuple[int, _Raw]]:
+def _values(unit: Unit) -> Iterator[tuple[int, bytes | Reject]]:
     place = 0
     for row, length in enumerate(unit.detail["lengths"].tolist(), unit.offset):
         if length < 0:
@@ -103,24 +92,23 @@ def _values(unit: Unit) -> Iterator[tuple[int, _Raw]]:
         elif length > RECORD_BYTES:
             yield row, Reject(reason="too_large", offset=row, detail=f"a value of {length} bytes")
         else:
-            yield row, (unit.payload[place : place + length], False)
+            yield row, unit.payload[place : place + length]
         place += max(length, 0)
 
 
-def texts_of_lines(unit: Unit, source: SourceSection) -> Iterator[tuple[int, tuple[bytes, bool] | Reject]]:
-    """Offset of each line that is not blank, with its text and whether U+FFFD is in it, or its reject."""
+def texts_of_lines(unit: Unit, column: str) -> Iterator[tuple[int, bytes | Reject]]:
+    """Offset of each line that is not blank, with its text or its reject."""
     payload = unit.payload
     starts, stops = _line_bounds(payload)
-    texts = _as_table(payload, source.text_column, starts, stops) if len(payload) > _TABLE_BYTES else None
+    texts = _as_table(payload, column, starts, stops) if len(payload) > _TABLE_BYTES else None
     offsets = _offsets(unit, starts.tolist())
     if texts is not None:
-        for offset, text in zip(offsets, texts, strict=True):
-            yield offset, (text, False)
+        yield from zip(offsets, texts, strict=True)
         return
     for offset, start, stop in zip(offsets, starts.tolist(), stops.tolist(), strict=True):
         line = payload[start:stop]
         if not line.isspace():
-            yield offset, _text_of(line, source, offset)
+            yield offset, _text_of(line, column, offset)
 
 
 def _line_bounds(payload: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -146,7 +134,7 @@ def _as_table(
     ends = stops - 1
     ends = ends - (data[ends] == ord("\r"))
     plain = (data[starts] == ord("{")) & (data[ends] == ord("}")) & (stops - starts <= RECORD_BYTES)
-    if not plain.all() or not len(starts) or not is_utf8(payload):
+    if not plain.all() or not len(starts) or first_wrong_byte(payload) >= 0:
         return None
     try:
         table = pyarrow.json.read_json(
@@ -165,27 +153,20 @@ def _as_table(
     return listed
 
 
-def _text_of(line: bytes, source: SourceSection, offset: int) -> tuple[bytes, bool] | Reject:
-    """The text of one line, and whether it contains U+FFFD in place of an invalid character."""
+def _text_of(line: bytes, column: str, offset: int) -> bytes | Reject:
+    """The text of one line."""
     if len(line) > RECORD_BYTES:
         return Reject(reason="too_large", offset=offset, detail=f"a line of {len(line)} bytes")
     try:
-        content, replaced = line.decode(), False
+        record: Any = json.loads(line.decode())
     except UnicodeDecodeError as error:
-        if source.invalid_utf8 == "reject":
-            return Reject(reason="invalid_utf8", offset=offset, detail=f"byte {error.start} of the line")
-        content, replaced = line.decode(errors="replace"), True
-    try:
-        record: Any = json.loads(content)
+        return Reject(reason="invalid_utf8", offset=offset, detail=f"byte {error.start} of the line")
     except (ValueError, RecursionError) as error:
         return Reject(reason="not_json", offset=offset, detail=str(error))
-    text = record.get(source.text_column) if isinstance(record, dict) else None
+    text = record.get(column) if isinstance(record, dict) else None
     if not isinstance(text, str):
-        return Reject(reason="no_text", offset=offset, detail=f"no string {source.text_column!r}")
+        return Reject(reason="no_text", offset=offset, detail=f"no string {column!r}")
     try:
-        return text.encode(), replaced
-    except UnicodeEncodeError:
-        # Half of a surrogate pair, escaped; two halves that make a pair were joined by the parser.
-        if source.invalid_utf8 == "reject":
-            return Reject(reason="invalid_utf8", offset=offset, detail="an escaped half of a surrogate pair")
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode(), True
+        return text.encode()
+    except UnicodeEncodeError:  # two halves that make a pair were joined by the parser
+        return Reject(reason="invalid_utf8", offset=offset, detail="an escaped half of a surrogate pair")

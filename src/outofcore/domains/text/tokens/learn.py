@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from outofcore.domains.text.documents.cleaning import InvalidText, blocks, clean
 from outofcore.domains.text.documents.reading import OpenMember
 from outofcore.domains.text.documents.records import read_documents
+from outofcore.domains.text.documents.utf8 import first_wrong_byte, whole_characters
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
@@ -28,6 +28,7 @@ from outofcore.raw.unit import Unit
 # The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
 CHUNK_BYTES = 65_536
 MOST_TOKENIZER_BYTES = 1 << 30
+SAMPLE_BYTES = 16 << 20
 
 GPT2_FILES = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
 """GPT-2's vocabulary and merges, as named by OpenAI and by the hub."""
@@ -94,7 +95,7 @@ def _progress() -> Progress:
 
 def _shown(chunks: Iterator[str], section: TextSection, files: Sequence[RawFile], bar: Progress) -> Iterator[str]:
     """The chunks; a bar shows how much of the sample was read, then that the tokens are being learnt."""
-    most = min(section.tokenizer.sample_bytes, sum(file.bytes for file in files) or section.tokenizer.sample_bytes)
+    most = min(SAMPLE_BYTES, sum(file.bytes for file in files) or SAMPLE_BYTES)
     task = bar.add_task("tokenizer: reading a sample of the text", total=most)
     for chunk in chunks:
         bar.advance(task, len(chunk.encode()))
@@ -103,7 +104,7 @@ def _shown(chunks: Iterator[str], section: TextSection, files: Sequence[RawFile]
 
 
 def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
-    """Training text of a tokenizer: the beginning of each raw file, by its share of ``sample_bytes``.
+    """Training text of a tokenizer: the beginning of each raw file, by its share of ``SAMPLE_BYTES``.
 
     In chunks of at most 64 KiB that end with a document or a word.
     """
@@ -111,7 +112,7 @@ def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
     total = sum(file.bytes for file in files)
     for file in files:
         # A dataset, which is a file of its own, states no size.
-        left = -(-section.tokenizer.sample_bytes * file.bytes // total) if total else section.tokenizer.sample_bytes
+        left = -(-SAMPLE_BYTES * file.bytes // total) if total else SAMPLE_BYTES
         for document in texts(file, section):
             waiting = bytearray()
             for block in document:
@@ -129,7 +130,7 @@ def sample(section: TextSection, files: Sequence[RawFile]) -> Iterator[str]:
 
 
 def texts(file: RawFile, section: TextSection) -> Iterator[Iterator[bytes]]:
-    """Each document as cleaned blocks, to be consumed before the next document is requested.
+    """Each document in blocks of whole characters, to be consumed before the next document is requested.
 
     An invalid or truncated document ends where the problem appears.
     """
@@ -144,7 +145,7 @@ def _of_member(member: Member, section: TextSection) -> Iterator[Iterator[bytes]
         if stretch.payload is None:
             parts = opened.reader.document(opened.division)
             if opened.kind == "text":
-                yield _cleaned(parts, section)
+                yield _valid(parts)
             for _ in parts:
                 pass
             continue
@@ -154,12 +155,12 @@ def _of_member(member: Member, section: TextSection) -> Iterator[Iterator[bytes]
             yield iter((text,))
 
 
-def _cleaned(parts: Iterator[bytes], section: TextSection) -> Iterator[bytes]:
-    try:
-        for block in blocks(parts):
-            yield clean(block, section.source).text
-    except (InvalidText, DamagedInput):
-        return
+def _valid(parts: Iterator[bytes]) -> Iterator[bytes]:
+    with suppress(DamagedInput):
+        for block in whole_characters(parts):
+            if first_wrong_byte(block) >= 0:
+                return
+            yield block
 
 
 def _gpt2(section: TextSection) -> str:
