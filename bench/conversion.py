@@ -40,6 +40,7 @@ from harness.sides import Epoch, Side, compare, once
 from harness.stores import convert, files_of, section_of
 from outofcore.domains.chess.pgn.games import game_starts
 from outofcore.domains.go import DOMAIN as GO
+from outofcore.domains.go.source import cut_games
 from outofcore.domains.registry import get_domain
 from outofcore.raw.unit import NO_AUDIT, Unit
 from outofcore.store.reader import open_store
@@ -263,7 +264,8 @@ def accepted_chess(units: Iterator[Unit], store: Path) -> Iterator[bytes]:
 def go_games(units: Iterator[Unit]) -> Iterator[bytes]:
     """All games, each on one line."""
     for unit in units:
-        for start, end in zip(unit.detail["starts"].tolist(), unit.detail["ends"].tolist(), strict=True):
+        games = cut_games(unit)
+        for start, end in zip(games.starts.tolist(), games.ends.tolist(), strict=True):
             yield unit.payload[start:end].replace(b"\r", b" ").replace(b"\n", b" ")
 
 

@@ -65,6 +65,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "3bfa2eafa638dfab55ba28b919579b2c9511e00764e03e876b3eda6108003265",
             "none": "489c21ea1d783fb5ffa0b47bb68aee77ffb3cd071aaa02754a49df6882f2d143",
         },
+        3: {
+            "zstd": "3bfa2eafa638dfab55ba28b919579b2c9511e00764e03e876b3eda6108003265",
+            "none": "489c21ea1d783fb5ffa0b47bb68aee77ffb3cd071aaa02754a49df6882f2d143",
+        },
     },
     "text": {
         1: {
@@ -92,8 +96,9 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
     },
 }
 # Versions with the bytes of the one before, as they differ for other input than this: text 2 for UTF-16 and UTF-32,
-# .json, Parquet without the column, added tokens, and ends of documents in a text; chess 3 for UTF-16 and damage.
-EQUAL_HERE = {("text", 2), ("chess", 3)}
+# .json, Parquet without the column, added tokens, and ends of documents in a text; chess 3
+# and go 3 for UTF-16 and damage.
+EQUAL_HERE = {("text", 2), ("chess", 3), ("go", 3)}
 ARRAYS = {
     "zstd": "8eb843e601830e509639716d65f77d1708720a00c496c3748b94b3712c6a0feb",
     "lz4": "d425e1e35e53b684e76788021fcbea4d12bd740385b14d64bd65e24050f8b6ed",

@@ -10,4 +10,4 @@ from outofcore.raw.unit import Unit
 
 def unit_of(payload: bytes, offset: int = 0, name: str = "a.pgn") -> Unit:
     """A unit of whole records that begin at ``offset`` in their file."""
-    return Text(3, name, 0, io.BytesIO(), "", 0).unit(offset, payload)
+    return Text(3, name, name, 0, io.BytesIO(), "", 0).unit(offset, payload)

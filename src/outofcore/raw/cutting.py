@@ -30,7 +30,8 @@ class Text:
     """The text of a member of a raw file, to be read once."""
 
     source: int  # index of the raw file
-    name: str  # as in Stretch
+    file: str  # its name
+    name: str  # of the member, as in Stretch
     member: int
     stream: BinaryIO  # as UTF-8, without a byte-order mark of UTF-16 and UTF-32
     encoding: str  # of the file, "" if the stream is not transcoded
@@ -83,18 +84,22 @@ def cut_by(
     return (_joined(group) for group in grouped(_of_files(files, suffixes, cutter), size))
 
 
-def halves(unit: Unit, last_start: LastStart) -> tuple[Unit, ...]:
+def halves(unit: Unit, last_start: LastStart = lambda _: 0) -> tuple[Unit, ...]:
     """The records of a unit of the cutter in two units without rejects, none if it has one; positions are kept."""
     if len(unit.stretches) > 1:
         middle = len(unit.stretches) // 2
         return _part(unit, unit.stretches[:middle]), _part(unit, unit.stretches[middle:])
-    (stretch,) = unit.stretches
     at = last_start(unit.payload[: len(unit.payload) // 2]) or last_start(unit.payload)
-    if not at:
-        return ()
+    return split_at(unit, at) if at else ()
+
+
+def split_at(unit: Unit, at: int, *details: Any) -> tuple[Unit, Unit]:
+    """The records of a unit of one stretch before and after a place in its payload, each with its detail."""
+    (stretch,) = unit.stretches
+    first, second = details or (None, None)
     raw = raw_size(unit.payload[:at], stretch.encoding)
-    left = replace(stretch, stop=stretch.start + at, whole=False)
-    right = replace(stretch, start=stretch.start + at, offset=stretch.offset + raw, whole=False)
+    left = replace(stretch, stop=stretch.start + at, whole=False, detail=first)
+    right = replace(stretch, start=stretch.start + at, offset=stretch.offset + raw, whole=False, detail=second)
     return _part(unit, (left,)), _part(unit, (right,))
 
 
@@ -105,7 +110,7 @@ def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutte
         read = 0
         for index, member in enumerate(file.members(suffixes)):
             stream, encoding, offset = transcoded(member.stream)
-            for unit in cutter(Text(source, member.name, index, stream, encoding, offset)):
+            for unit in cutter(Text(source, file.name, member.name, index, stream, encoding, offset)):
                 if held is not None:
                     yield held
                 position = max(read, min(member.raw_position(), file.bytes))

@@ -70,6 +70,7 @@ def convert(raw: Path, block: int = 1 << 20, one_in: int = 1, **settings: Any) -
     parts: list[UnitResult] = []
     for unit in units(files, section, block):
         result = converter(unit)
+        result = replace(result, found=result.found + len(unit.rejects), rejects=(*result.rejects, *unit.rejects))
         parts.append(result)
         whole.found += result.found
         whole.raw_bytes += unit.raw_bytes

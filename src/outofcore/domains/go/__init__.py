@@ -15,7 +15,7 @@ class Go(Domain):
     suffixes = (".sgf",)
     section = GoSection
     packages = ("sgfmill",)
-    bytes_version = 2
+    bytes_version = 3
 
 
 DOMAIN = Go()

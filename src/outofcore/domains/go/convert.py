@@ -19,9 +19,10 @@ from outofcore.domains.go.sgf import encoding, meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
 from outofcore.domains.go.sgf.header import Header, Rejection, columns, read_header, refusal
 from outofcore.domains.go.sgf.names import decode
+from outofcore.domains.go.sgf.pieces import Piece
 from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, Games, Reading, read_games
 from outofcore.domains.go.sgf.scan import Ending
-from outofcore.domains.go.source import LONGEST_GAME
+from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
 from outofcore.raw.keys import keys_of
 from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult
 
@@ -70,10 +71,9 @@ class Converter:
         return {field.name: object if field.dtype == "string" else field.dtype for field in fields}
 
     def __call__(self, unit: Unit) -> UnitResult:
-        detail, counts = unit.detail, Counter[str]()
-        offsets = detail["offsets"]
-        text, games = _read(unit, counts)
-        headers, refused = self._headers(text, games, detail)
+        cut, pieces, counts = cut_games(unit), pieces_of(unit), Counter[str]()
+        text, games = _read(unit, cut, counts)
+        headers, refused = self._headers(unit, text, games, cut)
         played = self._play(games, headers)
         refused |= _illegal(games, played)
         kept = np.flatnonzero(played.outcome == Outcome.KEPT)
@@ -84,7 +84,7 @@ class Converter:
         game = _first_bytes(keys)
         unusual = _unusual(played, chosen, kept)
         audited = kept[self.rate.chosen(game.view(np.uint64), unusual)]
-        audits = self._compare(unit, played, headers, audited, counts)
+        audits = self._compare(unit, cut, played, headers, audited, counts)
         rows: dict[str, npt.NDArray[Any]] = {
             "stones": played.stones,
             "state": played.state,
@@ -92,11 +92,15 @@ class Converter:
             "game": np.repeat(game, played.rows[kept, 1]),
         }
         rejects = [
-            Reject(reason=reason, offset=int(offsets[number]), detail=why, file=int(detail["file"][number]))
+            Reject(reason=reason, offset=int(cut.offsets[number]), detail=why, file=int(cut.file[number]))
             for number, (reason, why) in sorted(refused.items())
         ]
-        rejects += detail["rejects"]
-        counts["stray_bytes"] += detail["stray"]
+        rejects += [
+            Reject(reason="no_game", offset=0, detail="no game begins anywhere in the file", file=number)
+            for number, (stretch, piece) in enumerate(zip(unit.stretches, pieces, strict=True))
+            if stretch.whole and not len(piece.starts)
+        ]
+        counts["stray_bytes"] += sum(piece.stray for piece in pieces)
         return UnitResult(
             found=len(headers) + len(rejects) - len(refused),
             rows=rows,
@@ -105,39 +109,39 @@ class Converter:
                 "game": game,
                 "first_player": played.state[played.rows[kept, 0], TO_PLAY].astype(np.int8),
                 "alternating": played.alternating[kept],
-                "offset": offsets[kept],
+                "offset": cut.offsets[kept],
                 **columns(chosen, self._dtypes),
-                **_labels(detail["files"], detail["file"][kept]),
+                **_labels(unit, pieces, cut.file[kept]),
             },
             keys=keys,
-            file=detail["file"][kept],
+            file=cut.file[kept],
             rejects=tuple(rejects),
             unusual=int(unusual.sum()),
             counts={name: int(count) for name, count in sorted(counts.items()) if count},
-            stored_counts=_game_counts(played, chosen, kept, detail)
+            stored_counts=_game_counts(played, chosen, kept, cut)
             | {"rank_unknown_kept": _unrated_passed(chosen, self.section.filters)},
             audits=audits,
         )
 
     def _headers(
-        self, text: _Text, games: Games, detail: Mapping[str, Any]
+        self, unit: Unit, text: _Text, games: Games, cut: CutGames
     ) -> tuple[list[Header | None], dict[int, Rejection]]:
         """Headers of the games to be played (None for the others), and why the others are refused."""
         headers: list[Header | None] = []
         refused: dict[int, Rejection] = {}
         payload, filters = text.payload, self.section.filters
-        utf16 = [detail["files"][file][2] for file in detail["file"].tolist()]
-        endings, status = detail["endings"].tolist(), games.status.tolist()
+        utf16 = [unit.stretches[file].encoding != "" for file in cut.file.tolist()]
+        endings, status = cut.endings.tolist(), games.status.tolist()
         spans, facts = games.spans.ravel().tolist(), openings(games).ravel().tolist()
         begins, ends, width = spans[::2], spans[1::2], len(PROPERTIES)
         for number in range(len(status)):
             headers.append(None)
-            if detail["codecs"].get(number) == encoding.AMBIGUOUS:
+            if cut.codecs.get(number) == encoding.AMBIGUOUS:
                 refused[number] = ("unknown_encoding", "its moves depend on the encoding, which no CA names rightly")
             elif endings[number] == _TOO_LONG:
                 refused[number] = ("too_long", f"longer than {LONGEST_GAME:,} bytes")
             elif status[number] != _READ:
-                where = int(detail["offsets"][number] + games.trouble[number] - text.starts[number])
+                where = int(cut.offsets[number] + games.trouble[number] - text.starts[number])
                 refused[number] = (Reading(status[number]).name.lower(), f"at byte {where}")
             else:
                 own = slice(number * width, (number + 1) * width)
@@ -146,9 +150,7 @@ class Converter:
                 ]
                 opening = facts[number * len(OPENING) : (number + 1) * len(OPENING)]
                 fox = b"foxwq" in text.game(number)
-                header = read_header(
-                    values, opening, utf16=utf16[number], codec=detail["codecs"].get(number, ""), fox=fox
-                )
+                header = read_header(values, opening, utf16=utf16[number], codec=cut.codecs.get(number, ""), fox=fox)
                 why = refusal(header, values, filters)
                 if why is None:
                     headers[number] = header
@@ -164,6 +166,7 @@ class Converter:
     def _compare(
         self,
         unit: Unit,
+        cut: CutGames,
         played: Played,
         headers: Sequence[Header | None],
         chosen: npt.NDArray[np.int64],
@@ -172,9 +175,9 @@ class Converter:
         """Comparisons of the chosen games with the oracle's reading of their trees; unreadable ones are counted."""
         comparisons: list[Audit] = []
         for number in chosen.tolist():
-            header, name = headers[number], unit.places[unit.detail["file"][number]][1]
-            where = f"{name}, game at byte {unit.detail['offsets'][number]}"
-            tree, length = _raw_tree(unit, number)
+            header, name = headers[number], unit.stretches[cut.file[number]].name
+            where = f"{name}, game at byte {cut.offsets[number]}"
+            tree, length = _raw_tree(unit.payload, cut, number)
             events = header and oracle.read_events(tree, header.size)
             if length >= 0 and oracle.end_of(tree) not in (None, length):
                 comparisons.append(partial(str, f"{where}, sgfmill does not find the end where the engine does"))
@@ -199,9 +202,9 @@ def _unusual(played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int
     return unusual
 
 
-def _read(unit: Unit, counts: Counter[str]) -> tuple[_Text, Games]:
+def _read(unit: Unit, cut: CutGames, counts: Counter[str]) -> tuple[_Text, Games]:
     """Read all games; then again those that the engine refuses, as sgfmill rewrites them."""
-    starts, ends, codecs = (unit.detail[name] for name in ("starts", "ends", "codecs"))
+    starts, ends, codecs = cut.starts, cut.ends, cut.codecs
     syntax = unit.payload
     if codecs:
         changed = bytearray(syntax)
@@ -224,16 +227,16 @@ def _read(unit: Unit, counts: Counter[str]) -> tuple[_Text, Games]:
     return text, games
 
 
-def _raw_tree(unit: Unit, number: int) -> tuple[bytes, int]:
+def _raw_tree(payload: bytes, cut: CutGames, number: int) -> tuple[bytes, int]:
     """The raw bytes from the start of a game on, for sgfmill, and the length of the game in them; -1 if unfinished."""
-    start, end = int(unit.detail["starts"][number]), int(unit.detail["ends"][number])
-    game = unit.payload[start:end]
-    if number in unit.detail["trees"] or unit.detail["endings"][number] != Ending.CLOSED:
-        return unit.detail["trees"].get(number, game), -1
-    if codec := unit.detail["codecs"].get(number):
-        game, rest = (raw.decode(codec, "replace").encode() for raw in (game, unit.payload[end:]))
+    start, end = int(cut.starts[number]), int(cut.ends[number])
+    game = payload[start:end]
+    if number in cut.trees or cut.endings[number] != Ending.CLOSED:
+        return cut.trees.get(number, game), -1
+    if codec := cut.codecs.get(number):
+        game, rest = (raw.decode(codec, "replace").encode() for raw in (game, payload[end:]))
         return game + rest, len(game)
-    return unit.payload[start:], len(game)
+    return payload[start:], len(game)
 
 
 def _keys(played: Played, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
@@ -265,24 +268,27 @@ def _unrated_passed(headers: Sequence[Header], filters: FilterSection) -> npt.ND
     return np.array(unranked, np.bool_) & (filters.min_rank is not None and filters.unknown_rank == "keep")
 
 
-def _labels(
-    files: Sequence[tuple[str, bytes, bool]], file: npt.NDArray[np.int64]
-) -> dict[str, npt.NDArray[np.object_]]:
+def _labels(unit: Unit, pieces: Sequence[Piece], file: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.object_]]:
     """Stored labels of games, from their files."""
+    paths = [piece.path for piece in pieces]
+    lines = zip(unit.stretches, pieces, strict=True)
     labels = {
-        "player_of_file": [path[:-4] if path.lower().endswith(".sgf") else path for path, _, _ in files],
-        "first_line": [decode((line,), b"", utf16=utf16)[0][0] if line else "" for _, line, utf16 in files],
-        "source": [path for path, _, _ in files],
+        "player_of_file": [path[:-4] if path.lower().endswith(".sgf") else path for path in paths],
+        "first_line": [
+            decode((piece.name,), b"", utf16=stretch.encoding != "")[0][0] if piece.name else ""
+            for stretch, piece in lines
+        ],
+        "source": paths,
     }
     return {name: np.array(values, object)[file] for name, values in labels.items()}
 
 
 def _game_counts(
-    played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int64], detail: Mapping[str, Any]
+    played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int64], cut: CutGames
 ) -> dict[str, npt.NDArray[Any]]:
     """Metrics of each game that is kept."""
     counts: dict[str, npt.NDArray[Any]] = dict(zip(COUNTED, played.counts[kept].T, strict=True))
-    counts["unterminated"] = detail["endings"][kept] == Ending.OPEN
+    counts["unterminated"] = cut.endings[kept] == Ending.OPEN
     for prefix, rules in (
         ("names", [header.name_rule for header in headers]),
         ("komi", [header.komi_rule for header in headers]),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from outofcore.domains.go.sgf import encoding
 from outofcore.domains.go.sgf.scan import NEWLINE, Ending, Found, find_games, find_trees
+from outofcore.raw.unit import raw_size
 
 BLOCK_BYTES = 1 << 20
 MOST_GAMES = 1 << 14  # of one piece
@@ -22,7 +23,7 @@ WINDOW_BYTES = 1 << 16  # after a game, in which it is read by other encodings f
 class Piece:
     """Whole games and the bytes between them."""
 
-    offset: int  # of ``payload`` in the stream
+    offset: int  # of ``payload`` in the file
     payload: bytes  # first byte of the first game to last byte of the last; empty without games
     starts: npt.NDArray[np.int64]  # in ``payload``, int64
     ends: npt.NDArray[np.int64]  # in ``payload``, int64
@@ -31,14 +32,35 @@ class Piece:
     name: bytes  # the stream's first line, if it is not SGF and precedes the first game alone
     trees: Mapping[int, bytes] = field(default_factory=dict)  # the whole tree of each game that is only part of one
     codecs: Mapping[int, str] = field(default_factory=dict)  # of the games whose brackets plain bytes do not show
+    path: str = ""  # of the file, archives counting as folders
+
+    def some(self, first: int, last: int) -> Piece:
+        """The games from ``first`` to before ``last``; bytes outside games are counted with the first of all."""
+        starts, ends, endings = (values[first:last] for values in (self.starts, self.ends, self.endings))
+        begin, end = (int(starts[0]), int(ends[-1])) if len(starts) else (0, 0)
+        return replace(
+            self,
+            payload=self.payload[begin:end],
+            starts=starts - begin,
+            ends=ends - begin,
+            endings=endings,
+            stray=0 if first else self.stray,
+            trees={game - first: tree for game, tree in self.trees.items() if first <= game < last},
+            codecs={game - first: codec for game, codec in self.codecs.items() if first <= game < last},
+        )
 
 
-def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) -> Iterator[Piece]:
+NOTHING = Piece(0, b"", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8), 0, b"")
+
+
+def cut(
+    read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES, *, offset: int = 0, of_file: str = ""
+) -> Iterator[Piece]:
     """Cut a stream into pieces of whole games, about ``block`` bytes each.
 
     The games do not depend on ``block``. A piece without games comes last if bytes follow the last game or there is
     none. ``read(n)`` returns at most n bytes, none at the end. At most ``longest`` (bytes per game) plus a block are
-    held.
+    held. The stream begins at ``offset`` of the file, whose encoding is ``of_file``, "" for UTF-8.
     """
     held, base, before, stray = b"", 0, NEWLINE, 0
     skipping = np.zeros(2, np.int64)
@@ -56,18 +78,19 @@ def cut(read: Callable[[int], bytes], longest: int, block: int = BLOCK_BYTES) ->
             if piece is not None:
                 name = b"" if head is None else _name(head)
                 trees, tree = _trees(held, base, piece, longest, tree)
-                yield replace(piece, offset=base + piece.offset, stray=stray, name=name, trees=trees)
+                begin = offset + raw_size(held[: piece.offset], of_file)
+                yield replace(piece, offset=begin, stray=stray, name=name, trees=trees)
                 head, stray = None, 0
             if consumed:
                 before = held[consumed - 1]
+            offset += raw_size(held[:consumed], of_file)
             base, held = base + consumed, held[consumed:]
             if not again:
                 break
         if not more:
             break
     if stray or head is not None:
-        none = np.zeros(0, np.int64)
-        yield Piece(base, b"", none, none, none.astype(np.uint8), stray, b"")
+        yield replace(NOTHING, offset=offset, stray=stray)
 
 
 def _piece(
