@@ -133,9 +133,10 @@ def _check_whole(streams: Streams, by_trial: TrialArrays) -> None:
     for field, array in ({"frame": streams.shown.array} | streams.tables).items():
         if field in by_trial.arrays or (field == "frame" and "stimulus" in by_trial.arrays):
             continue
-        cut = by_trial.rejects[0].detail if by_trial.rejects else ""
-        if cut or array.shape[0] != by_trial.starts[-1]:
-            message = f"names.{field} is one array of {array.shape[0]} entries for trials of {by_trial.starts[-1]}"
+        trials = by_trial.trials
+        cut = trials.rejects[0].detail if trials.rejects else ""
+        if cut or array.shape[0] != trials.stop[-1]:
+            message = f"names.{field} is one array of {array.shape[0]} entries for trials of {trials.stop[-1]}"
             message += f" in all ({cut})" * bool(cut) + ": which entry belongs to which trial is not known"
             raise SessionError(message, reason="unequal_length")
 

@@ -19,7 +19,7 @@ from outofcore.domains.neural.clocks import (
 )
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Array, Ints, SessionError, flat, identify, take
-from outofcore.domains.neural.recordings.by_trial import TrialArrays
+from outofcore.domains.neural.recordings.by_trial import MarkedTrials
 from outofcore.domains.neural.streams import Streams
 from outofcore.raw.unit import KEY_BYTES, Reject
 
@@ -57,19 +57,6 @@ class Trials:
         )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Trials as marked in the file: bounds in bins, label, number among all ``total`` trials, first entry."""
-
-    start: Ints
-    stop: Ints
-    label: Ints
-    number: Ints
-    entry: Ints
-    total: int
-    rejects: list[Reject]
-
-
 def has_intervals(trial: Array) -> bool:
     """Whether ``names.trial`` has a start and a stop of each trial, not a label for each frame."""
     return len(trial.shape) == 2 and trial.shape[1] == 2
@@ -80,7 +67,7 @@ def find_trials(
 ) -> tuple[Trials, list[Reject]]:
     """Trials of a session that have a bin, and a reject for each that has none."""
     if streams.by_trial is not None:
-        found = _arrays(streams.by_trial)
+        found = streams.by_trial.trials
     elif streams.trial is None:
         found = _blocks(source, bins)
     elif has_intervals(streams.trial):
@@ -94,20 +81,14 @@ def find_trials(
     return Trials(found.start, found.stop, found.label, repeat, condition, conditions, *undivided), found.rejects
 
 
-def _arrays(each: TrialArrays) -> _Found:
-    """Trials of a session that keeps an array for each."""
-    start, stop = each.starts[:-1], each.starts[1:]
-    return _Found(start, stop, each.label, each.number, start, each.total, [*each.rejects])
-
-
-def _blocks(source: SourceSection, bins: int) -> _Found:
+def _blocks(source: SourceSection, bins: int) -> MarkedTrials:
     """Trials of a session without marks: stretches of equal length."""
     edges = np.append(np.arange(0, bins, source.trial_bins), bins)
     number = np.arange(len(edges) - 1)
-    return _Found(edges[:-1], edges[1:], number, number, edges[:-1], len(number), [])
+    return MarkedTrials(edges[:-1], edges[1:], number, number, edges[:-1], len(number), [])
 
 
-def _intervals(streams: Streams, table: Array, bins: int, clock: BinClock | None) -> _Found:
+def _intervals(streams: Streams, table: Array, bins: int, clock: BinClock | None) -> MarkedTrials:
     """Trials by start and stop: bins whose centre is inside, or bin numbers if a bin is a frame."""
     values = table.read(0, table.shape[0])
     if clock is not None or streams.shown.clock is not None:
@@ -138,7 +119,7 @@ def _intervals(streams: Streams, table: Array, bins: int, clock: BinClock | None
             kept.append(number)
             reached = int(end[number])
     chosen = np.array(kept, np.int64)
-    return _Found(first[chosen], end[chosen], chosen, chosen, first[chosen], len(values), rejects)
+    return MarkedTrials(first[chosen], end[chosen], chosen, chosen, first[chosen], len(values), rejects)
 
 
 def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
@@ -154,7 +135,7 @@ def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
     return found
 
 
-def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None) -> _Found:
+def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None) -> MarkedTrials:
     """Trials by a label per frame: stretches of equal, non-negative labels."""
     runs = list(_runs(flat(labels, "names.trial: expected a label for each frame, or (trials, 2) times")))
     if clock is None and runs[-1][1] < bins:
@@ -171,7 +152,7 @@ def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None
         for run in inside[~held].tolist()
     ]
     kept = inside[held]
-    return _Found(
+    return MarkedTrials(
         start[kept], np.minimum(stop[kept], bins), label[kept], np.flatnonzero(held), entry[kept], len(inside), rejects
     )
 
@@ -199,7 +180,7 @@ def _runs(labels: Array) -> Iterator[tuple[int, int, int]]:
     yield begun, labels.shape[0], value
 
 
-def _repeats(streams: Streams, found: _Found, clock: BinClock | None) -> Ints:
+def _repeats(streams: Streams, found: MarkedTrials, clock: BinClock | None) -> Ints:
     """What each trial shows."""
     if streams.repeat is None:
         return np.full(len(found.start), -1, np.int64)

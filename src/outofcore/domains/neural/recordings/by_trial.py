@@ -22,15 +22,24 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
+class MarkedTrials:
+    """Trials as marked in the file; arrays have shape (trials,)."""
+
+    start: Ints  # bins
+    stop: Ints
+    label: Ints
+    number: Ints  # among all ``total`` trials that are marked
+    entry: Ints  # first frame
+    total: int
+    rejects: list[Reject]  # trials, or ends of them, that are not stored
+
+
+@dataclass(frozen=True)
 class TrialArrays:
     """The arrays of all complete trials, end to end."""
 
     arrays: Mapping[str, Array]  # by field of names; of ``repeat`` the first entry of each trial
-    starts: Ints  # first bin of each trial, and the end
-    label: Ints
-    number: Ints  # among all ``total`` trials that any array has
-    total: int
-    rejects: tuple[Reject, ...]  # trials, or ends of them, that are not stored
+    trials: MarkedTrials
 
 
 def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArrays | None:
@@ -71,14 +80,12 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
     if not kept:
         message = f"no trial has all of {', '.join(f'names.{field}' for field in found)}: {rejects[0].detail}"
         raise SessionError(message, reason=rejects[0].reason)
-    numbers = np.arange(len(kept)) if "repeat" in found else np.flatnonzero([key in kept for key in keys])
+    counted = [*kept] if "repeat" in found else keys
+    numbers = np.flatnonzero([key in kept for key in counted])
+    start, stop = np.array(starts[:-1]), np.array(starts[1:])
     return TrialArrays(
         {field: _joined(field, [trial[field] for trial in kept.values()]) for field in found},
-        np.array(starts),
-        _labels([*kept]),
-        numbers,
-        len(kept) if "repeat" in found else len(keys),
-        tuple(rejects),
+        MarkedTrials(start, stop, _labels([*kept]), numbers, start, len(counted), rejects),
     )
 
 
