@@ -36,14 +36,14 @@ class Piece:
 
     def some(self, first: int, last: int) -> Piece:
         """The games from ``first`` to before ``last``; bytes outside games are counted with the first of all."""
-        starts, ends, endings = (values[first:last] for values in (self.starts, self.ends, self.endings))
+        starts, ends = self.starts[first:last], self.ends[first:last]
         begin, end = (int(starts[0]), int(ends[-1])) if len(starts) else (0, 0)
         return replace(
             self,
             payload=self.payload[begin:end],
             starts=starts - begin,
             ends=ends - begin,
-            endings=endings,
+            endings=self.endings[first:last],
             stray=0 if first else self.stray,
             trees={game - first: tree for game, tree in self.trees.items() if first <= game < last},
             codecs={game - first: codec for game, codec in self.codecs.items() if first <= game < last},
