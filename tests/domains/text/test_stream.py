@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from outofcore.conversion.splits import assign
 from outofcore.domains.sections import SplitSection
 from outofcore.domains.text import DOMAIN
+from outofcore.domains.text import convert as convert_module
 from outofcore.domains.text.documents import reading
 from outofcore.domains.text.params import SUFFIXES
 from outofcore.domains.text.source import units
@@ -215,6 +216,25 @@ def test_bytes_of_a_long_document_count_as_far_as_it_is_read(section_of, tmp_pat
     assert size == len(PROSE.encode()) * 200
     assert few < size / 4
     assert part == pytest.approx(whole, rel=0.1)
+
+
+def test_a_record_at_which_the_reader_raises_is_one_reject(section_of, folder: Path, monkeypatch):
+    read = convert_module.read_documents
+
+    def raising(unit, section):
+        if b"raise here" in unit.payload:
+            message = "no such thing"
+            raise KeyError(message)
+        return read(unit, section)
+
+    monkeypatch.setattr(convert_module, "read_documents", raising)
+    keys = {"tensors": {"seq_len": 16}}
+    wanted = windows(make(section_of, folder, keys=keys, shuffle=False))
+    with (folder / "a.jsonl").open("a") as file:
+        file.write('\n{"text": "raise here"}\n')
+    stream = make(section_of, folder, keys=keys, shuffle=False)
+    assert windows(stream) == wanted
+    assert stream.tally.rejected == {"unreadable": 1}
 
 
 def test_no_thread_is_left_behind(section_of, folder: Path):

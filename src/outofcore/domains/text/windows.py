@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ import numpy.typing as npt
 
 from outofcore.conversion.executors import in_order
 from outofcore.conversion.splits import SPLITS, assign
+from outofcore.conversion.units import UnitConverter
 from outofcore.domains.text.convert import Converter
 from outofcore.domains.text.params import TextSection
-from outofcore.domains.text.source import units
+from outofcore.domains.text.source import divided, units
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import AuditError, RawInputError
 from outofcore.raw.files import RawFile
@@ -53,6 +55,8 @@ class Tally:
         self.found += result.found
         self.accepted += result.found - len(result.rejects)
         self.rejected.update(reject.reason for reject in result.rejects)
+        if not len(result.keys):
+            return
         self.tokens += int(result.sequences["length"][chosen].sum())
         # The column of a piece has the bytes of its whole document, of which a stream may read the beginning only.
         piece = result.continues or result.unfinished
@@ -158,7 +162,9 @@ class RawText:
 
     def _results(self, order: Iterable[int]) -> Iterator[UnitResult]:
         """The units of the files in this order, tokenized; raises AuditError."""
-        converter = Converter(self.section, AUDITED, self.tokenizer)
+        converter = UnitConverter(
+            Converter(self.section, AUDITED, self.tokenizer), partial(divided, section=self.section)
+        )
         wanted = (
             (file, number, _unaudited(unit))
             for file in order
@@ -174,7 +180,8 @@ class RawText:
                     message = f"the engine and its oracle differ: {result.differences[0]}"
                     raise AuditError(message)
                 self.tally.add(file, number, unit, result, self._chosen(result))
-                yield result
+                if len(result.keys):
+                    yield result
 
     def _chosen(self, result: UnitResult) -> npt.NDArray[np.bool_]:
         """Which documents of a unit are of the split."""
