@@ -21,6 +21,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken
 
 from outofcore.domains.text import source
 from outofcore.domains.text.documents import long, reading, records
@@ -32,6 +33,7 @@ from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import RawInputError
 from outofcore.raw.files import Member, find_files
 from tests.domains.text.conftest import PROSE
+from tests.domains.text.families import FAMILIES
 from tests.domains.text.tokens.test_cuts import HOSTILE
 
 
@@ -480,6 +482,21 @@ def test_a_piece_is_audited_after_the_end_of_the_one_before(section_of, tmp_path
         assert piece.payload.endswith(before)
         assert before.decode().encode() == before
         assert 24 <= len(before) < 24 + 3
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_long_document_at_which_tokenizers_panics_is_one_reject(convert, tmp_path: Path):
+    file = FAMILIES["gpt2"]()
+    strips = AddedToken(" the", single_word=True, lstrip=True, rstrip=True, normalized=False)
+    file.add_tokens([AddedToken(" ", lstrip=True, normalized=False), strips])
+    (tmp_path / "raw").mkdir()
+    file.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "raw/a.txt").write_text("word.word," * 60 + " the  " + "word.word," * 60)
+    (tmp_path / "raw/b.txt").write_text("word.word," * 60)
+    settings = {"tokenizer": {"path": str(tmp_path / "tokenizer.json")}, "source": {"end_of_document": None}}
+    found = convert(tmp_path / "raw", **settings)
+    assert [(name, reject.reason) for name, reject in found.rejects] == [("a.txt", "not_tokenized")]
+    assert [column["source"] for column in found.columns] == [1]
 
 
 @pytest.mark.usefixtures("tiny")

@@ -119,7 +119,7 @@ class Converter:
         lengths: list[int] = []
         for text, offset, file in zip(documents.texts, documents.offsets, documents.files, strict=True):
             try:
-                found = survey([text], self.section.filters, cutter, engine.longest, offset)
+                found = survey([text], self.section.filters, cutter, engine, offset)
                 if not isinstance(found, Reject):
                     parts, _ = engine.encode(list(pieces([text], found.cuts)))
             except EncodingError as error:

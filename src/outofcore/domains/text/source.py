@@ -13,7 +13,7 @@ from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, OpenMem
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
 from outofcore.domains.text.tokens.engine import open_engine
-from outofcore.domains.text.tokens.tokenizer import load_tokenizer
+from outofcore.domains.text.tokens.tokenizer import EncodingError, load_tokenizer
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
 from outofcore.raw.gather import gathered, halves, side_by_side
@@ -141,7 +141,10 @@ class _Place:
         engine = open_engine(tokenizer)
         cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
         ahead = self.scout.at(self.index, opened.reader.position).document(opened.division)
-        found = survey(ahead, section.filters, cutter, engine.longest, offset)
+        try:
+            found = survey(ahead, section.filters, cutter, engine, offset)
+        except EncodingError as error:
+            found = Reject(reason="not_tokenized", offset=offset, detail=str(error))
         raw = opened.reader.document(opened.division)
         if isinstance(found, Reject):
             for _ in raw:

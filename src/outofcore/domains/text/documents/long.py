@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from outofcore.domains.text.documents.utf8 import characters, first_wrong_byte, whole_characters
 from outofcore.domains.text.params import FilterSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter
+from outofcore.domains.text.tokens.engine import Engine
 from outofcore.raw.unit import KEY_BYTES, Reject
 
 PIECE_BYTES = 2 << 20
@@ -45,9 +46,10 @@ def too_long_or_short(size: int, filters: FilterSection, offset: int) -> Reject 
 
 
 def survey(
-    parts: Iterable[bytes], filters: FilterSection, cutter: Cutter, longest: int, offset: int
+    parts: Iterable[bytes], filters: FilterSection, cutter: Cutter, engine: Engine, offset: int
 ) -> Survey | Reject:
-    """First pass over the parts of a document, in bounded memory; cuts are at most ``longest`` bytes apart."""
+    """First pass over the parts of a document, in bounded memory; EncodingError where it cannot be encoded."""
+    longest = engine.longest
     digest = hashlib.sha256()
     cuts: list[int] = []
     waiting = bytearray()
@@ -64,6 +66,7 @@ def survey(
             cut = cutter.last(waiting, searched, high)
             if cut is not None:
                 cuts.append(size - len(waiting) + cut)
+                engine.check(bytes(waiting[:cut]))
                 del waiting[:cut]
                 searched = 0
             elif high == longest:
@@ -75,6 +78,8 @@ def survey(
     if reject is None and len(waiting) > longest:
         detail = f"{len(waiting)} bytes from byte {size - len(waiting)} of the document on"
         reject = Reject(reason="no_safe_cut", offset=offset, detail=detail)
+    if reject is None:
+        engine.check(bytes(waiting))
     key = digest.digest()[:KEY_BYTES]
     return reject or Survey(key, size, count, tuple(cuts))
 

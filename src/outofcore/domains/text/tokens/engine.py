@@ -56,6 +56,10 @@ class Engine(Protocol):
         """Ids of one short text."""
         ...
 
+    def check(self, text: bytes) -> None:
+        """Raise EncodingError at a text that cannot be encoded, in a fraction of the time."""
+        ...
+
 
 class ReferenceEngine:
     """``tokenizers`` itself."""
@@ -73,6 +77,9 @@ class ReferenceEngine:
 
     def ids(self, text: bytes) -> list[int]:
         return self._tokenizer.encode(text.decode())
+
+    def check(self, text: bytes) -> None:
+        self._tokenizer.find_added_tokens(text.decode())
 
 
 class FastEngine:
@@ -105,6 +112,9 @@ class FastEngine:
     def ids(self, text: bytes) -> list[int]:
         ids: list[int] = self.encode([text])[0].tolist()
         return ids
+
+    def check(self, text: bytes) -> None:
+        """It fails at no text at which ``tokenizers`` does, else it would not be used."""
 
     def attempt(self, texts: Sequence[bytes]) -> tuple[Ids, Lengths]:
         """As :meth:`encode`, but raises EncodingError."""

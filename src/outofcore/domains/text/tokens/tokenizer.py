@@ -80,6 +80,10 @@ class Tokenizer:
         ids = _ids(self._encoder, text)
         return _ids(self._encoder_without_end, text) if self.end_id in ids else ids
 
+    def find_added_tokens(self, text: str) -> None:
+        """Split a text at the added tokens, as :meth:`encode` begins; raises EncodingError at what makes it fail."""
+        _ids(self._splitter, text)
+
     @cached_property
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(self.json)
@@ -97,6 +101,11 @@ class Tokenizer:
     def _encoder_without_end(self) -> Any:
         end = self.end_of_document or ""
         return _encoder(_dumped(_without(json.loads(self.plain), end))) if len(end) > 1 else self._encoder
+
+    @cached_property
+    def _splitter(self) -> Any:
+        model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
+        return _encoder(_dumped(json.loads(self.plain) | {"model": model, "pre_tokenizer": None}))
 
     @cached_property
     def _vocabulary(self) -> dict[str, int]:
