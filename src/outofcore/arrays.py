@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -144,11 +145,11 @@ def write_store(
     need = 0
     if isinstance(data, Mapping):
         arrays, rows = first
+        counted = copy(labels)
         for start, stop in steps(rows, 1, LABELS_TOGETHER):
-            labels.of(arrays, start, stop)
-        labels.finish()
-        need = most_bytes(fields, store.layout(), rows, len(shares.names), labels)
-        labels.restart()
+            counted.of(arrays, start, stop)
+        counted.finish()
+        need = most_bytes(fields, store.layout(), rows, len(shares.names), counted)
     machine = load_machine()
     guard = Guard("write_store", 0.0, machine.disk_reserve, KEPT, WAYS)
     guard.require([Need(final, Purpose.STORE, need)])

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import ParamsError
+from outofcore.store.metadata import DTYPES
 from outofcore.store.schema import Field
 
-DTYPES = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
-DTYPES |= {f"float{bits}" for bits in (16, 32, 64)}
 TEXT = "UOT"  # kinds of dtypes
 _NAME = re.compile(r"(?!__)[A-Za-z0-9_][A-Za-z0-9_-]*")
 

@@ -26,13 +26,12 @@ class Labels:
         self.text_bytes = 0  # of their groups
         self._groups = _source("groups", groups, form)
         self._numbers = _source("sequences", sequences, form)
-        self._begins = self._end = None
+        self._ends = None  # of sequences, by their lengths
         if lengths is not None:
             sizes = np.asarray(lengths)
             if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not len(sizes) or sizes.min() < 1:
                 refuse("lengths", "whole numbers from 1", f"{sizes.dtype} of shape {sizes.shape}")
-            ends = np.cumsum(sizes, dtype=np.int64)
-            self._begins, self._end = ends - sizes.astype(np.int64), int(ends[-1])
+            self._ends = np.cumsum(sizes, dtype=np.int64)
         self._row = 0
         self._last_group: Values | None = None
         self._last_number: Values | None = None
@@ -45,11 +44,6 @@ class Labels:
         doc = f"group of all its rows{f', from the field {self._groups}' if named else ''}"
         return (Field(name="group", dtype="string" if text else "int64", fill="" if text else 0, doc=doc),)
 
-    def restart(self) -> None:
-        """Begin again with the first row."""
-        self._row = self.begun = self.text_bytes = 0
-        self._last_group = self._last_number = None
-
     def of(
         self, arrays: Mapping[str, Any], start: int, stop: int
     ) -> tuple[npt.NDArray[np.bool_] | None, Values | None]:
@@ -57,12 +51,10 @@ class Labels:
         count = stop - start
         groups = self._values("groups", self._groups, arrays, start, stop)
         numbers = self._values("sequences", self._numbers, arrays, start, stop)
+        if self._ends is not None:
+            numbers = np.searchsorted(self._ends, np.arange(self._row, self._row + count), "right")
         starts = None
-        if self._begins is not None:
-            low, high = np.searchsorted(self._begins, [self._row, self._row + count])
-            starts = np.zeros(count, np.bool_)
-            starts[self._begins[low:high] - self._row] = True
-        elif numbers is not None:
+        if numbers is not None:
             before = numbers[:1] if self._last_number is None else self._last_number
             falls = np.flatnonzero(np.diff(np.append(before, numbers)) < 0)
             if len(falls):
@@ -88,8 +80,8 @@ class Labels:
         for name, source in (("groups", self._groups), ("sequences", self._numbers)):
             if source is not None and not isinstance(source, str) and len(source) != self._row:
                 refuse(name, f"one value per row ({self._row:,})", f"{len(source):,}")
-        if self._end is not None and self._end != self._row:
-            refuse("lengths", f"a sum of {self._row:,}, the number of rows", f"{self._end:,}")
+        if self._ends is not None and self._ends[-1] != self._row:
+            refuse("lengths", f"a sum of {self._row:,}, the number of rows", f"{self._ends[-1]:,}")
 
     def _values(self, name: str, source: Source, arrays: Mapping[str, Any], start: int, stop: int) -> Values | None:
         if source is None:
