@@ -25,6 +25,7 @@ CONNECT_SECONDS = 30
 ALONE_SECONDS = 120
 # Interval of checks of scheduler and workers while a unit is awaited.
 LOOK_SECONDS = 2
+_CHECK = "outofcore: like the driver"
 _AGAIN = "run 'dvc repro' again to resume"
 
 Item = TypeVar("Item")
@@ -41,24 +42,11 @@ class ClusterExecutor(concurrent.futures.Executor):
         # A callable with a tokenizer is large: it is sent to each worker once, not with every unit. As the
         # result of a task it is made again if the worker that had it dies.
         self._functions: dict[int, tuple[Any, Any]] = {}
-        self._asked: set[str] = set()
         self._workers_seen = time.monotonic()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
         """Run a call on a worker."""
         return _Awaited(self, self._executor.submit(_call, self._known(fn), *args, **kwargs))
-
-    def ask(self, what: str, check: Callable[[Any], None]) -> None:
-        """Check every worker before its next call, including later ones; errors of the check are raised here."""
-        self._asked.add(f"outofcore: {what}")
-        self._client.register_plugin(_check(f"outofcore: {what}", check))
-
-    def ask_no_more(self) -> None:
-        """Stop checking new workers of a cluster that outlives this conversion and its files."""
-        for name in self._asked:
-            if self._client.status == "running":
-                with suppress(OSError, ValueError, CancelledError):
-                    self._client.unregister_worker_plugin(name)
 
     def _known(self, fn: Callable[..., Any]) -> Any:
         if id(fn) not in self._functions:
@@ -120,12 +108,13 @@ def open_cluster(address: str, workers: int, files: Sequence[RawFile], domain: s
             raise ClusterError(message) from error
         seen = [(str(file.path), file.bytes) for file in (*files[:1], *files[-1:])]
         expected = versions(domain)
-        executor = ClusterExecutor(client, where)
+        client.register_plugin(_check(lambda worker: compare(worker.address, domain, expected, seen)))
         try:
-            executor.ask("like the driver", lambda worker: compare(worker.address, domain, expected, seen))
-            yield executor
-        finally:
-            executor.ask_no_more()
+            yield ClusterExecutor(client, where)
+        finally:  # a cluster may outlive this conversion and its files
+            if client.status == "running":
+                with suppress(OSError, ValueError, CancelledError):
+                    client.unregister_worker_plugin(_CHECK)
 
 
 def width(executor: concurrent.futures.Executor, workers: int) -> int:
@@ -166,14 +155,14 @@ def _one_line(distributed: Any, where: str) -> Iterator[None]:
         raise ClusterError(message) from error
 
 
-def _check(name: str, check: Callable[[Any], None]) -> Any:
-    """A plugin for every worker; raising an error refuses the worker."""
+def _check(check: Callable[[Any], None]) -> Any:
+    """A plugin that checks every worker before its first call, later ones too; an error refuses the worker."""
 
     class Check(import_module("distributed").WorkerPlugin):  # type: ignore[misc]  # known at run time only
         def setup(self, worker: Any) -> None:
             check(worker)
 
-    Check.name = name
+    Check.name = _CHECK
     return Check()
 
 
