@@ -8,17 +8,19 @@ commit, for reproducible text).
 from __future__ import annotations
 
 import io
-import json
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 
+import numpy as np
+import numpy.typing as npt
 import yaml
 from pydantic import Field, ValidationError
 
 from outofcore.domains.domain import Section
+from outofcore.domains.text.documents.reading import BLOCK_BYTES, RecordsMember, Values
 from outofcore.domains.text.params import HUB, SUFFIXES, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
 from outofcore.extras import load
@@ -51,19 +53,29 @@ def open_raw(section: TextSection) -> list[RawFile]:
 
 @dataclass(frozen=True)
 class RecordsFile(RawFile):
-    """A dataset, read as lines of JSON."""
+    """A dataset, a document per record."""
 
     column: str  # that holds the text
 
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
-        """One member: a line per record."""
+        """One member."""
         del suffixes
-        lines = _Lines({self.column: text} for text in self._texts())
-        stream = cast("BinaryIO", io.BufferedReader(lines, 1 << 20))
-        yield Member(f"{self.name}.jsonl", stream, lambda: lines.given)
+        yield RecordsMember(self.name, cast("BinaryIO", io.BytesIO()), lambda: 0, self._values())
 
-    def _texts(self) -> Iterator[str | None]:
-        for number, record in enumerate(self._records()):
+    def _values(self) -> Iterator[Values]:
+        """The texts, about two megabytes at a time."""
+        texts: list[bytes | None] = []
+        first = size = 0
+        for text in self._texts():
+            texts.append(text)
+            size += 1 + len(text or b"")
+            if size >= BLOCK_BYTES:
+                yield first, *_joined(texts)
+                first, size, texts = first + len(texts), 0, []
+        yield first, *_joined(texts)
+
+    def _texts(self) -> Iterator[bytes | None]:
+        for number, record in enumerate(self._read()):
             if not isinstance(record, Mapping):
                 message = f"text.raw: expected records with a column {self.column!r}, got {reprlib.repr(record)}"
                 raise ParamsError(message)
@@ -72,7 +84,17 @@ class RecordsFile(RawFile):
                 message = f"text.source.text_column: expected a column of the dataset ({columns}), got {self.column!r}"
                 raise ParamsError(message)
             text = record.get(self.column)
-            yield text if isinstance(text, str) else None
+            yield text.encode("utf-8", "surrogatepass") if isinstance(text, str) else None
+
+    def _read(self) -> Iterator[Any]:
+        try:
+            yield from self._records()
+        except OutOfCoreError:
+            raise
+        except Exception as error:  # else some errors would pass for a damaged file, which is skipped
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            message = f"text.raw: the dataset cannot be read any further: {why}"
+            raise RawInputError(message) from error
 
     def _records(self) -> Iterable[Any]:
         raise NotImplementedError
@@ -124,32 +146,6 @@ class HubFile(RecordsFile):
         return records
 
 
-class _Lines(io.RawIOBase):
-    """Records as a lazy stream of lines."""
-
-    def __init__(self, records: Iterable[dict[str, Any]]) -> None:
-        self.given = 0
-        self._records = iter(records)
-        self._rest = bytearray()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while len(self._rest) < len(buffer):
-            try:
-                record = next(self._records, None)
-            except OutOfCoreError:
-                raise
-            except Exception as error:  # else some errors would pass for a damaged file, which is skipped
-                why = " ".join(f"{type(error).__name__}: {error}".split())
-                message = f"text.raw: the dataset cannot be read any further: {why}"
-                raise RawInputError(message) from error
-            if record is None:
-                break
-            self._rest += json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-        size = min(len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
-        del self._rest[:size]
-        self.given += size
-        return size
+def _joined(texts: Sequence[bytes | None]) -> tuple[bytes, npt.NDArray[np.int64]]:
+    lengths = np.array([-1 if text is None else len(text) for text in texts], np.int64)
+    return b"".join(filter(None, texts)), lengths

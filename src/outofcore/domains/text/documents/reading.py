@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from outofcore.domains.text.documents.parquet import values
 from outofcore.domains.text.documents.utf8 import BOM
 from outofcore.domains.text.params import SourceSection
@@ -162,6 +165,17 @@ class Stretch:
     lengths: Any = None  # of the values of Parquet
 
 
+Values = tuple[int, bytes, npt.NDArray[np.int64]]
+"""Number of the first value, the values one after the other, and the length of each, -1 where there is none."""
+
+
+@dataclass(frozen=True)
+class RecordsMember(Member):
+    """Documents that are in no file, instead of a stream."""
+
+    values: Iterator[Values]
+
+
 class OpenMember:
     """A member of a raw file."""
 
@@ -170,7 +184,7 @@ class OpenMember:
         self._source = source
         self.marks = 0
         self.division: Division | None = None
-        if plain_name(member.name).lower().endswith(".parquet"):
+        if isinstance(member, RecordsMember) or plain_name(member.name).lower().endswith(".parquet"):
             self.kind: Kind = "values"
             self.reader = Reader(member.stream)
             return
@@ -206,7 +220,9 @@ class OpenMember:
     def stretches(self) -> Iterator[Stretch]:
         """Its documents; one without payload is too long, and the caller reads it before requesting the next."""
         if self.kind == "values":
-            for row, payload, lengths in values(self._member, self._source.text_column):
+            member = self._member
+            found = member.values if isinstance(member, RecordsMember) else values(member, self._source.text_column)
+            for row, payload, lengths in found:
                 yield Stretch(row, payload, lengths)
             return
         if self.kind == "json":
