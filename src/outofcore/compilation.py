@@ -69,7 +69,7 @@ def kernel(function: Function) -> Function:
     """Compile a function that allocates nothing; it runs without the GIL, and an integer division by 0 gives 0.
 
     Without ``_nrt``, Numba counts a reference for each array that is passed from one compiled function to another, an
-    atomic operation that took most of the time of a scanner's loop.
+    atomic operation that took most of the time of a scanner's loop. No public option of Numba does the same.
     """
     return _compiled(function, inlined=False)
 
