@@ -6,8 +6,11 @@ points, so a profiler that raises simulates a signal at exactly that moment.
 
 from __future__ import annotations
 
+import random
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -87,6 +90,31 @@ def test_an_epoch_may_be_interrupted_anywhere(store: Path, residency: Any) -> No
         assert seen + identities(batches) == expected
         point += 1
     assert point > 10
+    batches.close()
+
+
+def test_signals_at_any_moment_cost_no_batch_and_stop_nothing(store: Path) -> None:
+    expected = identities(open_loader(store, "streamed"))
+    batches, dice, seen = open_loader(store, "streamed"), random.Random(1), []
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    end = time.monotonic() + 5
+    try:
+        while time.monotonic() < end:
+            signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0005, 0.01))
+            try:
+                seen = []
+                for batch in batches:
+                    seen.extend(batch["id"].tolist())
+                    time.sleep(0.001)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                received = batches.state_dict()["received"]
+                assert received - len(seen) in (0, 64)  # a batch that was handed over, but not taken, is counted
+                assert seen == expected[: len(seen)]
+            batches.load_state_dict(batches.state_dict() | {"received": 0, "epoch": 0})
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     batches.close()
 
 

@@ -1,10 +1,10 @@
 """An epoch of one split: each pool is read while batches are made of the one before.
 
-Three executors do the work, so that the consumer's thread only waits for the next group of batches. One thread
-prepares pool after pool: it waits until the batches of the last but one are made, computes the order of the samples,
-and lets the threads of another executor decode the chunks. The third makes groups of batches, each as soon as its pools
-are read. Every executor begins its tasks in the order in which they were submitted, and a task only waits for tasks
-that were submitted before it: no deadlock is possible, even with one thread each.
+Threads do the work, so that the consumer's only waits for the next group of batches. One prepares pool after pool: it
+waits until the batches of the last but one are made, computes the order of the samples, and lets others decode the
+chunks. A third kind makes groups of batches, each as soon as its pools are read. Every kind begins its tasks in the
+order in which they were submitted, and a task only waits for tasks that were submitted before it: no deadlock is
+possible, even with one thread each.
 
 A Ctrl-C can arrive in the consumer's thread at any call. So nothing depends on what that thread does after it has
 submitted a task, and an interrupted close can be completed by another call.
@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -34,42 +33,11 @@ from outofcore.loading.order import Sampler
 from outofcore.loading.permutation import key, random_words
 from outofcore.loading.residency import Residency, Work
 from outofcore.loading.split import Split
+from outofcore.loading.workers import Task, Workers
 
 Ints = npt.NDArray[np.int64]
 
 _AUGMENT = 32  # purpose of a key; those of the order and the samplers are lower numbers
-_NUMBERS = count()
-
-
-class Workers:
-    """The threads of a loader."""
-
-    def __init__(self, threads: int) -> None:
-        self._process = os.getpid()
-        self._name = f"outofcore-{next(_NUMBERS)}-"
-        self.pools = ThreadPoolExecutor(1, f"{self._name}pools")
-        self.chunks = ThreadPoolExecutor(threads, f"{self._name}chunks")
-        self.batches = ThreadPoolExecutor(threads, f"{self._name}batches")
-        self.closed = False  # tasks that begin from now on do nothing
-
-    @property
-    def here(self) -> bool:
-        """Whether the threads are of this process: they do not survive a fork, and locks that were held stay locked."""
-        return self._process == os.getpid()
-
-    def close(self) -> None:
-        """Let the threads finish what they are doing, and wait until they are gone; may be called again."""
-        self.closed = True
-        if not self.here:
-            return
-        for executor in (self.pools, self.chunks, self.batches):
-            executor.shutdown(wait=False)
-        own = [thread for thread in threading.enumerate() if thread.name.startswith(self._name)]
-        if threading.current_thread() in own:  # garbage collection can run in any thread
-            return
-        for thread in own:  # not by the executors, which do not know a thread whose start was interrupted
-            if thread.is_alive():
-                thread.join()
 
 
 @dataclass(frozen=True)
@@ -117,7 +85,7 @@ class SplitReader:
 
     def groups(
         self, number: int, start: int, batching: Batching, together: int, workers: Workers
-    ) -> Iterator[Future[Group]]:
+    ) -> Iterator[Task[Group]]:
         """Groups of up to ``together`` batches, of epoch ``number`` after ``start`` samples over all ranks.
 
         Each is submitted when the iterator comes to it.
@@ -147,7 +115,7 @@ class _Pool:
     def __init__(self, start: int, stop: int) -> None:
         self.start, self.stop = start, stop  # positions over all ranks
         self.first = self.chunks = np.empty(0, np.int64)  # first rows of this rank's samples; chunks that hold them
-        self.read: Future[None]
+        self.read: Task[None]
         self.tasks = 0  # that were submitted
         self.done = threading.Semaphore(0)  # released by each task
 
@@ -176,7 +144,7 @@ class SplitEpoch:
         self._phase = reader.split.windows.phase_of(reader.seed, number)
         self._key = key(reader.seed, number, _AUGMENT, reader.part or 0)
 
-    def groups(self, start: int, together: int) -> Iterator[Future[Group]]:
+    def groups(self, start: int, together: int) -> Iterator[Task[Group]]:
         """Submit group after group of up to ``together`` batches that begin in one pool."""
         spans = self._batching.spans(start, self._positions)
         span = next(spans, None)
@@ -190,7 +158,7 @@ class SplitEpoch:
                 group.append(span)
             begin, end = group[0][0], group[-1][1]
             size = self._batching.own(begin, end)
-            before: Future[_Gathered] | None = None
+            before: Task[_Gathered] | None = None
             while min(end, self._positions) > pool.stop:  # the rest is in other pools
                 before = self._submit(pool, self._gather, pool, begin, pool.stop, size, before)
                 begin, pool = pool.stop, next(pools)
@@ -235,11 +203,11 @@ class SplitEpoch:
         if self._workers.closed:
             raise CancelledError
 
-    def _submit(self, pool: _Pool, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def _submit(self, pool: _Pool, work: Callable[..., Any], *arguments: Any) -> Task[Any]:
         pool.tasks += 1
         return self._workers.batches.submit(work, *arguments)
 
-    def _gather(self, pool: _Pool, begin: int, end: int, size: int, before: Future[_Gathered] | None) -> _Gathered:
+    def _gather(self, pool: _Pool, begin: int, end: int, size: int, before: Task[_Gathered] | None) -> _Gathered:
         """Copy the samples at these positions of a pool, behind those that were copied before."""
         try:
             pool.read.result()
@@ -265,7 +233,7 @@ class SplitEpoch:
         return pool.first[np.where(places < len(pool.first), places, places % cycle)]
 
     def _make(
-        self, pool: _Pool, begin: int, end: int, size: int, before: Future[_Gathered] | None, spans: list[Span]
+        self, pool: _Pool, begin: int, end: int, size: int, before: Task[_Gathered] | None, spans: list[Span]
     ) -> Group:
         """Gather the last samples of a group, and make its batches."""
         gathered = self._gather(pool, begin, end, size, before)

@@ -7,7 +7,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
@@ -19,7 +18,8 @@ from outofcore.errors import ParamsError, StateError
 from outofcore.loading.arguments import shown, whole
 from outofcore.loading.batching import Batching, Turns, turns_left
 from outofcore.loading.device import Batch, DeviceStream
-from outofcore.loading.epoch import Group, SplitReader, Workers
+from outofcore.loading.epoch import Group, SplitReader
+from outofcore.loading.workers import Task, Workers
 from outofcore.recycling import keep_freed_memory
 
 Ints = npt.NDArray[np.int64]
@@ -91,8 +91,8 @@ class Loader(IterableDataset[Batch]):
         self._iteration: object = None  # the one that may deliver batches
         self._workers: Workers | None = None  # kept for the next epoch, unless this one is left before its end
         self._reading = False  # for an epoch that has not ended
-        self._coming: Iterator[Future[Group]] = iter(())  # not submitted yet
-        self._submitted: deque[Future[Group]] = deque()
+        self._coming: Iterator[Task[Group]] = iter(())  # not submitted yet
+        self._submitted: deque[Task[Group]] = deque()
         self._ready: Group = []  # made, not delivered yet
 
     def __len__(self) -> int:
@@ -233,7 +233,7 @@ class Loader(IterableDataset[Batch]):
 
     def _take(self) -> Group:
         """The next batches; none at the end of the epoch."""
-        if self._workers is None or not self._reading or not self._workers.here:
+        if self._workers is None or not self._reading or not self._workers.working:
             self._begin()
         while len(self._submitted) < self._depth and (group := next(self._coming, None)) is not None:
             self._submitted.append(group)
@@ -251,9 +251,10 @@ class Loader(IterableDataset[Batch]):
         self._end()
         keep_freed_memory()
         starts, turns = self._rest(self.epoch, self._received)
-        if self._workers is None or not self._workers.here:
-            self._workers = Workers(self._threads)
         self._reading = True
+        if self._workers is None or not self._workers.working:
+            self._workers = Workers(self._threads)
+            self._workers.start()
         parts = [
             reader.groups(self.epoch, start, self._batching, self._together, self._workers)
             for reader, start in zip(self.readers, starts, strict=True)

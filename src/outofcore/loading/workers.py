@@ -1,0 +1,123 @@
+"""The threads of a loader, and their tasks.
+
+A Ctrl-C can arrive in the consumer's thread at any call. The executors of the standard library hold locks in Python
+code, which an interrupt there leaves locked for ever; queues and locks that are written in C are never left half-way.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+Result = TypeVar("Result")
+
+_NUMBERS = count()
+
+
+class Task(Generic[Result]):
+    """Work of a thread, and its result."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._work: Callable[[], Result] | None = work
+        self._results: list[Result] = []
+        self._error: BaseException | None = None
+        self._undone = threading.Lock()
+        self._undone.acquire()
+
+    def run(self) -> None:
+        """Do the work, once."""
+        work, self._work = self._work, None
+        assert work is not None
+        try:
+            self._results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+            self._error = error
+        finally:
+            self._undone.release()
+
+    def result(self) -> Result:
+        """Wait for the result; raises the error of the work."""
+        with self._undone:
+            pass
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+
+class Threads:
+    """Threads that begin tasks in the order in which they were submitted."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self._tasks: SimpleQueue[Task[Any] | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=_run_all, args=(self._tasks,), name=f"{name}-{place}", daemon=True)
+            for place in range(number)
+        ]
+        weakref.finalize(self, self._tasks.put, None)
+
+    def __contains__(self, thread: threading.Thread) -> bool:
+        return thread in self._threads
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, work: Callable[..., Result], *arguments: Any) -> Task[Result]:
+        """Let a thread do some work after what was submitted before."""
+        task = Task(partial(work, *arguments))
+        self._tasks.put(task)
+        return task
+
+    def end(self) -> None:
+        """Wait until the threads have done what was submitted and are gone; completes a call that was interrupted."""
+        self._tasks.put(None)
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+
+def _run_all(tasks: SimpleQueue[Task[Any] | None]) -> None:
+    while (task := tasks.get()) is not None:
+        task.run()
+        del task  # a waiting thread must not keep its result alive
+    tasks.put(None)  # for the next thread
+
+
+class Workers:
+    """The threads of a loader."""
+
+    def __init__(self, threads: int) -> None:
+        self._process = os.getpid()
+        name = f"outofcore-{next(_NUMBERS)}"
+        self.pools = Threads(1, f"{name}-pools")
+        self.chunks = Threads(threads, f"{name}-chunks")
+        self.batches = Threads(threads, f"{name}-batches")
+        self._all = (self.pools, self.chunks, self.batches)  # each may wait for those after it
+        self.closed = False  # tasks that begin from now on do nothing
+
+    @property
+    def working(self) -> bool:
+        """Whether they do what is submitted: they are not closed, nor of the process that this one was forked from."""
+        return not self.closed and self._process == os.getpid()
+
+    def start(self) -> None:
+        """Start the threads; :meth:`close` ends those that were started where this is interrupted."""
+        for threads in self._all:
+            threads.start()
+
+    def close(self) -> None:
+        """Let the threads finish what they are doing, and wait until they are gone; may be called again."""
+        self.closed = True
+        own = any(threading.current_thread() in threads for threads in self._all)
+        if (
+            self._process == os.getpid() and not own
+        ):  # garbage collection can run in any thread; forgotten ones end by themselves
+            for threads in self._all:
+                threads.end()
