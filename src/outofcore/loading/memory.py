@@ -31,7 +31,7 @@ GROUP_BATCHES = 64
 # that a thread has freed stay with its part of the allocator. Measured: 2.8 with one such part, 3.3 with eight threads.
 RETAINED = 4
 SAMPLE_BYTES = 8 + 8  # of a batch: first row and random word
-THREAD_BYTES = 112 << 10  # a decoder of zstd, the places of the rows that are copied, and the objects of its threads
+THREAD_BYTES = 102 << 10  # a decoder of zstd, the places of the rows that are copied, and the objects of its threads
 
 # Below this share of the chunks, keeping some saves too little.
 _WORTH_KEEPING = 0.1
