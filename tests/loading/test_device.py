@@ -121,7 +121,6 @@ def test_what_is_saved_of_a_batch_is_not_its_group(elements: int, dtype: torch.d
         for batch, expected in zip(batches, torch.split(tensor, counts), strict=True):
             assert torch.equal(batch["a"], expected)
             assert batch["a"].dtype == dtype
-            assert batch["a"].untyped_storage().nbytes() == expected.nbytes
             saved = io.BytesIO()
             torch.save(batch, saved)
             assert len(saved.getvalue()) < expected.nbytes + 2000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
@@ -116,10 +116,8 @@ def split_batches(tensors: Mapping[str, torch.Tensor], counts: Sequence[int]) ->
 def _split(tensor: torch.Tensor, counts: list[int]) -> Sequence[torch.Tensor]:
     """The pieces of a tensor along its first axis: slices of its memory, or copies where pieces are small."""
     small = tensor.nbytes < SMALL_BYTES * len(counts)
-    if small or tensor.device.type != "cpu" or tensor.requires_grad or not tensor.is_contiguous():
-        return torch.split_with_sizes_copy(tensor, counts)  # type: ignore[func-returns-value, return-value]  # no out=
-    octets = tensor.view(-1).view(torch.uint8).numpy()  # numpy has not all of torch's dtypes
-    ends = np.cumsum(counts) * (tensor.nbytes // len(tensor))
-    pieces = [torch.from_numpy(piece) for piece in np.split(octets, ends[:-1])]
-    shape = tensor.shape[1:]
-    return [piece.view(tensor.dtype).view(count, *shape) for count, piece in zip(counts, pieces, strict=True)]
+    in_turn = tensor.stride(0) == max(tensor.stride())  # a piece's memory has nothing of the others'
+    if in_turn and not small and tensor.device.type == "cpu" and not tensor.requires_grad:
+        with suppress(TypeError):  # a type that numpy lacks, such as bfloat16
+            return [torch.from_numpy(piece) for piece in np.split(tensor.numpy(), np.cumsum(counts)[:-1])]
+    return torch.split_with_sizes_copy(tensor, counts)  # type: ignore[func-returns-value, return-value]  # no out=
