@@ -115,9 +115,8 @@ class Workers:
     def close(self) -> None:
         """Let the threads finish what they are doing, and wait until they are gone; may be called again."""
         self.closed = True
+        # Garbage collection can run in any thread, also in one of these; forgotten threads end by themselves.
         own = any(threading.current_thread() in threads for threads in self._all)
-        if (
-            self._process == os.getpid() and not own
-        ):  # garbage collection can run in any thread; forgotten ones end by themselves
+        if self._process == os.getpid() and not own:
             for threads in self._all:
                 threads.end()
