@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outofcore.domains.neural import survey
+from outofcore.domains.neural import streams, survey
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
@@ -32,7 +32,7 @@ def test_a_file_whose_modification_time_was_put_back_is_surveyed_again(
     assert survey.survey_sessions(files, section) == b"behind"
 
 
-STIM, TIMES = np.zeros((600, 4, 4), np.uint8), np.arange(600) / 60
+STIM, ROBS, TIMES = np.zeros((600, 4, 4), np.uint8), np.zeros((600, 3)), np.arange(600) / 60
 SPIKES = np.sort(np.random.default_rng(0).uniform(0, 10, 500))
 BY_TIME = {"names": {"stimulus": "stim", "frame_times": "times", "responses": None, "spike_times": "spikes"}}
 BY_TIME["bin_width"] = 1 / 60
@@ -53,16 +53,33 @@ BY_BIN = {"names": {"stimulus": "stim", "responses": "robs"}}
         ({"robs": np.zeros((3, 600)), "at": TIMES}, "traces", "has 3 entries along time, its clock 600: .*time_axis"),
         ({"spikes/times": SPIKES, "spikes/clusters": np.arange(500)}, BY_TIME, "a group must have a vector of times"),
         ({"spikes/times": SPIKES, "spikes/labels": np.arange(500.0)}, BY_TIME, "name it as names.spike_neurons"),
+        ({"robs": np.zeros((100, 5)), "at": TIMES}, "traces", "its clock 600: they are not of one recording"),
+        ({"robs": ROBS}, BY_BIN | {"bin_width": 1.0}, "with source.bin_width set, 'stim' must have a clock"),
+        ({"robs": ROBS}, BY_BIN | {"frame_shape": [3, 3]}, r"does not fit frames of shape \(4, 4\)"),
+        ({"robs": ROBS}, BY_BIN | {"transforms": [{"name": "downsample", "factor": 5}]}, "leaves nothing of a frame"),
+        ({"robs": ROBS[..., None]}, BY_BIN, r"names.responses: expected numbers of shape \(samples, columns\)"),
+        ({"robs": ROBS, "stim": np.full(600, b"a")}, BY_BIN, "names.stimulus: expected numbers, got"),
+        ({"robs": ROBS[:0], "stim": STIM[:0]}, BY_BIN, "holds no bin: the stimulus or the responses are empty"),
+        ({"robs": ROBS, "trial": np.full((3, 2), b"a")}, BY_BIN, "expected the first bin of each trial .*, got words"),
+        ({"robs": ROBS, "repeat": np.arange(5)}, BY_BIN | {"trial_bins": 100}, "an entry for each of 6 trials or for"),
+        ({"spikes": SPIKES, "spike_neurons": np.full(500, -1)}, BY_TIME, "no spike belongs to a neuron"),
+        ({"others": SPIKES}, BY_TIME, "names.spike_times = 'spikes': no such array; there are others, stim, times"),
     ],
 )
 def test_arrays_that_do_not_fit_together_are_refused(write_h5, arrays, settings, message):
     if settings == "traces":
         settings = {"names": {"stimulus": "stim", "frame_times": "times", "responses": "robs", "sample_times": "at"}}
         settings["bin_width"] = 1 / 60
-    if "trial" in arrays:
-        settings = {"names": settings["names"] | {"trial": "trial"}}
+    for name in {"trial", "repeat", "spike_neurons"} & arrays.keys():
+        settings = settings | {"names": settings["names"] | {name: name}}
     with pytest.raises(RawInputError, match=message):
         convert(write_h5({"stim": STIM, "times": TIMES} | arrays), **settings)
+
+
+def test_a_frame_that_no_memory_holds_is_refused(write_h5, monkeypatch):
+    monkeypatch.setattr(streams, "MOST_ENTRY_BYTES", 15)
+    with pytest.raises(RawInputError, match=r"names.stimulus: one entry of shape \(4, 4\) has 16 bytes, more than 15"):
+        convert(write_h5({"stim": STIM, "robs": ROBS}), **BY_BIN)
 
 
 @pytest.mark.parametrize("trials", [[[0, 600]], [[100, 200]], [[0, 300], [300, 600]]])

@@ -80,14 +80,30 @@ def test_one_vector_of_films_has_an_entry_for_each_trial_that_any_array_has(tmp_
         ({"trial": "films"}, "names.trial and an array for each trial contradict each other"),
         ({"responses": "s*/robs"}, r"names.responses = 's\*/robs': no such array"),
         ({"frame": "t*/number"}, "names.frame and an array for each trial contradict each other"),
+        ({"responses": "t*/wide"}, r"expected arrays that differ along time alone, got rows of \[\(1,\), \(2,\)\]"),
     ],
 )
 def test_what_cannot_be_paired_is_refused(tmp_path, names, message):
     arrays = {f"t{trial}/stim": np.zeros((4, 2, 2), np.uint8) for trial in (1, 2)} | {"all": np.zeros((9, 2))}
     arrays |= {f"t{trial}/{name}": np.zeros((4, 1)) for trial in (1, 2) for name in ("robs", "number", "x/robs")}
+    arrays |= {f"t{trial}/wide": np.zeros((4, trial)) for trial in (1, 2)}
     path = save_session("h5", tmp_path, arrays | {"films": np.arange(8)})
+    names = {"stimulus": "t*/stim", "responses": "t*/robs"} | names
     with pytest.raises(RawInputError, match=message):
-        convert(path, names={"stimulus": "t*/stim", "responses": "t*/robs"} | names)
+        convert(path, names=names)
+    with pytest.raises(RawInputError, match=f"{message}|no common clock: set source.bin_width to null"):
+        convert(path, names=names, bin_width=1.0)
+
+
+def test_an_array_of_another_kind_costs_its_trial_and_words_are_labels(tmp_path):
+    arrays = {f"{trial}/stim": np.zeros((4, 2, 2), np.uint8) for trial in ("sea", "hill", "7")}
+    arrays |= {"sea/robs": np.ones((4, 1)), "hill/robs": np.float64(3), "7/robs": np.ones((4, 1))}
+    result = convert(save_session("h5", tmp_path, arrays), names={"stimulus": "*/stim", "responses": "*/robs"})
+    first, second = result.only.sequences
+    assert first["trial"] != second["trial"]
+    assert min(first["trial"], second["trial"]) > 2**32
+    assert result.reasons == {"wrong_type": 1}
+    assert "trial hill: names.responses = 'hill/robs': expected an array of numbers" in result.rejects[0].detail
 
 
 @pytest.mark.parametrize("version", [5, 7.3])

@@ -115,11 +115,14 @@ def test_a_missing_name_is_told_with_those_that_are_there(tmp_path, frames):
         file["movie"] = frames
         file["t"] = np.arange(5.0)[:, None]
         file["note"] = 5
+        file["type"] = np.dtype("f8")
     recording = Hdf5Recording(path)
     with pytest.raises(SessionError, match=r"names.stimulus = 'stim': no such array; there are movie, note, t"):
         find_array(recording, "stimulus", "stim")
     with pytest.raises(SessionError, match="expected an array of numbers, got a single value"):
         find_array(recording, "stimulus", "note")
+    with pytest.raises(SessionError, match="'/type' is no array"):
+        find_array(recording, "stimulus", "type")
     with pytest.raises(SessionError, match="expected a vector"):
         find_vector(recording, "trial", "movie")
     assert find_vector(recording, "frame_times", "t").read(1, 3).tolist() == [1, 2]
