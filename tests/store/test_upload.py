@@ -15,6 +15,7 @@ from outofcore.conversion.run import Conversion, Outcome
 from outofcore.errors import DamagedStore, RawInputError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.store.reader import open_store
+from outofcore.store.seal import Seal
 from outofcore.store.upload import Upload
 from outofcore.store.verify import verify
 from tests.conversion.lines import Lines, LinesSection, write_lines
@@ -67,6 +68,7 @@ def test_an_address_with_other_objects_is_refused_before_anything_is_written(end
         "b": {"seal.json": b'{"files": {"x": 1}}', "unfinished": b"", "x": b"precious"},
         "c": {"seal.json": b"[]", "zarr.json": b"{}"},
         "e": {"unfinished": b'{"digest": "", "files": {"x": [1, ""]}, "format": 2}', "x": b"precious"},
+        "f": {"seal.json": Seal({}).text().encode(), "unfinished": b"precious"},
         "d.work": {"thesis": b"precious"},
     }.items():
         put_objects(endpoint, f"s3://stores/{name}", objects)

@@ -103,11 +103,10 @@ class Upload:
         if not found:
             return set()
         if UNFINISHED in found:
-            with suppress(StoreError):  # somebody else's
+            with suppress(StoreError):
                 listed_names = self._get(f"{self._name}/{UNFINISHED}").decode("utf-8", "replace")
                 return {SEAL, *read_seal(listed_names, self.root).files}
-        own = names_of(self._get(f"{self._name}/{SEAL}")) if SEAL in found else None
-        if own is not None:
+        elif SEAL in found and (own := names_of(self._get(f"{self._name}/{SEAL}"))) is not None:
             return own
         message = (
             f"{self.root}: expected nothing, or a sealed store to replace, got {min(found)!r:.200} and no seal of a "
