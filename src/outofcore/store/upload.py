@@ -1,4 +1,4 @@
-"""Upload a store to object storage: shards as they become complete, beside its address; the switch comes last.
+"""Upload a store to object storage: shards as they become complete, next to its address; the switch comes last.
 
 An earlier store at the address stays whole until everything of the new one is stored in ``<address>.work/<token>``, a
 folder named by the token of the conversion. Then its seal is replaced by a list of what both stores have, the objects
@@ -41,11 +41,11 @@ class Upload:
     def check(self) -> None:
         """Raise StoreError for an address with other people's objects, without credentials, bucket or answer."""
         self._own_names()
-        beside = self._listed(f"{self._name}.work")
-        if beside and MARK not in beside:
+        neighbours = self._listed(f"{self._name}.work")
+        if neighbours and MARK not in neighbours:
             message = (
                 f"{self.root}.work: expected nothing, or an unfinished conversion of ours ({MARK}), got "
-                f"{min(beside)!r:.200}; nothing was touched: choose another address"
+                f"{min(neighbours)!r:.200}; nothing was touched: choose another address"
             )
             raise StoreError(message)
 
@@ -89,7 +89,7 @@ class Upload:
         return old
 
     def clear(self) -> None:
-        """Remove what the conversion has put beside the address, the claim last."""
+        """Remove what the conversion has put next to the address, the claim last."""
         self._delete(self._work, sorted(self._listed(self._work)))
         self._delete(f"{self._name}.work", [MARK])
 

@@ -1,0 +1,48 @@
+"""Threads begin tasks in their order, keep results and errors, and end with their loader."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+from outofcore.loading.loader import loader
+from outofcore.loading.workers import Workers
+from tests.loading.conftest import MakeStore, threads_since
+
+
+def test_threads_that_wait_for_the_next_epoch_end_with_the_loader(make_store: MakeStore) -> None:
+    store = make_store()  # Zarr starts threads of its own when it writes
+    before = threading.enumerate()
+    batches = loader(store, batch_size=100, memory="8MiB", threads=2)
+    list(batches)
+    waiting = threads_since(before)
+    assert len(waiting) == 5
+    del batches
+    gc.collect()
+    for thread in waiting:
+        thread.join(30)
+    assert not threads_since(before)
+
+
+def test_tasks_begin_in_order_and_errors_are_raised_where_results_are_awaited() -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> int:
+        begun.append(number)
+        return 10 // number
+
+    workers = Workers(1)
+    workers.start()
+    tasks = [workers.chunks.submit(work, number) for number in (5, 0, 2)]
+    assert tasks[2].result() == 5
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            tasks[1].result()
+    assert begun == [5, 0, 2]
+    late = [workers.batches.submit(work, number) for number in (1, 10)]
+    workers.close()
+    workers.close()
+    assert [task.result() for task in late] == [10, 1]
+    assert not workers.working
