@@ -70,7 +70,7 @@ def stopped_anywhere(
     got: list[list[int]] = []
     state: dict[str, Any] | None = None
     while len(got) < count:
-        world, residency = int(rng.choice([1, 2, 4, 8, 16])), str(rng.choice(residencies))
+        world, residency = int(rng.choice([1, 2, 3, 4, 7, 8, 16, 24])), str(rng.choice(residencies))
         living = [opened(rank=rank, world_size=world, residency=residency) for rank in range(world)]
         for each in living:
             if state:

@@ -16,7 +16,7 @@ from outofcore.loading.memory import Kind
 from tests.loading.conftest import MakeStore
 from tests.loading.rank_process import Note, merged, open_rank, run
 
-WORLDS = (1, 2, 4, 8, 16)
+WORLDS = (1, 2, 3, 4, 6, 8, 16)
 LENGTHS = [300, 1, 64, 700, 35, 1000, 900]
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.loading.rank_process"])

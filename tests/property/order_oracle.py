@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 WORD = 2**64
-LANES = 16
 SHIFT, BLOCKS, LANE, FULL = range(4)
 
 
@@ -45,7 +44,7 @@ def scatter(position: int, samples: int, *words: int) -> int:
 
 
 def pools(
-    samples: int, block: int, step: int, pool_blocks: int, shuffled: bool, seed: int, epoch: int
+    samples: int, block: int, step: int, pool_blocks: int, lanes: int, shuffled: bool, seed: int, epoch: int
 ) -> list[list[list[int]]]:
     """The blocks of each pool, each a list of samples."""
     shift = 0
@@ -58,7 +57,8 @@ def pools(
     if shuffled:
         full = [full[place] for place in shuffle(list(range(len(full))), seed, epoch, BLOCKS)]
     count = max(1, -(-len(full) // pool_blocks))
-    unit = max(each for each in (1, 2, 4, 8, 16) if each == 1 or pool_blocks % (4 * each) == 0)
+    divisors = [each for each in range(1, lanes + 1) if lanes % each == 0]
+    unit = max(each for each in divisors if each == 1 or pool_blocks % (4 * each) == 0)
     held = []
     for pool in range(count - 1):
         units = len(full) // unit // count + (pool < len(full) // unit % count)
@@ -73,6 +73,7 @@ def epoch(
     block: int,
     step: int,
     pool_blocks: int,
+    lanes: int,
     shuffle_by: str | bool,
     seed: int,
     number: int,
@@ -83,13 +84,13 @@ def epoch(
     if shuffle_by is False:
         return list(range(samples))
     order = []
-    for pool, blocks in enumerate(pools(samples, block, step, pool_blocks, True, seed, number)):
+    for pool, blocks in enumerate(pools(samples, block, step, pool_blocks, lanes, True, seed, number)):
         rows = [row for each in blocks for row in each]
-        lanes = []
-        for lane in range(LANES):
-            longer = len(rows) % LANES
-            first = lane * (len(rows) // LANES) + min(lane, longer)
-            size = len(rows) // LANES + (lane < longer)
-            lanes.append(shuffle(rows[first : first + size], seed, number, LANE, pool, lane))
-        order += [lanes[place % LANES][place // LANES] for place in range(len(rows))]
+        dealt = []
+        for lane in range(lanes):
+            longer = len(rows) % lanes
+            first = lane * (len(rows) // lanes) + min(lane, longer)
+            size = len(rows) // lanes + (lane < longer)
+            dealt.append(shuffle(rows[first : first + size], seed, number, LANE, pool, lane))
+        order += [dealt[place % lanes][place // lanes] for place in range(len(rows))]
     return order

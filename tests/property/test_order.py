@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from unittest.mock import patch
 
 import numpy as np
@@ -12,14 +13,15 @@ from outofcore.loading.order import Cut, EpochOrder
 from tests.property import order_oracle
 
 SHUFFLES = st.sampled_from(["blocks", True, "full", False])
-RANKS = st.sampled_from([1, 2, 4, 8, 16])
 
 
 @st.composite
 def cuts(draw: st.DrawFn) -> Cut:
+    lanes = draw(st.sampled_from([16, 16, 16, 1, 3, 24, 64]))
     return Cut(
+        lanes=lanes,
         samples=draw(st.integers(0, 3000)),
-        block=16 * draw(st.integers(1, 8)),
+        block=lanes * draw(st.integers(1, 8)),
         step=draw(st.integers(1, 70)),
         pool_blocks=draw(st.one_of(st.integers(1, 9), st.sampled_from([16, 32, 64]))),
         shuffle=draw(SHUFFLES),
@@ -33,27 +35,30 @@ def whole_epoch(epoch: EpochOrder) -> list[int]:
 @settings(deadline=None, max_examples=150)
 @given(cuts(), st.integers(0, 2**40), st.integers(0, 1000))
 def test_is_what_the_definition_says(cut: Cut, seed: int, number: int) -> None:
-    expected = order_oracle.epoch(cut.samples, cut.block, cut.step, cut.pool_blocks, cut.shuffle, seed, number)
+    expected = order_oracle.epoch(
+        cut.samples, cut.block, cut.step, cut.pool_blocks, cut.lanes, cut.shuffle, seed, number
+    )
     assert whole_epoch(cut.epoch(seed, number)) == expected
 
 
 @settings(deadline=None, max_examples=150)
-@given(cuts(), st.integers(0, 99), RANKS)
-def test_every_sample_once_and_ranks_take_turns(cut: Cut, number: int, world: int) -> None:
-    epoch = cut.epoch(7, number)
+@given(cuts(), st.integers(0, 99), st.integers(1, 100))
+def test_every_sample_once_and_ranks_take_turns(cut: Cut, number: int, ranks: int) -> None:
+    epoch, world = cut.epoch(7, number), math.gcd(ranks, cut.lanes)
     together = whole_epoch(epoch)
     assert sorted(together) == list(range(cut.samples))
     for pool in range(epoch.pools):
         start = epoch.pool_start(pool)
-        assert start % 16 == 0
+        assert start % cut.lanes == 0
         own = together[start : epoch.pool_start(pool + 1)]
         for rank in range(world):
             assert epoch.samples(pool, rank, world).tolist() == own[rank::world]
 
 
 @settings(deadline=None, max_examples=100)
-@given(cuts(), st.integers(0, 99), RANKS)
-def test_with_too_many_blocks_to_hold_every_sample_comes_once_too(cut: Cut, number: int, world: int) -> None:
+@given(cuts(), st.integers(0, 99), st.integers(1, 100))
+def test_with_too_many_blocks_to_hold_every_sample_comes_once_too(cut: Cut, number: int, ranks: int) -> None:
+    world = math.gcd(ranks, cut.lanes)
     with patch("outofcore.loading.order.HELD_BLOCKS", 0):
         epoch = cut.epoch(7, number)
         together = whole_epoch(epoch)
@@ -95,7 +100,7 @@ def test_pools_are_bounded_and_the_last_is_not_tiny(cut: Cut, number: int) -> No
     assert all(size < (cut.pool_blocks + 2) * cut.block for size in sizes[-1:])
     if len(sizes) > 1 and cut.pool_blocks >= 4:
         assert sizes[-1] * 3 >= max(sizes)
-    if len(sizes) > 1 and cut.pool_blocks == 64:
+    if len(sizes) > 1 and cut.pool_blocks == 64 and cut.lanes == 16:
         assert all(size % (16 * cut.block) == 0 for size in sizes[:-1])
 
 

@@ -83,7 +83,7 @@ def batches(out: Path, ranks: int) -> list[set[str]]:
     steps = []
     for lines in zip(*noted, strict=True):
         shares = [json.loads(line) for line in lines]
-        assert len({len(share) for share in shares}) == 1
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
         steps.append({sample for share in shares for sample in share})
         assert len(steps[-1]) == sum(map(len, shares))
     return steps
@@ -94,24 +94,24 @@ def curve(out: Path) -> list[float]:
         return [float(row["loss"]) for row in csv.DictReader(file, delimiter="\t")]
 
 
-def test_two_ranks_that_die_go_on_as_four_and_end_as_one(store: Path, tmp_path: Path) -> None:
+def test_two_ranks_that_die_go_on_as_three_and_end_as_one(store: Path, tmp_path: Path) -> None:
     alone, several = tmp_path / "alone", tmp_path / "several"
     figures = train_ranks(store, alone)
     assert figures["steps"] == STEPS
 
-    ended = forked(store, several, f"2:{KILLED_IN}", "4:-1")
+    ended = forked(store, several, f"2:{KILLED_IN}", "3:-1")
     assert ended.returncode == 0, ended.stderr
     assert "SIGKILL" in ended.stderr
-    assert ended.stdout == "2 ranks failed without figures\n4 ranks ended with figures\n"
+    assert ended.stdout == "2 ranks failed without figures\n3 ranks ended with figures\n"
 
     expected = batches(alone, 1)
     assert batches(several, 2)[: KILLED_IN - 1] == expected[: KILLED_IN - 1]
-    assert batches(several, 4) == expected[KILLED_IN - 1 :]
+    assert batches(several, 3) == expected[KILLED_IN - 1 :]
     assert curve(several) == pytest.approx(curve(alone), rel=1e-4)
     found = json.loads((several / "metrics/chess/train.json").read_text())
     assert found == pytest.approx(figures, rel=2e-2)
     machine = json.loads((several / "metrics/chess/train_run.json").read_text())
-    assert (machine["ranks"], machine["resumed_from_step"]) == (4, KILLED_IN - 1)
+    assert (machine["ranks"], machine["resumed_from_step"]) == (3, KILLED_IN - 1)
 
 
 def test_two_ranks_stop_after_the_same_step_if_one_is_asked_to(store: Path, tmp_path: Path) -> None:

@@ -113,6 +113,10 @@ class BalancedSampler:
         return self.batches * self.balanced.size
 
     @property
+    def lanes(self) -> int:
+        return self.balanced.size  # every rank makes the whole batch and takes its own samples
+
+    @property
     def table_bytes(self) -> int:
         """Bytes of the entries and their order, and the groups of each batch."""
         return 7 * self.first.nbytes + 16 * self.batches * self.balanced.groups

@@ -54,6 +54,10 @@ class Batching:
             return left // self.size
         return -(-left // self.size)
 
+    def end(self, start: int, positions: int) -> int:
+        """End position of the last of :meth:`spans`."""
+        return start + self.batches(start, positions) * self.size if self.last == "pad" else positions
+
     def own(self, start: int, stop: int) -> int:
         """Number of this rank's positions from ``start`` to ``stop``."""
         return self._own_before(stop) - self._own_before(start)

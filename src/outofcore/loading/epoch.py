@@ -12,6 +12,7 @@ submitted a task, and an interrupted close can be completed by another call.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -141,12 +142,15 @@ class SplitEpoch:
         self._workers = workers
         self._positions = reader.sampler.positions
         self._order = reader.sampler.epoch(number)
+        self._dealt = math.gcd(batching.world, reader.sampler.lanes)  # ranks that have no lane in common
+        self._end = self._positions
         self._phase = reader.split.windows.phase_of(reader.seed, number)
         self._key = key(reader.seed, number, _AUGMENT, reader.part or 0)
 
     def groups(self, start: int, together: int) -> Iterator[Task[Group]]:
         """Submit group after group of up to ``together`` batches that begin in one pool."""
         spans = self._batching.spans(start, self._positions)
+        self._end = self._batching.end(start, self._positions)
         span = next(spans, None)
         if span is None:
             return
@@ -188,11 +192,21 @@ class SplitEpoch:
             self._residency.release(used.chunks)
             used.first = used.chunks = np.empty(0, np.int64)
         self._go_on()
-        samples = self._order.samples(number, self._batching.rank, self._batching.world)
-        pool.first = self._split.windows.first_rows(samples, self._phase)
+        pool.first = self._split.windows.first_rows(self._samples(pool, number), self._phase)
         pool.chunks = self._residency.touched(pool.first)
         for part in [self._workers.chunks.submit(self._decode, work) for work in self._residency.bring(pool.chunks)]:
             part.result()
+
+    def _samples(self, pool: _Pool, number: int) -> Ints:
+        """Sample numbers of this rank in a pool; in the last one, also those that fill the last batch."""
+        samples = self._order.samples(number, self._batching.rank % self._dealt, self._dealt)
+        end = self._end if pool.stop == self._positions else pool.stop
+        if end == pool.stop and self._dealt == self._batching.world:
+            return samples
+        places = np.arange(self._batching.first_own(pool.start), end, self._batching.world) - pool.start
+        size = pool.stop - pool.start
+        again = size // self._dealt * self._dealt  # so that a rank needs no other lanes for them
+        return np.asarray(samples[np.where(places < size, places, places % again) // self._dealt])
 
     def _decode(self, work: Work) -> None:
         self._go_on()
@@ -215,22 +229,13 @@ class SplitEpoch:
             gathered = before.result() if before is not None else None
             if gathered is None:
                 gathered = _Gathered(self._residency.allocate(size), np.empty(size, np.int64))
-            first = self._first_rows(pool, begin, end)
+            first = pool.first[self._batching.own(pool.start, begin) : self._batching.own(pool.start, end)]
             self._residency.gather(first, gathered.room, gathered.count)
             gathered.first[gathered.count : gathered.count + len(first)] = first
             gathered.count += len(first)
             return gathered
         finally:
             pool.done.release()
-
-    def _first_rows(self, pool: _Pool, begin: int, end: int) -> Ints:
-        """First rows of this rank's samples at these positions; past the epoch, the pool's own again."""
-        low, high = self._batching.own(pool.start, begin), self._batching.own(pool.start, end)
-        if high <= len(pool.first):
-            return pool.first[low:high]
-        cycle = (pool.stop - pool.start) // self._batching.world
-        places = np.arange(low, high)
-        return pool.first[np.where(places < len(pool.first), places, places % cycle)]
 
     def _make(
         self, pool: _Pool, begin: int, end: int, size: int, before: Task[_Gathered] | None, spans: list[Span]

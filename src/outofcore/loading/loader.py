@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -35,7 +36,7 @@ from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
 from outofcore.loading.memory import Kind, choose, in_flight, measure, with_threads
 from outofcore.loading.mixing import mixing_line
-from outofcore.loading.mixture import MixtureSampler, Stop, weigh
+from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
 from outofcore.loading.several import check_stores, splits_lines
 from outofcore.loading.split import Split, open_split
@@ -46,6 +47,13 @@ from outofcore.store.reader import Store
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
 _MOST_ASKED = 1024
+# Number of ranks and own rank, as torchrun and accelerate, Open MPI, and SLURM's srun set them for each process.
+_LAUNCHED = (
+    ("WORLD_SIZE", "RANK"),
+    ("WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+)
 
 
 def loader(
@@ -64,6 +72,7 @@ def loader(
     phase: bool | None = None,
     pool_blocks: int = 64,
     block_rows: int | None = None,
+    lanes: int = LANES,
     weighted: Weighted | Mapping[str, Any] | None = None,
     balanced: Balanced | Mapping[str, Any] | None = None,
     weights: Mapping[str, float] | None = None,
@@ -80,9 +89,9 @@ def loader(
     """Batches of a split.
 
     The order of samples depends on the stores in the given order, ``split``, ``part``, ``seed``, the epoch,
-    ``shuffle``, ``window``, ``phase``, ``pool_blocks``, ``block_rows``, ``weighted``, ``balanced``, ``weights``,
-    ``stop`` and, with several parts, on ``turns`` and ``batch_size``; on nothing else. Memory, residency, threads,
-    ranks and device change none of it.
+    ``shuffle``, ``window``, ``phase``, ``pool_blocks``, ``block_rows``, ``lanes``, ``weighted``, ``balanced``,
+    ``weights``, ``stop`` and, with several parts, on ``turns`` and ``batch_size``; on nothing else. Memory, residency,
+    threads, ranks and device change none of it.
 
     Parameters
     ----------
@@ -121,10 +130,13 @@ def loader(
         Blocks in memory at a time: how well batches mix.
     block_rows
         Rows of a block; None for one chunk, or four with windows.
+    lanes
+        Slices of a pool that are dealt to ranks. Ranks whose number does not divide it get the same batches, but
+        several of them read the same chunks: 3 ranks three times as many in all. A multiple of the ranks avoids it.
     weighted
         Draw samples by weight.
     balanced
-        Draw batches of groups; takes the place of ``shuffle``.
+        Draw batches of groups; takes the place of ``shuffle`` and ``lanes``.
     weights
         Shares of the samples by source of a mixture, such as ``{"lichess": 0.7, "twic": 0.3}``, in 65,536ths. Each
         batch then has the number of each sample's source as ``source`` (batch,).
@@ -138,7 +150,8 @@ def loader(
         With several parts: batches at random in proportion to ``"size"``, or one of each in ``"turn"``.
     rank, world_size
         Which rank of how many; by default those of ``torch.distributed``, which must be initialised first if several
-        processes were started (``WORLD_SIZE``).
+        processes were started, by ``torchrun``, ``accelerate``, ``mpirun`` or ``srun``. A batch that ranks do not
+        divide gives some of them one sample more.
     last
         A last batch that is not full is kept, dropped, or padded by samples seen before.
     device
@@ -170,7 +183,7 @@ def loader(
     groups, drawn = instance("balanced", balanced, Balanced), instance("weighted", weighted, Weighted)
     batch_size = groups.size if groups is not None else whole("batch_size", batch_size, 1)
     batching = _batching(batch_size, last, rank, world_size)
-    seed = whole("seed", seed, 0, 2**64 - 1)
+    seed, lanes = whole("seed", seed, 0, 2**64 - 1), whole("lanes", lanes, 1, MOST_LANES)
     pool_blocks, block_rows = whole("pool_blocks", pool_blocks, 1), whole_or_none("block_rows", block_rows, 1)
     label = None if label is None else word("label", label)
     threads = whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS)
@@ -212,9 +225,9 @@ def loader(
         for each in parts
     ]
     samplers = [
-        _sampler(each, seed, shuffle, pool_blocks, block_rows, drawn, groups)
+        _sampler(each, seed, shuffle, pool_blocks, block_rows, lanes, drawn, groups)
         if sources is None
-        else MixtureSampler(each, sources, stop, seed, pool_blocks, block_rows)
+        else MixtureSampler(each, sources, stop, seed, pool_blocks, block_rows, lanes)
         for each in splits
     ]
     pairs = list(zip(splits, samplers, strict=True))
@@ -247,6 +260,7 @@ def loader(
         together=together,
         notes=[
             *_notes(readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} threads"),
+            *(_lanes_lines(batching.world, lanes) if in_blocks else []),
             *splits_lines(stores),
         ],
     )
@@ -258,21 +272,22 @@ def _batching(size: int, last: Last, rank: int | None, world: int | None) -> Bat
         raise ParamsError(message)
     if rank is None or world is None:
         here = torch.distributed.is_available() and torch.distributed.is_initialized()
-        started = os.environ.get("WORLD_SIZE", "1") if {"RANK", "LOCAL_RANK"} & os.environ.keys() else "1"
+        started = next((os.environ[size] for size, own in _LAUNCHED if {size, own} <= os.environ.keys()), "1")
         if not here and started != "1":
             message = (
                 f"expected torch.distributed to be initialised before the loader is opened, got one of {started} ranks "
-                "(WORLD_SIZE) without it, and each would read all samples; initialise it first, or give rank and "
-                "world_size"
+                "without it, and each would read all samples; initialise it first, or give rank and world_size"
             )
             raise ParamsError(message)
         rank, world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
     rank, world = whole("rank", rank, 0), whole("world_size", world, 1)
-    if LANES % world or rank >= world:
-        message = f"the number of ranks must divide {LANES}, ranks count from 0; got rank {rank} of {world}"
+    if rank >= world:
+        message = f"ranks count from 0 and are fewer than world_size, got rank {rank} of {world}"
         raise ParamsError(message)
-    if size % world:
-        message = f"batch_size counts over all ranks and must be a multiple of them, got {size} on {world} ranks"
+    if size < world:
+        message = (
+            f"batch_size counts over all ranks and must be at least one sample for each, got {size} on {world} ranks"
+        )
         raise ParamsError(message)
     return Batching(size=size, last=last, rank=rank, world=world)
 
@@ -283,15 +298,26 @@ def _sampler(
     shuffle: Shuffle,
     pool_blocks: int,
     block_rows: int | None,
+    lanes: int,
     weighted: Weighted | None,
     balanced: Balanced | None,
 ) -> Sampler:
     if balanced is not None:
         return BalancedSampler(balanced, split.windows, seed, split.chunk_rows)
-    cut = cut_samples(split.windows, split.chunk_rows, shuffle, pool_blocks, block_rows)
+    cut = cut_samples(split.windows, split.chunk_rows, shuffle, pool_blocks, block_rows, lanes)
     if weighted is not None:
         return WeightedSampler(split, cut, weighted, seed)
     return PlainSampler(split.windows, cut, seed, split.chunk_rows)
+
+
+def _lanes_lines(world: int, lanes: int) -> list[str]:
+    """What to tell the user of a number of ranks that does not divide the lanes."""
+    factor = world // math.gcd(world, lanes)
+    line = (
+        f"{world} ranks do not divide {lanes} lanes: a chunk is read by up to {factor} ranks; lanes={world} (another "
+        "order) would have each read by one"
+    )
+    return [line] if factor > 1 else []
 
 
 def _check_mixture(shuffle: Shuffle, weighted: object, balanced: object, label: object, columns: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -125,13 +126,14 @@ class Needs:
 
 def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int) -> Needs:
     """What one of ``world`` ranks needs to read a split; reads its first sample."""
+    dealt = math.gcd(world, sampler.lanes)
     tables = sampler.table_bytes + (split.columns.bytes if split.columns else 0)
     return Needs(
         chunk=split.row_bytes * split.chunk_rows,
         chunks=split.chunks,
         pool_blocks=pool_blocks,
-        pool_chunks=sampler.pool_chunks(world),
-        pool_samples=sampler.pool_samples(world),
+        pool_chunks=sampler.pool_chunks(dealt),
+        pool_samples=sampler.pool_samples(dealt),
         batch=-(-batch_size // world) * _sample_bytes(split),
         tables=tables + table_bytes(split.chunks, len(split.fields)),
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),

@@ -6,7 +6,7 @@ import numpy as np
 
 from outofcore.loading.balanced import BalancedSampler
 from outofcore.loading.mixture import MixtureSampler
-from outofcore.loading.order import LANES, EpochOrder, PlainSampler, Sampler
+from outofcore.loading.order import EpochOrder, PlainSampler, Sampler
 from outofcore.loading.split import Split
 from outofcore.loading.weighted import WeightedSampler
 
@@ -68,8 +68,8 @@ def _distinct(order: EpochOrder, draws: int, all_blocks: int, all_sequences: int
     pool = cut.samples if order.pools == 1 else order.pool_start(1) - order.pool_start(0)
     pool_blocks, pool_sequences = pool / cut.block, max(1.0, all_sequences * pool / max(cut.samples, 1))
     # Each lane contributes its share.
-    blocks = LANES * _expected(max(1.0, pool_blocks / LANES), draws / LANES)
-    return min(pool_blocks, blocks), LANES * _expected(pool_sequences / LANES, draws / LANES)
+    blocks = cut.lanes * _expected(max(1.0, pool_blocks / cut.lanes), draws / cut.lanes)
+    return min(pool_blocks, blocks), cut.lanes * _expected(pool_sequences / cut.lanes, draws / cut.lanes)
 
 
 def _expected(kinds: float, draws: float) -> float:

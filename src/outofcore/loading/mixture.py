@@ -1,7 +1,7 @@
 """Samples of several sources in fixed shares.
 
 Weights are whole numbers of 65,536. A *schedule* of so many places names the source of each place; Tijdeman's rule (The
-chairman assignment problem, 1980) keeps the count of every source within one of its share at any place. Each of the 16
+chairman assignment problem, 1980) keeps the count of every source within one of its share at any place. Each of the
 lanes follows the schedule from a place of its own, and permutes 16 places at a time, so that the place in a batch does
 not tell the source. What lane ``l`` draws from a source are the samples of its lane ``l`` in the order of
 :mod:`outofcore.loading.order`, then, in a second pass with an order of its own, those of lane ``l + 1``, and so on:
@@ -35,6 +35,7 @@ Stop = Literal["first", "all"]
 PLACES = 1 << 16
 TOGETHER = 16  # places that are permuted at a time
 MOST_SOURCES = 256
+MOST_LANES = PLACES // TOGETHER  # each begins at a multiple of TOGETHER
 
 _PASS, _TOGETHER = 28, 29  # purpose of a key; those of the other samplers are lower numbers
 _APART = 16  # draws by which a lane may be ahead of another in a source
@@ -86,8 +87,18 @@ class MixtureSampler:
     access: Access = "pools"
 
     def __init__(
-        self, split: Split, sources: Sequence[Source], stop: Stop, seed: int, pool_blocks: int, block_rows: int | None
+        self,
+        split: Split,
+        sources: Sequence[Source],
+        stop: Stop,
+        seed: int,
+        pool_blocks: int,
+        block_rows: int | None,
+        lanes: int = LANES,
     ) -> None:
+        if MOST_LANES % lanes:
+            refuse("lanes", f"a divisor of {MOST_LANES}, where sources are mixed by weights", lanes)
+        self.lanes = lanes
         self.sources = tuple(sources)
         self.seed = seed
         self._stop = stop
@@ -108,11 +119,11 @@ class MixtureSampler:
             own = slice(first, first + source.stores)
             first = own.stop
             windows = _windows_of(split, own)
-            if windows.samples < LANES:
-                message = f"{source.name}: {windows.samples} samples in {split.path}, expected {LANES} or more"
+            if windows.samples < lanes:
+                message = f"{source.name}: {windows.samples} samples in {split.path}, expected {lanes} or more"
                 raise ParamsError(message)
             blocks = -(-pool_blocks * source.weight // PLACES)
-            cut = cut_samples(windows, split.chunk_rows, shuffle=True, pool_blocks=blocks, block_rows=block_rows)
+            cut = cut_samples(windows, split.chunk_rows, "blocks", blocks, block_rows, lanes)
             self.plain.append(PlainSampler(windows, cut, seed, split.chunk_rows))
             self._chunks.append(sum(next(iter(fields.values())).chunks for fields in split.rows[own]))
         self.first_samples = np.cumsum([0, *(plain.cut.samples for plain in self.plain)])
@@ -122,7 +133,7 @@ class MixtureSampler:
 
     @property
     def positions(self) -> int:
-        return LANES * self.places
+        return self.lanes * self.places
 
     @property
     def table_bytes(self) -> int:
@@ -141,7 +152,7 @@ class MixtureSampler:
     def pool_samples(self, world: int) -> int:
         """Samples of a pool, and those of the sources' pools that it draws from."""
         held = zip(self._pools_at_once(), self.plain, strict=True)
-        return LANES * self.pool_places // world + sum(pools * plain.pool_samples(world) for pools, plain in held)
+        return self.lanes * self.pool_places // world + sum(pools * plain.pool_samples(world) for pools, plain in held)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -157,8 +168,8 @@ class MixtureSampler:
         """A line on each source: its share, and how often an epoch reads it."""
         lines = []
         for number, (source, plain) in enumerate(zip(self.sources, self.plain, strict=True)):
-            drawn = [self._count(lane, number) for lane in range(LANES)]
-            left = sum(max(0, lane_size(plain.cut.samples, lane) - count) for lane, count in enumerate(drawn))
+            drawn = [self._count(lane, number) for lane in range(self.lanes)]
+            left = sum(max(0, lane_size(plain.cut, lane) - count) for lane, count in enumerate(drawn))
             line = (
                 f"{source.name}: {source.weight / PLACES:.3%} of the samples (asked for {source.share:.3%}), "
                 f"{sum(drawn):,} of {plain.cut.samples:,}, passes {sum(drawn) / plain.cut.samples:.2f}"
@@ -168,7 +179,7 @@ class MixtureSampler:
 
     def drawn(self, lane: int, place: int) -> Ints:
         """Draws from each source before a place of a lane, a multiple of 16."""
-        start = lane * PLACES // LANES
+        start = lane * PLACES // self.lanes
         counts = []
         for end in (start, start + place):
             periods, rest = divmod(end, PLACES)
@@ -177,7 +188,7 @@ class MixtureSampler:
 
     def at(self, lane: int, begin: int, end: int) -> Ints:
         """The sources of a lane's places, as scheduled."""
-        start = lane * PLACES // LANES
+        start = lane * PLACES // self.lanes
         return self.schedule[np.arange(start + begin, start + end) % PLACES].astype(np.int64)
 
     def _count(self, lane: int, source: int) -> int:
@@ -191,9 +202,9 @@ class MixtureSampler:
         ends = []
         for number, plain in enumerate(self.plain):
             where, weight = np.flatnonzero(self.schedule == number), self.sources[number].weight
-            for lane in range(LANES):
-                start = lane * PLACES // LANES
-                last = int(self._before[start // TOGETHER][number]) + lane_size(plain.cut.samples, lane) - 1
+            for lane in range(self.lanes):
+                start = lane * PLACES // self.lanes
+                last = int(self._before[start // TOGETHER][number]) + lane_size(plain.cut, lane) - 1
                 if self._stop == "first":
                     last += 1
                 periods, rest = divmod(last, weight)
@@ -202,9 +213,9 @@ class MixtureSampler:
 
     def _pool_length(self, pool_blocks: int) -> int:
         """Places per lane in a pool: so few that two of them draw from two pools of a source at most."""
-        most = pool_blocks * self.plain[0].cut.block // LANES // 2
+        most = pool_blocks * self.plain[0].cut.block // self.lanes // 2
         for plain, weight, least in zip(self.plain, self._weights.tolist(), self._least, strict=True):
-            if least < plain.cut.samples // LANES:
+            if least < plain.cut.samples // self.lanes:
                 most = min(most, (least - _APART) * PLACES // (2 * weight))
         return max(1, most // TOGETHER) * TOGETHER
 
@@ -227,15 +238,15 @@ class MixtureEpoch:
         return -(-self._sampler.places // self._sampler.pool_places)
 
     def pool_start(self, pool: int) -> int:
-        return LANES * min(pool * self._sampler.pool_places, self._sampler.places)
+        return self._sampler.lanes * min(pool * self._sampler.pool_places, self._sampler.places)
 
     def pool_of(self, position: int) -> int:
-        return min(position // (LANES * self._sampler.pool_places), self.pools - 1)
+        return min(position // (self._sampler.lanes * self._sampler.pool_places), self.pools - 1)
 
     def samples(self, pool: int, rank: int, world: int) -> Ints:
         sampler, before, self._held = self._sampler, self._held, {}
-        begin, end = self.pool_start(pool) // LANES, self.pool_start(pool + 1) // LANES
-        lanes = range(rank, LANES, world)
+        begin, end = (self.pool_start(each) // sampler.lanes for each in (pool, pool + 1))
+        lanes = range(rank, sampler.lanes, world)
         out = np.empty((end - begin, len(lanes)), np.int64)
         for column, lane in enumerate(lanes):
             sources = sampler.at(lane, begin, end)
@@ -251,28 +262,29 @@ class MixtureEpoch:
     ) -> Ints:
         """Samples of a source: draws ``first`` to ``first + count`` of a lane."""
         sampler, cut, drawn = self._sampler, self._sampler.plain[source].cut, [np.empty(0, np.int64)]
-        ends = np.cumsum([lane_size(cut.samples, (lane + turn) % LANES) for turn in range(LANES)])
+        lanes = sampler.lanes
+        ends = np.cumsum([lane_size(cut, (lane + turn) % lanes) for turn in range(lanes)])
         while count > 0:
             rounds, draw = divmod(first, cut.samples)
             turn = int(np.searchsorted(ends, draw, "right"))
             element = draw - (int(ends[turn - 1]) if turn else 0)
-            own_lane = (lane + turn) % LANES
-            order = cut.epoch(key(sampler.seed, _PASS, source, rounds * LANES + turn), self._number)
-            pool = order.pool_of(element * LANES + own_lane)
+            own_lane = (lane + turn) % lanes
+            order = cut.epoch(key(sampler.seed, _PASS, source, rounds * lanes + turn), self._number)
+            pool = order.pool_of(element * lanes + own_lane)
             rank = own_lane % world
             name = (source, rounds, turn, pool, rank)
             if name not in self._held:
                 self._held[name] = before[name] if name in before else order.samples(pool, rank, world)
-            own = self._held[name][own_lane // world :: LANES // world]
-            start = element - order.pool_start(pool) // LANES
+            own = self._held[name][own_lane // world :: lanes // world]
+            start = element - order.pool_start(pool) // lanes
             drawn.append(own[start : start + count])
             first, count = first + len(drawn[-1]), count - len(drawn[-1])
         return np.asarray(np.concatenate(drawn) + sampler.first_samples[source])
 
 
-def lane_size(samples: int, lane: int) -> int:
+def lane_size(cut: Cut, lane: int) -> int:
     """Samples of a lane in a pass over a source."""
-    return samples // LANES + (lane < samples % LANES)
+    return cut.samples // cut.lanes + (lane < cut.samples % cut.lanes)
 
 
 def _windows_of(split: Split, own: slice) -> Windows:
@@ -296,7 +308,7 @@ def _least_lane(cut: Cut) -> int:
         order = EpochOrder(cut, 0, 0, shift)
         last = order.pools - 1
         sizes += [order.pool_start(pool + 1) - order.pool_start(pool) for pool in {max(0, last - 1), last}]
-    return min(sizes) // LANES
+    return min(sizes) // cut.lanes
 
 
 @njit(nogil=True, cache=True)

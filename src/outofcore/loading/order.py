@@ -5,20 +5,22 @@ samples, so there are up to two short blocks, different in each epoch. The full 
 1,048,576 by a keyed bijection, computed on demand); the short ones come last. *Pools* of blocks are in memory one after
 another. They are balanced: of ``ceil(full / pool_blocks)`` pools, every one but the last holds ``q`` or ``q +
 1`` units of blocks, the larger ones first, and the last one the rest and the short blocks; so where a pool begins is a
-product, and the last is never tiny. A unit is the largest of 16, 8, 4, 2 and 1 blocks that divides ``pool_blocks`` at
-least four times: with the usual 64, pools hold multiples of 16 blocks.
+product, and the last is never tiny. A unit is as many blocks as the largest divisor of the number of lanes by which
+``pool_blocks`` can be divided into at least four: with the usual 16 lanes and 64 blocks, pools hold multiples of 16.
 
-A pool's blocks, end to end, are cut into 16 *lanes*, equal contiguous slices (sizes differ by at most one, the longer
-first), each permuted by a key of (seed, epoch, pool, lane). Position ``p`` of the pool is element ``p // 16`` of lane
-``p % 16``. All pools but the last hold a multiple of 16 samples, so the lane of position ``g`` in the epoch is
-``g % 16``, and with W ranks, W dividing 16, rank r takes the positions with ``g % W == r``: the lanes r, r + W, ...,
-which hold blocks that no other rank reads.
+A pool's blocks, end to end, are cut into L = 16 *lanes*, equal contiguous slices (sizes differ by at most one, the
+longer first), each permuted by a key of (seed, epoch, pool, lane). Position ``p`` of the pool is element ``p // L`` of
+lane ``p % L``. All pools but the last hold a multiple of L samples, so the lane of position ``g`` in the epoch is
+``g % L``. With W ranks, rank r takes the positions with ``g % W == r``. Where W divides L, these are the lanes r, r +
+W, ..., which hold blocks that no other rank reads. Otherwise they lie in the lanes r, r + d, ... with d the greatest
+common divisor of W and L, each read by W / d ranks.
 
 Without shuffling, position g is sample g. With ``"full"``, a keyed bijection sends position g to its sample.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -59,7 +61,7 @@ class Epoch(Protocol):
         ...
 
     def pool_start(self, pool: int) -> int:
-        """Position at which a pool begins, a multiple of the number of ranks; for ``pools``, the end of the epoch."""
+        """Position at which a pool begins; for ``pools``, the end of the epoch."""
         ...
 
     def pool_of(self, position: int) -> int:
@@ -67,7 +69,7 @@ class Epoch(Protocol):
         ...
 
     def samples(self, pool: int, rank: int, world: int) -> Ints:
-        """Sample numbers of a rank in a pool: those at positions p with ``p % world == rank``."""
+        """Sample numbers at positions p of a pool with ``p % world == rank``; ``world`` divides the lanes."""
         ...
 
 
@@ -77,6 +79,11 @@ class Sampler(Protocol):
     @property
     def positions(self) -> int:
         """Samples per epoch."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """Lanes to which positions are dealt in turn."""
         ...
 
     @property
@@ -94,11 +101,11 @@ class Sampler(Protocol):
         ...
 
     def pool_chunks(self, world: int) -> int:
-        """Most chunks that one of ``world`` ranks needs for a pool."""
+        """Most chunks that one of ``world`` ranks, a divisor of the lanes, needs for a pool."""
         ...
 
     def pool_samples(self, world: int) -> int:
-        """Most samples that one of ``world`` ranks has in a pool."""
+        """Most samples that one of ``world`` ranks, a divisor of the lanes, has in a pool."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -111,17 +118,18 @@ class Cut:
     """How samples are cut into blocks and pools; part of an order's definition."""
 
     samples: int  # number of samples, N
-    block: int  # samples per full block, a multiple of 16
+    block: int  # samples per full block, a multiple of the lanes
     step: int  # about the samples per chunk; the cut moves by multiples of it from epoch to epoch
     pool_blocks: int  # most full blocks per pool
     shuffle: Shuffle  # "blocks" (or True), "full", or False
+    lanes: int = LANES
 
     def __post_init__(self) -> None:
         if self.shuffle not in ("blocks", "full", True, False):
             message = f'shuffle must be "blocks", "full", True or False, got {self.shuffle!r}'
             raise ParamsError(message)
-        if self.block < LANES or self.block % LANES:
-            message = f"block must be a positive multiple of {LANES} samples, got {self.block}"
+        if self.block < self.lanes or self.block % self.lanes:
+            message = f"block must be a positive multiple of {self.lanes} samples, got {self.block}"
             raise ParamsError(message)
         if self.pool_blocks < 1 or self.step < 1 or self.samples < 0:
             message = "pool_blocks and step must be positive, and samples not negative"
@@ -199,15 +207,15 @@ class EpochOrder:
         return np.concatenate((starts, short[:, 0])), sizes
 
     def samples(self, pool: int, rank: int = 0, world: int = 1) -> Ints:
-        """Sample numbers of a rank in a pool, in order of position; ``world`` divides 16."""
+        """Sample numbers of a rank in a pool, in order of position; ``world`` divides the lanes."""
         start, stop = self.pool_start(pool), self.pool_start(pool + 1)
         if self.cut.shuffle not in ("blocks", True):
             positions = np.arange(start + (rank - start) % world, stop, world, dtype=np.int64)
             if self.cut.shuffle == "full":
                 return scatter(positions, self.cut.samples, self.seed, self.number, _FULL)
             return positions
-        lanes = range(rank, LANES, world)
-        edges = np.array([lane_edges(lane, stop - start) for lane in lanes], np.int64)
+        lanes = range(rank, self.cut.lanes, world)
+        edges = np.array([lane_edges(lane, self.cut.lanes, stop - start) for lane in lanes], np.int64)
         keys = [key(self.seed, self.number, _LANE, pool, lane) for lane in lanes]
         bounds = np.concatenate(([0], np.cumsum(edges[:, 1] - edges[:, 0])))
         return deal(self._lay(pool, edges, int(bounds[-1])), bounds, keys)
@@ -220,7 +228,12 @@ class EpochOrder:
     def _unit(self) -> int:
         if self.pools == 1:
             return 1
-        return next(unit for unit in (16, 8, 4, 2, 1) if unit == 1 or self.cut.pool_blocks % (4 * unit) == 0)
+        lanes = self.cut.lanes
+        return next(
+            unit
+            for unit in range(lanes, 0, -1)
+            if unit == 1 or (lanes % unit == 0 and self.cut.pool_blocks % (4 * unit) == 0)
+        )
 
     def _lay(self, pool: int, edges: Ints, count: int) -> Ints:
         """The samples between pairs of edges in a pool's concatenated blocks."""
@@ -229,8 +242,10 @@ class EpochOrder:
         return out
 
 
-def cut_samples(windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks: int, block_rows: int | None) -> Cut:
-    """Blocks that cover whole chunks, from the store's layout if ``block_rows`` is None."""
+def cut_samples(
+    windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks: int, block_rows: int | None, lanes: int = LANES
+) -> Cut:
+    """Blocks that cover whole chunks, from the store's layout if ``block_rows`` is None, and divide into lanes."""
     if windows.window is None:
         step, rows = chunk_rows, block_rows or chunk_rows
     else:
@@ -238,12 +253,14 @@ def cut_samples(windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks
         step = max(1, round(chunk_rows * windows.samples / max(windows.rows, 1)))
         rows = block_rows or WINDOW_BLOCK_CHUNKS * chunk_rows
     block = max(1, rows * step // chunk_rows)
+    block = -(-block // LANES) * LANES
     return Cut(
         samples=windows.samples,
-        block=-(-block // LANES) * LANES,
+        block=math.lcm(block, lanes),  # still of whole chunks
         step=step,
         pool_blocks=pool_blocks,
         shuffle=shuffle,
+        lanes=lanes,
     )
 
 
@@ -261,6 +278,10 @@ class PlainSampler:
         return self.cut.samples
 
     @property
+    def lanes(self) -> int:
+        return self.cut.lanes
+
+    @property
     def table_bytes(self) -> int:
         """Bytes of the table of sequences and the permutation of blocks."""
         return self.windows.bytes + 16 * (self.cut.samples // self.cut.block + 2)
@@ -274,7 +295,7 @@ class PlainSampler:
         return self.cut.epoch(self._seed, number)
 
     def pool_samples(self, world: int) -> int:
-        return -(-min(self.cut.samples, (self.cut.pool_blocks + 2) * self.cut.block) // world) + LANES
+        return -(-min(self.cut.samples, (self.cut.pool_blocks + 2) * self.cut.block) // world) + self.lanes
 
     def pool_chunks(self, world: int) -> int:
         """Most chunks that one of ``world`` ranks needs for a pool."""
@@ -283,8 +304,8 @@ class PlainSampler:
             return everything
         pool, block = self._most_chunks
         if self.cut.shuffle is not False and world > 1:
-            lane_blocks = -(-self.cut.pool_blocks // LANES) + 1  # a lane may begin and end inside a block
-            pool = min(pool, LANES // world * lane_blocks * block)
+            lane_blocks = -(-self.cut.pool_blocks // self.lanes) + 1  # a lane may begin and end inside a block
+            pool = min(pool, self.lanes // world * lane_blocks * block)
         return min(pool, everything)
 
     def describe(self) -> dict[str, Any]:
@@ -298,6 +319,7 @@ class PlainSampler:
             "shuffle": "blocks" if self.cut.shuffle is True else self.cut.shuffle,
             "window": [window.length, window.stride, window.mode] if window else None,
             "phase": self.windows.phase,
+            **({"lanes": self.lanes} if self.lanes != LANES else {}),
         }
 
     @cached_property
@@ -337,9 +359,9 @@ class PlainSampler:
         return (self.cut.pool_blocks + 2) * block + more, block + more
 
 
-def lane_edges(lane: int, size: int) -> tuple[int, int]:
-    """Start and end of a lane in a pool of ``size`` samples."""
-    each, longer = divmod(size, LANES)
+def lane_edges(lane: int, lanes: int, size: int) -> tuple[int, int]:
+    """Start and end of one of ``lanes`` lanes in a pool of ``size`` samples."""
+    each, longer = divmod(size, lanes)
     return lane * each + min(lane, longer), (lane + 1) * each + min(lane + 1, longer)
 
 

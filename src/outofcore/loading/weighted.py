@@ -1,7 +1,7 @@
 """Samples drawn in proportion to a weight, pool by pool, each lane from its share of the pool's weight.
 
 The epoch visits the blocks in the order of :mod:`outofcore.loading.order`. A pool gets positions in proportion to its
-weight; its concatenated rows are cut into 16 lanes of equal weight, and each lane draws one sample per position, from
+weight; its concatenated rows are cut into lanes of equal weight, and each lane draws one sample per position, from
 equal strata of its weight. So the count of a sample differs from its expectation by at most one, and a rank reads only
 its own lanes. Weights are integers, to avoid machine-dependent rounding.
 """
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import whole_or_none, word
-from outofcore.loading.order import LANES, Access, Cut, EpochOrder, PlainSampler, lane_edges
+from outofcore.loading.order import Access, Cut, EpochOrder, PlainSampler, lane_edges
 from outofcore.loading.permutation import deal, key, strata
 from outofcore.loading.split import Split
 
@@ -78,6 +78,10 @@ class WeightedSampler:
         return self.plain.cut.samples if self.weighted.samples is None else self.weighted.samples
 
     @property
+    def lanes(self) -> int:
+        return self.plain.lanes
+
+    @property
     def table_bytes(self) -> int:
         """Bytes of plain sampling, a sum per block, and the weights of sequences."""
         return self.plain.table_bytes + self._sums.nbytes + self._table_bytes
@@ -93,7 +97,7 @@ class WeightedSampler:
     def pool_samples(self, world: int) -> int:
         """Draws of the heaviest possible pool."""
         heaviest = _exact_sum(np.sort(self._sums)[-self.plain.cut.pool_blocks - 2 :])
-        return (self.positions * heaviest // self._total + 2 * LANES) // world + LANES
+        return (self.positions * heaviest // self._total + 2 * self.lanes) // world + self.lanes
 
     def describe(self) -> dict[str, Any]:
         return {**self.plain.describe(), "weighted": [self.weighted.column, self.positions]}
@@ -143,9 +147,9 @@ class WeightedEpoch:
         """Position at which each pool begins, and the end."""
         pools = [self.sampler.block_weights(self.order.pool_blocks(pool)[0]) for pool in range(self.order.pools)]
         weights = [int(blocks.sum()) for blocks in pools]
-        total, before, starts = sum(weights), 0, []
+        total, before, starts, lanes = sum(weights), 0, [], self.sampler.lanes
         for weight in weights:
-            starts.append(self.positions // LANES * before // total * LANES if before < total else self.positions)
+            starts.append(self.positions // lanes * before // total * lanes if before < total else self.positions)
             before += weight
         return [*starts, self.positions]
 
@@ -166,12 +170,14 @@ class WeightedEpoch:
                 ends[place + at : place + at + len(samples)] = self.sampler.weights(samples)
         np.cumsum(ends, out=ends)
         total = int(ends[-1])
-        lanes = range(rank, LANES, world)
-        edges = [lane_edges(lane, self.pool_start(pool + 1) - self.pool_start(pool)) for lane in lanes]
+        lanes = range(rank, self.sampler.lanes, world)
+        edges = [
+            lane_edges(lane, self.sampler.lanes, self.pool_start(pool + 1) - self.pool_start(pool)) for lane in lanes
+        ]
         own = np.cumsum([0, *(last - first for first, last in edges)])
         drawn = np.empty(own[-1], np.int64)
         for lane, first, last in zip(lanes, own, own[1:], strict=False):
-            low, high = total * lane // LANES, total * (lane + 1) // LANES
+            low, high = (total * edge // self.sampler.lanes for edge in (lane, lane + 1))
             drawn[first:last] = strata(low, high, last - first, seed, epoch, _DRAW, pool, lane)
         places = np.searchsorted(ends, drawn, "right")
         del ends, drawn

@@ -187,7 +187,8 @@ def loader_needs(
     cut = cut_samples(windows, chunk_rows, shuffle=True, pool_blocks=section.pool_blocks, block_rows=None)
     sampler = PlainSampler(windows, cut, 0, chunk_rows)
     chunks = -(-rows // chunk_rows)
-    pool_chunks, pool_samples = sampler.pool_chunks(world), sampler.pool_samples(world)
+    dealt = math.gcd(world, sampler.lanes)
+    pool_chunks, pool_samples = sampler.pool_chunks(dealt), sampler.pool_samples(dealt)
     batch = -(-section.batch_size // world)
     if balanced:  # a pool is a batch
         pool_chunks, pool_samples = min(2 * balanced[0] * balanced[1], chunks), math.prod(balanced)
