@@ -34,9 +34,13 @@ STAGES = (*(f"{name}@chess" for name in ("sample", "check", "convert", "train", 
 
 @dataclass
 class Project:
-    """A checkout and the commands that a user types in it."""
+    """A checkout and the commands that a user types in it.
+
+    ``code`` is imported: that of the tests, whose machine code is compiled already, unless the checkout's was changed.
+    """
 
     folder: Path
+    code: Path = ROOT / "src"
 
     def run(self, *command: str, code: int = 0, **environment: str) -> str:
         """Run a command; its output, both streams, after its exit code was checked."""
@@ -56,7 +60,7 @@ class Project:
         return {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(self.folder / "src"),
+            "PYTHONPATH": str(self.code),
             "DVC_NO_ANALYTICS": "1",
             "DVC_SITE_CACHE_DIR": str(self.folder.parent / "site"),
             "GIT_CONFIG_GLOBAL": os.devnull,

@@ -118,10 +118,11 @@ def test_a_change_runs_again_what_it_concerns(
     own: Project, change: Callable[[Project], None], expected: set[str]
 ) -> None:
     checked = {path: path.read_text() for path in (own.folder / "data/checked").glob("chess.*")}
+    changed_code = Project(own.folder, own.folder / "src")
     change(own)
     try:
-        own.run("python", "stages/check.py", "chess")  # which takes a second, and runs before the others
-        changed = set(json.loads(own.dvc("status", "--json")))
+        changed_code.run("python", "stages/check.py", "chess")  # which takes a second, and runs before the others
+        changed = set(json.loads(changed_code.dvc("status", "--json")))
     finally:
         for path, text in checked.items():
             replace_text(path, text)

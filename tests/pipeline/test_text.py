@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -166,9 +165,8 @@ def test_a_training_that_is_stopped_goes_on_with_the_next_batch(
     shutil.rmtree(project.folder / "plots" / "text")
     (project.folder / "metrics/text/train_run.json").unlink(missing_ok=True)
     curve = project.folder / "plots/text/train/plots/metrics/train/loss.tsv"
-    environment = {**os.environ, "PYTHONPATH": str(project.folder / "src"), "OUTOFCORE_WORKERS": "2"}
     command = [sys.executable, "stages/train.py", "text"]
-    with subprocess.Popen(command, cwd=project.folder, env=environment, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(command, cwd=project.folder, env=project.environment(), stderr=subprocess.PIPE) as process:
         while process.poll() is None and (not curve.exists() or curve.read_text().count("\n") < 5):
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
