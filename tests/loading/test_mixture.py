@@ -361,7 +361,7 @@ def test_shares_are_exact_however_many_rows(rows: int) -> None:
         origins=origins,
         chunk_rows=4096,
         path="train",
-        sequences=SimpleNamespace(of=lambda _: SimpleNamespace(extents=None)),
+        sequences=SimpleNamespace(of=lambda _: SimpleNamespace(selected_extents=None)),
     )
     sources = weigh(shares, dict.fromkeys(shares, 1))
     sampler = MixtureSampler(split, sources, "first", 3, 64, None)

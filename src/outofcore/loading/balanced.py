@@ -70,13 +70,16 @@ class BalancedSampler:
 
     access: Access = "recurring"
 
-    def __init__(self, balanced: Balanced, windows: Windows, seed: int, chunk_rows: int) -> None:
+    def __init__(
+        self,
+        balanced: Balanced,
+        windows: Windows,
+        seed: int,
+        chunk_rows: int,
+        runs: tuple[Ints, Ints] | None = None,  # of selected rows; entries with others are left out
+    ) -> None:
         if windows.samples != windows.rows:
             message = "balanced sampling draws rows: use no window, or one with mode='reach'"
-            raise ParamsError(message)
-        names, group = np.unique(balanced.group, return_inverse=True)
-        if len(names) < balanced.groups:
-            message = f"balanced.groups: expected at least {balanced.groups} groups to draw from, got {len(names)}"
             raise ParamsError(message)
         first, count, step = (integers(name, getattr(balanced, name)) for name in ("first", "count", "step"))
         inside = (count >= 1) & (step >= 1) & (first >= 0) & (first < windows.rows)
@@ -86,6 +89,17 @@ class BalancedSampler:
             place = int(np.argmin(inside))
             what = {name: int(getattr(balanced, name)[place]) for name in ("first", "count", "step")}
             refuse(f"balanced, entry {place}", f"rows inside 0..{windows.rows}, count and step positive", what)
+        groups = balanced.group
+        if runs is not None:
+            at, end = (windows.first_rows(each) + windows.length - 1 for each in (first, last))
+            run = np.searchsorted(runs[0], at, "right") - 1
+            kept = run >= 0
+            kept[kept] = end[kept] < (runs[0] + runs[1])[run[kept]]
+            groups, first, count, step, last = (each[kept] for each in (groups, first, count, step, last))
+        names, group = np.unique(groups, return_inverse=True)
+        if len(names) < balanced.groups:
+            message = f"balanced.groups: expected at least {balanced.groups} groups to draw from, got {len(names)}"
+            raise ParamsError(message)
         order = np.lexsort((first, group))
         self.balanced = balanced
         self.windows = windows

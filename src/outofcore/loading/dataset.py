@@ -83,7 +83,7 @@ class ZarrDataset(Dataset[Batch]):
         A store, or its folder; or several that are read as one, in the given order.
     split, part
         Which split of which part; a store with several parts asks for one.
-    tensors, fields, columns, window
+    tensors, fields, columns, window, where
         What a sample is, as in :func:`outofcore.loader`: by default the ready tensors of the store's domain.
     memory
         Bytes for decoded chunks, in each process.
@@ -103,6 +103,7 @@ class ZarrDataset(Dataset[Batch]):
         fields: tuple[str, ...] | None = None,
         columns: tuple[str, ...] = (),
         window: Window | Mapping[str, Any] | None = None,
+        where: str | None = None,
         part: str | None = None,
         memory: str | int = "64MiB",
     ) -> None:
@@ -114,12 +115,23 @@ class ZarrDataset(Dataset[Batch]):
             message = f"{stores[0].root}: part: expected one of {', '.join(known)}; ConcatDataset joins several"
             raise ParamsError(message)
         place = known[0] if part is None else word("part", part)
-        self._arguments = stores, split, tensors, names, of_sequences, window, place, memory
+        self._arguments = stores, split, tensors, names, of_sequences, window, where, place, memory
         self._split = open_split(
-            stores, split, place, tensors, names, of_sequences, window, phase=False, in_blocks=False, budget=budget
+            stores,
+            split,
+            place,
+            tensors,
+            names,
+            of_sequences,
+            window,
+            phase=False,
+            in_blocks=False,
+            budget=budget,
+            where=where,
         )
         chunk = self._split.chunk_rows * self._split.row_bytes
         columns_held = self._split.columns.bytes if self._split.columns else 0
+        columns_held += self._split.windows.bytes if where is not None else 0
         self._slots = max(0, budget - columns_held) // max(chunk, 1)
         needed = min(
             (self._split.windows.length + self._split.chunk_rows - 2) // self._split.chunk_rows + 1,
@@ -142,9 +154,17 @@ class ZarrDataset(Dataset[Batch]):
         return self._arguments
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        store, split, tensors, fields, columns, window, part, memory = state
+        store, split, tensors, fields, columns, window, where, part, memory = state
         self.__init__(  # type: ignore[misc]  # a copy in another process has a cache of its own
-            store, split, tensors=tensors, fields=fields, columns=columns, window=window, part=part, memory=memory
+            store,
+            split,
+            tensors=tensors,
+            fields=fields,
+            columns=columns,
+            window=window,
+            where=where,
+            part=part,
+            memory=memory,
         )
 
     def __len__(self) -> int:

@@ -84,6 +84,10 @@ class SplitReader:
         """Bytes read from the store since the reader was made."""
         return self._bytes_before + (self._residency.bytes_read if self._residency is not None else 0)
 
+    def describe(self) -> dict[str, Any]:
+        """What determines the order, apart from store and seed."""
+        return self.sampler.describe() | ({"where": self.split.selects} if self.split.selects else {})
+
     def groups(
         self, number: int, start: int, batching: Batching, together: int, workers: Workers
     ) -> Iterator[Task[Group]]:

@@ -82,9 +82,9 @@ class Loader(IterableDataset[Batch]):
         self._seed = seed
         self._stream = stream
         self._threads, self._depth, self._together = threads, depth, together
-        self._layout = self.readers[0].sampler.describe()
+        self._layout = self.readers[0].describe()
         if len(readers) > 1:
-            several = {each.split.part: each.sampler.describe() for each in readers}
+            several = {each.split.part: each.describe() for each in readers}
             self._layout = {**several, "batch_size": batching.size, "turns": turns}
         self._received = 0  # samples of this epoch, over all ranks
         self._begun = self._noted = False

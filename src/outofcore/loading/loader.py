@@ -77,6 +77,7 @@ def loader(
     balanced: Balanced | Mapping[str, Any] | None = None,
     weights: Mapping[str, float] | None = None,
     stop: Stop = "first",
+    where: str | None = None,
     part: str | Sequence[str] | None = None,
     turns: Turns = "size",
     rank: int | None = None,
@@ -90,8 +91,8 @@ def loader(
 
     The order of samples depends on the stores in the given order, ``split``, ``part``, ``seed``, the epoch,
     ``shuffle``, ``window``, ``phase``, ``pool_blocks``, ``block_rows``, ``lanes``, ``weighted``, ``balanced``,
-    ``weights``, ``stop`` and, with several parts, on ``turns`` and ``batch_size``; on nothing else. Memory, residency,
-    threads, ranks and device change none of it.
+    ``weights``, ``stop``, ``where`` and, with several parts, on ``turns`` and ``batch_size``; on nothing else. Memory,
+    residency, threads, ranks and device change none of it.
 
     Parameters
     ----------
@@ -143,6 +144,11 @@ def loader(
     stop
         Where an epoch of a mixture ends: ``"first"``, before a source would repeat; ``"all"``, once every source was
         read whole, others having been repeated.
+    where
+        Only the rows of sequences whose columns meet a condition: ``"white_elo >= 2000 and eco in ('B20', 'B21')"``.
+        Comparisons (also chained), ``in``, ``and``, ``or``, ``not`` and parentheses, as NumPy compares. Windows cross
+        from one selected sequence into the next only if these follow each other in the store; those that reach back
+        do so into any. Entries of ``balanced`` with rows of others are left out.
     part
         Which part of the store, such as a recording session; None for all. Several are read together, each batch from
         one of them, with its place in the store as ``part`` (batch,).
@@ -221,6 +227,8 @@ def loader(
             in_blocks=in_blocks,
             budget=budget,
             sources=[source.stores for source in sources or ()],
+            where=where,
+            drawn=groups is not None,
         )
         for each in parts
     ]
@@ -303,7 +311,8 @@ def _sampler(
     balanced: Balanced | None,
 ) -> Sampler:
     if balanced is not None:
-        return BalancedSampler(balanced, split.windows, seed, split.chunk_rows)
+        runs = split.sequences.selected_runs() if split.selects else None
+        return BalancedSampler(balanced, split.windows, seed, split.chunk_rows, runs)
     cut = cut_samples(split.windows, split.chunk_rows, shuffle, pool_blocks, block_rows, lanes)
     if weighted is not None:
         return WeightedSampler(split, cut, weighted, seed)
@@ -331,6 +340,15 @@ def _check_mixture(shuffle: Shuffle, weighted: object, balanced: object, label: 
         refuse("columns", f"no {SOURCE!r}, which is the number of a sample's source", columns)
 
 
+def _selected_line(split: Split) -> str:
+    """How much an expression selects, and what reading it costs."""
+    line = f"{split.sequences.selected:,} of {len(split.sequences):,} sequences are those where {split.selects}"
+    if split.used is None or not split.windows.samples:
+        return line
+    rows = len(split.used) * split.chunk_rows / split.windows.samples
+    return f"{line}; an epoch decodes {rows:,.1f} rows for each sample, or a little more where rows are streamed"
+
+
 def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batching, limits: str) -> list[str]:
     """Lines for the user on each split: where its rows are, how its batches mix, what happens to its last samples."""
     notes = []
@@ -339,6 +357,8 @@ def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batc
         if len(reader.split.stores) > 1:
             notes.append(f"{path}: {len(reader.split.stores)} stores, {reader.split.windows.rows:,} rows")
         notes += [f"{path}: residency {choice.kind}: {choice.reason} ({limits})", f"{path}: {line}"]
+        if reader.split.selects and reader.split.sequences.selected:
+            notes.append(f"{path}: {_selected_line(reader.split)}")
         if isinstance(reader.sampler, MixtureSampler):
             notes += [f"{path}: {line}" for line in reader.sampler.report()]
         rest, full = reader.sampler.positions % batching.size, f"so that all batches hold {batching.size:,}"

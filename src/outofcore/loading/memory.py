@@ -43,7 +43,7 @@ class Needs:
     """Least memory that reading a split takes, and where its rows can be."""
 
     chunk: int  # decoded bytes of one chunk of all fields
-    chunks: int  # of the split
+    chunks: int  # of the split that samples are in
     pool_blocks: int  # most full blocks per pool
     pool_chunks: int  # most chunks per pool; two pools are held, one consumed and one being read
     pool_samples: int  # most samples per pool; 8 bytes each for their order, more while it is made
@@ -56,6 +56,7 @@ class Needs:
     device: bool = False  # tensors can be made of rows on an accelerator
     sources: int = 1  # of a mixture
     opening: int = 0  # bytes held while tables are read
+    on_device: int = 0  # decoded bytes of the whole split, with chunks that no sample is in
     pool_weights: int = 0  # most weights of a pool's rows, 8 bytes each while its samples are drawn
 
     @property
@@ -79,7 +80,7 @@ class Needs:
 
     @property
     def decoded(self) -> int:
-        """Bytes of the whole split."""
+        """Bytes of all chunks that samples are in."""
         return self.chunks * self.chunk
 
     @property
@@ -127,10 +128,13 @@ class Needs:
 def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int) -> Needs:
     """What one of ``world`` ranks needs to read a split; reads its first sample."""
     dealt = math.gcd(world, sampler.lanes)
-    tables = sampler.table_bytes + (split.columns.bytes if split.columns else 0)
+    mask = split.sequences.mask
+    tables = sampler.table_bytes + (split.columns.bytes if split.columns else 0) + (0 if mask is None else mask.nbytes)
+    chunk = split.row_bytes * split.chunk_rows
     return Needs(
-        chunk=split.row_bytes * split.chunk_rows,
-        chunks=split.chunks,
+        chunk=chunk,
+        chunks=split.chunks if split.used is None else len(split.used),
+        on_device=split.chunks * chunk,
         pool_blocks=pool_blocks,
         pool_chunks=sampler.pool_chunks(dealt),
         pool_samples=sampler.pool_samples(dealt),
@@ -156,7 +160,7 @@ def with_threads(needs: Sequence[Needs]) -> list[Needs]:
 def _reads_extents(split: Split, sampler: Sampler) -> bool:
     window, columns = split.windows.window, split.columns is not None and split.columns.bytes > 0
     of_sequences = isinstance(sampler, WeightedSampler) and sampler.of_sequences
-    return columns or of_sequences or (window is not None and window.mode == "never")
+    return bool(split.selects) or columns or of_sequences or (window is not None and window.mode == "never")
 
 
 def _sample_bytes(split: Split) -> int:
@@ -201,7 +205,7 @@ class Choice:
             return Mapped(split.rows, split.windows.length)
         if self.kind == "device":
             return OnDevice(split.rows, split.windows.length, stream, self.reservation)
-        return Arena(split.rows, split.windows.length, self.pool_slots, self.pinned_chunks)
+        return Arena(split.rows, split.windows.length, self.pool_slots, self.pinned_chunks, split.used)
 
 
 def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:
@@ -282,7 +286,7 @@ def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None, 
         raise StoreError(message)
     if kind in ("mapped", "device"):
         _prove_fixed(needs, budget)
-        reservation = reserve(device, needs.decoded) if kind == "device" and device is not None else None
+        reservation = reserve(device, needs.on_device) if kind == "device" and device is not None else None
         return Choice(kind=kind, reason="as requested", reservation=reservation)
     prove(budget, [needs])
     if kind == "hybrid":
@@ -295,9 +299,9 @@ def _automatic(needs: Needs, budget: int, device: torch.device | None, groups: i
     size = f"{format_bytes(needs.decoded)} decoded"
     allowed = f"the budget of {format_bytes(budget)}"
     room = available(device) if needs.device else 0
-    if device is not None and 0 < needs.decoded <= room and needs.fixed <= budget:
+    if device is not None and 0 < needs.on_device <= room and needs.fixed <= budget:
         reason = f"{size} fit the {format_bytes(room)} that loaders may take of the accelerator's memory"
-        return Choice(kind="device", reason=reason, reservation=reserve(device, needs.decoded))
+        return Choice(kind="device", reason=reason, reservation=reserve(device, needs.on_device))
     pinned = needs.keep(budget, groups)
     worthwhile = needs.access != "anywhere" and pinned >= _WORTH_KEEPING * needs.chunks
     # Where all rows leave too little for batches in flight, these hold up more than reading some rows again does.

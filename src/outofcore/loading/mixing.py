@@ -32,10 +32,12 @@ def mixing_line(split: Split, sampler: Sampler, batch: int, label: str | None) -
         windows = sampler.windows
         shorter = f"no sequence has the {windows.length:,} rows of a window; ask for shorter ones (lags=, seq_len=)"
         why = shorter if windows.rows else "the split has no rows"
+        if windows.rows and not split.sequences.selected:
+            why = f"no sequence of {split.path} is one where {split.selects}"
         return f"no samples, so no batches: {why}"
     order = sampler.epoch(0)
     cut, draws = order.cut, min(batch, order.cut.samples)
-    all_blocks, all_sequences = max(1, -(-cut.samples // cut.block)), max(1, len(split.sequences))
+    all_blocks, all_sequences = max(1, -(-cut.samples // cut.block)), max(1, split.sequences.selected)
     blocks, sequences = _distinct(order, draws, all_blocks, all_sequences)
     line = (
         f"a batch of {batch:,} is drawn from {_counted(blocks, 'block')} and {_counted(sequences, 'sequence')}; rows "
@@ -82,6 +84,8 @@ def _expected(kinds: float, draws: float) -> float:
 def _label_distance(split: Split, order: EpochOrder, label: str) -> float:
     values = split.sequences.read(label)
     starts, lengths = split.sequences.extents()
+    if split.sequences.mask is not None:
+        lengths = lengths * split.sequences.mask
     _, codes = np.unique(values, return_inverse=True)
     whole = np.bincount(codes, weights=lengths)
     distances = []

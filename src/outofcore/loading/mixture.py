@@ -120,12 +120,14 @@ class MixtureSampler:
             first = own.stop
             windows = _windows_of(split, own)
             if windows.samples < lanes:
-                message = f"{source.name}: {windows.samples} samples in {split.path}, expected {lanes} or more"
+                where = f" where {split.selects}" if split.selects else ""
+                message = f"{source.name}: {windows.samples} samples in {split.path}{where}, expected {lanes} or more"
                 raise ParamsError(message)
             blocks = -(-pool_blocks * source.weight // PLACES)
             cut = cut_samples(windows, split.chunk_rows, "blocks", blocks, block_rows, lanes)
             self.plain.append(PlainSampler(windows, cut, seed, split.chunk_rows))
-            self._chunks.append(sum(next(iter(fields.values())).chunks for fields in split.rows[own]))
+            chunks = sum(next(iter(fields.values())).chunks for fields in split.rows[own])
+            self._chunks.append(len(windows.chunks(split.chunk_rows)) if split.windows.selects else chunks)
         self.first_samples = np.cumsum([0, *(plain.cut.samples for plain in self.plain)])
         self._least = [_least_lane(plain.cut) for plain in self.plain]
         self.places = self._length()
@@ -291,13 +293,17 @@ def _windows_of(split: Split, own: slice) -> Windows:
     """The windows of one source, with rows numbered as in the split."""
     origins = split.origins[own]
     lengths = np.array([len(next(iter(fields.values()))) for fields in split.rows[own]], np.int64)
-    window = split.windows.window
+    window, sequences = split.windows.window, split.sequences.of(own)
+    runs = runs_of(lengths, origins, split.chunk_rows, whole_chunks=window is None)
+    if split.windows.selects and (window is None or window.mode != "never"):
+        runs = sequences.selected_runs()
     return Windows(
         int(lengths.sum()),
         window,
         phase=split.windows.phase,
-        runs=runs_of(lengths, origins, split.chunk_rows, whole_chunks=window is None),
-        sequences=split.sequences.of(own).extents,
+        runs=runs,
+        sequences=sequences.selected_extents,
+        origins=origins if split.windows.selects else None,
     )
 
 

@@ -246,11 +246,12 @@ def cut_samples(
     windows: Windows, chunk_rows: int, shuffle: Shuffle, pool_blocks: int, block_rows: int | None, lanes: int = LANES
 ) -> Cut:
     """Blocks that cover whole chunks, from the store's layout if ``block_rows`` is None, and divide into lanes."""
-    if windows.window is None:
+    if windows.window is None and not windows.selects:
         step, rows = chunk_rows, block_rows or chunk_rows
     else:
-        # Average samples per chunk, exact for evenly spaced windows.
-        step = max(1, round(chunk_rows * windows.samples / max(windows.rows, 1)))
+        # Average samples per chunk, exact for evenly spaced windows; of selected ones, per chunk that holds any.
+        read = len(windows.chunks(chunk_rows)) * chunk_rows if windows.selects else windows.rows
+        step = max(1, round(chunk_rows * windows.samples / max(read, 1)))
         rows = block_rows or WINDOW_BLOCK_CHUNKS * chunk_rows
     block = max(1, rows * step // chunk_rows)
     block = -(-block // LANES) * LANES
@@ -332,7 +333,7 @@ class PlainSampler:
             return most, most
         window = self.windows.window
         blocks = (self.cut.samples // self.cut.block + 2) * len(self.cut.shifts)
-        if blocks > _COUNTED and (window is None or window.mode != "never"):
+        if blocks > _COUNTED and not self.windows.selects and (window is None or window.mode != "never"):
             return self._bound()
         pool = block = 0
         for shift in self.cut.shifts:

@@ -131,15 +131,22 @@ class Arena(HostResidency):
     """
 
     def __init__(
-        self, stores: Sequence[Mapping[str, Array]], length: int, pool_slots: int, pinned_chunks: int = 0
+        self,
+        stores: Sequence[Mapping[str, Array]],
+        length: int,
+        pool_slots: int,
+        pinned_chunks: int = 0,
+        used: Ints | None = None,  # the chunks that are ever brought; None for all
     ) -> None:
         super().__init__(stores, length)
-        pinned = min(pinned_chunks, self.chunks)
-        pinned_before = np.arange(self.chunks + 1, dtype=np.int64) * pinned // max(self.chunks, 1)
-        self._pinned = np.diff(pinned_before) > 0  # evenly spread
+        used = np.arange(self.chunks) if used is None else used
+        pinned = min(pinned_chunks, len(used))
+        pinned_before = np.arange(len(used) + 1, dtype=np.int64) * pinned // max(len(used), 1)
+        self._pinned = np.zeros(self.chunks, np.bool_)
+        self._pinned[used] = np.diff(pinned_before) > 0  # evenly spread
         self._readers = [BulkReader(tuple(fields.values())) for fields in self.stores]
-        self._slots = min(pinned + pool_slots, self.chunks)
-        self.name = "ram" if pinned == self.chunks else "hybrid" if pinned else "streamed"
+        self._slots = min(pinned + pool_slots, len(used))
+        self.name = "ram" if pinned == len(used) else "hybrid" if pinned else "streamed"
         self._lock = threading.Lock()
         self._buffers: list[npt.NDArray[Any]] = []
         self._origins: list[int] = []

@@ -6,7 +6,7 @@ to no sample.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -29,13 +29,22 @@ _SLAB = 1 << 12  # sequences
 
 
 class Sequences:
-    """The sequences of a split of several stores."""
+    """The sequences of a split of several stores; ``mask`` (sequences,) marks those that are selected, None for all."""
 
-    def __init__(self, stores: Sequence[Store], split: str, part: str, origins: Ints, budget: int) -> None:
+    def __init__(
+        self,
+        stores: Sequence[Store],
+        split: str,
+        part: str,
+        origins: Ints,
+        budget: int,
+        mask: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
         self._stores = stores
         self._names = split, part
         self._origins = origins
         self._budget = budget
+        self.mask = mask
 
     @cached_property
     def _tables(self) -> list[Table]:
@@ -45,12 +54,24 @@ class Sequences:
     def path(self) -> str:
         return self._tables[0].path
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the first store."""
+        return tuple(self._tables[0].fields)
+
+    @property
+    def selected(self) -> int:
+        """Number of selected sequences."""
+        return len(self) if self.mask is None else int(np.count_nonzero(self.mask))
+
     def __len__(self) -> int:
         return sum(len(table) for table in self._tables)
 
     def of(self, stores: slice) -> Sequences:
         """The sequences of some of the stores."""
-        return Sequences(self._stores[stores], *self._names, self._origins[stores], self._budget)
+        ends = np.cumsum([0, *(len(table) for table in self._tables)])[[stores.start, stores.stop]]
+        mask = None if self.mask is None else self.mask[slice(*ends)]
+        return Sequences(self._stores[stores], *self._names, self._origins[stores], self._budget, mask)
 
     def __getitem__(self, name: str) -> Array:
         """A column of the first store, which has the dtype and shape of all; raises StoreError if one differs."""
@@ -73,10 +94,21 @@ class Sequences:
             place += len(column)
         return values
 
+    def slabs(self, names: Sequence[str]) -> Iterator[tuple[slice, dict[str, npt.NDArray[Any]]]]:
+        """Values by column of a few thousand sequences at a time, and their places."""
+        place = 0
+        for table in self._tables:
+            size = max((table[name].chunk_rows for name in names), default=1)
+            slab = max(1, _SLAB // size) * size
+            for start in range(0, len(table), slab):
+                stop = min(start + slab, len(table))
+                yield slice(place + start, place + stop), {name: table[name].read(start, stop) for name in names}
+            place += len(table)
+
     @property
     def extents_bytes(self) -> int:
-        """Bytes of :meth:`extents`, and of what is examined at a time."""
-        return 16 * len(self) + 96 * min(len(self), _SLAB)
+        """Bytes of :meth:`extents`, of what is examined at a time, and of finding those that are selected."""
+        return 16 * len(self) + 96 * min(len(self), _SLAB) + (0 if self.mask is None else 3 * len(self))
 
     def extents(self) -> tuple[Ints, Ints]:
         """First row and number of rows of each sequence; raises DamagedStore as :meth:`Store.extents` does."""
@@ -88,6 +120,24 @@ class Sequences:
             starts[own] += origin
             place = own.stop
         return starts, lengths
+
+    def selected_extents(self) -> tuple[Ints, Ints]:
+        """:meth:`extents` of the selected sequences."""
+        starts, lengths = self.extents()
+        return (starts, lengths) if self.mask is None else (starts[self.mask], lengths[self.mask])
+
+    def selected_runs(self) -> tuple[Ints, Ints]:
+        """First row and number of rows, possibly none, of each run of selected sequences that follow each other."""
+        assert self.mask is not None
+        starts, lengths = self.extents()
+        mask = self.mask | (lengths == 0)  # empty sequences separate nothing
+        begin = mask & ~np.append(False, mask[:-1])
+        end = mask & ~np.append(mask[1:], False)
+        edges = np.cumsum([len(table) for table in self._tables])
+        inner = edges[(edges > 0) & (edges < len(self))]
+        begin[inner], end[inner - 1] = mask[inner], mask[inner - 1]
+        first = starts[begin]
+        return first, starts[end] + lengths[end] - first
 
     def _prove(self, size: int) -> None:
         """Raise BudgetError, before it is read, if a table alone exceeds the budget."""

@@ -18,6 +18,7 @@ from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
 from outofcore.loading.columns import SequenceColumns, indexable
 from outofcore.loading.several import Sequences, check_fields, origins_of, runs_of
+from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
 from outofcore.params import section_of
 from outofcore.store.reader import Array, Store, Table
@@ -80,6 +81,7 @@ class Split:
     windows: Windows
     sequences: Sequences
     columns: SequenceColumns | None = None
+    selects: str = ""  # the expression by which sequences are selected
 
     @property
     def path(self) -> str:
@@ -122,6 +124,11 @@ class Split:
         return self.local and all(array.codec.name == "none" for fields in self.rows for array in fields.values())
 
     @cached_property
+    def used(self) -> Ints | None:
+        """The chunks that samples are in, where only some are; None for all."""
+        return self.windows.chunks(self.chunk_rows) if self.windows.selects else None
+
+    @cached_property
     def origins(self) -> Ints:
         """The number of each store's first row."""
         return origins_of(self.rows)
@@ -140,12 +147,15 @@ def open_split(
     in_blocks: bool,
     budget: int,
     sources: Sequence[int] = (),
+    where: str | None = None,
+    drawn: bool = False,
 ) -> Split:
     """Open a split; where ``tensors``, ``window`` and ``phase`` are None, the stores' domain decides.
 
     ``in_blocks`` numbers samples for blocks of whole chunks, instead of in the order of the stores. A table of the
     sequences may take ``budget`` bytes. ``sources`` are the numbers of stores of the sources of a mixture; the samples
-    of each follow those of the one before.
+    of each follow those of the one before. ``where`` selects the sequences whose rows are samples; if samples are
+    ``drawn`` by number, all rows keep theirs.
 
     Raises StoreError if split or field does not exist, a field holds text, or fields differ in layout or between
     stores, and ParamsError if arguments are wrong or do not fit together.
@@ -164,21 +174,28 @@ def open_split(
     ]
     sequences = Sequences(stores, split, part, origins, budget)
     runs = np.concatenate([starts for starts, _ in of_sources]), np.concatenate([each for _, each in of_sources])
+    condition = None if where is None else Where(where)
+    if condition is not None:
+        sequences.mask = condition.mask(sequences)
+    filtered = condition is not None and not drawn
+    if filtered and (opened_window is None or opened_window.mode != "never"):
+        runs = sequences.selected_runs()
     windows = Windows(
         int(lengths.sum()),
         opened_window,
         phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
-        runs=runs if len(stores) > 1 else None,
-        sequences=sequences.extents,
+        runs=runs if len(stores) > 1 or filtered else None,
+        sequences=sequences.selected_extents,
+        origins=origins if filtered else None,
     )
     held = None
     if columns or sources:
         first_rows = origins[np.append(0, ends)] if sources else None
         held = SequenceColumns(sequences, windows, columns, first_rows)
-    if makes is None:
-        stored = StoredReading({name: array.dtype for name, array in rows[0].items()})
-        return Split(tuple(stores), split, part, rows, stored, windows, sequences, held)
-    return Split(tuple(stores), split, part, rows, reading_for(split, makes), windows, sequences, held)
+    stored = StoredReading({name: array.dtype for name, array in rows[0].items()})
+    own = stored if makes is None else reading_for(split, makes)
+    text = "" if condition is None else condition.text
+    return Split(tuple(stores), split, part, rows, own, windows, sequences, held, text)
 
 
 class StoredReading:

@@ -200,14 +200,20 @@ def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float
         raise ParamsError(message)
     if column in tables[0].fields:
         arrays = [table[column] for table in tables]
+        slab = max(1, _SLAB // array.chunk_rows) * array.chunk_rows
 
         def of_rows(rows: Ints) -> npt.NDArray[np.float64]:
             weights = np.empty(len(rows))
             store = np.searchsorted(split.origins, rows, "right") - 1
             for number in np.unique(store).tolist():
                 own = rows[store == number] - split.origins[number]
-                first = int(own[0])
-                weights[store == number] = arrays[number].read(first, int(own[-1]) + 1)[own - first]
+                cuts = np.flatnonzero(np.diff(own // slab)) + 1  # selected rows may be far apart
+                weights[store == number] = np.concatenate(
+                    [
+                        arrays[number].read(int(some[0]), int(some[-1]) + 1)[some - some[0]]
+                        for some in np.split(own, cuts)
+                    ]
+                )
             return weights
 
         return of_rows

@@ -19,6 +19,7 @@ Mode = Literal["pack", "never", "reach"]
 
 _PHASE = 16  # purpose of a key; those of the order are lower numbers
 _SLAB, _SEQUENCES = 1 << 13, 1 << 12  # samples, and sequences, that are examined at a time
+_SLAB_OF_RUNS = 1 << 17  # samples of runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,9 @@ class Windows:
     all phases allow, and in a sequence with room for a single window the start moves as far as possible. ``runs`` are
     first rows and lengths of runs of rows in the order of their samples, none of which crosses the end of a run; by
     default a single one. ``sequences`` returns first rows and lengths of the sequences, called only for ``"never"``;
-    two int64 per sequence with a window are then held. ``length`` is 1 without a window, ``span`` is the number after
-    that of the last row.
+    two int64 per sequence with a window are then held. ``origins``, first rows of the stores, are given if runs or
+    sequences are a selection; then windows that reach back may begin before a run. ``length`` is 1 without a window,
+    ``span`` is the number after that of the last row.
     """
 
     def __init__(
@@ -64,13 +66,16 @@ class Windows:
         phase: bool = False,
         runs: tuple[Ints, Ints] | None = None,
         sequences: Callable[[], tuple[Ints, Ints]] | None = None,
+        origins: Ints | None = None,
     ) -> None:
         self.rows = rows
         self.window = window
         self.phase = phase and window is not None and window.mode != "reach" and window.stride > 1
         self.length = window.length if window else 1
-        self._runs = (np.zeros(1, np.int64), np.array([rows], np.int64)) if runs is None else runs
-        self.span = int((self._runs[0] + self._runs[1]).max())
+        starts, lengths = (np.zeros(1, np.int64), np.array([rows], np.int64)) if runs is None else runs
+        self.span = int((starts + lengths).max(initial=0))
+        self.selects = origins is not None
+        self._origins = starts if origins is None else origins
         self._starts = self._ends = self._room = np.empty(0, np.int64)
         if window is not None and window.mode == "never":
             if sequences is None:
@@ -78,15 +83,16 @@ class Windows:
                 raise StoreError(message)
             self.samples = self._tabulate(*sequences())
             return
-        counts = self._count(self._runs[1])
+        counts = self._count(lengths)
         self.samples = int(counts.sum())
         if runs is not None:
-            self._starts, self._ends = runs[0], np.cumsum(counts)
+            kept = counts > 0
+            self._starts, self._ends = starts[kept], np.cumsum(counts[kept])
 
     @property
     def runs(self) -> int:
-        """Number of runs of rows."""
-        return len(self._runs[0])
+        """Number of runs or sequences with samples."""
+        return max(1, len(self._ends))
 
     @property
     def bytes(self) -> int:
@@ -111,21 +117,40 @@ class Windows:
         """By how many rows the starts of an epoch are shifted."""
         return draw(self.window.stride, seed, epoch, _PHASE) if self.window and self.phase else 0
 
+    def chunks(self, chunk_rows: int) -> Ints:
+        """The chunks that samples may need in any epoch, ascending."""
+        marks = np.zeros(self.span // chunk_rows + 2, np.int64)
+        for begin in range(0, len(self._ends), _SLAB):
+            own = slice(begin, begin + _SLAB)
+            before = self._ends[begin - 1] if begin else 0
+            last = self.first_rows(self._ends[own] - 1) + self.length - 1
+            last += self._room[own] if len(self._room) else self._slack
+            low = self._low(np.concatenate(([before], self._ends[own][:-1])), chunk_rows)
+            np.add.at(marks, low, 1)
+            np.add.at(marks, last // chunk_rows + 1, -1)
+        return np.flatnonzero(np.cumsum(marks))
+
     def block_chunks(self, edges: Ints, chunk_rows: int) -> Ints:
         """Most chunks, over all phases, of the samples between each pair of neighbouring ``edges``."""
-        slack = self.window.stride - 1 if self.window and self.phase else 0
-        if self.window is None or self.window.mode != "never":
-            cuts = np.union1d(edges, self._ends[(self._ends > edges[0]) & (self._ends < edges[-1])])
-            run = np.searchsorted(self._ends, cuts[:-1], "right")
-            start, length = (each[run] for each in self._runs)
-            low = np.maximum(self.first_rows(cuts[:-1]), start) // chunk_rows
-            last = self.first_rows(cuts[1:] - 1) + self.length - 1 + slack
-            high = np.minimum(last, start + length - 1) // chunk_rows
-            return np.asarray(np.add.reduceat(high - low + 1, np.searchsorted(cuts, edges[:-1])))
-        counts = []
-        each = max(1, _SLAB // int(np.diff(edges).max()))
+        slack, counts = self._slack, []
+        evenly = self.window is None or self.window.mode != "never"
+        slab = _SLAB if not evenly else _SLAB_OF_RUNS if self.selects else self.samples + 1
+        each = max(1, slab // int(np.diff(edges).max()))
         for begin in range(0, len(edges) - 1, each):
             own = edges[begin : begin + each + 1]
+            if evenly:
+                inner = slice(*np.searchsorted(self._ends, [own[0] + 1, own[-1]]))
+                cuts = np.union1d(own, self._ends[inner])
+                low = self._low(cuts[:-1], chunk_rows)
+                high = (self.first_rows(cuts[1:] - 1) + self.length - 1 + slack) // chunk_rows
+                starts = np.searchsorted(cuts, own[:-1])
+                new = high - low + 1
+                # What a piece shares with the one before, unless it begins earlier, with the partly filled chunks.
+                shared = np.where(low[1:] >= low[:-1], np.clip(high[:-1] - low[1:] + 1, 0, new[1:]), 0)
+                new[1:] -= shared
+                new[starts] = high[starts] - low[starts] + 1
+                counts.append(np.add.reduceat(new, starts))
+                continue
             first = self.first_rows(np.arange(own[0], own[-1], dtype=np.int64))
             low, high = first // chunk_rows, (first + self.length - 1 + slack) // chunk_rows
             new = high - np.maximum(low - 1, np.concatenate(([-1], high[:-1])))
@@ -133,6 +158,19 @@ class Windows:
             new[starts] = high[starts] - low[starts] + 1
             counts.append(np.add.reduceat(new, starts))
         return np.concatenate(counts)
+
+    @property
+    def _slack(self) -> int:
+        """Rows by which a phase moves a window at most."""
+        return self.window.stride - 1 if self.window and self.phase else 0
+
+    def _low(self, samples: Ints, chunk_rows: int) -> Ints:
+        """First chunk of each sample."""
+        first = self.first_rows(samples)
+        if self.window is not None and self.window.mode == "reach":
+            store = np.searchsorted(self._origins, first + self.length - 1, "right") - 1
+            first = np.maximum(first, self._origins[store])
+        return first // chunk_rows
 
     def _count(self, lengths: Ints) -> Ints:
         """Windows in runs or sequences of these lengths, for every phase; at least one if one fits into a sequence."""
