@@ -249,7 +249,14 @@ def test_counts_what_it_did(make_store: MakeStore) -> None:
     assert (stats.batches, stats.samples) == (30, ROWS)
     assert stats.bytes_delivered == ROWS * (8 + 4)
     assert 0 < stats.bytes_read < ROWS * (8 + 2)
-    assert stats.seconds_waited > 0
+    assert 0 < stats.seconds_waited < stats.seconds
+    assert stats.samples_per_second == ROWS / stats.seconds
+    waiting, before = stats.share_waited, stats.seconds
+    assert waiting > 0.5  # three thousand samples at 10 ms a hundred
+    for _ in batches:
+        time.sleep(0.03)
+    assert stats.seconds - before > 29 * 0.03
+    assert stats.share_waited < waiting
 
 
 def test_says_what_it_chose_and_how_it_mixes_once(make_store: MakeStore, caplog: pytest.LogCaptureFixture) -> None:

@@ -255,7 +255,11 @@ class SplitEpoch:
             if self._part is not None:
                 where = next(iter(tensors.values())).device
                 tensors = {**tensors, "part": torch.full((size,), self._part, device=where)}
-            batches = split_batches(self._stream.send(tensors), counts)
+            if self._split.transform is None:
+                batches = split_batches(self._stream.send(tensors), counts)
+            else:
+                pairs = zip(split_batches(tensors, counts), counts, strict=True)
+                batches = [self._stream.send(self._split.transform(*pair)) for pair in pairs]
             event = self._stream.finish()
         return [
             Delivery(

@@ -35,11 +35,22 @@ _log = logging.getLogger("outofcore")
 class Stats:
     """What a loader has done since it was made."""
 
+    seconds: float = 0.0  # in which batches were consumed: from the start of each iteration to its last batch
     seconds_waited: float = 0.0  # by the consumer
     bytes_read: int = 0  # from the store
     bytes_delivered: int = 0  # to the consumer, as tensors
     batches: int = 0  # delivered on this rank
     samples: int = 0  # delivered on this rank
+
+    @property
+    def samples_per_second(self) -> float:
+        """Delivered on this rank, while batches were consumed."""
+        return self.samples / self.seconds if self.seconds else 0.0
+
+    @property
+    def share_waited(self) -> float:
+        """The part of a step in which the consumer waits for its batch, 0 to 1."""
+        return min(1.0, self.seconds_waited / self.seconds) if self.seconds else 0.0
 
 
 class Loader(IterableDataset[Batch]):
@@ -55,7 +66,8 @@ class Loader(IterableDataset[Batch]):
     Attributes
     ----------
     stats
-        Counters since the loader was made.
+        Since the loader was made: ``samples_per_second``, ``share_waited`` (of a step), ``seconds_waited``,
+        ``bytes_read``, ``bytes_delivered``, ``batches``, ``samples``.
     notes
         Lines for the user, logged before the first batch.
     """
@@ -206,6 +218,7 @@ class Loader(IterableDataset[Batch]):
         return turns_left(positions, self._batching, self._turns, self._seed, epoch, received)
 
     def _iterate(self, iteration: object) -> Generator[Batch]:
+        before = time.perf_counter()
         try:
             while self._iteration is iteration:
                 if not self._ready:
@@ -217,6 +230,8 @@ class Loader(IterableDataset[Batch]):
                 self.stats.batches += 1
                 self.stats.samples += delivery.count
                 self.stats.bytes_delivered += delivery.bytes
+                now = time.perf_counter()
+                self.stats.seconds, before = self.stats.seconds + now - before, now
                 # No calls from here on, so that no Ctrl-C can come between counting a batch and yielding it.
                 self._received, self._begun = self._received + delivery.stop - delivery.start, True
                 yield batch

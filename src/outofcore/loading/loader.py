@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -40,6 +41,7 @@ from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
 from outofcore.loading.several import check_stores, splits_lines
 from outofcore.loading.split import Split, open_split
+from outofcore.loading.transform import Transform
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
 from outofcore.sizes import format_bytes
@@ -78,6 +80,7 @@ def loader(
     weights: Mapping[str, float] | None = None,
     stop: Stop = "first",
     where: str | None = None,
+    map: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]] | None = None,  # noqa: A002  # the usual name
     part: str | Sequence[str] | None = None,
     turns: Turns = "size",
     rank: int | None = None,
@@ -149,6 +152,10 @@ def loader(
         Comparisons (also chained), ``in``, ``and``, ``or``, ``not`` and parentheses, as NumPy compares. Windows cross
         from one selected sequence into the next only if these follow each other in the store; those that reach back
         do so into any. Entries of ``balanced`` with rows of others are left out.
+    map
+        A function of each batch, a dict of tensors, that returns the batch to deliver; called in the loader's threads,
+        with this rank's samples, before they are sent to a device. It has to return the same for the same batch, and
+        tensors with one entry per sample. It is no part of the order or of the state.
     part
         Which part of the store, such as a recording session; None for all. Several are read together, each batch from
         one of them, with its place in the store as ``part`` (batch,).
@@ -232,6 +239,9 @@ def loader(
         )
         for each in parts
     ]
+    if map is not None:
+        splits = [replace(each, transform=Transform(map)) for each in splits]
+    place_of = {each: known.index(each) if len(parts) > 1 else None for each in parts}
     samplers = [
         _sampler(each, seed, shuffle, pool_blocks, block_rows, lanes, drawn, groups)
         if sources is None
@@ -245,7 +255,10 @@ def loader(
             raise ParamsError(message)
     mixing = [mixing_line(each, sampler, batch_size, label) for each, sampler in pairs]
     needs = with_threads(
-        [measure(each, sampler, batch_size, pool_blocks, batching.world, threads) for each, sampler in pairs]
+        [
+            measure(each, sampler, batch_size, pool_blocks, batching.world, threads, place_of[each.part])
+            for each, sampler in pairs
+        ]
     )
     choices = choose(residency, needs, budget, place)
     for each in splits:
@@ -254,7 +267,7 @@ def loader(
     depth, together = in_flight(needs, choices, budget)
     stream = DeviceStream(place)
     readers = [
-        SplitReader(each, sampler, seed, choice, stream, known.index(each.part) if len(parts) > 1 else None)
+        SplitReader(each, sampler, seed, choice, stream, place_of[each.part])
         for (each, sampler), choice in zip(pairs, choices, strict=True)
     ]
     return Loader(

@@ -125,7 +125,9 @@ class Needs:
         )
 
 
-def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int) -> Needs:
+def measure(
+    split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int, part: int | None = None
+) -> Needs:
     """What one of ``world`` ranks needs to read a split; reads its first sample."""
     dealt = math.gcd(world, sampler.lanes)
     mask = split.sequences.mask
@@ -138,7 +140,7 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         pool_blocks=pool_blocks,
         pool_chunks=sampler.pool_chunks(dealt),
         pool_samples=sampler.pool_samples(dealt),
-        batch=-(-batch_size // world) * _sample_bytes(split),
+        batch=-(-batch_size // world) * _sample_bytes(split, part),
         tables=tables + table_bytes(split.chunks, len(split.fields)),
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
         threads=threads,
@@ -163,25 +165,28 @@ def _reads_extents(split: Split, sampler: Sampler) -> bool:
     return bool(split.selects) or columns or of_sequences or (window is not None and window.mode == "never")
 
 
-def _sample_bytes(split: Split) -> int:
+def _sample_bytes(split: Split, part: int | None) -> int:
     """Bytes per sample in a batch, rows and tensors, from the first sample of the split."""
     length = split.windows.length
     if not split.windows.samples:
         return 0
-    # A window that reaches back repeats the first row, so all stores may be shorter.
-    counts = [len(next(iter(fields.values()))) for fields in split.rows]
-    fields = split.rows[next((place for place, count in enumerate(counts) if count >= length), int(np.argmax(counts)))]
+    first = int(split.windows.first_rows(np.zeros(1, np.int64))[0])
+    store = int(np.searchsorted(split.origins, first + length - 1, "right")) - 1
+    first -= int(split.origins[store])
     window = (length,) if length > 1 else ()
     rows: dict[str, Any] = {}
-    for name, array in fields.items():
-        values = array.read(0, min(length, len(array)))
+    for name, array in split.rows[store].items():
+        values = array.read(max(first, 0), first + length)  # one that reaches back repeats the first row
         repeated = np.repeat(values[:1], length - len(values), axis=0)
         rows[name] = np.concatenate((repeated, values)).reshape(1, *window, *array.shape[1:])
     stored = sum(array.nbytes for array in rows.values())
     tensors = split.reading(rows, np.zeros(1, np.uint64))
     if split.columns:
         tensors = with_columns(tensors, split.columns.blank())
-    return int(stored + SAMPLE_BYTES + sum(tensor.nbytes for tensor in tensors.values()))
+    if part is not None:
+        tensors = {**tensors, "part": torch.tensor([part])}
+    own = sum(tensor.nbytes for tensor in tensors.values())
+    return int(stored + SAMPLE_BYTES + own + (split.transform.check(tensors) if split.transform else 0))
 
 
 @dataclass(frozen=True, kw_only=True)

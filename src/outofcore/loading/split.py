@@ -18,6 +18,7 @@ from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
 from outofcore.loading.columns import SequenceColumns, indexable
 from outofcore.loading.several import Sequences, check_fields, origins_of, runs_of
+from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
 from outofcore.params import section_of
@@ -82,6 +83,7 @@ class Split:
     sequences: Sequences
     columns: SequenceColumns | None = None
     selects: str = ""  # the expression by which sequences are selected
+    transform: Transform | None = None  # a function of batches
 
     @property
     def path(self) -> str:
