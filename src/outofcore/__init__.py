@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from outofcore.loading.split import reading
     from outofcore.models import load_model
     from outofcore.pipeline import convert
+    from outofcore.store.foreign import open_zarr
     from outofcore.store.reader import open_store
     from outofcore.streaming import stream
     from outofcore.tokenizer import train_tokenizer
@@ -39,6 +40,7 @@ __all__ = [
     "load_model",
     "loader",
     "open_store",
+    "open_zarr",
     "reading",
     "stream",
     "train_tokenizer",
@@ -53,6 +55,7 @@ _LAZY = {
     "load_model": "outofcore.models",
     "loader": "outofcore.loading.loader",
     "open_store": "outofcore.store.reader",
+    "open_zarr": "outofcore.store.foreign",
     "reading": "outofcore.loading.split",
     "stream": "outofcore.streaming",
     "train_tokenizer": "outofcore.tokenizer",

@@ -214,7 +214,7 @@ def _field(store: Store, name: str, arrays: list[Array]) -> FieldCard:
         shape=" x ".join(map(str, first.shape[1:])) if len(shapes) == 1 else "differs",
         raw_bytes=None if text else sum(len(array) * array.row_bytes for array in arrays),
         stored_bytes=sum(store.stored_bytes(array) for array in arrays),
-        codec=first.codec.name,
+        codec=first.codec_name,
         doc=first.attributes.get("doc", ""),
     )
 

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from outofcore.domains.sections import MOST
 from outofcore.errors import ParamsError
 from outofcore.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
-from outofcore.store.reader import Store, open_store
+from outofcore.store.reader import Store, is_foreign, open_store
 
 Instance = TypeVar("Instance")
 
@@ -105,30 +106,34 @@ def integers(name: str, value: object) -> npt.NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def opened(value: object) -> Store:
-    """A store, opened if its folder or address is given."""
+def opened(value: object, foreign: Mapping[str, Any] = MappingProxyType({})) -> Store:
+    """A store, opened if its folder or address is given; ``foreign`` are arguments of :func:`open_zarr`."""
     if isinstance(value, Store):
         return value
-    if not isinstance(value, str | Path):
-        refuse("store", "a store, or where it is", value)
-    return open_store(value)
+    if isinstance(value, str | Path) and not is_foreign(value):
+        return open_store(value)
+    from outofcore.store.foreign import READABLE, open_zarr  # here, as sealed stores are read without zarr
+
+    if not isinstance(value, READABLE):
+        refuse("store", "a store, or where it is, or a zarr Group, Array or Store", value)
+    return open_zarr(value, **foreign)
 
 
-def opened_all(value: object) -> tuple[Store, ...]:
+def opened_all(value: object, foreign: Mapping[str, Any] = MappingProxyType({})) -> tuple[Store, ...]:
     """One store or several, opened where folders or addresses are given."""
     if isinstance(value, JoinedStore):
         return value.stores
     if not isinstance(value, list | tuple):
-        return (opened(value),)
+        return (opened(value, foreign),)
     if not value:
         refuse("store", "at least one store", value)
-    return tuple(opened(each) for each in value)
+    return tuple(opened(each, foreign) for each in value)
 
 
-def opened_sources(value: Mapping[str, Any]) -> dict[str, tuple[Store, ...]]:
+def opened_sources(value: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[str, tuple[Store, ...]]:
     if not value:
         refuse("store", "at least one source", dict(value))
-    return {word("store, the name of a source", name): opened_all(each) for name, each in value.items()}
+    return {word("store, the name of a source", name): opened_all(each, foreign) for name, each in value.items()}
 
 
 def makes_tensors(name: str, value: object) -> Reading | None:

@@ -89,6 +89,10 @@ def loader(
     device: str | torch.device | None = None,
     label: str | None = None,
     threads: int | None = None,
+    axis: int | str = 0,
+    rows: tuple[int, int] | None = None,
+    splits: Mapping[str, float] | None = None,
+    strict: bool = False,
 ) -> Loader:
     """Batches of a split.
 
@@ -100,7 +104,8 @@ def loader(
     Parameters
     ----------
     store
-        A store, or its folder; or several that are read as one, shuffled together: ``["jan.zarr", "feb.zarr"]``. They
+        A store, its folder or address, or any Zarr (a path, an address, a ``zarr.Group`` or zarr ``Store``); or several
+        that are read as one, shuffled together: ``["jan.zarr", "feb.zarr"]``. They
         need the same fields, parts and rows per chunk. No window crosses from one into the next. A mapping of names to
         stores, or to lists of them, mixes sources by ``weights``: ``{"lichess": a, "twic": [b, c]}``.
     split
@@ -173,6 +178,9 @@ def loader(
         A column of the sequences whose mixing is to be measured.
     threads
         Threads that decode chunks, and as many that make batches; by default one a core, 8 at most.
+    axis, rows, splits, strict
+        Of a Zarr that outofcore did not write: which axis is that of the samples, which rows are read and as which
+        splits, and whether missing chunks are refused, as :func:`outofcore.open_zarr` describes.
 
     Raises
     ------
@@ -202,7 +210,8 @@ def loader(
     threads = whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS)
     names = None if fields is None else words("fields", fields)
     of_sequences = () if columns == () else words("columns", columns)
-    named = opened_sources(store) if isinstance(store, Mapping) else {"": opened_all(store)}
+    foreign = {"fields": names, "axis": axis, "rows": rows, "splits": splits, "strict": strict}
+    named = opened_sources(store, foreign) if isinstance(store, Mapping) else {"": opened_all(store, foreign)}
     stores, split = tuple(chain.from_iterable(named.values())), word("split", split)
     sources = None
     if isinstance(store, Mapping):
@@ -221,7 +230,7 @@ def loader(
         raise ParamsError(message)
 
     in_blocks = shuffle in (True, "blocks") and groups is None
-    splits = [
+    opened_splits = [
         open_split(
             stores,
             split,
@@ -246,9 +255,9 @@ def loader(
         _sampler(each, seed, shuffle, pool_blocks, block_rows, lanes, drawn, groups)
         if sources is None
         else MixtureSampler(each, sources, stop, seed, pool_blocks, block_rows, lanes)
-        for each in splits
+        for each in opened_splits
     ]
-    pairs = list(zip(splits, samplers, strict=True))
+    pairs = list(zip(opened_splits, samplers, strict=True))
     for each, sampler in pairs:
         if 0 < sampler.positions < batching.world:
             message = f"{each.where}: {each.path} has {sampler.positions} samples for {batching.world} ranks"
@@ -261,7 +270,7 @@ def loader(
         ]
     )
     choices = choose(residency, needs, budget, place)
-    for each in splits:
+    for each in opened_splits:
         if each.columns is not None:
             each.columns.read()
     depth, together = in_flight(needs, choices, budget)
@@ -283,6 +292,7 @@ def loader(
             *_notes(readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} threads"),
             *(_lanes_lines(batching.world, lanes) if in_blocks else []),
             *splits_lines(stores),
+            *filter(None, (each.note(split, list(opened_splits[0].fields)) for each in stores)),
         ],
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency, piec
 from outofcore.loading.split import Split
 from outofcore.loading.weighted import WeightedSampler
 from outofcore.sizes import format_bytes, format_least
+from outofcore.store.array import SealedArray
 
 Kind = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
 
@@ -50,6 +51,7 @@ class Needs:
     batch: int  # bytes of one batch: its rows as stored, and its tensors
     tables: int  # bytes of sequences, permutations and chunk indexes
     threads: int
+    decoding: int = 1  # chunks that a thread holds while it decodes one
     access: Access = "pools"
     local: bool = True  # in files of this machine
     mappable: bool = False  # all fields are in uncompressed local files
@@ -68,8 +70,8 @@ class Needs:
     @property
     def encoded(self) -> int:
         """Most bytes of chunks being decoded: one per thread, or all of a piece of work, as a remote store sends it."""
-        if self.local:
-            return self.threads * self.chunk
+        if self.local or self.decoding > 1:
+            return self.threads * self.decoding * self.chunk
         piece = piece_chunks(self.pool_chunks, self.chunk)
         return min(self.threads * piece, self.pool_chunks) * self.chunk
 
@@ -141,9 +143,10 @@ def measure(
         pool_chunks=sampler.pool_chunks(dealt),
         pool_samples=sampler.pool_samples(dealt),
         batch=-(-batch_size // world) * _sample_bytes(split, part),
-        tables=tables + table_bytes(split.chunks, len(split.fields)),
+        tables=tables + table_bytes(split.chunks, len(split.fields)) + split.held_bytes,
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
         threads=threads,
+        decoding=max(array.decoding for array in split.fields.values()),
         access=sampler.access,
         local=split.local,
         mappable=split.mappable,
@@ -207,7 +210,7 @@ class Choice:
     def open(self, split: Split, stream: DeviceStream) -> Residency:
         """The residency, still empty."""
         if self.kind == "mapped":
-            return Mapped(split.rows, split.windows.length)
+            return Mapped(cast("Sequence[Mapping[str, SealedArray]]", split.rows), split.windows.length)
         if self.kind == "device":
             return OnDevice(split.rows, split.windows.length, stream, self.reservation)
         return Arena(split.rows, split.windows.length, self.pool_slots, self.pinned_chunks, split.used)

@@ -22,9 +22,9 @@ from outofcore.loading.device import DeviceStream, Reservation
 from outofcore.loading.gather import ABSENT, Room, gather
 from outofcore.loading.windows import touched
 from outofcore.recycling import Recycler
-from outofcore.store.bulk import BulkReader, intact
+from outofcore.store.array import Array, SealedArray
+from outofcore.store.bulk import intact, reader_of
 from outofcore.store.local import with_room
-from outofcore.store.reader import Array
 
 Ints = npt.NDArray[np.int64]
 Work = Callable[[], None]
@@ -51,7 +51,7 @@ class Residency(ABC):
     name: str
 
     def __init__(self, stores: Sequence[Mapping[str, Array]], length: int) -> None:
-        self.stores = tuple(stores)
+        self.stores: tuple[Mapping[str, Array], ...] = tuple(stores)
         self.fields = dict(stores[0])  # the dtypes and shapes of all
         self.length = length
         self.bytes_read = 0
@@ -144,7 +144,7 @@ class Arena(HostResidency):
         pinned_before = np.arange(len(used) + 1, dtype=np.int64) * pinned // max(len(used), 1)
         self._pinned = np.zeros(self.chunks, np.bool_)
         self._pinned[used] = np.diff(pinned_before) > 0  # evenly spread
-        self._readers = [BulkReader(tuple(fields.values())) for fields in self.stores]
+        self._readers = [reader_of(tuple(fields.values())) for fields in self.stores]
         self._slots = min(pinned + pool_slots, len(used))
         self.name = "ram" if pinned == len(used) else "hybrid" if pinned else "streamed"
         self._lock = threading.Lock()
@@ -241,8 +241,9 @@ class Mapped(HostResidency):
     """
 
     name = "mapped"
+    stores: tuple[Mapping[str, SealedArray], ...]
 
-    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int) -> None:
+    def __init__(self, stores: Sequence[Mapping[str, SealedArray]], length: int) -> None:
         super().__init__(stores, length)
         self._lock = threading.Lock()
         self._maps: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}
@@ -317,7 +318,7 @@ class Mapped(HostResidency):
                 self._maps[store, name, shard] = np.frombuffer(mapped, np.uint8)
             return self._maps[store, name, shard]
 
-    def _mapped(self, array: Array, file: str) -> mmap.mmap:
+    def _mapped(self, array: SealedArray, file: str) -> mmap.mmap:
         files = array.files
         try:
             return with_room(lambda: mmap.mmap(files.open(file).number, files.size(file), access=mmap.ACCESS_READ))

@@ -168,10 +168,10 @@ def check_stores(stores: Sequence[Store]) -> None:
     """Raise StoreError if stores are not of one kind, or one is given twice."""
     seen: dict[str, Store] = {}
     for store in stores:
-        if store.digest in seen:
-            message = f"{seen[store.digest].root} and {store.root} hold the same rows: give each store once"
+        if store.identity in seen:
+            message = f"{seen[store.identity].root} and {store.root} hold the same rows: give each store once"
             raise StoreError(message)
-        seen[store.digest] = store
+        seen[store.identity] = store
     first = stores[0]
     for store in stores[1:]:
         _same(first, store, "domain", first.domain, store.domain)

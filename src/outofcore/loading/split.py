@@ -116,6 +116,11 @@ class Split:
         return sum(array.row_bytes for array in self.fields.values())
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes that arrays keep between reads."""
+        return sum(array.held_bytes for fields in self.rows for array in fields.values())
+
+    @property
     def local(self) -> bool:
         """Whether all stores are in files of this machine."""
         return all(isinstance(store.root, Path) for store in self.stores)
@@ -123,7 +128,7 @@ class Split:
     @property
     def mappable(self) -> bool:
         """Whether all fields are in uncompressed local files."""
-        return self.local and all(array.codec.name == "none" for fields in self.rows for array in fields.values())
+        return all(array.mappable for fields in self.rows for array in fields.values())
 
     @cached_property
     def used(self) -> Ints | None:

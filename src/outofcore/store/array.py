@@ -1,9 +1,11 @@
-"""Arrays of a sealed store, read lazily by chunk, each chunk checked against its checksum."""
+"""Arrays of a store, read lazily by chunk; in a sealed store each chunk is checked against its checksum."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +22,85 @@ Checksums = Callable[[str], npt.NDArray[np.uint32]]
 """The checksums of the chunks of an array, by its path, as they were sealed; 0 for a chunk that is not stored."""
 
 
-class Array:
-    """One field of a table, cut into chunks and shards along its first axis; text has dtype object."""
+class Array(ABC):
+    """One field of a table, read by chunks of rows along its first axis; text has dtype object."""
+
+    root: Path | str  # of its store
+    path: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    attributes: Mapping[str, Any]
+    chunk_rows: int
+    shard_rows: int
+    codec_name: str
+    mappable = False  # from uncompressed local files
+    decoding = 1  # chunks that a thread holds while it decodes one
+    held_bytes = 0  # kept between reads
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Decoded bytes per row (a pointer for text)."""
+        return int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
+
+    @property
+    def chunks(self) -> int:
+        return -(-len(self) // self.chunk_rows)
+
+    @abstractmethod
+    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
+        """Decode a chunk into ``out``; returns the bytes read. Raises DamagedStore if a bit has changed."""
+
+    def each(self, work: Callable[[int], object], chunks: Sequence[int]) -> None:
+        """Call a function that reads for each of some chunks."""
+        for number in chunks:
+            work(number)
+
+    def read(self, start: int = 0, stop: int | None = None, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Decoded rows ``start`` to ``stop`` (exclusive), into ``out`` if given; raises IndexError out of range."""
+        start, stop = self.range_of(start, stop)
+        if out is None:
+            out = self._room(stop - start)
+        size, chunks = self.chunk_rows, range(start // self.chunk_rows, -(-stop // self.chunk_rows))
+
+        def read_chunk(number: int) -> None:
+            first, last = max(start, number * size), min(stop, (number + 1) * size)
+            target = out[first - start : last - start]
+            if last - first == size and target.flags.c_contiguous:
+                self.chunk(number, target)
+            else:
+                scratch = self._room(size)
+                self.chunk(number, scratch)
+                target[...] = scratch[first - number * size : last - number * size]
+
+        self.each(read_chunk, chunks)
+        return out
+
+    def range_of(self, start: int, stop: int | None) -> tuple[int, int]:
+        """First row and end of a range, None for that of the array; raises IndexError out of range."""
+        stop = len(self) if stop is None else stop
+        if not 0 <= start <= stop <= len(self):
+            message = f"{self.path}: expected rows inside 0..{len(self)}, got {start}..{stop}"
+            raise IndexError(message)
+        return start, stop
+
+    def _room(self, rows: int) -> npt.NDArray[Any]:
+        try:
+            return np.empty((rows, *self.shape[1:]), self.dtype)
+        except MemoryError as error:
+            message = f"{self.root}: {rows} rows of {self.path} do not fit into memory"
+            raise StoreError(message) from error
+
+
+class SealedArray(Array):
+    """A field of a sealed store: shards of chunks, each checked against its checksum."""
 
     def __init__(self, files: Files, path: str, facts: ArrayFacts, checksums: Checksums) -> None:
         self.files = files
+        self.root = files.root
         self._checksums = checksums
         self.path = path
         self.name = path.rsplit("/", 1)[-1]
@@ -35,22 +111,16 @@ class Array:
         self.shard_rows = facts.shard_rows
         self.chunk_rows = facts.chunk_rows
         self.codec = facts.codec
+        self.codec_name = facts.codec.name
         self._indexes: dict[int, npt.NDArray[np.uint64] | None] = {}
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def __repr__(self) -> str:
         return f"Array({self.path}, shape={self.shape}, dtype={self.dtype}, codec={self.codec.name})"
 
     @property
-    def row_bytes(self) -> int:
-        """Decoded bytes per row (a pointer for text)."""
-        return int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
-
-    @property
-    def chunks(self) -> int:
-        return -(-len(self) // self.chunk_rows)
+    def mappable(self) -> bool:  # type: ignore[override]  # not known to the class
+        """Whether its chunks are in uncompressed files of this machine."""
+        return self.codec.name == "none" and isinstance(self.root, Path)
 
     def shard_file(self, number: int) -> str:
         """Path of a shard in the store; a shard of nothing but the fill value has no file."""
@@ -132,51 +202,17 @@ class Array:
             return str(error)
         return ""
 
-    def read(self, start: int = 0, stop: int | None = None, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Decoded rows ``start`` to ``stop`` (exclusive), into ``out`` if given; raises IndexError out of range."""
-        start, stop = self.range_of(start, stop)
-        if out is None:
-            out = self._room(stop - start)
-        size, chunks = self.chunk_rows, range(start // self.chunk_rows, -(-stop // self.chunk_rows))
-        for shard in {number * size // self.shard_rows for number in chunks}:
+    def each(self, work: Callable[[int], object], chunks: Sequence[int]) -> None:
+        """The same, in parallel where reading is latency-bound."""
+        for shard in {number * self.chunk_rows // self.shard_rows for number in chunks}:
             self.index(shard)  # once, and not in each of the threads that read chunks
-
-        def read_chunk(number: int) -> None:
-            first, last = max(start, number * size), min(stop, (number + 1) * size)
-            target = out[first - start : last - start]
-            if last - first == size and target.flags.c_contiguous:
-                self.chunk(number, target)
-            elif self.locate(number) is None:
-                self.require_sealed(number, b"")
-                target[...] = self.fill
-            else:
-                scratch = self._room(size)
-                self.chunk(number, scratch)
-                target[...] = scratch[first - number * size : last - number * size]
-
-        self.files.each(read_chunk, chunks)
-        return out
-
-    def range_of(self, start: int, stop: int | None) -> tuple[int, int]:
-        """First row and end of a range, None for that of the array; raises IndexError out of range."""
-        stop = len(self) if stop is None else stop
-        if not 0 <= start <= stop <= len(self):
-            message = f"{self.path}: expected rows inside 0..{len(self)}, got {start}..{stop}"
-            raise IndexError(message)
-        return start, stop
-
-    def _room(self, rows: int) -> npt.NDArray[Any]:
-        try:
-            return np.empty((rows, *self.shape[1:]), self.dtype)
-        except MemoryError as error:
-            message = f"{self.files.root}: {rows} rows of {self.path} do not fit into memory"
-            raise StoreError(message) from error
+        self.files.each(work, chunks)
 
 
 class Table:
     """Arrays that share their first axis, by field name; ``path`` is their group in the store."""
 
-    def __init__(self, path: str, fields: dict[str, Array]) -> None:
+    def __init__(self, path: str, fields: Mapping[str, Array]) -> None:
         self.path = path
         self.fields = fields
 

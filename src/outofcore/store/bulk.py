@@ -3,7 +3,7 @@
 Decoding a chunk from Python takes the GIL a dozen times, and a thread that decodes in parallel waits for it longer than
 it works. The libraries that do the work (zstd and Blosc in numcodecs, CRC-32C in google-crc32c) export C functions that
 compiled code can call by address. If one is missing, and for any chunk with an error,
-:meth:`outofcore.store.reader.Array.chunk` does the work and reports the error.
+:meth:`outofcore.store.array.SealedArray.chunk` does the work and reports the error.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.compilation import njit
+from outofcore.store.array import Array, SealedArray
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.native import addresses, call_2, call_3, call_4, call_5
-from outofcore.store.reader import Array
 from outofcore.store.shards import EMPTY
 
 Words = npt.NDArray[np.int64]
@@ -120,11 +120,26 @@ class _Context:
         self._free(self.address)
 
 
-class BulkReader:
-    """Decodes chunks of several fields, which have the same chunks and shards."""
+class ChunkReader:
+    """Decodes chunks of several fields, which have the same chunks, one after another."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         self._arrays = tuple(arrays)
+
+    def read(self, chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
+        """Decode chunks into slots of one buffer (slots, chunk_rows, ...) per field; returns the bytes read."""
+        return sum(
+            array.chunk(int(chunk), buffer[slot])
+            for array, buffer in zip(self._arrays, buffers, strict=True)
+            for chunk, slot in zip(chunks, slots, strict=True)
+        )
+
+
+class BulkReader(ChunkReader):
+    """Decodes chunks of several fields of a sealed store, which have the same shards too, in compiled calls."""
+
+    def __init__(self, arrays: Sequence[SealedArray]) -> None:
+        self._arrays: tuple[SealedArray, ...] = tuple(arrays)
         some = self._arrays[0]
         self._shard_chunks = some.shard_rows // some.chunk_rows
         # Offset and length of each chunk of each field, 0 for an empty chunk; of the shards that are located.
@@ -134,14 +149,9 @@ class BulkReader:
         self._kinds = np.array([[_KINDS[array.codec.name]] for array in self._arrays])
 
     def read(self, chunks: Words, buffers: Sequence[npt.NDArray[Any]], slots: Words) -> int:
-        """Decode chunks into slots of one buffer (slots, chunk_rows, ...) per field; returns the bytes read."""
         functions = _functions()
         if functions is None:
-            return sum(
-                array.chunk(int(chunk), buffer[slot])
-                for array, buffer in zip(self._arrays, buffers, strict=True)
-                for chunk, slot in zip(chunks, slots, strict=True)
-            )
+            return super().read(chunks, buffers, slots)
         shards = chunks // self._shard_chunks
         touched = sorted(set(shards.tolist()))
         files = self._arrays[0].files
@@ -206,3 +216,9 @@ class BulkReader:
             places[:] = np.where(written == EMPTY, 0, written)
             self._names[pair] = self._arrays[number].shard_file(shard)
         self._located.add(pair)  # last, as other threads check it
+
+
+def reader_of(arrays: Sequence[Array]) -> ChunkReader:
+    """The fastest reader of fields that are read together."""
+    sealed = [array for array in arrays if isinstance(array, SealedArray)]
+    return BulkReader(sealed) if len(sealed) == len(arrays) else ChunkReader(arrays)

@@ -55,9 +55,8 @@ class JoinedStore(Store):
         """The sequences of a split."""
         tables = [store.sequences(split, part) for store in self.stores]
         rows = [len(store.rows(split, part)) for store in self.stores]
-        joined = _joined(tables)
-        joined.fields["start"] = JoinedArray([table["start"] for table in tables], np.cumsum([0, *rows[:-1]]))
-        return joined
+        start = JoinedArray([table["start"] for table in tables], np.cumsum([0, *rows[:-1]]))
+        return Table(tables[0].path, {**_joined(tables).fields, "start": start})
 
     def stored_bytes(self, array: Array) -> int:
         """Bytes of an array's shards on disk."""
@@ -68,8 +67,11 @@ class JoinedArray(Array):
     """A field of several stores; ``added`` is added to the values of each store."""
 
     def __init__(self, arrays: Sequence[Array], added: npt.NDArray[np.int64] | None = None) -> None:
-        vars(self).update(vars(arrays[0]))
-        self.shape = (sum(map(len, arrays)), *self.shape[1:])
+        first = arrays[0]
+        self.root, self.path, self.name = first.root, first.path, first.name
+        self.shape = (sum(map(len, arrays)), *first.shape[1:])
+        self.dtype, self.attributes, self.codec_name = first.dtype, first.attributes, first.codec_name
+        self.chunk_rows, self.shard_rows = first.chunk_rows, first.shard_rows
         self._arrays = arrays
         self._added = added
 
@@ -88,8 +90,8 @@ class JoinedArray(Array):
     def chunks(self) -> int:
         raise TypeError(self._apart)
 
-    def index(self, shard: int) -> npt.NDArray[np.uint64] | None:
-        del shard
+    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
+        del number, out
         raise TypeError(self._apart)
 
     @property
@@ -98,8 +100,7 @@ class JoinedArray(Array):
 
 
 def _joined(tables: Sequence[Table]) -> Table:
-    fields = {name: JoinedArray([table[name] for table in tables]) for name in tables[0].fields}
-    return Table(tables[0].path, dict[str, Array](fields))
+    return Table(tables[0].path, {name: JoinedArray([table[name] for table in tables]) for name in tables[0].fields})
 
 
 def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

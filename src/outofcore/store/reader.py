@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.store.array import Array, Table
+from outofcore.store.array import Array, SealedArray, Table
 from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
 from outofcore.store.metadata import Attributes, parse_array, parse_document, parse_root
@@ -21,6 +22,8 @@ from outofcore.store.remote import RemoteFiles, url_of
 from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
 
 _SLAB = 1 << 12  # sequences examined at a time
+
+_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # of any Zarr, v3 or v2
 
 __all__ = ["Array", "Store", "Table", "files_of", "open_sealed", "open_store"]
 
@@ -73,6 +76,16 @@ class Store:
         """One row per raw file: name, digest, bytes, found, accepted, rejected."""
         return self._table("sources")
 
+    @property
+    def identity(self) -> str:
+        """Equal for stores that hold the same rows."""
+        return self.digest
+
+    def note(self, split: str, fields: Sequence[str]) -> str:
+        """What who reads these fields should know; nothing of a sealed store."""
+        del split, fields
+        return ""
+
     def rows(self, split: str, part: str = "") -> Table:
         """The rows of a split.
 
@@ -108,13 +121,13 @@ class Store:
             If a shard of starts is missing. Only the first start is 0, so no other shard of starts can consist of
             nothing but the fill value and have no file.
         """
-        table = self._table(f"{self._path(split, part)}/sequences")
-        start = table["start"]
+        path = f"{self._path(split, part)}/sequences"
+        start = self._fields(path)["start"]
         for number in range(1, -(-len(start) // start.shard_rows)):
             if not self._files.exists(start.shard_file(number)):
                 message = f"{self.root}: {start.shard_file(number)} is missing; {ADVICE}"
                 raise DamagedStore(message)
-        return table
+        return self._table(path)
 
     def extents(
         self, split: str, part: str = "", out: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
@@ -153,9 +166,9 @@ class Store:
         """The sealed checksum of each chunk of an array, 0 for one without a file; raises DamagedStore."""
         return self._checksums[path]
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> dict[str, SealedArray]:
         """All arrays by path."""
-        return {array.path: array for group in self._groups for array in self._table(group).fields.values()}
+        return {array.path: array for group in self._groups for array in self._fields(group).values()}
 
     def part_attributes(self, part: str) -> dict[str, Any]:
         """Attributes of a part, recorded at conversion."""
@@ -199,10 +212,13 @@ class Store:
         return f"{part}/{split}" if part else split
 
     def _table(self, path: str) -> Table:
+        return Table(path, self._fields(path))
+
+    def _fields(self, path: str) -> dict[str, SealedArray]:
         fields = {}
         for name in self._groups.get(path, []):
             array = f"{path}/{name}"
-            fields[name] = Array(
+            fields[name] = SealedArray(
                 self._files,
                 array,
                 parse_array(self.root, array, self._metadata[f"{array}/zarr.json"]),
@@ -213,7 +229,7 @@ class Store:
             what = f"fields of {sorted(lengths)} rows" if lengths else "no field"
             message = f"{self.root}: {path} has {what}; convert again"
             raise StoreError(message)
-        return Table(path, fields)
+        return fields
 
 
 def open_store(path: str | Path) -> Store:
@@ -235,6 +251,20 @@ def open_store(path: str | Path) -> Store:
         If a file is missing, of another size, or its metadata has changed.
     """
     return open_sealed(files_of(path))
+
+
+def is_foreign(path: str | Path) -> bool:
+    """Whether a path or an address is one of a Zarr that outofcore did not write."""
+    if "://" in str(path) and not str(path).startswith("s3://"):
+        return True
+    folder = Path(path)
+    if (folder / SEAL).exists() or not any((folder / name).exists() for name in _ZARR):
+        return False
+    try:
+        attributes = json.loads((folder / "zarr.json").read_bytes()).get("attributes", {})
+    except (OSError, ValueError, AttributeError):
+        return True
+    return not {"domain", "parts", "splits"} <= attributes.keys()  # a conversion of ours that did not end
 
 
 def files_of(path: str | Path) -> Files:

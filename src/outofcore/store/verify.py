@@ -9,8 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from outofcore.errors import StoreError
+from outofcore.store.array import SealedArray
 from outofcore.store.files import Files
-from outofcore.store.reader import Array, Store, files_of, open_sealed
+from outofcore.store.reader import Store, files_of, open_sealed
 from outofcore.store.remote import shown, url_of
 from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
 
@@ -78,7 +79,7 @@ def _compare(files: Files, seal: Seal, progress: Callable[[int], object] | None)
     return lines, sum(size for size, _ in whole.values())
 
 
-def _wrong(files: Files, array: Array | None, name: str, size: int, digest: str) -> str:
+def _wrong(files: Files, array: SealedArray | None, name: str, size: int, digest: str) -> str:
     """What is wrong with the bytes of a file, or ""."""
     hasher, damage = hashlib.sha256(), ""
     chunks: dict[int, int] = {}  # chunk numbers by offset

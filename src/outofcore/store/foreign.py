@@ -1,0 +1,392 @@
+"""Read a Zarr that somebody else wrote, in place, as an unsealed store.
+
+zarr-python decodes, so any codec, version, shape of chunks and byte order that it reads is read. What a sealed store
+promises is not known here: a file that changes is not noticed, and a missing chunk reads as the fill value.
+
+Rows are read by chunks of rows that the loader's blocks and budget are made of: as many as a stored chunk of the widest
+field has, or up to four times as many if these are whole chunks of the other fields too. A field of which they are not
+keeps the stored chunk that was decoded last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+import zarr.abc.store
+import zarr.storage
+
+from outofcore.errors import ParamsError, StoreError
+from outofcore.extras import load
+from outofcore.store.array import Array, Table
+from outofcore.store.reader import Store
+from outofcore.store.remote import shown, without_secrets
+from outofcore.store.seal import Seal
+
+_MOST_TOGETHER = 4  # stored chunks of the widest field
+_NUMBERS = "biuf"
+
+Zarr = zarr.Group | zarr.Array[Any] | zarr.abc.store.Store
+Source = str | Path | Zarr
+READABLE = str, Path, zarr.Group, zarr.Array, zarr.abc.store.Store
+
+
+class ForeignArray(Array):
+    """Rows of an array, from ``first`` on; its sample axis comes first."""
+
+    decoding = 3  # a decoded chunk, the stored chunks that it is made of, and their encoded bytes
+
+    def __init__(self, root: Path | str, name: str, array: zarr.Array[Any], axis: int, rows: range, chunk: int) -> None:
+        self.root, self.path, self.name = root, name, name
+        self.shape = (len(rows), *array.shape[:axis], *array.shape[axis + 1 :])
+        self.dtype = array.dtype.newbyteorder("=")
+        self.attributes: Mapping[str, Any] = {}
+        self.chunk_rows = self.shard_rows = chunk
+        self.codec_name = ", ".join(type(each).__name__ for each in array.compressors) or "none"
+        self._array, self._axis, self._first = array, axis, rows.start
+        self._stored_rows = array.chunks[axis]
+        keeps = self.chunk_rows % self._stored_rows > 0
+        self.held_bytes = min(self._stored_rows, array.shape[axis]) * self.row_bytes if keeps else 0
+        self._kept: tuple[int, npt.NDArray[Any]] | None = None  # number of a stored chunk, and its rows
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_lock": None, "_kept": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
+
+    @property
+    def missing(self) -> int | None:
+        """Stored chunks, or shards, that are missing or hold nothing but the fill value; None if nobody can list."""
+        try:
+            return _missing(self._array)
+        except (NotImplementedError, OSError):
+            return None
+
+    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
+        start = number * self.chunk_rows
+        count = min(self.chunk_rows, len(self) - start)
+        first = self._first + start
+        if self.held_bytes:
+            self._copy_kept(first, out[:count])
+        else:
+            out[:count] = self._decode(first, first + count)
+        out[count:] = 0
+        return count * self.row_bytes
+
+    def _copy_kept(self, first: int, out: npt.NDArray[Any]) -> None:
+        while len(out):
+            stored, within = divmod(first, self._stored_rows)
+            with self._lock:
+                kept = self._kept
+                if kept is None or kept[0] != stored:
+                    begin = stored * self._stored_rows
+                    kept = self._kept = stored, self._decode(begin, begin + self._stored_rows)
+            some = kept[1][within : within + len(out)]
+            out[: len(some)] = some
+            first, out = first + len(some), out[len(some) :]
+
+    def _decode(self, start: int, stop: int) -> npt.NDArray[Any]:
+        place = (*(slice(None),) * self._axis, slice(start, stop))
+        try:
+            values = np.asarray(self._array[place])
+        except Exception as error:  # of any codec or storage
+            message = f"{self.root}: rows {start} to {stop} of {self.name} cannot be read: {_line(error)}"
+            raise StoreError(message) from error
+        return np.moveaxis(values, self._axis, 0)
+
+
+class Counted(Array):
+    """Values in memory, for the table of the one sequence that all rows of a split are."""
+
+    def __init__(self, root: Path | str, path: str, values: npt.NDArray[Any]) -> None:
+        self.root, self.path, self.name = root, path, path.rpartition("/")[2]
+        self.shape, self.dtype, self.attributes = values.shape, values.dtype, {}
+        self.chunk_rows = self.shard_rows = max(1, len(values))
+        self.codec_name = "none"
+        self._values = values
+
+    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
+        out[...] = self._values[number * self.chunk_rows :][: len(out)]
+        return out.nbytes
+
+
+class ForeignStore(Store):
+    """A Zarr without a seal; made by :func:`open_zarr`."""
+
+    def __init__(
+        self,
+        root: Path | str,
+        arrays: Mapping[str, zarr.Array[Any]],
+        axes: Mapping[str, int],
+        chunk: int,
+        splits: Mapping[str, range],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        self.root, self.seal = root, Seal({})
+        self.domain, self.attributes = "zarr", {}
+        self.parts, self.splits = ("",), tuple(splits)
+        self._zarrs, self._axes, self._chunk, self._rows, self._arguments = arrays, axes, chunk, splits, arguments
+        facts = {
+            name: [list(array.shape), str(array.dtype), list(array.chunks), axes[name]]
+            for name, array in arrays.items()
+        }
+        ranges = {name: [rows.start, rows.stop] for name, rows in splits.items()}
+        self._digest = hashlib.sha256(json.dumps([facts, ranges, chunk], sort_keys=True).encode()).hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_zarr, self._arguments
+
+    def __repr__(self) -> str:
+        return f"ForeignStore({str(self.root)!r}, fields={', '.join(self._zarrs)})"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the shapes, dtypes and chunks of the fields and the rows of the splits, not over values."""
+        return self._digest
+
+    @property
+    def identity(self) -> str:
+        return f"{self.digest} {self.root}"
+
+    @property
+    def sources(self) -> Table:
+        message = f"{self.root}: a Zarr that outofcore did not write has no table of raw files"
+        raise StoreError(message)
+
+    def rows(self, split: str, part: str = "") -> Table:
+        rows = self._rows[self._path(split, part)]
+        return Table(
+            split,
+            {
+                name: ForeignArray(self.root, name, array, self._axes[name], rows, self._chunk)
+                for name, array in self._zarrs.items()
+            },
+        )
+
+    def sequences(self, split: str, part: str = "") -> Table:
+        rows = self._rows[self._path(split, part)]
+        values = {"start": np.zeros(1, np.int64), "length": np.array([len(rows)])}
+        return Table(
+            f"{split}/sequences",
+            {name: Counted(self.root, f"{split}/sequences/{name}", each) for name, each in values.items()},
+        )
+
+    def note(self, split: str, fields: Sequence[str]) -> str:
+        """What the user of a split should know."""
+        table = self.rows(split)
+        counts = [array.missing for name in fields if isinstance(array := table[name], ForeignArray)]
+        known = [count for count in counts if count is not None]
+        missing = f"{sum(known):,}" if len(known) == len(counts) else "unknown, as its storage lists nothing"
+        return (
+            f"{self.root}: not sealed: changes are not noticed, and a missing chunk reads as the fill value; chunks "
+            f"that were never written or are missing: {missing}"
+        )
+
+
+def open_zarr(
+    source: Source,
+    fields: Sequence[str] | None = None,
+    axis: int | str = 0,
+    rows: tuple[int, int] | None = None,
+    splits: Mapping[str, float] | None = None,
+    *,
+    strict: bool = False,
+) -> ForeignStore:
+    """Open a Zarr that outofcore did not write, to read it in place with :func:`outofcore.loader`.
+
+    Parameters
+    ----------
+    source
+        A path, an address that obstore opens (``s3://``, ``gs://``, ``az://``, ``https://``), a ``zarr.Group``,
+        ``zarr.Array`` or zarr ``Store``. Zarr v2 or v3.
+    fields
+        Arrays by their path in the group; None for all arrays of numbers that have as many samples as the largest.
+    axis
+        The axis of the samples, by number or by the name of a dimension.
+    rows
+        First row and end of what is read as the split ``train``; None for all.
+    splits
+        Shares of further splits, such as ``{"val": 0.1, "test": 0.1}``: contiguous rows at the end, whole chunks, in
+        this order.
+    strict
+        Refuse an array with missing chunks, instead of reading them as the fill value.
+
+    Raises
+    ------
+    StoreError
+        If there is no Zarr, or it has no such field.
+    ParamsError
+        If axis, rows or splits do not fit it.
+    """
+    root, group = _opened(source)
+    found = _numbers(root, group) if fields is None else {name: _array(root, group, name) for name in fields}
+    axes = {name: place for name, array in found.items() if (place := _axis(array, axis)) is not None}
+    if missing := [name for name in fields or () if name not in axes]:
+        message = f"{root}: {missing[0]} has no axis {axis!r}, its dimensions are {_dimensions(found[missing[0]])}"
+        raise ParamsError(message)
+    if not axes:
+        message = f"{root}: no array of numbers with an axis {axis!r}; name the fields to read"
+        raise StoreError(message)
+    widest = max(axes, key=lambda name: found[name].nbytes)
+    count = found[widest].shape[axes[widest]]
+    if fields is None:
+        axes = {name: place for name, place in axes.items() if found[name].shape[place] == count}
+    lengths = {name: found[name].shape[place] for name, place in axes.items()}
+    if len(set(lengths.values())) > 1:
+        message = f"{root}: expected fields of one number of samples along axis {axis!r}, got {lengths}"
+        raise ParamsError(message)
+    arrays = {name: found[name] for name in axes}
+    if strict:
+        for name, array in arrays.items():
+            if absent := _missing(array):
+                message = (
+                    f"{root}: {absent} of {array.nchunks} chunks of {name} are missing, and strict=True refuses them"
+                )
+                raise StoreError(message)
+    chunk = _chunk_rows(arrays, axes)
+    return ForeignStore(
+        root, arrays, axes, chunk, _ranges(root, count, chunk, rows, splits), (source, fields, axis, rows, splits)
+    )
+
+
+def _opened(source: Source) -> tuple[Path | str, zarr.Group | zarr.Array[Any]]:
+    if isinstance(source, zarr.Group | zarr.Array):
+        return str(source.store_path), source
+    root: Path | str = str(source)
+    place: Any = source
+    if isinstance(source, str | Path):
+        if "://" in str(source):
+            root, place = shown(source), _remote(str(source))
+        else:
+            root = Path(source)
+    try:
+        return root, zarr.open(place, mode="r")
+    except Exception as error:  # of any storage
+        message = f"{root}: no Zarr can be opened there: {_line(error)}"
+        raise StoreError(message) from error
+
+
+def _remote(address: str) -> zarr.abc.store.Store:
+    obstore = load("obstore", "s3", f"{shown(address)}: a Zarr in an object storage", StoreError)
+    options = {"allow_http": address.startswith("http:") or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http:")}
+    try:
+        return zarr.storage.ObjectStore(obstore.store.from_url(address, client_options=options), read_only=True)
+    except Exception as error:  # obstore has no specific error for invalid settings
+        message = f"{shown(address)}: {_line(error)}"
+        raise StoreError(message) from error
+
+
+def _array(root: Path | str, group: zarr.Group | zarr.Array[Any], name: str) -> zarr.Array[Any]:
+    if isinstance(group, zarr.Array):
+        message = f"{root}: it is an array, not a group; do not name fields"
+        raise StoreError(message)
+    try:
+        found = group[name]
+    except KeyError:
+        known = ", ".join(sorted(name for name, _ in group.members()))
+        message = f"{root}: no array {name!r}; there are {known[:300]}"
+        raise StoreError(message) from None
+    if isinstance(found, zarr.Group):
+        kind = str(found.attrs.get("encoding-type", "a group"))
+        advice = "write it dense, or read it with annbatch" if kind.endswith("_matrix") else "name an array in it"
+        if kind == "categorical":
+            advice = f"its codes are {name}/codes"
+        message = f"{root}: {name} is {kind}, expected an array; {advice}"
+        raise StoreError(message)
+    if found.dtype.kind not in _NUMBERS:
+        message = f"{root}: {name} holds {found.dtype}, which no tensor can"
+        raise StoreError(message)
+    return found
+
+
+def _numbers(root: Path | str, group: zarr.Group | zarr.Array[Any]) -> dict[str, zarr.Array[Any]]:
+    """All arrays of numbers by path, but for the parts of sparse matrices."""
+    if isinstance(group, zarr.Array):
+        return {group.basename or "array": group}
+    members = dict(group.members(max_depth=None))
+    sparse = [name for name, each in members.items() if str(each.attrs.get("encoding-type", "")).endswith("_matrix")]
+    if "X" in sparse:
+        _array(root, group, "X")
+    return {
+        name: each
+        for name, each in sorted(members.items())
+        if isinstance(each, zarr.Array)
+        and each.ndim
+        and each.dtype.kind in _NUMBERS
+        and not any(name.startswith(f"{parent}/") for parent in sparse)
+    }
+
+
+def _missing(array: zarr.Array[Any]) -> int:
+    """Stored chunks that were never written; those of a shard are, or none."""
+    stored = array.shards or array.chunks
+    all_shards = math.prod(-(-size // each) for size, each in zip(array.shape, stored, strict=True))
+    return all_shards * (math.prod(stored) // math.prod(array.chunks)) - array.nchunks_initialized
+
+
+def _dimensions(array: zarr.Array[Any]) -> list[Any]:
+    """Names of the dimensions, as Zarr v3 or xarray store them, or None each."""
+    names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
+    return list(names) if isinstance(names, Sequence) and len(names) == array.ndim else [None] * array.ndim
+
+
+def _axis(array: zarr.Array[Any], axis: int | str) -> int | None:
+    """The number of an axis; None if the array has none of that name or number."""
+    if isinstance(axis, str):
+        names = _dimensions(array)
+        return names.index(axis) if axis in names else None
+    return axis % array.ndim if -array.ndim <= axis < array.ndim else None
+
+
+def _chunk_rows(arrays: Mapping[str, zarr.Array[Any]], axes: Mapping[str, int]) -> int:
+    """Rows of a chunk as the loader reads them."""
+    sizes = {
+        name: math.prod(array.shape) // max(1, array.shape[axes[name]]) * array.dtype.itemsize
+        for name, array in arrays.items()
+    }
+    widest, *others = sorted(arrays, key=lambda name: (-sizes[name], name))
+    stored = rows = arrays[widest].chunks[axes[widest]]
+    for name in others:
+        common = math.lcm(rows, arrays[name].chunks[axes[name]])
+        rows = common if common <= _MOST_TOGETHER * stored else rows
+    return rows
+
+
+def _ranges(
+    root: Path | str, count: int, chunk: int, rows: tuple[int, int] | None, splits: Mapping[str, float] | None
+) -> dict[str, range]:
+    """The rows of each split."""
+    first, stop = rows if rows is not None else (0, count)
+    if not 0 <= first < stop <= count:
+        message = f"rows: expected a range inside 0..{count}, got {rows} of {root}"
+        raise ParamsError(message)
+    shares = dict(splits or {})
+    if (
+        "train" in shares
+        or not all(isinstance(share, float | int) and 0 < share < 1 for share in shares.values())
+        or sum(shares.values()) >= 1
+    ):
+        message = f"splits: expected shares of splits other than train that leave some for it, got {splits}"
+        raise ParamsError(message)
+    ends, left = [first], 1 - sum(shares.values())
+    for share in shares.values():
+        ends.append(max(ends[-1], first + round((stop - first) * left) // chunk * chunk))
+        left += share
+    ends.append(stop)
+    return {name: range(low, high) for name, low, high in zip(["train", *shares], ends, ends[1:], strict=False)}
+
+
+def _line(error: Exception) -> str:
+    return without_secrets(str(error) or type(error).__name__)[:300]

@@ -1,0 +1,230 @@
+"""A Zarr that somebody else wrote, read in place: its values against NumPy's, its refusals, and what is said of it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import zarr
+import zarr.codecs
+import zarr.storage
+from torch.utils.data import DataLoader
+
+import outofcore
+from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
+from outofcore.loading.dataset import ZarrDataset
+from outofcore.loading.loader import loader
+from tests.loading.conftest import MakeStore, flat
+
+ROWS = 1000
+FRAMES = np.random.default_rng(1).normal(size=(ROWS, 6, 4)).astype(np.float32)
+TIMES = np.arange(ROWS) * 7
+SMALL: dict[str, Any] = {"batch_size": 48, "memory": "4MiB", "pool_blocks": 4}
+KINDS: dict[str, dict[str, Any]] = {"v2": {}, "sharded": {}, "blosc": {}, "time second": {"axis": "time"}}
+
+
+def write(folder: Path, kind: str) -> Path:
+    """The same values in another layout each."""
+    group = zarr.open_group(folder, mode="w", zarr_format=2 if kind == "v2" else 3)
+    if kind == "v2":
+        frames = group.create_array("frames", shape=FRAMES.shape, chunks=(16, 6, 3), dtype=">f4")
+        frames[:] = FRAMES
+        group.create_array("time", shape=TIMES.shape, chunks=(100,), dtype="i8")[:] = TIMES
+    if kind == "sharded":
+        group.create_array("frames", data=FRAMES, chunks=(16, 6, 4), shards=(64, 6, 4))
+        group.create_array("time", data=TIMES, chunks=(32,), shards=(96,))
+    if kind == "time second":
+        moved = np.ascontiguousarray(np.moveaxis(FRAMES, 0, 1))
+        group.create_array("frames", data=moved, chunks=(2, 20, 4), dimension_names=("y", "time", "x"))
+        group.create_array("time", data=TIMES, chunks=(ROWS,), dimension_names=("time",))
+        group.create_array("x", data=np.arange(4), dimension_names=("x",))
+    if kind == "blosc":
+        codec = zarr.codecs.BloscCodec(cname="lz4")
+        group.create_array("frames", data=FRAMES, chunks=(30, 6, 4), compressors=[codec])
+        group.create_array("time", data=TIMES, chunks=(30,), compressors=[zarr.codecs.GzipCodec()])
+        group.create_array("names", shape=(ROWS,), dtype=str)[:] = "one"
+    return folder
+
+
+def epoch(batches: Any) -> list[int]:
+    """Rows of an epoch by their times, after their frames were compared."""
+    rows: list[int] = []
+    for batch in batches:
+        own = batch["time"].numpy() // 7
+        assert (batch["frames"].numpy() == FRAMES[own]).all()
+        rows += own.tolist()
+    return rows
+
+
+@pytest.fixture(params=KINDS)
+def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    return write(tmp_path / "a.zarr", request.param), {**SMALL, **KINDS[request.param]}
+
+
+def test_every_row_comes_once_with_its_values(foreign: tuple[Path, dict[str, Any]]) -> None:
+    path, options = foreign
+    for residency in ("streamed", "ram"):
+        batches = loader(path, residency=residency, **options)
+        first, second = epoch(batches), epoch(batches)
+        assert sorted(first) == sorted(second) == list(range(ROWS))
+        assert first != second
+    group = zarr.open_group(path, mode="r")
+    assert epoch(loader(group, **options)) == epoch(loader(zarr.storage.LocalStore(path), **options)) == first
+    assert epoch(loader(path, shuffle=False, **options)) == list(range(ROWS))
+
+
+def test_ranks_resume_in_the_middle(foreign: tuple[Path, dict[str, Any]]) -> None:
+    path, options = foreign
+    expected = epoch(loader(path, **options))
+    state, received, place = None, np.full(ROWS, -1), 0
+    for world, steps in ((1, 6), (3, 6), (8, ROWS)):
+        ranks = [loader(path, rank=rank, world_size=world, **options) for rank in range(world)]
+        for each in ranks:
+            if state is not None:
+                each.load_state_dict(state)
+        for _, given in zip(range(steps), zip(*ranks, strict=True), strict=False):
+            stop = place + sum(len(batch["time"]) for batch in given)
+            for rank, batch in enumerate(given):
+                received[place + (rank - place) % world : stop : world] = batch["time"].numpy() // 7
+            place = stop
+        state = ranks[-1].state_dict()
+        for each in ranks:
+            each.close()
+    assert received.tolist() == expected
+
+
+def test_windows_weights_and_several_stores(foreign: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    path, options = foreign
+    for batch in loader(path, window={"length": 5, "stride": 5}, **options):
+        own = batch["time"].numpy() // 7
+        assert (own == own[:, :1] + np.arange(5)).all()
+        assert (batch["frames"].numpy() == FRAMES[own]).all()
+    drawn = epoch(loader(path, weighted={"column": "time"}, **options))
+    assert np.mean(drawn) == pytest.approx(2 * ROWS / 3, rel=0.1)
+    copy = shutil.copytree(path, tmp_path / "b.zarr")
+    assert sorted(epoch(loader([path, copy], **options))) == sorted([*range(ROWS), *range(ROWS)])
+    with pytest.raises(StoreError, match="give each store once"):
+        loader([path, path], **options)
+
+
+def test_rows_and_splits_are_contiguous(foreign: tuple[Path, dict[str, Any]]) -> None:
+    path, options = foreign
+    assert sorted(epoch(loader(path, rows=(70, 333), **options))) == list(range(70, 333))
+    shares = {"val": 0.1, "test": 0.2}
+    splits = {name: sorted(epoch(loader(path, name, splits=shares, **options))) for name in ("train", "val", "test")}
+    assert flat(splits.values()) == list(range(ROWS))
+    assert 50 <= len(splits["val"]) <= 150 <= len(splits["test"]) <= 250
+    with pytest.raises(StateError, match="another store"):
+        loader(path, **options).load_state_dict(loader(path, splits=shares, **options).state_dict())
+
+
+def test_a_dataset_reads_it_in_worker_processes(tmp_path: Path) -> None:
+    opened = outofcore.open_zarr(write(tmp_path / "a.zarr", "time second"), axis="time")
+    batches = DataLoader(ZarrDataset(opened), batch_size=100, num_workers=1, multiprocessing_context="spawn")
+    assert epoch(batches) == list(range(ROWS))
+
+
+def test_missing_chunks_are_counted_and_may_be_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "a.zarr", "blosc")
+    (path / "frames" / "c" / "3" / "0" / "0").unlink()
+    with caplog.at_level(logging.INFO, "outofcore"):
+        rows = {
+            int(time) // 7: frame
+            for batch in loader(path, **SMALL)
+            for time, frame in zip(batch["time"], batch["frames"].numpy(), strict=True)
+        }
+    assert "not sealed" in caplog.text
+    assert "chunks that were never written or are missing: 1" in caplog.text
+    found = np.stack([rows[row] for row in range(ROWS)])
+    assert (found[90:120] == 0).all()
+    assert (np.delete(found, np.s_[90:120], 0) == np.delete(FRAMES, np.s_[90:120], 0)).all()
+    with pytest.raises(StoreError, match="1 of 34 chunks of frames are missing"):
+        loader(path, strict=True, **SMALL)
+    sharded = write(tmp_path / "b.zarr", "sharded")
+    loader(sharded, strict=True, **SMALL)
+    (sharded / "time" / "c" / "10").unlink()
+    with pytest.raises(StoreError, match="3 of 32 chunks of time are missing"):
+        loader(sharded, strict=True, **SMALL)
+
+
+def test_a_damaged_chunk_is_one_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.zarr", "blosc")
+    (path / "time" / "c" / "3").write_bytes(b"no gzip")
+    with pytest.raises(StoreError, match=r"a.zarr: rows .* of time cannot be read") as raised:
+        epoch(loader(path, **SMALL))
+    assert "\n" not in str(raised.value)
+
+
+def test_the_least_budget_is_named_and_suffices(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.zarr", "v2")
+    with pytest.raises(BudgetError, match="the least that works is") as raised:
+        loader(path, **{**SMALL, "memory": "100kB"})
+    least = str(raised.value).split("the least that works is ")[1].split(",")[0].split(";")[0]
+    assert sorted(epoch(loader(path, **{**SMALL, "memory": least.replace(" ", "")}))) == list(range(ROWS))
+
+
+def anndata(folder: Path, *, sparse: bool) -> Path:
+    group = zarr.open_group(folder, mode="w", zarr_format=2, attributes={"encoding-type": "anndata"})
+    values: npt.NDArray[Any] = FRAMES[:, 0]
+    if sparse:
+        matrix = group.create_group("X", attributes={"encoding-type": "csr_matrix"})
+        matrix.create_array("data", data=values.ravel())
+    else:
+        group.create_array("X", data=values, chunks=(50, 4))
+    obs = group.create_group("obs", attributes={"encoding-type": "dataframe"})
+    obs.create_array("counts", data=TIMES, chunks=(200,))
+    kinds = obs.create_group("kind", attributes={"encoding-type": "categorical"})
+    kinds.create_array("codes", data=(TIMES % 5).astype("i1"), chunks=(200,))
+    group.create_group("var").create_array("means", data=values.mean(0))
+    return folder
+
+
+def test_cells_with_their_columns(tmp_path: Path) -> None:
+    path = anndata(tmp_path / "a.zarr", sparse=False)
+    for batch in loader(path, **SMALL):
+        assert set(batch) == {"X", "obs/counts", "obs/kind/codes"}
+        own = batch["obs/counts"].numpy() // 7
+        assert (batch["X"].numpy() == FRAMES[own, 0]).all()
+        assert (batch["obs/kind/codes"].numpy() == TIMES[own] % 5).all()
+    with pytest.raises(
+        StoreError, match="X is csr_matrix, expected an array; write it dense, or read it with annbatch"
+    ):
+        loader(anndata(tmp_path / "b.zarr", sparse=True), **SMALL)
+    with pytest.raises(StoreError, match="obs/kind is categorical, expected an array; its codes are obs/kind/codes"):
+        loader(path, fields=("X", "obs/kind"), **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "named"),
+    [
+        ({"fields": ("frames", "tim")}, StoreError, "no array 'tim'; there are frames, names, time"),
+        ({"fields": ("names",)}, StoreError, "names holds"),
+        ({"axis": "time"}, StoreError, "no array of numbers with an axis 'time'"),
+        ({"axis": 1, "fields": ("frames", "time")}, ParamsError, "time has no axis 1"),
+        ({"rows": (5, 2000)}, ParamsError, r"rows: expected a range inside 0..1000"),
+        ({"splits": {"val": 1.5}}, ParamsError, "splits: expected shares"),
+        ({"split": "val"}, StoreError, "no split 'val'"),
+        ({"residency": "mapped"}, StoreError, "codec 'none'"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], named: str
+) -> None:
+    path = write(tmp_path / "a.zarr", "blosc")
+    with pytest.raises(error, match=named) as raised:
+        loader(path, **{**SMALL, **options})
+    assert "\n" not in str(raised.value)
+
+
+def test_an_own_store_without_its_seal_is_not_read_as_any_zarr(make_store: MakeStore, tmp_path: Path) -> None:
+    copy = shutil.copytree(make_store(), tmp_path / "copy.zarr")
+    (copy / "seal.json").unlink()
+    with pytest.raises(StoreError, match="seal"):
+        loader(copy, **SMALL)
+    with pytest.raises(StoreError, match="does not exist"):
+        loader(tmp_path / "nothing.zarr", **SMALL)
