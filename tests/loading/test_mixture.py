@@ -152,7 +152,9 @@ def test_is_what_the_definition_says(sources: dict[str, list[Path]]) -> None:
         cut, turn = sampler.plain[source].cut, 0
         while True:
             seed = order_oracle.key(5, 28, source, turn)
-            order = order_oracle.epoch(len(natural[source]), cut.block, cut.step, cut.pool_blocks, True, seed, 3)
+            order = order_oracle.epoch(
+                len(natural[source]), cut.block, cut.step, cut.pool_blocks, cut.lanes, True, seed, 3
+            )
             yield from (natural[source][sample] for sample in order[(lane + turn) % 16 :: 16])
             turn += 1
 

@@ -249,7 +249,7 @@ def loader(
         for each in parts
     ]
     if map is not None:
-        splits = [replace(each, transform=Transform(map)) for each in splits]
+        opened_splits = [replace(each, transform=Transform(map)) for each in opened_splits]
     place_of = {each: known.index(each) if len(parts) > 1 else None for each in parts}
     samplers = [
         _sampler(each, seed, shuffle, pool_blocks, block_rows, lanes, drawn, groups)

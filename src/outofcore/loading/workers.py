@@ -67,7 +67,12 @@ class Threads:
     def start(self) -> None:
         """Start the threads."""
         for thread in self._threads:
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:
+                if error.__context__ is None:
+                    raise
+                raise error.__context__ from None  # a Ctrl-C, which made the standard library release a free lock
 
     def submit(self, work: Callable[..., Result], *arguments: Any) -> Task[Result]:
         """Let a thread do some work after what was submitted before."""
