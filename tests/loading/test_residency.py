@@ -67,12 +67,13 @@ def test_a_shard_that_is_cut_short_is_refused_and_does_not_kill_the_process(stor
 
 def test_more_shards_than_files_that_may_be_open_are_one_line(tmp_path: Path) -> None:
     store = write_store(tmp_path / "a.zarr", [1000], codec="none", chunk_rows=16, shard_rows=16)
-    read_mapped(write_store(tmp_path / "b.zarr", [100], codec="none"))  # compiled before files run out
+    small = write_store(tmp_path / "b.zarr", [100], codec="none")
     with pytest.raises(
         StoreError, match=r"cannot be (mapped|opened).*raise (it|the limit of open files) with 'ulimit -n'"
     ):
-        with_few_files(read_mapped, store)
+        with_few_files(read_mapped, small, store)
 
 
-def read_mapped(store: Path) -> None:
+def read_mapped(small: Path, store: Path) -> None:
+    list(mapped(small))  # loads the machine code, before files run out
     list(mapped(store))

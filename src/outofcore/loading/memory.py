@@ -58,7 +58,7 @@ class Needs:
     device: bool = False  # tensors can be made of rows on an accelerator
     sources: int = 1  # of a mixture
     opening: int = 0  # bytes held while tables are read
-    on_device: int = 0  # decoded bytes of the whole split, with chunks that no sample is in
+    unused: int = 0  # chunks of the split that no sample is in
     pool_weights: int = 0  # most weights of a pool's rows, 8 bytes each while its samples are drawn
 
     @property
@@ -79,6 +79,11 @@ class Needs:
     def slots(self) -> int:
         """Chunks of two pools, or of the whole split if that is less."""
         return min(2 * self.pool_chunks, self.chunks)
+
+    @property
+    def on_device(self) -> int:
+        """Bytes of the whole split, which an accelerator holds."""
+        return (self.chunks + self.unused) * self.chunk
 
     @property
     def decoded(self) -> int:
@@ -138,7 +143,7 @@ def measure(
     return Needs(
         chunk=chunk,
         chunks=split.chunks if split.used is None else len(split.used),
-        on_device=split.chunks * chunk,
+        unused=0 if split.used is None else split.chunks - len(split.used),
         pool_blocks=pool_blocks,
         pool_chunks=sampler.pool_chunks(dealt),
         pool_samples=sampler.pool_samples(dealt),
