@@ -23,7 +23,8 @@ from outofcore.importing import large_imports
 from outofcore.inspect import terminal
 from outofcore.space.committed import committed as check_committed
 from outofcore.space.dvc_cache import find_cache
-from outofcore.store.reader import open_store
+from outofcore.store.reader import is_foreign, open_store
+from outofcore.table import print_table
 
 EXIT_WRONG = 1
 
@@ -56,11 +57,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs in
 
 @app.command(short_help="Summarise a store.")
 def info(
-    store: Annotated[Path, typer.Argument(help="Folder of a sealed store.")],
+    store: Annotated[Path, typer.Argument(help="Folder of a store, or of any other Zarr.")],
     *,
     as_json: AsJson = False,
 ) -> None:
     """Summarise a store: counts, splits, fields with their sizes, settings, sources, rejects, a sample.
+
+    Of a Zarr that outofcore did not write: its fields along the first axis.
 
     \b
     Examples:
@@ -68,8 +71,14 @@ def info(
       outofcore info data/stores/chess.zarr --json | jq .rows
     """
     with one_line_errors(resumes=False):
-        from outofcore.inspect.store import card_of
+        from outofcore.inspect.store import card_of, foreign_table
 
+        if is_foreign(store):
+            from outofcore.store.foreign import open_zarr
+
+            table = foreign_table(open_zarr(store))
+            _print_json(table.records) if as_json else print_table(_console(), table)
+            return
         card = card_of(open_store(store))
         _print_json(asdict(card)) if as_json else terminal.print_card(_console(), card)
 

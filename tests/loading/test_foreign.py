@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ import zarr.storage
 from torch.utils.data import DataLoader
 
 import outofcore
+from outofcore.cli import app
 from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
@@ -228,3 +230,12 @@ def test_an_own_store_without_its_seal_is_not_read_as_any_zarr(make_store: MakeS
         loader(copy, **SMALL)
     with pytest.raises(StoreError, match="does not exist"):
         loader(tmp_path / "nothing.zarr", **SMALL)
+
+
+def test_info_describes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(["info", str(write(tmp_path / "a.zarr", "sharded")), "--json"])
+    assert ended.value.code == 0
+    frames, times = json.loads(capsys.readouterr().out)
+    assert (frames["field"], frames["type"], frames["row"], frames["rows"]) == ("frames", "float32", "6 x 4", ROWS)
+    assert (times["field"], times["chunks not written"], frames["decoded"]) == ("time", 0, FRAMES.nbytes)

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.reader import Array, Store
 from outofcore.table import Table, columns
+
+if TYPE_CHECKING:
+    from outofcore.store.foreign import ForeignStore
 
 # Rows for a drawing: enough for a piece of text; one or two chunks per field are decoded.
 DRAWN_ROWS = 256
@@ -112,6 +115,28 @@ def field_table(card: Card) -> Table:
     ]
     sizes = [*columns("bytes", "decoded", "on disk"), *columns("count", "ratio")]
     return Table([*columns("text", "field", "type", "row"), *sizes, *columns("text", "codec", "what it is")], rows)
+
+
+def foreign_table(store: ForeignStore) -> Table:
+    """Type and size of each field of a Zarr that outofcore did not write."""
+    fields = store.rows("train").fields
+    rows = [
+        (
+            name,
+            str(array.dtype),
+            " x ".join(map(str, array.shape[1:])) or "one",
+            len(array),
+            array.chunk_rows,
+            len(array) * array.row_bytes,
+            store.missing(name),
+            array.codec_name,
+        )
+        for name, array in fields.items()
+    ]
+    counts = [*columns("count", "rows", "rows read together"), *columns("bytes", "decoded")]
+    numbers = [*counts, *columns("count", "chunks not written")]
+    notes = ("no seal: read in place by loader() and open_zarr(); axis= and fields= choose others",)
+    return Table([*columns("text", "field", "type", "row"), *numbers, *columns("text", "codec")], rows, notes=notes)
 
 
 def setting_table(card: Card) -> Table:

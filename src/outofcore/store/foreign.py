@@ -66,14 +66,6 @@ class ForeignArray(Array):
         vars(self).update(state)
         self._lock = threading.Lock()
 
-    @property
-    def missing(self) -> int | None:
-        """Stored chunks, or shards, that are missing or hold nothing but the fill value; None if nobody can list."""
-        try:
-            return _missing(self._array)
-        except (NotImplementedError, OSError):
-            return None
-
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
         start = number * self.chunk_rows
         count = min(self.chunk_rows, len(self) - start)
@@ -183,10 +175,17 @@ class ForeignStore(Store):
             {name: Counted(self.root, f"{split}/sequences/{name}", each) for name, each in values.items()},
         )
 
+    def missing(self, field: str) -> int | None:
+        """Stored chunks of a field that were never written or are missing; None if its storage lists nothing."""
+        try:
+            return _missing(self._zarrs[field])
+        except (NotImplementedError, OSError):
+            return None
+
     def note(self, split: str, fields: Sequence[str]) -> str:
         """What the user of a split should know."""
-        table = self.rows(split)
-        counts = [array.missing for name in fields if isinstance(array := table[name], ForeignArray)]
+        del split
+        counts = [self.missing(name) for name in fields]
         known = [count for count in counts if count is not None]
         missing = f"{sum(known):,}" if len(known) == len(counts) else "unknown, as its storage lists nothing"
         return (

@@ -81,8 +81,8 @@ class LocalFiles:
         except FileNotFoundError as error:
             zarr = any(os.path.lexists(self._place / name) for name in ("zarr.json", ".zgroup", ".zarray"))
             way = (
-                "it is a Zarr that another program wrote, or a conversion that was not finished; write its arrays with "
-                "outofcore.write_store(path, zarr.open_group(...)), or convert the raw files"
+                "it is a conversion that was not finished (convert again), or a Zarr of another program (loader(), "
+                "open_zarr() and 'outofcore info' read it)"
                 if zarr
                 else "run 'dvc repro' to convert, or 'dvc pull' to fetch it"
             )
