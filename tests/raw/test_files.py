@@ -165,7 +165,8 @@ def test_what_follows_compressed_data_costs_none_of_it(
     assert f"ends at byte {len(packed) * streams:,}" in str(damage)
 
 
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=300)
+# A NUL after the mark of UTF-16 makes that of UTF-32.
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=300).filter(lambda text: not text.startswith("\0"))
 
 
 @settings(max_examples=80, deadline=None)

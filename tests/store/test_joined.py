@@ -51,8 +51,6 @@ def test_chunks_are_not_taken_for_those_of_the_first_store(joined: JoinedStore) 
     array = joined.rows("train")["move"]
     attempts = (
         lambda: array.chunks,
-        lambda: array.index(0),
-        lambda: array.locate(0),
         lambda: array.chunk(0, np.empty(array.chunk_rows, array.dtype)),
     )
     for attempt in attempts:

@@ -87,7 +87,10 @@ def test_a_damaged_chunk_names_store_field_and_shard(make_store: Callable[..., P
 def test_what_is_not_sealed_is_refused(make_store: Callable[..., Path], tmp_path: Path) -> None:
     path = make_store()
     (path / "seal.json").unlink()
-    with pytest.raises(StoreError, match=r"is not a sealed store; it is a Zarr that another program .*write_store"):
+    with pytest.raises(
+        StoreError,
+        match=r"is not a sealed store; it is a conversion that was not finished .*or a Zarr of another program",
+    ):
         open_store(path)
     with pytest.raises(StoreError, match="is not a sealed store; run 'dvc repro'"):
         open_store(tmp_path)

@@ -32,7 +32,7 @@ GROUP_BATCHES = 64
 # Bytes held per byte of a batch in flight, if there is room for more than the fewest: buffers
 # that a thread has freed stay with its part of the allocator. Measured: 2.8 with one such part, 3.3 with eight threads.
 RETAINED = 4
-SAMPLE_BYTES = 8 + 8  # of a batch: first row and random word
+SAMPLE_BYTES = 8 + 8 + 8  # of a batch: first row, random word, and part where there are several
 THREAD_BYTES = 102 << 10  # a decoder of zstd, the places of the rows that are copied, and the objects of its threads
 
 # Below this share of the chunks, keeping some saves too little.
@@ -191,9 +191,9 @@ def _sample_bytes(split: Split, part: int | None) -> int:
     tensors = split.reading(rows, np.zeros(1, np.uint64))
     if split.columns:
         tensors = with_columns(tensors, split.columns.blank())
+    own = sum(tensor.nbytes for tensor in tensors.values())
     if part is not None:
         tensors = {**tensors, "part": torch.tensor([part])}
-    own = sum(tensor.nbytes for tensor in tensors.values())
     return int(stored + SAMPLE_BYTES + own + (split.transform.check(tensors) if split.transform else 0))
 
 
