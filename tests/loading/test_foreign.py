@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -230,6 +233,26 @@ def test_an_own_store_without_its_seal_is_not_read_as_any_zarr(make_store: MakeS
         loader(copy, **SMALL)
     with pytest.raises(StoreError, match="does not exist"):
         loader(tmp_path / "nothing.zarr", **SMALL)
+
+
+class Served(SimpleHTTPRequestHandler):
+    """Whole files, as any web server sends them; it lists no folder."""
+
+    def log_message(self, *words: object) -> None: ...
+
+
+def test_a_web_server_that_lists_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path / "a.zarr", "blosc")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Served, directory=tmp_path)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/a.zarr"
+        with caplog.at_level(logging.INFO, "outofcore"):
+            batches = loader(address, fields=("time",), **SMALL)
+            assert sorted(int(time) for batch in batches for time in batch["time"]) == TIMES.tolist()
+        assert "missing: unknown, as its storage lists nothing" in caplog.text
+        with pytest.raises(StoreError, match="its arrays cannot be listed, so name those to read with fields="):
+            loader(address, **SMALL)
+        server.shutdown()
 
 
 def test_info_describes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ from outofcore.errors import ParamsError, StoreError
 from outofcore.extras import load
 from outofcore.store.array import Array, Table
 from outofcore.store.reader import Store
-from outofcore.store.remote import shown, without_secrets
+from outofcore.store.remote import RETRIES, shown, without_secrets
 from outofcore.store.seal import Seal
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
@@ -57,13 +57,6 @@ class ForeignArray(Array):
         keeps = self.chunk_rows % self._stored_rows > 0
         self.held_bytes = min(self._stored_rows, array.shape[axis]) * self.row_bytes if keeps else 0
         self._kept: tuple[int, npt.NDArray[Any]] | None = None  # number of a stored chunk, and its rows
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lock": None, "_kept": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
         self._lock = threading.Lock()
 
     def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
@@ -179,7 +172,7 @@ class ForeignStore(Store):
         """Stored chunks of a field that were never written or are missing; None if its storage lists nothing."""
         try:
             return _missing(self._zarrs[field])
-        except (NotImplementedError, OSError):
+        except Exception:  # noqa: BLE001 - of any storage, such as a web server
             return None
 
     def note(self, split: str, fields: Sequence[str]) -> str:
@@ -247,17 +240,25 @@ def open_zarr(
         message = f"{root}: expected fields of one number of samples along axis {axis!r}, got {lengths}"
         raise ParamsError(message)
     arrays = {name: found[name] for name in axes}
-    if strict:
-        for name, array in arrays.items():
-            if absent := _missing(array):
-                message = (
-                    f"{root}: {absent} of {array.nchunks} chunks of {name} are missing, and strict=True refuses them"
-                )
-                raise StoreError(message)
     chunk = _chunk_rows(arrays, axes)
-    return ForeignStore(
-        root, arrays, axes, chunk, _ranges(root, count, chunk, rows, splits), (source, fields, axis, rows, splits)
+    store = ForeignStore(
+        root,
+        arrays,
+        axes,
+        chunk,
+        _ranges(root, count, chunk, rows, splits),
+        (source, fields, axis, rows, splits),
     )
+    for name in arrays if strict else ():
+        if absent := store.missing(name):
+            message = (
+                f"{root}: {absent} of {arrays[name].nchunks} chunks of {name} are missing, and strict=True refuses them"
+            )
+            raise StoreError(message)
+        if absent is None:
+            message = f"{root}: its storage lists no files, so missing chunks are not known; strict=True needs that"
+            raise StoreError(message)
+    return store
 
 
 def _opened(source: Source) -> tuple[Path | str, zarr.Group | zarr.Array[Any]]:
@@ -281,7 +282,8 @@ def _remote(address: str) -> zarr.abc.store.Store:
     obstore = load("obstore", "s3", f"{shown(address)}: a Zarr in an object storage", StoreError)
     options = {"allow_http": address.startswith("http:") or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http:")}
     try:
-        return zarr.storage.ObjectStore(obstore.store.from_url(address, client_options=options), read_only=True)
+        store = obstore.store.from_url(address, client_options=options, retry_config={"max_retries": RETRIES})
+        return zarr.storage.ObjectStore(store, read_only=True)
     except Exception as error:  # obstore has no specific error for invalid settings
         message = f"{shown(address)}: {_line(error)}"
         raise StoreError(message) from error
@@ -314,7 +316,11 @@ def _numbers(root: Path | str, group: zarr.Group | zarr.Array[Any]) -> dict[str,
     """All arrays of numbers by path, but for the parts of sparse matrices."""
     if isinstance(group, zarr.Array):
         return {group.basename or "array": group}
-    members = dict(group.members(max_depth=None))
+    try:
+        members = dict(group.members(max_depth=None))
+    except Exception as error:  # of any storage
+        message = f"{root}: its arrays cannot be listed, so name those to read with fields=: {_line(error)}"
+        raise StoreError(message) from error
     sparse = [name for name, each in members.items() if str(each.attrs.get("encoding-type", "")).endswith("_matrix")]
     if "X" in sparse:
         _array(root, group, "X")
@@ -388,4 +394,4 @@ def _ranges(
 
 
 def _line(error: Exception) -> str:
-    return without_secrets(str(error) or type(error).__name__)[:300]
+    return without_secrets((str(error) or type(error).__name__).split("Debug source")[0]).strip()[:300]
