@@ -226,11 +226,26 @@ def test_what_does_not_fit_is_one_line(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("options", [{"axis": 1}, {"rows": (0, 100)}, {"splits": {"val": 0.1}}, {"strict": True}])
+def test_what_is_for_other_zarrs_is_refused_for_an_own_store(make_store: MakeStore, options: dict[str, Any]) -> None:
+    for store in (make_store(), outofcore.open_store(make_store())):
+        with pytest.raises(ParamsError, match="is for a Zarr that outofcore did not write"):
+            loader(store, **SMALL, **options)
+
+
+def test_a_weight_need_not_be_among_the_fields(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.zarr", "blosc")
+    for batch in loader(path, fields=("frames",), weighted={"column": "time"}, **SMALL):
+        assert set(batch) == {"frames"}
+
+
 def test_an_own_store_without_its_seal_is_not_read_as_any_zarr(make_store: MakeStore, tmp_path: Path) -> None:
     copy = shutil.copytree(make_store(), tmp_path / "copy.zarr")
     (copy / "seal.json").unlink()
     with pytest.raises(StoreError, match="seal"):
         loader(copy, **SMALL)
+    with pytest.raises(StoreError, match="is a store of outofcore"):
+        loader(zarr.open_group(make_store(), mode="r"), **SMALL)
     with pytest.raises(StoreError, match="does not exist"):
         loader(tmp_path / "nothing.zarr", **SMALL)
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,6 +117,15 @@ def test_chunks_of_a_range_are_requested_together(
     monkeypatch.setattr("os.getpid", lambda: -1)  # as after a fork, where the threads are missing
     with pytest.raises(StoreError, match="connections do not survive a fork"):
         move.read()
+
+
+def test_any_zarr_there_is_read_in_place(tmp_path: Path, endpoint: str) -> None:
+    zarr.open_group(tmp_path / "other.zarr", mode="w").create_array("x", data=np.arange(300), chunks=(32,))
+    address = upload(tmp_path / "other.zarr", endpoint, "other.zarr")
+    rows = [int(row) for batch in loader(address, batch_size=64, memory="8MiB") for row in batch["x"]]
+    assert sorted(rows) == list(range(300))
+    with pytest.raises(StoreError, match="no sealed store"):
+        loader(f"{address}.nothing")
 
 
 def test_a_dataset_reads_single_samples(local: Path, endpoint: str) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import MOST
-from outofcore.errors import ParamsError
+from outofcore.errors import ParamsError, StoreError
 from outofcore.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, is_foreign, open_store
@@ -108,10 +108,19 @@ def integers(name: str, value: object) -> npt.NDArray[np.int64]:
 
 def opened(value: object, foreign: Mapping[str, Any] = MappingProxyType({})) -> Store:
     """A store, opened if its folder or address is given; ``foreign`` are arguments of :func:`open_zarr`."""
-    if isinstance(value, Store):
-        return value
-    if isinstance(value, str | Path) and not is_foreign(value):
-        return open_store(value)
+    stored = value if isinstance(value, Store) else None
+    if isinstance(value, str | Path):
+        try:
+            stored = open_store(value)
+        except StoreError:
+            if not is_foreign(value):
+                raise
+    if stored is not None:
+        for name, default in (("axis", 0), ("rows", None), ("splits", None), ("strict", False)):
+            if foreign.get(name, default) != default:
+                message = f"{name} is for a Zarr that outofcore did not write: {stored.root} has splits of its own"
+                raise ParamsError(message)
+        return stored
     from outofcore.store.foreign import READABLE, open_zarr  # here, as sealed stores are read without zarr
 
     if not isinstance(value, READABLE):

@@ -210,7 +210,8 @@ def loader(
     threads = whole_or_none("threads", threads, 1, _MOST_ASKED) or min(usable_cores().value, _MOST_THREADS)
     names = None if fields is None else words("fields", fields)
     of_sequences = () if columns == () else words("columns", columns)
-    foreign = {"fields": names, "axis": axis, "rows": rows, "splits": splits, "strict": strict}
+    wanted = names if names is None or drawn is None else tuple(dict.fromkeys((*names, drawn.column)))
+    foreign = {"fields": wanted, "axis": axis, "rows": rows, "splits": splits, "strict": strict}
     named = opened_sources(store, foreign) if isinstance(store, Mapping) else {"": opened_all(store, foreign)}
     stores, split = tuple(chain.from_iterable(named.values())), word("split", split)
     sources = None

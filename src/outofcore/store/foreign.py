@@ -223,6 +223,9 @@ def open_zarr(
         If axis, rows or splits do not fit it.
     """
     root, group = _opened(source)
+    if {"domain", "parts", "splits"} <= set(group.attrs):
+        message = f"{root}: is a store of outofcore: open it by its path or address; without its seal, convert again"
+        raise StoreError(message)
     found = _numbers(root, group) if fields is None else {name: _array(root, group, name) for name in fields}
     axes = {name: place for name, array in found.items() if (place := _axis(array, axis)) is not None}
     if missing := [name for name in fields or () if name not in axes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -18,7 +17,7 @@ from outofcore.store.array import Array, SealedArray, Table
 from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
 from outofcore.store.metadata import Attributes, parse_array, parse_document, parse_root
-from outofcore.store.remote import RemoteFiles, url_of
+from outofcore.store.remote import RemoteFiles, has_any, url_of
 from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
 
 _SLAB = 1 << 12  # sequences examined at a time
@@ -254,17 +253,13 @@ def open_store(path: str | Path) -> Store:
 
 
 def is_foreign(path: str | Path) -> bool:
-    """Whether a path or an address is one of a Zarr that outofcore did not write."""
+    """Whether a path or an address has a Zarr without a seal; assumed of addresses other than ``s3://``."""
     if "://" in str(path) and not str(path).startswith("s3://"):
         return True
-    folder = Path(path)
-    if (folder / SEAL).exists() or not any((folder / name).exists() for name in _ZARR):
-        return False
-    try:
-        attributes = json.loads((folder / "zarr.json").read_bytes()).get("attributes", {})
-    except (OSError, ValueError, AttributeError):
-        return True
-    return not {"domain", "parts", "splits"} <= attributes.keys()  # a conversion of ours that did not end
+    url = url_of(path)
+    if url:
+        return not has_any(url, [SEAL]) and has_any(url, _ZARR)
+    return not Path(path, SEAL).exists() and any(Path(path, name).exists() for name in _ZARR)
 
 
 def files_of(path: str | Path) -> Files:

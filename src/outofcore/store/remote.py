@@ -279,6 +279,20 @@ def coalesced(ranges: Ranges) -> list[tuple[int, int]]:
     return runs
 
 
+def has_any(root: str, names: Sequence[str]) -> bool:
+    """Whether a folder has any of these objects; raises StoreError."""
+    client, connection = imported(root), connect(root)
+    for name in names:
+        try:
+            client.head(connection, name)
+        except FileNotFoundError:
+            continue
+        except client.exceptions.BaseError as error:
+            raise StoreError(what_failed(root, name, error)) from error
+        return True
+    return False
+
+
 def what_failed(root: str, name: str, error: Exception, verb: str = "read") -> str:
     """One line about a request that was refused or failed; ``verb`` is the intended action."""
     kind, text = type(error).__name__, without_secrets(str(error).split("Debug source")[0])
