@@ -246,13 +246,21 @@ def test_a_loader_reads_each_row_once_and_resumes(tmp_path: Path) -> None:
     assert [batch["number"].tolist() for batch in again] == rest
 
 
+class Arrow:
+    """A table as polars and DuckDB pass it on: by Arrow's C stream, which is all that pyarrow needs."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.__arrow_c_stream__ = table.__arrow_c_stream__
+
+
 def test_tables_and_groups_are_stored_by_the_names_of_their_columns(tmp_path: Path) -> None:
     data = {"x": np.arange(ROWS, dtype=np.float32), "y": np.arange(ROWS) % 7}
     named = {**data, "name": np.array([f"subject {row // 10}" for row in range(ROWS)], object)}
     expected = write_store(tmp_path / "plain.zarr", named, splits=SPLITS, groups="name").digest
     frame = pd.DataFrame(named, index=np.arange(ROWS)[::-1] / 2)
     table = pa.table(named)
-    for given in (frame, [frame[:700], frame[700:]], table, table.to_batches(max_chunksize=300)):
+    pieces = [Arrow(table[:700]), Arrow(table[700:])]
+    for given in (frame, [frame[:700], frame[700:]], table, table.to_batches(max_chunksize=300), Arrow(table), pieces):
         assert write_store(tmp_path / "table.zarr", given, splits=SPLITS, groups="name").digest == expected
     expected = write_store(tmp_path / "plain.zarr", data, splits=SPLITS).digest
     group = zarr.create_group(tmp_path / "group")

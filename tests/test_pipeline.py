@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,18 @@ def test_a_fixed_store_that_is_not_here_is_left_to_the_evaluation(project: Path)
     Path("fixed.zarr").mkdir()
     with pytest.raises(StoreError, match=r"fixed\.zarr: is not a sealed store"):
         check_evaluated(domain, section, store)
+
+
+def test_a_pattern_names_the_files(project: Path, elsewhere: Path) -> None:
+    (elsewhere / "games").mkdir()
+    sample = min((project / "data" / "sample" / "chess").glob("*.pgn*"))
+    for name in ("jan.pgn", "jun.pgn", "may.pgn"):
+        shutil.copy(sample, elsewhere / "games" / f"{name}{''.join(sample.suffixes[1:])}")
+    outofcore.convert("chess", "games/j*.pgn*", "store.zarr")
+    names = outofcore.open_store("store.zarr").sources.read()["name"]
+    assert [name.partition(".")[0] for name in names] == ["jan", "jun"]
+    with pytest.raises(ParamsError, match=r"^raw: expected a file, a folder, or a pattern .* got a list$"):
+        outofcore.convert("chess", ["games/jan.pgn"], "store.zarr")  # type: ignore[arg-type]
 
 
 def test_mistakes_are_one_line(project: Path, elsewhere: Path) -> None:

@@ -82,8 +82,8 @@ def write_store(
         Folder of the store. A sealed store that is there is replaced when the new one is complete.
     data
         Arrays that share their first axis, by field name (bool, integers, or floats of 16 to 64 bits); a table of
-        pandas or Arrow, or a group of h5py or Zarr; or an iterator of these, each with the next rows. Memory maps and
-        arrays of h5py and Zarr are read in slices.
+        pandas, Arrow, polars, DuckDB or ``datasets``, or a group of h5py or Zarr; or an iterator of these, each with
+        the next rows. Memory maps and arrays of h5py and Zarr are read in slices, Arrow streams in batches.
     splits
         Share of each split, such as ``{"val": 0.05, "test": 0.05}``; ``train`` has the rest. None for ``train`` only.
     seed

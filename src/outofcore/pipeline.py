@@ -68,7 +68,7 @@ def convert(
     domain
         ``"chess"``, ``"go"``, ``"text"``, ``"neural"``, or one that another installed package adds.
     raw
-        A file or a folder; compressed files and archives are streamed.
+        A file, a folder, or a pattern such as ``"games/2024-*.pgn.zst"``; compressed files and archives are streamed.
     target
         Where the store goes: a folder, or ``s3://bucket/folder/name.zarr``. An existing store is replaced at the end.
     params
@@ -93,7 +93,7 @@ def convert(
         If the disk has too little room.
     """
     kind, machine = get_domain(domain), load_machine()
-    section = section_of(domain, "convert()", params, {**settings, "raw": str(raw)})
+    section = section_of(domain, "convert()", params, {**settings, **_raw_and_match(raw, settings)})
     folder = Path(os.path.realpath(target))  # a link to a folder on another disk stays a link
     if url_of(str(target)) is None and (why := foreign(folder)):
         message = f"{target}: {why}"
@@ -104,6 +104,18 @@ def convert(
         return convert_to_address(kind, section, str(target), machine)
     named = Path(target).absolute()
     return convert_to_folder(kind, section, folder, named.with_name(f"{named.name}.rejects.csv"), machine)[0]
+
+
+def _raw_and_match(raw: str | Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The settings for a file or a folder, or for the folder and the rest of a pattern."""
+    if not isinstance(raw, str | Path):
+        message = f"raw: expected a file, a folder, or a pattern such as 'games/*.pgn', got a {type(raw).__name__}"
+        raise ParamsError(message)
+    path = Path(raw)
+    named = next((place for place, step in enumerate(path.parts) if set(step) & set("*?[")), None)
+    if named is None or path.exists() or "match" in settings:
+        return {"raw": str(raw)}
+    return {"raw": str(Path(*path.parts[:named])), "match": "/".join(path.parts[named:])}
 
 
 def convert_to_folder(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from outofcore import __version__
 from outofcore.domains.domain import Domain
@@ -81,13 +85,45 @@ def test_another_version_than_requirements_state_is_refused(tmp_path: Path) -> N
         file.unlink()
 
 
+@pytest.mark.parametrize(
+    ("installed", "expected"),
+    [
+        (None, "outofcore[go]=="),  # from an index
+        (
+            {"url": "https://host/ooc.git", "vcs_info": {"vcs": "git", "commit_id": "1a2b"}},
+            "outofcore[go] @ git+https://host/ooc.git@1a2b # ==",
+        ),
+        (
+            {"url": "file:///w/ooc-1-py3-none-any.whl", "archive_info": {}},
+            "outofcore[go] @ file:///w/ooc-1-py3-none-any.whl # ==",
+        ),
+        ({"url": "file:///clone", "dir_info": {"editable": True}}, "outofcore[go] @ file:///clone # =="),
+    ],
+)
+def test_requirements_install_what_is_installed(
+    installed: Any, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outofcore-9.dist-info").mkdir()
+    (tmp_path / "outofcore-9.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: outofcore\nVersion: 9\n")
+    if installed is not None:  # as pip leaves it, by PEP 610
+        (tmp_path / "outofcore-9.dist-info/direct_url.json").write_text(json.dumps(installed))
+    monkeypatch.syspath_prepend(tmp_path)
+    text = requirements(["go"])
+    assert text.startswith(f"{expected}{__version__}\n")
+    assert Requirement(text.partition(" #")[0].partition("\n")[0]).name == "outofcore"
+    assert is_requirements(text)
+    (tmp_path / "requirements.txt").write_text(text.replace(__version__, "0.0.1"))
+    with pytest.raises(ParamsError, match=r"expected outofcore .*, the installed version, got 0\.0\.1"):
+        check_version(get_domain("go"), tmp_path)
+
+
 def test_a_package_that_provides_a_domain_counts_too(tmp_path: Path) -> None:
     """Its new version is noticed, named, and taken over, so that what it changed runs again."""
     install_dna(tmp_path / "site")
     made = run(tmp_path, "-c", COMMAND, "init", "p", "--domains", "dna")
     assert made.returncode == 0, made.stderr
     file = tmp_path / "p/requirements.txt"
-    assert file.read_text().startswith(f"outofcore=={__version__}\ndna-for-training==1.2\n")
+    assert re.match(rf"outofcore .*=={__version__}\ndna-for-training==1.2\n", file.read_text())
     whole = file.read_text()
     file.write_text(whole.replace("dna-for-training==1.2", "DNA_for.training == 1.1"))
     check = (

@@ -74,7 +74,7 @@ def test_a_project_in_a_new_folder_is_one_for_dvc_without_git(tmp_path: Path) ->
     cache = find_cache(tmp_path / "p")
     assert cache is not None
     assert cache.types[0] == "hardlink"
-    assert (tmp_path / "p/requirements.txt").read_text().startswith(f"outofcore[chess]=={__version__}\nchess==")
+    assert re.match(rf"outofcore\[chess\] .*=={__version__}\nchess==", (tmp_path / "p/requirements.txt").read_text())
     ended = dvc(tmp_path / "p", "stage", "list", "--name-only")
     of_chess = [f"{name}@chess" for name in ("sample", "check", "convert", "train", "evaluate")]
     assert ended.stdout.split() == [*of_chess, "report"]
@@ -145,7 +145,7 @@ def test_no_file_is_overwritten_and_each_is_named(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_text() for name in mine} == mine
     for name in mine:
         assert len([line for line in told.splitlines() if line.startswith(f"kept     {name}")]) == 1
-    assert f"kept     requirements.txt: lacks outofcore[chess]=={__version__}" in told
+    assert "kept     requirements.txt: lacks outofcore[chess]" in told
 
 
 def test_ignore_files_get_what_they_lack(tmp_path: Path) -> None:
@@ -420,7 +420,7 @@ def test_requirements_name_the_extras_and_versions_of_all_domains_of_the_project
     for names, extras in ((["lines"], ""), (["chess", "lines"], "[chess]"), (["chess", "go", "lines"], "[chess,go]")):
         create(tmp_path, names)
         text = file.read_text()
-        assert text.startswith(f"outofcore{extras}=={__version__}\n")
+        assert re.match(rf"outofcore{re.escape(extras)} .*=={__version__}\n", text)
         for each in ("zarr", "numcodecs", *(["chess", "pyarrow"] if "chess" in names else [])):
             assert f"\n{each}=={version(each)}\n" in text
     file.write_text(f"{text}numpy\n")

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import ParamsError
+from outofcore.extras import load
 from outofcore.store.metadata import DTYPES
 from outofcore.store.schema import Field
 
 TEXT = "UOT"  # kinds of dtypes
+ROWS_TOGETHER = 1 << 16
 _NAME = re.compile(r"(?!__)[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 Piece = Mapping[str, Any]
@@ -41,7 +43,7 @@ def by_name(data: Any) -> Any:
     """The columns of a table of pandas or Arrow, or the arrays of a Zarr group, by name; other data as they are."""
     if isinstance(data, Mapping):
         return data
-    if hasattr(data, "column_names"):  # Arrow
+    if hasattr(data, "column_names") and hasattr(data, "columns"):  # Arrow
         return dict(zip(data.column_names, data.columns, strict=True))
     if hasattr(data, "arrays"):  # Zarr
         return dict(data.arrays())
@@ -50,11 +52,17 @@ def by_name(data: Any) -> Any:
     return data
 
 
-def iterated(data: object) -> Iterator[Any]:
+def iterated(data: Any) -> Iterator[Any]:
+    """The pieces of the data; a table in Arrow's C stream (polars, DuckDB) or of ``datasets`` comes in batches."""
     if isinstance(data, Mapping):
         return iter([data])
+    if hasattr(data, "__arrow_c_stream__"):
+        arrow = load("pyarrow", "text", f"a table of type {type(data).__name__}")
+        return iter(arrow.RecordBatchReader.from_stream(data))
+    if hasattr(data, "with_format") and hasattr(data, "iter"):  # datasets
+        return iter(data.with_format("arrow").iter(ROWS_TOGETHER))
     try:
-        return iter(data)  # type: ignore[call-overload,no-any-return]
+        return iter(data)
     except TypeError as error:
         refuse("data", "a mapping of arrays by field, or an iterator of such mappings", type(data).__name__, error)
 
@@ -62,6 +70,8 @@ def iterated(data: object) -> Iterator[Any]:
 def opened(piece: object, known: Form | None, text: str | None) -> tuple[dict[str, Any], int]:
     """The arrays of a piece and their number of rows; ``known`` is the form of the pieces before."""
     piece = by_name(piece)
+    if hasattr(piece, "__arrow_c_stream__"):
+        piece = by_name(load("pyarrow", "text", f"a table of type {type(piece).__name__}").table(piece))
     if not isinstance(piece, Mapping):
         refuse("data", "a mapping of arrays by field, or an iterator of such mappings", type(piece).__name__)
     arrays = {segment("data", name, ("sequences",)): _array(name, value) for name, value in piece.items()}

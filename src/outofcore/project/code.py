@@ -45,7 +45,9 @@ def check_version(domain: Domain, folder: Path = Path()) -> None:
         text = file.read_text("utf-8") if file.is_file() else ""
         for package, version in stated_versions(domain).items():
             name = "[-_.]+".join(re.split("[-_.]+", package))
-            stated = re.search(rf"^{name}\s*(?:\[[^\]]*\])?\s*==\s*([^\s;#]+)", text, re.MULTILINE | re.IGNORECASE)
+            stated = re.search(
+                rf"^{name}\s*(?:\[[^\]]*\])?\s*(?:@ \S+ # )?==\s*([^\s;#]+)", text, re.MULTILINE | re.IGNORECASE
+            )
             if stated and stated[1] != version:
                 message = (
                     f"{file}: expected {package} {version}, the installed version, got {stated[1]}; install that "

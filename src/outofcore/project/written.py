@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +107,23 @@ def requirements(domains: Sequence[str]) -> str:
     """Requirements: outofcore with the extras of these domains, and everything else that decides their bytes."""
     extras = ",".join(filter(None, (get_domain(name).extra for name in domains)))
     stated = {name: version for each in domains for name, version in stated_versions(get_domain(each)).items()}
-    first = f"outofcore{extras and f'[{extras}]'}=={stated.pop('outofcore')}\n"
+    address = installed_from()
+    place = f" @ {address} # " if address else ""
+    first = f"outofcore{extras and f'[{extras}]'}{place}=={stated.pop('outofcore')}\n"
     return first + "".join(f"{name}=={stated[name]}\n" for name in sorted(stated))
+
+
+def installed_from() -> str:
+    """The address that outofcore was installed from, as pip takes it; "" for an index of packages."""
+    found = json.loads(distribution("outofcore").read_text("direct_url.json") or "{}")
+    if "vcs_info" in found:
+        return f"{found['vcs_info']['vcs']}+{found['url']}@{found['vcs_info']['commit_id']}"
+    return str(found.get("url", ""))
 
 
 def is_requirements(text: str) -> bool:
     """Whether requirements are those of some version for some domains, and nothing else."""
-    return re.fullmatch(r"outofcore(\[[\w,]+\])?==\S+\n([\w.-]+==\S+\n)*", text) is not None
+    return re.fullmatch(r"outofcore(\[[\w,]+\])?( @ \S+ # )?==\S+\n([\w.-]+==\S+\n)*", text) is not None
 
 
 def dvc_files(*, git: bool) -> dict[str, str]:
