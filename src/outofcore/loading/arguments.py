@@ -6,7 +6,6 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -106,7 +105,7 @@ def integers(name: str, value: object) -> npt.NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def opened(value: object, foreign: Mapping[str, Any] = MappingProxyType({})) -> Store:
+def opened(value: object, **foreign: Any) -> Store:
     """A store, opened if its folder or address is given; ``foreign`` are arguments of :func:`open_zarr`."""
     stored = value if isinstance(value, Store) else None
     if isinstance(value, str | Path):
@@ -128,21 +127,23 @@ def opened(value: object, foreign: Mapping[str, Any] = MappingProxyType({})) -> 
     return open_zarr(value, **foreign)
 
 
-def opened_all(value: object, foreign: Mapping[str, Any] = MappingProxyType({})) -> tuple[Store, ...]:
-    """One store or several, opened where folders or addresses are given."""
+def opened_all(value: object, **foreign: Any) -> tuple[Store, ...]:
+    """One store or several, as :func:`opened` opens them."""
     if isinstance(value, JoinedStore):
         return value.stores
     if not isinstance(value, list | tuple):
-        return (opened(value, foreign),)
+        return (opened(value, **foreign),)
     if not value:
         refuse("store", "at least one store", value)
-    return tuple(opened(each, foreign) for each in value)
+    return tuple(opened(each, **foreign) for each in value)
 
 
-def opened_sources(value: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[str, tuple[Store, ...]]:
-    if not value:
-        refuse("store", "at least one source", dict(value))
-    return {word("store, the name of a source", name): opened_all(each, foreign) for name, each in value.items()}
+def opened_sources(value: object, **foreign: Any) -> dict[str, tuple[Store, ...]]:
+    """Stores by the source of a mixture; those of a single one, without a name, unless a mapping is given."""
+    sources = value if isinstance(value, Mapping) else {"": value}
+    if not sources:
+        refuse("store", "at least one source", value)
+    return {word("store, the name of a source", name): opened_all(each, **foreign) for name, each in sources.items()}
 
 
 def makes_tensors(name: str, value: object) -> Reading | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -108,27 +109,22 @@ class ZarrDataset(Dataset[Batch]):
         memory: str | int = "64MiB",
     ) -> None:
         names, budget = None if fields is None else words("fields", fields), budget_bytes(memory)
-        stores, split = opened_all(store), word("split", split)
+        stores, split = opened_all(store, fields=names), word("split", split)
         check_stores(stores)
-        of_sequences, known = () if columns == () else words("columns", columns), stores[0].parts
+        known = stores[0].parts
         if part is None and len(known) > 1:
             message = f"{stores[0].root}: part: expected one of {', '.join(known)}; ConcatDataset joins several"
             raise ParamsError(message)
         place = known[0] if part is None else word("part", part)
-        self._arguments = stores, split, tensors, names, of_sequences, window, where, place, memory
-        self._split = open_split(
-            stores,
-            split,
-            place,
-            tensors,
-            names,
-            of_sequences,
-            window,
-            phase=False,
-            in_blocks=False,
-            budget=budget,
-            where=where,
-        )
+        what: dict[str, Any] = {
+            "tensors": tensors,
+            "fields": names,
+            "columns": () if columns == () else words("columns", columns),
+            "window": window,
+            "where": where,
+        }
+        self._arguments = {"split": split, "part": place, "memory": memory, **what}
+        self._split = open_split(stores, split, place, phase=False, budget=budget, **what)
         chunk = self._split.chunk_rows * self._split.row_bytes
         columns_held = self._split.columns.bytes if self._split.columns else 0
         columns_held += self._split.windows.bytes if where is not None else 0
@@ -150,22 +146,9 @@ class ZarrDataset(Dataset[Batch]):
         self._arena: tuple[int, Arena] | None = None
         self._settled = True
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._arguments
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        store, split, tensors, fields, columns, window, where, part, memory = state
-        self.__init__(  # type: ignore[misc]  # a copy in another process has a cache of its own
-            store,
-            split,
-            tensors=tensors,
-            fields=fields,
-            columns=columns,
-            window=window,
-            where=where,
-            part=part,
-            memory=memory,
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process has a cache of its own.
+        return partial(type(self), self._split.stores, **self._arguments), ()
 
     def __len__(self) -> int:
         return self._split.windows.samples

@@ -21,7 +21,6 @@ from outofcore.loading.arguments import (
     instance,
     named_device,
     one_of,
-    opened_all,
     opened_sources,
     refuse,
     whole,
@@ -211,8 +210,7 @@ def loader(
     names = None if fields is None else words("fields", fields)
     of_sequences = () if columns == () else words("columns", columns)
     wanted = names if names is None or drawn is None else tuple(dict.fromkeys((*names, drawn.column)))
-    foreign = {"fields": wanted, "axis": axis, "rows": rows, "splits": splits, "strict": strict}
-    named = opened_sources(store, foreign) if isinstance(store, Mapping) else {"": opened_all(store, foreign)}
+    named = opened_sources(store, fields=wanted, axis=axis, rows=rows, splits=splits, strict=strict)
     stores, split = tuple(chain.from_iterable(named.values())), word("split", split)
     sources = None
     if isinstance(store, Mapping):
@@ -236,15 +234,15 @@ def loader(
             stores,
             split,
             each,
-            tensors,
-            names,
-            of_sequences,
-            window,
-            phase,
-            in_blocks=in_blocks,
-            budget=budget,
-            sources=[source.stores for source in sources or ()],
+            tensors=tensors,
+            fields=names,
+            columns=of_sequences,
+            window=window,
+            phase=phase,
             where=where,
+            budget=budget,
+            in_blocks=in_blocks,
+            sources=[source.stores for source in sources or ()],
             drawn=groups is not None,
         )
         for each in parts
