@@ -24,14 +24,14 @@ CODECS = ["none", "lz4", "zstd"]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("pipeline", ["zarr.core.codec_pipeline.BatchedCodecPipeline", "zarrs.ZarrsCodecPipeline"])
+@pytest.mark.parametrize("pipeline", ["", "zarrs.ZarrsCodecPipeline"])
 def test_any_zarr_library_reads_what_was_appended(make_store: Callable[..., Path], codec: str, pipeline: str) -> None:
     if "zarrs" in pipeline:
         import zarrs  # noqa: F401 - registers the pipeline
     path = make_store(layout=Layout(codec=codec, chunk_rows=64, shard_rows=256))
     rng = np.random.default_rng(0)
     parts = [batch(lengths, rng) for lengths in [[10, 300], [1, 63, 640], [5]]]
-    with zarr.config.set({"codec_pipeline.path": pipeline}):
+    with zarr.config.set({"codec_pipeline.path": pipeline} if pipeline else {}):
         group = zarr.open_group(path / "train", mode="r")
         for name in ("boards", "move", "clock"):
             np.testing.assert_array_equal(group[name][:], np.concatenate([rows[name] for rows, _ in parts]))

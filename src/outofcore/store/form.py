@@ -22,10 +22,7 @@ def write_metadata(store: Store, name: str, field: Field, codec: ChunkCodec, lay
         shape=(rows, *field.shape),
         dtype=str if field.dtype == "string" else np.dtype(field.dtype).newbyteorder("<"),
         chunks=(layout.chunk_rows, *field.shape),
-        shards={
-            "shape": (layout.shard_rows, *field.shape),
-            "index_location": zarr.codecs.ShardingCodecIndexLocation.start,
-        },
+        shards={"shape": (layout.shard_rows, *field.shape), "index_location": "start"},  # type: ignore[arg-type]  # zarr 3.1
         compressors=_compressors(codec),
         filters=None,
         fill_value=field.fill if field.dtype != "string" else "",

@@ -66,7 +66,8 @@ def _in_shard(found: Any, shard: tuple[int, ...], path: Path) -> Iterator[tuple[
     grid = [whole // part for whole, part in zip(found.shards, found.chunks, strict=True)]
     entries = math.prod(grid)
     with path.open("rb") as stream:
-        if found.metadata.codecs[0].index_location.value == "end" and path.stat().st_size >= 16 * entries + 4:
+        at_end = found.metadata.codecs[0].to_dict()["configuration"]["index_location"] == "end"
+        if at_end and path.stat().st_size >= 16 * entries + 4:
             stream.seek(-16 * entries - 4, SEEK_END)
         content = stream.read(16 * entries)  # an offset and a size each; a checksum follows
     index = np.frombuffer(content, "<u8").reshape(-1, 2) if len(content) == 16 * entries else np.zeros((entries, 2))
