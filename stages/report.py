@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 
 from outofcore.console import one_line_errors
+from outofcore.extras import load
 
 PAGE = Path("reports/index.html")
 
 
 def main() -> None:
     print("drawing what ran", flush=True)
+    for package in ("jinja2", "matplotlib"):
+        load(package, "project", "the report")
     from outofcore.report.render import make_page  # which takes seconds
 
     page = make_page(Path())

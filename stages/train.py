@@ -9,6 +9,7 @@ from pathlib import Path
 
 from outofcore.console import one_line_errors
 from outofcore.domains.registry import get_domain
+from outofcore.extras import load
 from outofcore.importing import large_imports
 from outofcore.machine import load_machine
 from outofcore.params import load_params
@@ -31,6 +32,7 @@ def main(name: str) -> None:
     with large_imports():  # which take seconds
         import torch
 
+        load("dvclive", "project", "training")
         from outofcore.report.words import told
         from outofcore.training.loaders import open_loaders, open_streams
         from outofcore.training.loop import fit

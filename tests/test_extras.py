@@ -23,6 +23,9 @@ DOMAINS = ("chess", "go", "neural", "text")
 PACKAGES = sorted({package for domain in DOMAINS for package in get_domain(domain).packages})
 
 
+PROJECT = sorted(re.split(r"[<>=]", each)[0].lower() for each in EXTRAS["project"])
+
+
 def without(packages: list[str] | tuple[str, ...], code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a program that cannot import these packages."""
     code = f"import sys; sys.modules.update(dict.fromkeys({packages!r}))\n{code}"
@@ -93,6 +96,53 @@ def test_a_stage_without_one_package_names_its_extra(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("text: {raw: texts}\n")
     ended = without(("pyarrow",), code, tmp_path)
     assert ended.stderr == "error: domain text needs pyarrow: pip install 'outofcore[text]'\n"
+
+
+def test_a_library_needs_no_package_of_a_project(raw: Path) -> None:
+    code = (
+        "import sys\nimport outofcore\nfrom outofcore.cli import main\n"
+        "first = outofcore.convert('chess', 'data/sample/chess', 'one.zarr')\n"
+        "batch = next(iter(outofcore.loader('one.zarr', 'train', 4)))\n"
+        "print(len(batch['planes']), outofcore.open_store('one.zarr').digest == first['digest'])\n"
+        "again = 'convert chess data/sample/chess two.zarr'\n"
+        "for line in ('info one.zarr', 'show one.zarr', 'verify one.zarr', again):\n"
+        "    sys.argv[1:] = line.split()\n"
+        "    try:\n        main()\n    except SystemExit as ended:\n        print('ended with', ended.code)\n"
+    )
+    ended = without(PROJECT, code, raw)
+    lines = ended.stdout.splitlines()
+    assert lines[0] == "4 True", ended.stderr
+    assert [line for line in lines if line.startswith("ended with")] == ["ended with 0"] * 4
+
+
+def test_the_commands_of_a_project_name_its_extra(raw: Path) -> None:
+    shutil.copytree(ROOT / "stages", raw / "stages", dirs_exist_ok=True)
+    (raw / ".dvc").mkdir(exist_ok=True)
+    code = (
+        "import runpy, sys\nfrom outofcore.cli import main\n"
+        "def run(call, *line):\n"
+        "    sys.argv = list(line)\n"
+        "    try:\n        call()\n    except SystemExit as ended:\n        print(line[1], ended.code)\n"
+        "for line in ('init other --domains chess', 'plan chess', 'committed'):\n"
+        "    run(main, 'outofcore', *line.split())\n"
+        "for name in ('convert', 'train', 'report'):\n"
+        "    run(lambda: runpy.run_path(f'stages/{name}.py', run_name='__main__'), name, 'chess')\n"
+    )
+    ended = without(PROJECT, code, raw)
+    assert [line for line in ended.stdout.splitlines() if line.endswith(" 2")] == [
+        *("init 2", "plan 2", "committed 2"),
+        *["chess 2"] * 3,
+    ]
+    errors = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
+    cure = "pip install 'outofcore[project]'"
+    here = f"error: {raw}: a DVC project needs dvc: {cure}"
+    assert errors == [
+        f"error: outofcore init needs dvc: {cure}",
+        *(here, here, here),
+        f"error: training needs dvclive: {cure}",
+        f"error: the report needs jinja2: {cure}",
+    ]
+    assert not (raw / "other").exists()
 
 
 def test_a_report_without_the_packages_of_a_domain_lacks_its_pictures(raw: Path) -> None:

@@ -13,6 +13,7 @@ import yaml
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.durable import replace_text
 from outofcore.errors import ParamsError
+from outofcore.extras import load
 from outofcore.project import written
 from outofcore.space.dvc_cache import find_cache
 
@@ -39,6 +40,7 @@ def create(folder: Path, domains: Sequence[str]) -> list[Entry]:
     """
     for name in domains:
         get_domain(name)
+    load("dvc", "project", "outofcore init")
     if folder.exists() and not folder.is_dir():
         message = f"{folder}: expected a folder, or the name of a new one, found a file"
         raise ParamsError(message)

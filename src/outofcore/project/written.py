@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from outofcore.domains.registry import get_domain
+from outofcore.extras import load
 from outofcore.project.code import stated_versions
 
 # The order in which a project lists its domains; others follow by name.
@@ -104,12 +104,12 @@ def others(domains: Sequence[str], title: str, *, sources: bool) -> dict[str, st
 
 
 def requirements(domains: Sequence[str]) -> str:
-    """Requirements: outofcore with the extras of these domains, and everything else that decides their bytes."""
-    extras = ",".join(filter(None, (get_domain(name).extra for name in domains)))
+    """Requirements: outofcore with the extras of a project for these domains, and all else that decides their bytes."""
+    extras = ",".join((*filter(None, (get_domain(name).extra for name in domains)), "project"))
     stated = {name: version for each in domains for name, version in stated_versions(get_domain(each)).items()}
     address = installed_from()
     place = f" @ {address} # " if address else ""
-    first = f"outofcore{extras and f'[{extras}]'}{place}=={stated.pop('outofcore')}\n"
+    first = f"outofcore[{extras}]{place}=={stated.pop('outofcore')}\n"
     return first + "".join(f"{name}=={stated[name]}\n" for name in sorted(stated))
 
 
@@ -143,14 +143,15 @@ def _file(name: str) -> str:
 
 
 def _rendered(name: str, **values: Any) -> str:
-    environment = Environment(
-        loader=PackageLoader("outofcore.project", "files"),
-        autoescape=False,  # noqa: S701 - the texts are no markup
-        undefined=StrictUndefined,
+    jinja2 = load("jinja2", "project", "outofcore init")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("outofcore.project", "files"),
+        autoescape=False,  # the texts are no markup
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         variable_start_string="<<",
         variable_end_string=">>",
     )
-    return environment.get_template(name).render(values)
+    return str(environment.get_template(name).render(values))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from outofcore.errors import ParamsError
+from outofcore.extras import load
 
 REMOVE_OLD = (
     "'dvc gc --workspace --all-commits --all-experiments --dry' (lists it; without --dry it is removed, also what "
@@ -39,14 +40,14 @@ class DvcCache:
 
 
 def find_cache(folder: str | Path = ".") -> DvcCache | None:
-    """The cache of the DVC project containing a folder, or None; raises ParamsError for settings that DVC refuses."""
+    """The cache of the DVC project containing a folder, or None; raises ParamsError if DVC is missing or refuses it."""
     project = _project(Path(folder))
     if project is None:
         return None
-    from dvc.config import Config, ConfigError  # takes a tenth of a second
+    dvc = load("dvc.config", "project", f"{project}: a DVC project")  # takes a tenth of a second
     from voluptuous import Invalid
 
-    class Levels(Config):  # type: ignore[misc]  # known at run time only
+    class Levels(dvc.Config):  # type: ignore[misc,name-defined]  # known at run time only
         def load(self, **_: Any) -> None:
             """Each level is read alone, so that its file can be named."""
 
@@ -56,7 +57,7 @@ def find_cache(folder: str | Path = ".") -> DvcCache | None:
     for level in config.LEVELS:
         try:
             stated = config.load_one(level)["cache"]
-        except (ConfigError, Invalid, SyntaxError, TypeError) as error:  # SyntaxError: of configobj
+        except (dvc.ConfigError, Invalid, SyntaxError, TypeError) as error:  # SyntaxError: of configobj
             message = f"{config.files[level]}: expected settings of DVC, got {' '.join(str(error).split())}"
             raise ParamsError(message) from error
         settings |= stated
