@@ -88,16 +88,16 @@ def test_another_version_than_requirements_state_is_refused(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("installed", "expected"),
     [
-        (None, "outofcore[go]=="),  # from an index
+        (None, "outofcore[go,project]=="),  # from an index
         (
             {"url": "https://host/ooc.git", "vcs_info": {"vcs": "git", "commit_id": "1a2b"}},
-            "outofcore[go] @ git+https://host/ooc.git@1a2b # ==",
+            "outofcore[go,project] @ git+https://host/ooc.git@1a2b # ==",
         ),
         (
             {"url": "file:///w/ooc-1-py3-none-any.whl", "archive_info": {}},
-            "outofcore[go] @ file:///w/ooc-1-py3-none-any.whl # ==",
+            "outofcore[go,project] @ file:///w/ooc-1-py3-none-any.whl # ==",
         ),
-        ({"url": "file:///clone", "dir_info": {"editable": True}}, "outofcore[go] @ file:///clone # =="),
+        ({"url": "file:///clone", "dir_info": {"editable": True}}, "outofcore[go,project] @ file:///clone # =="),
     ],
 )
 def test_requirements_install_what_is_installed(

@@ -145,7 +145,7 @@ def test_no_file_is_overwritten_and_each_is_named(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_text() for name in mine} == mine
     for name in mine:
         assert len([line for line in told.splitlines() if line.startswith(f"kept     {name}")]) == 1
-    assert "kept     requirements.txt: lacks outofcore[chess]" in told
+    assert "kept     requirements.txt: lacks outofcore[chess,project]" in told
 
 
 def test_ignore_files_get_what_they_lack(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_project_of_an_earlier_version_is_renewed_by_the_commands_that_are_sho
     (tmp_path / "dvc.yaml").write_text(now["dvc.yaml"].decode().replace("  evaluate:", "  assess:"))
     (tmp_path / "stages/train.py").write_text("print('of then')\n")
     (tmp_path / "stages/evaluate.py").unlink()
-    (tmp_path / "requirements.txt").write_text("outofcore[chess]==0.0.1\n")
+    (tmp_path / "requirements.txt").write_text("outofcore[chess,project]==0.0.1\n")
     params = tmp_path / "params.yaml"
     params.write_text(params.read_text().replace("min_plies: 1", "min_plies: 2"))
     with pytest.raises(ParamsError, match="or remove it: this command then writes that of this version"):
