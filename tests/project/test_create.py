@@ -74,7 +74,9 @@ def test_a_project_in_a_new_folder_is_one_for_dvc_without_git(tmp_path: Path) ->
     cache = find_cache(tmp_path / "p")
     assert cache is not None
     assert cache.types[0] == "hardlink"
-    assert re.match(rf"outofcore\[chess\] .*=={__version__}\nchess==", (tmp_path / "p/requirements.txt").read_text())
+    assert re.match(
+        rf"outofcore\[chess,project\] .*=={__version__}\nchess==", (tmp_path / "p/requirements.txt").read_text()
+    )
     ended = dvc(tmp_path / "p", "stage", "list", "--name-only")
     of_chess = [f"{name}@chess" for name in ("sample", "check", "convert", "train", "evaluate")]
     assert ended.stdout.split() == [*of_chess, "report"]
@@ -335,7 +337,8 @@ def test_a_domain_that_joins_changes_nothing_that_others_have_run(tmp_path: Path
 
 def test_a_lock_that_cannot_be_read_stays(tmp_path: Path) -> None:
     create(tmp_path, ["chess"])
-    text = "schema: '2.0'\nstages:\n    (tmp_path / "dvc.lock").write_text(text)
+    text = "schema: '2.0'\nstages:\n<<<<<<< HEAD\n  train@chess:\n    cmd: x\n=======\n"
+    (tmp_path / "dvc.lock").write_text(text)
     told = {each.path: each for each in create(tmp_path, ["go"])}
     assert told["dvc.lock"].action == "kept"
     assert (tmp_path / "dvc.lock").read_text() == text
@@ -387,7 +390,7 @@ def test_a_project_of_an_earlier_version_is_renewed_by_the_commands_that_are_sho
     (tmp_path / "dvc.yaml").write_text(now["dvc.yaml"].decode().replace("  evaluate:", "  assess:"))
     (tmp_path / "stages/train.py").write_text("print('of then')\n")
     (tmp_path / "stages/evaluate.py").unlink()
-    (tmp_path / "requirements.txt").write_text("outofcore[chess,project]==0.0.1\n")
+    (tmp_path / "requirements.txt").write_text("outofcore[chess]==0.0.1\n")
     params = tmp_path / "params.yaml"
     params.write_text(params.read_text().replace("min_plies: 1", "min_plies: 2"))
     with pytest.raises(ParamsError, match="or remove it: this command then writes that of this version"):
@@ -419,7 +422,6 @@ def test_requirements_name_the_extras_and_versions_of_all_domains_of_the_project
     for names, extras in ((["lines"], ""), (["chess", "lines"], "chess,"), (["chess", "go", "lines"], "chess,go,")):
         create(tmp_path, names)
         text = file.read_text()
-<<<<<<< HEAD
         assert re.match(rf"outofcore\[{extras}project\] .*=={__version__}\n", text)
         for each in ("zarr", "numcodecs", *(["chess", "pyarrow"] if "chess" in names else [])):
             assert f"\n{each}=={version(each)}\n" in text
