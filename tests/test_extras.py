@@ -115,9 +115,10 @@ def test_a_library_needs_no_package_of_a_project(raw: Path) -> None:
     assert [line for line in lines if line.startswith("ended with")] == ["ended with 0"] * 4
 
 
-def test_the_commands_of_a_project_name_its_extra(raw: Path) -> None:
-    shutil.copytree(ROOT / "stages", raw / "stages", dirs_exist_ok=True)
-    (raw / ".dvc").mkdir(exist_ok=True)
+def test_the_commands_of_a_project_name_its_extra(raw: Path, tmp_path: Path) -> None:
+    shutil.copytree(raw, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(ROOT / "stages", tmp_path / "stages", dirs_exist_ok=True)
+    (tmp_path / ".dvc").mkdir(exist_ok=True)
     code = (
         "import runpy, sys\nfrom outofcore.cli import main\n"
         "def run(call, *line):\n"
@@ -128,21 +129,21 @@ def test_the_commands_of_a_project_name_its_extra(raw: Path) -> None:
         "for name in ('convert', 'train', 'report'):\n"
         "    run(lambda: runpy.run_path(f'stages/{name}.py', run_name='__main__'), name, 'chess')\n"
     )
-    ended = without(PROJECT, code, raw)
+    ended = without(PROJECT, code, tmp_path)
     assert [line for line in ended.stdout.splitlines() if line.endswith(" 2")] == [
         *("init 2", "plan 2", "committed 2"),
         *["chess 2"] * 3,
     ]
     errors = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     cure = "pip install 'outofcore[project]'"
-    here = f"error: {raw}: a DVC project needs dvc: {cure}"
+    here = f"error: {tmp_path}: a DVC project needs dvc: {cure}"
     assert errors == [
         f"error: outofcore init needs dvc: {cure}",
         *(here, here, here),
         f"error: training needs dvclive: {cure}",
         f"error: the report needs jinja2: {cure}",
     ]
-    assert not (raw / "other").exists()
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_report_without_the_packages_of_a_domain_lacks_its_pictures(raw: Path) -> None:
