@@ -78,7 +78,7 @@ def test_files_that_share_a_unit_are_read_each_by_itself(
     assert found[0]["accepted"] > 30
     assert len(found[0]["rejected"]) > 2
     with monkeypatch.context() as patched:
-        patched.setattr("outofcore.raw.gather.MOST_FILES", 1)
+        patched.setattr("outofcore.raw.cutting.MOST_FILES", 1)
         assert convert(kind, section, raw, tmp_path / "apart") == found
-    monkeypatch.setattr("outofcore.raw.gather.MOST_FILES", 7)
+    monkeypatch.setattr("outofcore.raw.cutting.MOST_FILES", 7)
     assert convert(kind, section, raw, tmp_path / "resumed", stop=5) == found

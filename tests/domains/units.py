@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 
 from outofcore.raw.cutting import Text
+from outofcore.raw.files import Member
 from outofcore.raw.unit import Unit
 
 
 def unit_of(payload: bytes, offset: int = 0, name: str = "a.pgn") -> Unit:
     """A unit of whole records that begin at ``offset`` in their file."""
-    return Text(3, name, name, 0, io.BytesIO(), "", 0).unit(offset, payload)
+    member = Member(name, io.BytesIO(), lambda: 0)
+    return Text(3, name, name, 0, member.stream, "", 0, member).unit(offset, payload)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outofcore.raw.cutting import TOO_LONG, cut, halves
+from outofcore.raw.cutting import TOO_LONG, Text, cut, cut_by, halves
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit
 
@@ -157,3 +159,38 @@ def test_a_file_without_a_member_that_counts_has_a_place(tmp_path: Path) -> None
         pass
     (unit,) = cut(find_files(tmp_path, "**/*", (".fa",), section="dna"), (".fa",), last_start)
     assert (unit.places, unit.raw_bytes) == (((0, "a.tar"),), (tmp_path / "a.tar").stat().st_size)
+
+
+SIZES = st.lists(st.tuples(st.integers(0, 25), st.booleans()), max_size=40)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(SIZES, st.integers(1, 9))
+def test_units_of_a_cutter_are_joined_up_to_a_size_and_a_number_of_files(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, bool]], most: int
+) -> None:
+    folder = tmp_path_factory.mktemp("raw")
+    (folder / "a.fa").write_bytes(b"anything")
+
+    def cutter(text: Text) -> Iterator[Unit]:
+        for number, (size, alone) in enumerate(sizes):
+            yield text.unit(number, bytes([number]) * size, detail=alone)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("outofcore.raw.cutting.MOST_FILES", most)
+        files = find_files(folder, "**/*", (".fa",), section="fasta")
+        joined = [*cut_by(cutter, files, (".fa",), 20, joins=lambda unit: not unit.stretches[0].detail)]
+    parts = [(each, unit.payload[each.start : each.stop]) for unit in joined for each in unit.stretches]
+    if sizes:
+        assert [(each.offset, each.detail, part) for each, part in parts] == [
+            (number, alone, bytes([number]) * size) for number, (size, alone) in enumerate(sizes)
+        ]
+    assert sum(unit.raw_bytes for unit in joined) == 8
+    for unit in joined:
+        several = len(unit.stretches) > 1
+        assert not several or (len(unit.payload) <= 20 and not any(each.detail for each in unit.stretches))
+        assert len(unit.stretches) <= most
+    for unit, following in pairwise(joined):
+        alone = unit.stretches[-1].detail or following.stretches[0].detail
+        size = len(unit.payload) + following.stretches[0].stop
+        assert alone or size > 20 or len(unit.stretches) == most

@@ -6,19 +6,19 @@ reject of the unit, with its file and offset. The same records come out wherever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO
 
 from outofcore.raw.blocks import read_block
-from outofcore.raw.files import RawFile
-from outofcore.raw.gather import grouped
+from outofcore.raw.files import Member, RawFile
 from outofcore.raw.streams import transcoded
 from outofcore.raw.unit import Reject, Stretch, Unit, raw_size
 
 UNIT_BYTES = 1 << 20
 LONGEST_BYTES = 64 << 20
+MOST_FILES = 4096  # of a unit: their names take memory as well
 TOO_LONG = "too_long"
 
 LastStart = Callable[[bytes], int]
@@ -36,6 +36,7 @@ class Text:
     stream: BinaryIO  # as UTF-8, without a byte-order mark of UTF-16 and UTF-32
     encoding: str  # of the file, "" if the stream is not transcoded
     offset: int  # bytes of that mark
+    opened: Member  # for a format that is not read from the start to the end
 
     def unit(self, offset: int, payload: bytes, *rejects: Reject, whole: bool = False, detail: Any = None) -> Unit:
         """A unit of records of this member; that of rejects may be empty."""
@@ -78,10 +79,19 @@ def cut(
 
 
 def cut_by(
-    cutter: Cutter, files: Sequence[RawFile], suffixes: tuple[str, ...], size: int = UNIT_BYTES
+    cutter: Cutter,
+    files: Sequence[RawFile],
+    suffixes: tuple[str, ...],
+    size: int = UNIT_BYTES,
+    *,
+    joins: Callable[[Unit], bool] = lambda _: True,
 ) -> Iterator[Unit]:
-    """Units as :func:`cut` gives them, of a format whose records need a cutter of its own."""
-    return (_joined(group) for group in grouped(_of_files(files, suffixes, cutter), size))
+    """Units as :func:`cut` gives them, of a format whose records need a cutter of its own.
+
+    Consecutive units of the cutter are joined up to ``size`` bytes, those that ``joins`` refuses excepted: to hand over
+    and store a unit takes ten times as long as to convert a short record.
+    """
+    return (_joined(group) for group in _grouped(_of_files(files, suffixes, cutter), size, joins))
 
 
 def halves(unit: Unit, last_start: LastStart = lambda _: 0) -> tuple[Unit, ...]:
@@ -110,7 +120,7 @@ def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutte
         read = 0
         for index, member in enumerate(file.members(suffixes)):
             stream, encoding, offset = transcoded(member.stream)
-            for unit in cutter(Text(source, file.name, member.name, index, stream, encoding, offset)):
+            for unit in cutter(Text(source, file.name, member.name, index, stream, encoding, offset, member)):
                 if held is not None:
                     yield held
                 position = max(read, min(member.raw_position(), file.bytes))
@@ -119,6 +129,23 @@ def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutte
             nothing = Stretch(source, file.name, 0, 0, 0, 0, whole=True)
             held = Unit(source=source, name=file.name, offset=0, stretches=(nothing,))
         yield replace(held, raw_bytes=held.raw_bytes + file.bytes - read)
+
+
+def _grouped(units: Iterable[Unit], size: int, joins: Callable[[Unit], bool]) -> Iterator[Sequence[Unit]]:
+    waiting: list[Unit] = []
+    waiting_bytes = 0
+    for unit in units:
+        joined = joins(unit)
+        if waiting and (not joined or waiting_bytes + len(unit.payload) > size or len(waiting) == MOST_FILES):
+            yield waiting
+            waiting, waiting_bytes = [], 0
+        if joined:
+            waiting.append(unit)
+            waiting_bytes += len(unit.payload)
+        else:
+            yield [unit]
+    if waiting:
+        yield waiting
 
 
 def _of_member(member: Text, *, last_start: LastStart, size: int, longest: int) -> Iterator[Unit]:

@@ -35,6 +35,13 @@ class Stretch:
     whole: bool = False  # whether it is all of the file
     detail: Any = None  # what else the domain's worker needs; picklable
 
+    def offsets(self, payload: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Byte offsets in the decompressed file of ascending places in the unit's payload, (n,) each."""
+        if not self.encoding:
+            return starts + (self.offset - self.start)
+        places = pairwise([self.start, *starts.tolist()])
+        return self.offset + np.cumsum([raw_size(payload[a:b], self.encoding) for a, b in places], dtype=np.int64)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reject:
@@ -78,8 +85,6 @@ class Unit:
         Bytes of raw (compressed) input covered by this unit; they sum to the size of the input.
     others
         Indices of further raw files that the worker reads, if a record lies in several.
-    files
-        Source and name of each file, if the unit holds whole records of several; the first is that of the unit.
     stretches
         Where the records of a unit of :func:`outofcore.raw.cutting.cut` are; its files are those of the stretches.
     rejects
@@ -93,15 +98,13 @@ class Unit:
     detail: Mapping[str, Any] = field(default_factory=dict)
     raw_bytes: int = 0
     others: tuple[int, ...] = ()
-    files: tuple[tuple[int, str], ...] = ()
     stretches: tuple[Stretch, ...] = ()
     rejects: tuple[Reject, ...] = ()
 
     @cached_property
     def places(self) -> tuple[tuple[int, str], ...]:
         """Source and name of each file that has records of the unit."""
-        listed = tuple((each.source, each.name) for each in self.stretches)
-        return listed or self.files or ((self.source, self.name),)
+        return tuple((each.source, each.name) for each in self.stretches) or ((self.source, self.name),)
 
     def records(self, begin: bytes) -> Iterator[tuple[bytes, int, int]]:
         """Text, file and offset of each record of a unit of the cutter; one begins wherever ``begin`` matches.
@@ -124,9 +127,7 @@ class Unit:
         for number, stretch in enumerate(self.stretches):
             if stretch.encoding:
                 here = file == number
-                places = pairwise([stretch.start, *starts[here].tolist()])
-                sizes = [raw_size(self.payload[a:b], stretch.encoding) for a, b in places]
-                offsets[here] = stretch.offset + np.cumsum(sizes, dtype=np.int64)
+                offsets[here] = stretch.offsets(self.payload, starts[here])
         return file, offsets
 
 

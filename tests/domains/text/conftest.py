@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from outofcore.conversion.units import UnitConverter
 from outofcore.domains.text.convert import make_converter
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.source import units
@@ -100,7 +101,7 @@ def convert(section_of: Callable[..., TextSection]) -> Convert:
     def run(raw: Path, one_in: int = 1, **keys: Any) -> Converted:
         section = section_of(raw, **keys)
         files = find_files(raw, section.match, SUFFIXES, section="text")
-        converter = make_converter(section, AuditRate(one_in))
+        converter = UnitConverter(make_converter(section, AuditRate(one_in)), divided=None)
         whole = Converted()
         is_open = False
         for unit in units(files, section):

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from outofcore.domains.text.tokens.engine import FastEngine
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.errors import RawInputError
 from outofcore.raw.files import Member, find_files
+from outofcore.raw.unit import Stretch
 from tests.domains.text.conftest import PROSE
 from tests.domains.text.families import FAMILIES
 from tests.domains.text.tokens.test_cuts import HOSTILE
@@ -298,12 +298,13 @@ ALIKE = [
 @settings(max_examples=400, deadline=None)
 @given(chosen=st.lists(st.sampled_from(ALIKE), min_size=1, max_size=4))
 def test_a_table_of_lines_is_the_lines_one_by_one(chosen):
-    unit = records.Unit(source=0, name="a", offset=7, payload=b"\n".join(chosen), detail={})
+    payload = b"\n".join(chosen)
+    stretch = Stretch(0, "a", 0, 7, 0, len(payload))
     with pytest.MonkeyPatch().context() as patch:
         patch.setattr(records, "_TABLE_BYTES", -1)
-        at_once = list(records.texts_of_lines(unit, "text"))
+        at_once = list(records.texts_of_lines(payload, stretch, "text"))
         patch.setattr(records, "_TABLE_BYTES", 10**9)
-        assert at_once == list(records.texts_of_lines(unit, "text"))
+        assert at_once == list(records.texts_of_lines(payload, stretch, "text"))
 
 
 def test_parquet(convert, tokenizer: Tokenizer, tmp_path: Path):
@@ -474,11 +475,12 @@ def test_a_piece_is_audited_after_the_end_of_the_one_before(section_of, tmp_path
     (tmp_path / "a.txt").write_text("né\u4e2d words, " * 9 + "x" * 9 + " and more wörds" * 20, encoding="utf-8")
     section = section_of(tmp_path)
     found = list(source.units(find_files(tmp_path, "**/*", SUFFIXES, section="text"), section))
-    assert [unit.detail["kind"] for unit in found] == ["piece"] * len(found)
-    assert len(found) > 3
-    assert found[0].detail["before"] == b""
-    for piece, following in pairwise(found):
-        before = following.detail["before"]
+    parts = [source.part_of_document(unit) for unit in found]
+    assert len(parts) > 3
+    assert None not in parts
+    assert parts[0].before == b""
+    for piece, following in zip(found, parts[1:], strict=False):
+        before = following.before
         assert piece.payload.endswith(before)
         assert before.decode().encode() == before
         assert 24 <= len(before) < 24 + 3

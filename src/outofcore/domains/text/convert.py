@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress
@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.compilation import kernel
-from outofcore.domains.text.documents.long import key_of, pieces, survey
+from outofcore.domains.text.documents.long import PartOfDocument, key_of, pieces, survey
+from outofcore.domains.text.documents.reading import NOTHING
 from outofcore.domains.text.documents.records import Documents, read_documents
 from outofcore.domains.text.params import TextSection
+from outofcore.domains.text.source import part_of_document
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, open_engine
 from outofcore.domains.text.tokens.oracle import Oracle
@@ -38,9 +40,8 @@ class Converter:
 
     def __call__(self, unit: Unit) -> UnitResult:
         """Tokenize the documents of a unit, or a piece of one."""
-        if unit.detail["kind"] == "piece":
-            return self._piece(unit)
-        return self._result(unit, read_documents(unit, self.section))
+        part = part_of_document(unit)
+        return self._result(unit, read_documents(unit, self.section)) if part is None else self._piece(unit, part)
 
     def _result(self, unit: Unit, documents: Documents) -> UnitResult:
         engine = open_engine(self.tokenizer)
@@ -55,7 +56,7 @@ class Converter:
         counted = _characters(texts, sizes)
         keys = np.frombuffer(b"".join(map(key_of, texts)), np.uint8).reshape(-1, KEY_BYTES)
         chosen = self._chosen(keys)
-        chosen[:1] |= unit.detail["first"]
+        chosen[:1] |= unit.detail.get("first", False)
         audited, differences = 0, []
         for number in np.flatnonzero(chosen):
             if not self._oracle.reach(texts[number]):
@@ -66,7 +67,6 @@ class Converter:
             if found:
                 name = unit.places[documents.files[number]][1]
                 differences.append(f"{name}, document at {documents.offsets[number]}: {found}")
-        counts = Counter(byte_order_marks=unit.detail["marks"])
         stored = {**_document_counts(sizes, counted), "tokens": lengths}
         tokens, lengths = self._ended(ids, lengths)
         return UnitResult(
@@ -76,36 +76,35 @@ class Converter:
             keys=keys,
             file=np.array(documents.files, np.int64),
             rejects=tuple(documents.rejects),
-            counts=+counts,
+            counts=_marks(unit),
             stored_counts=stored,
             audited=audited,
             differences=tuple(differences),
         )
 
-    def _piece(self, unit: Unit) -> UnitResult:
-        detail, found = unit.detail, unit.detail["survey"]
+    def _piece(self, unit: Unit, part: PartOfDocument) -> UnitResult:
         ids, lengths = open_engine(self.tokenizer).encode([unit.payload])
         # Pieces are chosen individually, as a whole long document would take too long.
-        chosen = detail["first"] or bool(self._chosen(np.frombuffer(key_of(unit.payload[:4096]), np.uint8)[None])[0])
+        key = np.frombuffer(key_of(unit.payload[:4096]), np.uint8)[None]
+        chosen = unit.detail.get("first", False) or bool(self._chosen(key)[0])
         audited = chosen and self._oracle.reach(unit.payload) > 0
-        difference = self._oracle.difference(unit.payload, ids, detail["before"]) if audited else None
-        sizes, counted = np.array([found.bytes]), np.array([found.characters])
-        counts = Counter(byte_order_marks=detail["marks"])
+        difference = self._oracle.difference(unit.payload, ids, part.before) if audited else None
+        sizes, counted = np.array([part.survey.bytes]), np.array([part.survey.characters])
         stored: dict[str, npt.NDArray[Any]] = {"tokens": np.array([len(ids)])}
-        if not detail["continues"]:
+        if not part.continues:
             stored |= _document_counts(sizes, counted)
             stored["documents_in_pieces"] = np.array([1])
         tokens = ids.astype(self.tokenizer.dtype)
-        if not detail["unfinished"]:
+        if not part.unfinished:
             tokens, lengths = self._ended(ids, lengths)
         return UnitResult(
-            found=0 if detail["continues"] else 1,
+            found=0 if part.continues else 1,
             rows={"tokens": tokens},
             sequences=_columns(unit, lengths, sizes, counted, Documents(offsets=[unit.offset], files=[0])),
-            keys=np.frombuffer(found.key, np.uint8).reshape(1, KEY_BYTES),
-            continues=detail["continues"],
-            unfinished=detail["unfinished"],
-            counts=+counts,
+            keys=np.frombuffer(part.survey.key, np.uint8).reshape(1, KEY_BYTES),
+            continues=part.continues,
+            unfinished=part.unfinished,
+            counts=_marks(unit),
             stored_counts=stored,
             audited=int(audited),
             differences=(f"{unit.name}, document at {unit.offset}: {difference}",) if difference else (),
@@ -195,17 +194,19 @@ def _count_characters(data: Any, sizes: Any, counted: Any) -> None:
         start += size
 
 
+def _marks(unit: Unit) -> Mapping[str, int]:
+    return +Counter(byte_order_marks=sum((each.detail or NOTHING).marks for each in unit.stretches))
+
+
 def _columns(
     unit: Unit, lengths: Lengths, sizes: Lengths, counted: Lengths, documents: Documents
 ) -> dict[str, npt.NDArray[Any]]:
-    sources = [source for source, _ in unit.places]
-    members = [part.detail["member"] for part in unit.detail.get("parts", (unit,))]
     return {
         "length": lengths,
         "bytes": sizes,
         "characters": counted,
-        "source": np.array(sources, np.int32)[documents.files],
-        "member": np.array(members, np.int32)[documents.files],
+        "source": np.array([each.source for each in unit.stretches], np.int32)[documents.files],
+        "member": np.array([each.member for each in unit.stretches], np.int32)[documents.files],
         "offset": np.array(documents.offsets, np.int64),
     }
 

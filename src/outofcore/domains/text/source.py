@@ -3,158 +3,117 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from outofcore.domains.text.documents.long import pieces, survey
-from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, OpenMember, Scout, division
+from outofcore.domains.text.documents.long import PartOfDocument, pieces, survey
+from outofcore.domains.text.documents.reading import (
+    BLOCK_BYTES,
+    LINES,
+    NOTHING,
+    Contents,
+    OpenMember,
+    Scout,
+    division,
+)
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
 from outofcore.domains.text.tokens.engine import open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, load_tokenizer
+from outofcore.raw.cutting import Text, cut_by, halves, split_at
 from outofcore.raw.damage import DamagedInput
-from outofcore.raw.files import Member, RawFile
-from outofcore.raw.gather import gathered, halves, side_by_side
-from outofcore.raw.unit import Reject, Unit, raw_size
+from outofcore.raw.files import RawFile
+from outofcore.raw.unit import Reject, Unit
 
 
 def units(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
     """Cut raw files into units, in order; whole documents of small files share one.
 
-    A unit's ``detail`` has its ``kind`` (``text``, ``lines``, ``values``: whole documents; ``piece``; ``reject``), the
-    ``member`` of the raw file, and whether it is the ``first`` of all; that of a shared one has its parts. ``section``
-    has the tokenizer's file, which decides where long documents may be cut.
+    The detail of each stretch is a :class:`~outofcore.domains.text.documents.reading.Contents`; that of the unit says
+    whether it is the ``first`` of all. ``section`` has the tokenizer's file, which decides where long documents may be
+    cut.
     """
-    return gathered(_of_files(files, section), BLOCK_BYTES, _joined, lambda unit: unit.detail["kind"] != "piece")
+    with Scout(files, SUFFIXES) as scout:
+        cutter = partial(_of_member, scout=scout, section=section)
+        cut = cut_by(cutter, files, SUFFIXES, BLOCK_BYTES, joins=lambda unit: part_of_document(unit) is None)
+        for number, unit in enumerate(cut):
+            yield replace(unit, detail={"first": number == 0})
+
+
+def part_of_document(unit: Unit) -> PartOfDocument | None:
+    """What a unit has of a document that was cut into pieces; None if it has whole documents."""
+    contents: Contents = unit.stretches[0].detail or NOTHING
+    return contents.part
 
 
 def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...] | None:
     """The documents of a unit in two units, none if it has one; a piece of a document is not divided."""
-    kind, payload = unit.detail["kind"], unit.payload
-    if kind == "joined":
-        return halves(unit, _joined)
-    if kind == "piece":
+    if len(unit.stretches) > 1:
+        return halves(unit)
+    (stretch,) = unit.stretches
+    contents: Contents = stretch.detail or NOTHING
+    if contents.part is not None:
         return None
-    left, right = dict(unit.detail), {**unit.detail, "first": False, "marks": 0}
-    if kind == "values":
-        lengths = unit.detail["lengths"]
-        raw = len(lengths) // 2
-        at = int(np.maximum(lengths[:raw], 0).sum())
-        left["lengths"], right["lengths"] = lengths[:raw], lengths[raw:]
-    else:
-        separated = LINES if kind == "lines" else division(section.source)
-        starts = [start for start, _ in separated.split(payload)] if separated else [0]
-        at = starts[len(starts) // 2] if starts else 0
-        raw = raw_size(payload[:at], unit.detail.get("encoding", ""))
-    if not raw:
-        return ()
-    return (
-        replace(unit, payload=payload[:at], detail=left),
-        replace(unit, payload=payload[at:], offset=unit.offset + raw, detail=right),
-    )
+    if contents.lengths is not None:
+        rows = len(contents.lengths) // 2
+        before, after = contents.lengths[:rows], contents.lengths[rows:]
+        at = int(np.maximum(before, 0).sum())
+        left, right = split_at(unit, at, contents._replace(lengths=before), contents._replace(lengths=after, marks=0))
+        moved = replace(right.stretches[0], offset=stretch.offset + rows)
+        return (left, replace(right, offset=moved.offset, stretches=(moved,))) if rows else ()
+    separated = LINES if contents.kind == "lines" else division(section.source)
+    starts = [start for start, _ in separated.split(unit.payload)] if separated else []
+    at = starts[len(starts) // 2] if starts else 0
+    return split_at(unit, at, contents, contents._replace(marks=0)) if at else ()
 
 
-def _joined(parts: Sequence[Unit]) -> dict[str, Any]:
-    """The detail of a unit of several."""
-    return {
-        **side_by_side(parts),
-        "kind": "joined",
-        "first": parts[0].detail["first"],
-        "marks": sum(part.detail["marks"] for part in parts),
-    }
-
-
-def _of_files(files: Sequence[RawFile], section: TextSection) -> Iterator[Unit]:
-    """Units of one file or a piece of it, with their raw bytes."""
-    first = True
-    for number, file in enumerate(files):
-        # A unit is held back until it is known how much of the file was read for it.
-        held: Unit | None = None
-        done = 0
-        with Scout(file, SUFFIXES) as scout:
-            for index, member in enumerate(file.members(SUFFIXES)):
-                for unit in _Place(number, index, member, scout, section).units():
-                    if held is not None:
-                        yield held
-                    read = min(member.raw_position(), file.bytes)
-                    held = replace(unit, raw_bytes=read - done, detail={**unit.detail, "first": first})
-                    done = read
-                    first = False
-        if held is not None:
-            yield replace(held, raw_bytes=held.raw_bytes + file.bytes - done)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A member of a raw file, with what its units need to know of it."""
-
-    source: int
-    index: int
-    member: Member
-    scout: Scout
-    section: TextSection
-
-    def units(self) -> Iterator[Unit]:
-        """Its units; unreadable data and the document that it interrupts are one record."""
-        opened = None
-        try:
-            opened = OpenMember(self.member, self.section.source)
-            yield from self._whole(opened)
-            if opened.kind == "json":
-                detail = "JSON, but not a document per line; jq -c '.[]' makes lines of a list"
-                yield self._unit("reject", 0, b"", reject=Reject(reason="not_json_lines", offset=0, detail=detail))
-        except DamagedInput as error:
-            offset = opened.reader.offset if opened else 0
-            detail = f"what follows cannot be read: {error}"
-            reject = Reject(reason=error.reason, offset=offset, detail=detail)
-            yield self._unit("reject", offset, b"", reject=reject)
-
-    def _whole(self, opened: OpenMember) -> Iterator[Unit]:
+def _of_member(text: Text, scout: Scout, section: TextSection) -> Iterator[Unit]:
+    """Units of one stretch; unreadable data and the document that it interrupts are one record."""
+    opened = None
+    try:
+        opened = OpenMember(text, section.source)
         marks = opened.marks
-        for stretch in opened.stretches():
-            if stretch.payload is not None:
-                detail = {"lengths": stretch.lengths, "encoding": opened.reader.encoding}
-                made = iter((self._unit(opened.kind, stretch.offset, stretch.payload, **detail),))
+        for offset, payload, lengths in opened.documents():
+            if payload is not None:
+                yield text.unit(offset, payload, detail=Contents(opened.kind, marks, lengths))
             elif opened.kind == "text":
-                made = self._pieces(opened, stretch.offset)
+                yield from _pieces(text, opened, offset, marks, scout, section)
             else:
-                made = self._skipped_line(opened, stretch.offset)
-            for unit in made:
-                yield replace(unit, detail={**unit.detail, "marks": marks})
-                marks = 0
+                size = sum(map(len, opened.reader.document(opened.division)))
+                reject = Reject(reason="too_large", offset=offset, detail=f"a line of {size} bytes")
+                yield text.unit(offset, b"", reject, detail=Contents("nothing", marks))
+            marks = 0
+        if opened.kind == "json":
+            detail = "JSON, but not a document per line; jq -c '.[]' makes lines of a list"
+            yield text.unit(0, b"", Reject(reason="not_json_lines", offset=0, detail=detail))
+    except DamagedInput as error:
+        offset = opened.reader.offset if opened else 0
+        reject = Reject(reason=error.reason, offset=offset, detail=f"what follows cannot be read: {error}")
+        yield text.unit(offset, b"", reject)
 
-    def _unit(self, kind: str, offset: int, payload: bytes, **detail: Any) -> Unit:
-        detail |= {"kind": kind, "member": self.index, "marks": 0}
-        return Unit(source=self.source, name=self.member.name, offset=offset, payload=payload, detail=detail)
 
-    def _skipped_line(self, opened: OpenMember, offset: int) -> Iterator[Unit]:
-        size = sum(map(len, opened.reader.document(opened.division)))
-        reject = Reject(reason="too_large", offset=offset, detail=f"a line of {size} bytes")
-        yield self._unit("reject", offset, b"", reject=reject)
-
-    def _pieces(self, opened: OpenMember, offset: int) -> Iterator[Unit]:
-        """Pieces of a document that is too long to be read whole."""
-        section = self.section
-        tokenizer = load_tokenizer(section)
-        engine = open_engine(tokenizer)
-        cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
-        ahead = self.scout.at(self.index, opened.reader.position).document(opened.division)
-        try:
-            found = survey(ahead, section.filters, cutter, engine, offset)
-        except EncodingError as error:
-            found = Reject(reason="not_tokenized", offset=offset, detail=str(error))
-        raw = opened.reader.document(opened.division)
-        if isinstance(found, Reject):
-            for _ in raw:
-                pass
-            yield self._unit("reject", offset, b"", reject=found)
-            return
-        before = b""
-        for number, piece in enumerate(pieces(raw, found.cuts)):
-            continues, unfinished = number > 0, number < len(found.cuts)
-            yield self._unit(
-                "piece", offset, piece, survey=found, before=before, continues=continues, unfinished=unfinished
-            )
-            before = piece[at_character(piece, max(0, len(piece) - WINDOW_BYTES)) :]
+def _pieces(
+    text: Text, opened: OpenMember, offset: int, marks: int, scout: Scout, section: TextSection
+) -> Iterator[Unit]:
+    """Pieces of a document that is too long to be read whole."""
+    tokenizer = load_tokenizer(section)
+    engine = open_engine(tokenizer)
+    cutter = Cutter(engine.ids, safe=tokenizer.cuttable)
+    ahead = scout.at(text.source, text.member, opened.reader.position).document(opened.division)
+    try:
+        found = survey(ahead, section.filters, cutter, engine, offset)
+    except EncodingError as error:
+        found = Reject(reason="not_tokenized", offset=offset, detail=str(error))
+    raw = opened.reader.document(opened.division)
+    if isinstance(found, Reject):
+        for _ in raw:
+            pass
+        yield text.unit(offset, b"", found, detail=Contents("nothing", marks))
+        return
+    before = b""
+    for number, piece in enumerate(pieces(raw, found.cuts)):
+        part = PartOfDocument(found, before, continues=number > 0, unfinished=number < len(found.cuts))
+        yield text.unit(offset, piece, detail=Contents("text", 0 if number else marks, part=part))
+        before = piece[at_character(piece, max(0, len(piece) - WINDOW_BYTES)) :]

@@ -198,7 +198,7 @@ class RawText:
 
 def _unaudited(unit: Unit) -> Unit:
     """The unit without its mark as first of all: only non-repeated records can be audited."""
-    return replace(unit, detail={**unit.detail, "first": False})
+    return replace(unit, detail={"first": False})
 
 
 class Windower:

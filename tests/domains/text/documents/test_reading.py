@@ -72,11 +72,11 @@ def test_a_scout_goes_on_through_an_archive(tmp_path: Path):
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     file = RawFile("a.tar.gz", path, path.stat().st_size)
-    with Scout(file, (".txt",)) as scout:
-        assert scout.at(1, 9).read(8) == b"member 1"
-        assert scout.at(1, 90).read(8) == b"member 1"
-        assert scout.at(3, 0).read(8) == b"member 3"
+    with Scout([file], (".txt",)) as scout:
+        assert scout.at(0, 1, 9).read(8) == b"member 1"
+        assert scout.at(0, 1, 90).read(8) == b"member 1"
+        assert scout.at(0, 3, 0).read(8) == b"member 3"
         with pytest.raises(AssertionError, match="expected to read on at byte 3, is at 8"):
-            scout.at(3, 3)
+            scout.at(0, 3, 3)
         with pytest.raises(AssertionError, match="expected to read on at byte 99999"):
-            scout.at(3, 99_999)
+            scout.at(0, 3, 99_999)

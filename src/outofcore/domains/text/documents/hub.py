@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,7 @@ class RecordsFile(RawFile):
     def members(self, suffixes: tuple[str, ...]) -> Iterator[Member]:
         """One member."""
         del suffixes
-        yield RecordsMember(self.name, cast("BinaryIO", io.BytesIO()), lambda: 0, self._values())
+        yield RecordsMember(self.name, io.BufferedReader(io.BytesIO()), lambda: 0, self._values())
 
     def _values(self) -> Iterator[Values]:
         """The texts, about two megabytes at a time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from outofcore.domains.text.documents.utf8 import characters, first_wrong_byte, whole_characters
 from outofcore.domains.text.params import FilterSection
@@ -24,6 +25,15 @@ class Survey:
     bytes: int
     characters: int
     cuts: tuple[int, ...]  # starts of its pieces but the first: byte offsets
+
+
+class PartOfDocument(NamedTuple):
+    """A piece of a document that is too long to be read whole."""
+
+    survey: Survey
+    before: bytes  # the end of the piece before it
+    continues: bool  # a piece comes before it
+    unfinished: bool  # another follows
 
 
 def key_of(text: bytes) -> bytes:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, cast
+from typing import BinaryIO, Literal, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.text.documents.long import PartOfDocument
 from outofcore.domains.text.documents.parquet import values
 from outofcore.domains.text.documents.utf8 import BOM
 from outofcore.domains.text.params import SourceSection
 from outofcore.errors import RawInputError
 from outofcore.raw.blocks import read_block
+from outofcore.raw.cutting import Text
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile, plain_name
 from outofcore.raw.streams import transcoded
@@ -26,7 +27,7 @@ WHOLE_BYTES = 4 << 20
 RECORD_BYTES = 16 << 20
 """Bytes of the longest line of JSON and the longest value of Parquet; they are never read in pieces."""
 
-Kind = Literal["text", "lines", "values", "json"]
+Kind = Literal["text", "lines", "values", "json", "nothing"]
 TABLES = (".csv", ".tsv", ".arrow", ".feather")
 TABLE_MARKS = (b"ARROW1", b"PAR1")
 
@@ -119,50 +120,54 @@ class Reader:
 
 
 class Scout:
-    """Reads a raw file at ascending places; opened on first use, once.
+    """Reads raw files, one after the other, at ascending places; each is opened on first use, once.
 
     The key and cuts of a long document must be known before its first piece is sent; an archive cannot seek back, so a
     second reader looks ahead.
     """
 
-    def __init__(self, file: RawFile, suffixes: tuple[str, ...]) -> None:
-        self._file = file
+    def __init__(self, files: Sequence[RawFile], suffixes: tuple[str, ...]) -> None:
+        self._files = files
         self._suffixes = suffixes
         self._members: Generator[Member] | None = None
         self._reader: Reader | None = None
-        self._number = -1
+        self._source = self._number = -1
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._members is not None:
             self._members.close()
 
-    def at(self, member: int, position: int) -> Reader:
-        """A reader at a position in the member with this number, counted from 0 in archive order."""
-        if self._members is None:
-            self._members = cast("Generator[Member]", self._file.members(self._suffixes))
+    def at(self, source: int, member: int, position: int) -> Reader:
+        """A reader at a position in the member with this number, in archive order from 0, of the file with this one."""
+        if self._members is None or self._source != source:
+            self.__exit__()
+            self._members = cast("Generator[Member]", self._files[source].members(self._suffixes))
+            self._reader, self._source, self._number = None, source, -1
         while self._reader is None or self._number < member:
             self._reader = Reader(*transcoded(next(self._members).stream))
             self._number += 1
         while (missing := position - self._reader.position) > 0 and self._reader.read(min(BLOCK_BYTES, missing)):
             pass
         if missing:
-            message = f"{self._file.path}: expected to read on at byte {position}, is at {self._reader.position}"
+            path, place = self._files[source].path, self._reader.position
+            message = f"{path}: expected to read on at byte {position}, is at {place}"
             raise AssertionError(message)
         return self._reader
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Consecutive whole documents, about two megabytes; or the start of one too long for that."""
+class Contents(NamedTuple):
+    """What a stretch of a unit holds; the detail of one that could not be read is None."""
 
-    offset: int  # of its first byte (its first row in Parquet)
-    payload: bytes | None
-    lengths: Any = None  # of the values of Parquet
+    kind: Kind  # whole documents; "nothing" where the first document was rejected
+    marks: int = 0  # byte-order marks that were dropped before it
+    lengths: npt.NDArray[np.int64] | None = None  # of values
+    part: PartOfDocument | None = None  # instead of whole documents
+
+
+NOTHING = Contents("nothing")
 
 
 Values = tuple[int, bytes, npt.NDArray[np.int64]]
@@ -179,16 +184,15 @@ class RecordsMember(Member):
 class OpenMember:
     """A member of a raw file."""
 
-    def __init__(self, member: Member, source: SourceSection) -> None:
-        self._member = member
+    def __init__(self, text: Text, source: SourceSection) -> None:
+        self._member = member = text.opened
         self._source = source
         self.marks = 0
         self.division: Division | None = None
+        self.reader = Reader(text.stream, text.encoding, text.offset)
         if isinstance(member, RecordsMember) or plain_name(member.name).lower().endswith(".parquet"):
             self.kind: Kind = "values"
-            self.reader = Reader(member.stream)
             return
-        self.reader = Reader(*transcoded(member.stream))
         head = self.reader.read(BLOCK_BYTES)
         marked = head.startswith(BOM)
         self.kind = self._kind(head.removeprefix(BOM))
@@ -217,13 +221,15 @@ class OpenMember:
         has_text = is_object and f'"{self._source.text_column}"'.encode() in line
         return "lines" if has_text else "text"
 
-    def stretches(self) -> Iterator[Stretch]:
-        """Its documents; one without payload is too long, and the caller reads it before requesting the next."""
+    def documents(self) -> Iterator[tuple[int, bytes | None, npt.NDArray[np.int64] | None]]:
+        """Consecutive whole documents, about two megabytes at a time: offset, bytes, and lengths of values.
+
+        The offset is that of the first byte, in Parquet that of the first row. Of a document that is too long there are
+        no bytes, and the caller reads it before it requests the next ones.
+        """
         if self.kind == "values":
             member = self._member
-            found = member.values if isinstance(member, RecordsMember) else values(member, self._source.text_column)
-            for row, payload, lengths in found:
-                yield Stretch(row, payload, lengths)
+            yield from member.values if isinstance(member, RecordsMember) else values(member, self._source.text_column)
             return
         if self.kind == "json":
             return
@@ -234,12 +240,12 @@ class OpenMember:
             waiting += fresh
             end = divided.end_of_last(waiting) if divided else 0
             if end:
-                yield Stretch(reader.offset - raw_size(waiting, reader.encoding), waiting[:end])
+                yield reader.offset - raw_size(waiting, reader.encoding), waiting[:end], None
                 waiting = waiting[end:]
             if len(waiting) > limit:
                 reader.give_back(waiting)
                 waiting = b""
-                yield Stretch(reader.offset, None)
+                yield reader.offset, None, None
         # An empty file is an empty document.
         if waiting or (divided is None and reader.position == start):
-            yield Stretch(reader.offset - raw_size(waiting, reader.encoding), waiting)
+            yield reader.offset - raw_size(waiting, reader.encoding), waiting, None

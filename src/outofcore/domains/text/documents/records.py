@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,10 @@ import pyarrow as pa
 import pyarrow.json
 
 from outofcore.domains.text.documents.long import invalid, too_long_or_short
-from outofcore.domains.text.documents.reading import RECORD_BYTES, division
+from outofcore.domains.text.documents.reading import NOTHING, RECORD_BYTES, Contents, division
 from outofcore.domains.text.documents.utf8 import first_wrong_byte
 from outofcore.domains.text.params import FilterSection, TextSection
-from outofcore.raw.gather import parts_of
-from outofcore.raw.unit import Reject, Unit, raw_size
+from outofcore.raw.unit import Reject, Stretch, Unit
 
 # Below this many bytes, building a table does not pay off.
 _TABLE_BYTES = 4096
@@ -35,23 +33,18 @@ class Documents:
 
 
 def read_documents(unit: Unit, section: TextSection) -> Documents:
-    """Read the documents of a unit of any kind but ``piece``."""
+    """Read the whole documents of a unit."""
     documents = Documents()
-    for file, part in enumerate(parts_of(unit)):
-        _add(documents, file, part, section)
+    for file, stretch in enumerate(unit.stretches):
+        for offset, raw in _raw_texts(unit.payload, stretch, section):
+            found = raw if isinstance(raw, Reject) else _checked(raw, offset, section.filters)
+            if isinstance(found, Reject):
+                documents.rejects.append(replace(found, file=file))
+                continue
+            documents.texts.append(found)
+            documents.offsets.append(offset)
+            documents.files.append(file)
     return documents
-
-
-def _add(documents: Documents, file: int, unit: Unit, section: TextSection) -> None:
-    """Add the documents of a unit of one file."""
-    for offset, raw in _raw_texts(unit, section):
-        found = raw if isinstance(raw, Reject) else _checked(raw, offset, section.filters)
-        if isinstance(found, Reject):
-            documents.rejects.append(replace(found, file=file))
-            continue
-        documents.texts.append(found)
-        documents.offsets.append(offset)
-        documents.files.append(file)
 
 
 def _checked(text: bytes, offset: int, filters: FilterSection) -> bytes | Reject:
@@ -60,53 +53,46 @@ def _checked(text: bytes, offset: int, filters: FilterSection) -> bytes | Reject
     return too_long_or_short(len(text), filters, offset) or text
 
 
-def _raw_texts(unit: Unit, section: TextSection) -> Iterator[tuple[int, bytes | Reject]]:
-    if unit.detail["kind"] == "reject":
-        reject = unit.detail["reject"]
-        yield reject.offset, reject
-    elif unit.detail["kind"] == "lines":
-        yield from texts_of_lines(unit, section.source.text_column)
-    elif unit.detail["kind"] == "values":
-        yield from _values(unit)
-    else:
+def _raw_texts(payload: bytes, stretch: Stretch, section: TextSection) -> Iterator[tuple[int, bytes | Reject]]:
+    """Offset of each document of a stretch, with its text or its reject."""
+    contents: Contents = stretch.detail or NOTHING
+    own = payload[stretch.start : stretch.stop]
+    if contents.kind == "lines":
+        yield from texts_of_lines(payload, stretch, section.source.text_column)
+    elif contents.kind == "values":
+        assert contents.lengths is not None
+        yield from _values(own, contents.lengths.tolist(), stretch.offset)
+    elif contents.kind == "text":
         divided = division(section.source)
-        pieces = divided.split(unit.payload) if divided else [(0, len(unit.payload))]
-        for (start, stop), offset in zip(pieces, _offsets(unit, [start for start, _ in pieces]), strict=True):
-            yield offset, unit.payload[start:stop]
+        pieces = divided.split(own) if divided else [(0, len(own))]
+        offsets = stretch.offsets(payload, stretch.start + np.array([start for start, _ in pieces], np.int64))
+        for (start, stop), offset in zip(pieces, offsets.tolist(), strict=True):
+            yield offset, own[start:stop]
 
 
-def _offsets(unit: Unit, starts: Sequence[int]) -> list[int]:
-    """Where places of the payload are in the decompressed file."""
-    encoding = unit.detail.get("encoding", "")
-    if not encoding:
-        return [unit.offset + start for start in starts]
-    sizes = (raw_size(unit.payload[start:stop], encoding) for start, stop in pairwise([0, *starts]))
-    return list(accumulate(sizes, initial=unit.offset))[1:]
-
-
-def _values(unit: Unit) -> Iterator[tuple[int, bytes | Reject]]:
+def _values(payload: bytes, lengths: Sequence[int], first: int) -> Iterator[tuple[int, bytes | Reject]]:
     place = 0
-    for row, length in enumerate(unit.detail["lengths"].tolist(), unit.offset):
+    for row, length in enumerate(lengths, first):
         if length < 0:
             yield row, Reject(reason="no_text", offset=row, detail="null")
         elif length > RECORD_BYTES:
             yield row, Reject(reason="too_large", offset=row, detail=f"a value of {length} bytes")
         else:
-            yield row, unit.payload[place : place + length]
+            yield row, payload[place : place + length]
         place += max(length, 0)
 
 
-def texts_of_lines(unit: Unit, column: str) -> Iterator[tuple[int, bytes | Reject]]:
+def texts_of_lines(payload: bytes, stretch: Stretch, column: str) -> Iterator[tuple[int, bytes | Reject]]:
     """Offset of each line that is not blank, with its text or its reject."""
-    payload = unit.payload
-    starts, stops = _line_bounds(payload)
-    texts = _as_table(payload, column, starts, stops) if len(payload) > _TABLE_BYTES else None
-    offsets = _offsets(unit, starts.tolist())
+    own = payload[stretch.start : stretch.stop]
+    starts, stops = _line_bounds(own)
+    texts = _as_table(own, column, starts, stops) if len(own) > _TABLE_BYTES else None
+    offsets = stretch.offsets(payload, stretch.start + starts).tolist()
     if texts is not None:
         yield from zip(offsets, texts, strict=True)
         return
     for offset, start, stop in zip(offsets, starts.tolist(), stops.tolist(), strict=True):
-        line = payload[start:stop]
+        line = own[start:stop]
         if not line.isspace():
             yield offset, _text_of(line, column, offset)
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from outofcore.domains.text.documents.reading import OpenMember
+from outofcore.domains.text.documents.reading import Contents, OpenMember
 from outofcore.domains.text.documents.records import read_documents
 from outofcore.domains.text.documents.utf8 import first_wrong_byte, whole_characters
 from outofcore.domains.text.params import SUFFIXES, TextSection
@@ -21,9 +21,10 @@ from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
 from outofcore.durable import replace_text, writing
 from outofcore.errors import ParamsError
+from outofcore.raw.cutting import Text
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
-from outofcore.raw.unit import Unit
+from outofcore.raw.streams import transcoded
 
 # The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
 CHUNK_BYTES = 65_536
@@ -140,19 +141,19 @@ def texts(file: RawFile, section: TextSection) -> Iterator[Iterator[bytes]]:
 
 
 def _of_member(member: Member, section: TextSection) -> Iterator[Iterator[bytes]]:
-    opened = OpenMember(member, section.source)
-    for stretch in opened.stretches():
-        if stretch.payload is None:
+    text = Text(0, member.name, member.name, 0, *transcoded(member.stream), member)
+    opened = OpenMember(text, section.source)
+    for offset, payload, lengths in opened.documents():
+        if payload is None:
             parts = opened.reader.document(opened.division)
             if opened.kind == "text":
                 yield _valid(parts)
             for _ in parts:
                 pass
             continue
-        detail = {"kind": opened.kind, "lengths": stretch.lengths}
-        unit = Unit(source=0, name=member.name, offset=stretch.offset, payload=stretch.payload, detail=detail)
-        for text in read_documents(unit, section).texts:
-            yield iter((text,))
+        unit = text.unit(offset, payload, detail=Contents(opened.kind, lengths=lengths))
+        for document in read_documents(unit, section).texts:
+            yield iter((document,))
 
 
 def _valid(parts: Iterator[bytes]) -> Iterator[bytes]:
