@@ -1,1 +1,1 @@
-"""What the models of chess and Go share."""
+"""What chess and Go share: models, predictions and pictures of positions."""

@@ -8,8 +8,9 @@ import chess
 import chess.svg
 import numpy as np
 
+from outofcore.domains.boards.positions import positions_for_pictures
 from outofcore.domains.chess.draw import RESULTS, board_of, move_of
-from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
+from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted
 from outofcore.store.reader import Store
 
 BOARDS = 6
@@ -19,9 +20,7 @@ ARROW = "#15781bcc"
 def pictures(store: Store) -> Sequence[Picture | Passage]:
     """Positions of games spread over the store, each later in its game than the previous one."""
     found = []
-    for place, (split, number, start, length) in enumerate(spread(store, BOARDS)):
-        row = start + (place + 1) * length // (BOARDS + 2)
-        rows = store.rows(split).read(row, row + 1)
+    for split, number, rows in positions_for_pictures(store, BOARDS):
         board = board_of(rows)
         move, played = move_of(rows, board)
         side = "White" if board.turn == chess.WHITE else "Black"

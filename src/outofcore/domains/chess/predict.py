@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 from torch import Tensor
 
+from outofcore.domains.boards.positions import predicted_positions
 from outofcore.domains.chess.draw import board_of, move_of
 from outofcore.domains.chess.model import ChessTask
 from outofcore.domains.chess.moves import flip_code, vocabulary
@@ -46,30 +47,23 @@ def rows(
     task: ChessTask, store: Store, part: str, predicted: Iterable[Mapping[str, Tensor]], options: Options
 ) -> Iterator[Row]:
     """A row per position: the move played in SAN, the best legal moves, and the result that White may expect."""
-    table, games = store.rows(SPLIT, part), store.sequences(SPLIT, part)
-    starts, variants = games["start"].read(), games["variant"].read()
-    first = 0
-    for prediction in predicted:
-        shares, values = prediction["target"].numpy(), prediction["value"].tolist()
-        stored = table.read(first, first + len(values))
-        numbers = np.searchsorted(starts, np.arange(first, first + len(values)), "right")
-        first += len(values)
-        for place, (number, value) in enumerate(zip(numbers.tolist(), values, strict=True)):
-            here = {name: column[place : place + 1] for name, column in stored.items()}
-            board = board_of(here, chess960=variants[number - 1] == CHESS960)
-            played, written = move_of(here, board)
-            moves = list(board.legal_moves)
-            known = shares[place][_classes(here, moves, task.section)]
-            by_move = {board.san(moves[n]): float(known[n]) for n in np.argsort(-known, kind="stable")}
-            seen_by_mover = task.section.view == "mover" and board.turn == chess.BLACK
-            yield {
-                "game": number,
-                "ply": int(here["ply"][0]),
-                "played": written,
-                "probability": by_move[written] if played in moves else None,
-                "best": dict(list(by_move.items())[: options.best]),
-                "expected_result": -value if seen_by_mover else value,
-            }
+    variants = store.sequences(SPLIT, part)["variant"].read()
+    for game, row, prediction in predicted_positions(store, part, predicted):
+        board = board_of(row, chess960=variants[game - 1] == CHESS960)
+        played, written = move_of(row, board)
+        moves = list(board.legal_moves)
+        known = prediction["target"][_classes(row, moves, task.section)]
+        by_move = {board.san(moves[n]): float(known[n]) for n in np.argsort(-known, kind="stable")}
+        seen_by_mover = task.section.view == "mover" and board.turn == chess.BLACK
+        value = float(prediction["value"])
+        yield {
+            "game": game,
+            "ply": int(row["ply"][0]),
+            "played": written,
+            "probability": by_move[written] if played in moves else None,
+            "best": dict(list(by_move.items())[: options.best]),
+            "expected_result": -value if seen_by_mover else value,
+        }
 
 
 def _classes(position: Columns, moves: list[chess.Move], section: TensorSection) -> npt.NDArray[np.int64]:

@@ -13,6 +13,7 @@ from outofcore.store.schema import Columns
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
 """Columns of a board, without I."""
+PLAYERS = ("Black", "White")
 _STONES = ".XO"
 
 
@@ -44,7 +45,7 @@ def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
             line += f"({_STONES[points[row, column]]})" if here else f" {_STONES[points[row, column]]} "
         lines.append(line.rstrip())
     lines.append("    " + "  ".join(LETTERS[:size]))
-    player = ("Black", "White")[int(state[TO_PLAY])]
+    player = PLAYERS[int(state[TO_PLAY])]
     what = f"{player} passes" if move == frame * frame else f"{player} plays {name_of(move, frame, size)}"
     ko = "" if state[KO] < 0 else f", {name_of(int(state[KO]), frame, size)} is forbidden by ko"
     lines.append(f"move {int(state[MOVE_NUMBER]) + 1}: {what}{ko}")

@@ -8,23 +8,21 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted, spread
-from outofcore.domains.go.draw import LETTERS, frame_of, points_of
+from outofcore.domains.boards.positions import positions_for_pictures
+from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted
+from outofcore.domains.go.draw import LETTERS, PLAYERS, frame_of, points_of
 from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
 
 BOARDS = 6
-PLAYERS = ("Black", "White")
 
 
 def pictures(store: Store) -> Sequence[Picture | Passage]:
     """Positions of games spread over the store, each later in its game than the previous one."""
     found = []
-    for place, (split, _, start, length) in enumerate(spread(store, BOARDS)):
-        row = start + (place + 1) * length // (BOARDS + 2)
-        rows = store.rows(split).read(row, row + 1)
+    for _, _, rows in positions_for_pictures(store, BOARDS):
         state, size = rows["state"][0], int(rows["state"][0][SIZE])
         player, move = PLAYERS[int(state[TO_PLAY])], _move(rows)
         played = "passes" if move is None else f"plays {LETTERS[move[1]]}{size - move[0]}"

@@ -8,17 +8,16 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
+from outofcore.domains.boards.positions import predicted_positions
 from outofcore.domains.domain import Section
-from outofcore.domains.go.draw import frame_of, name_of, points_of
+from outofcore.domains.go.draw import PLAYERS, frame_of, name_of, points_of
 from outofcore.domains.go.learn.policy import PolicyTask
 from outofcore.domains.go.params import FilterSection, GoSection
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, TO_PLAY
-from outofcore.domains.predictor import SPLIT, Row
+from outofcore.domains.predictor import Row
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
 from outofcore.store.reader import Store
-
-PLAYERS = ("Black", "White")
 
 
 class Options(Section):
@@ -49,32 +48,24 @@ def rows(
 ) -> Iterator[Row]:
     """A row per position: the move played, and the best moves; none on a stone or on a point that ko forbids."""
     del task
-    table = store.rows(SPLIT, part)
-    starts = store.sequences(SPLIT, part)["start"].read()
-    first = 0
-    for prediction in predicted:
-        shares = prediction["move"].numpy()
-        stored = table.read(first, first + len(shares))
-        numbers = np.searchsorted(starts, np.arange(first, first + len(shares)), "right")
-        first += len(shares)
-        frame = frame_of(stored["stones"].shape[-1])
-        for place, number in enumerate(numbers.tolist()):
-            points = points_of({name: column[place : place + 1] for name, column in stored.items()})
-            state, move, size = stored["state"][place], int(stored["move"][place]), len(points)
-            free = np.zeros(frame * frame + 1, np.bool_)
-            free[:-1].reshape(frame, frame)[:size, :size] = points == 0
-            free[-1] = True  # the pass
-            if state[KO] >= 0:
-                free[state[KO]] = False
-            listed = [point for point in np.argsort(-shares[place], kind="stable").tolist() if free[point]]
-            yield {
-                "game": number,
-                "move": int(state[MOVE_NUMBER]) + 1,
-                "player": PLAYERS[int(state[TO_PLAY])],
-                "played": name_of(move, frame, size),
-                "probability": float(shares[place, move]),
-                "best": {name_of(each, frame, size): float(shares[place, each]) for each in listed[: options.best]},
-            }
+    for game, row, prediction in predicted_positions(store, part, predicted):
+        points, shares = points_of(row), prediction["move"]
+        frame, size = frame_of(row["stones"].shape[-1]), len(points)
+        state, move = row["state"][0], int(row["move"][0])
+        free = np.zeros(frame * frame + 1, np.bool_)
+        free[:-1].reshape(frame, frame)[:size, :size] = points == 0
+        free[-1] = True  # the pass
+        if state[KO] >= 0:
+            free[state[KO]] = False
+        listed = [point for point in np.argsort(-shares, kind="stable").tolist() if free[point]]
+        yield {
+            "game": game,
+            "move": int(state[MOVE_NUMBER]) + 1,
+            "player": PLAYERS[int(state[TO_PLAY])],
+            "played": name_of(move, frame, size),
+            "probability": float(shares[move]),
+            "best": {name_of(point, frame, size): float(shares[point]) for point in listed[: options.best]},
+        }
 
 
 def _no_moves() -> str:
