@@ -20,10 +20,10 @@ from outofcore.domains.neural.clocks import (
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Array, Ints, SessionError, flat, identify, take
 from outofcore.domains.neural.recordings.by_trial import MarkedTrials
-from outofcore.domains.neural.streams import Streams
+from outofcore.domains.neural.streams import Streams, Track
 from outofcore.raw.unit import KEY_BYTES, Reject
 
-NEVER = np.int64(np.iinfo(np.int64).max)
+NEVER = np.iinfo(np.int64).max
 UNLABELLED = np.iinfo(np.int64).max
 """Label of bins beyond the end of the labels, which are not stored."""
 
@@ -45,16 +45,8 @@ class Trials:
         return len(self.start)
 
     def __getitem__(self, chosen: slice | Ints) -> Trials:
-        return replace(
-            self,
-            start=self.start[chosen],
-            stop=self.stop[chosen],
-            label=self.label[chosen],
-            repeat=self.repeat[chosen],
-            condition=self.condition[chosen],
-            key=self.key[chosen],
-            split=self.split[chosen],
-        )
+        columns = ("start", "stop", "label", "repeat", "condition", "key", "split")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in columns})
 
 
 def has_intervals(trial: Array) -> bool:
@@ -126,12 +118,18 @@ def _bins_of(streams: Streams, times: Times, clock: BinClock | None) -> Ints:
     """First bin whose centre is at or after each time; on a clock of frames, the first frame."""
     if clock is not None:
         return clock.first_centred(times)
-    assert streams.shown.clock is not None
-    found = np.full(len(times), streams.shown.count)
-    for places, known in blocks(streams.shown.clock, streams.shown.count):
-        at = np.searchsorted(known, times)
-        here = (found == streams.shown.count) & (at < len(known))
-        found[here] = places[at[here]]
+    return _first(streams.shown, times, streams.shown.count, by_time=True)
+
+
+def _first(shown: Track, wanted: Ints, missing: int, *, by_time: bool) -> Ints:
+    """First frame at or after each time, or time of the first frame with one at or after each frame."""
+    assert shown.clock is not None
+    found = np.full(len(wanted), missing)
+    for columns in blocks(shown.clock, shown.count):
+        given, sought = columns[::-1] if by_time else columns
+        at = np.searchsorted(given, wanted)
+        first = (found == missing) & (at < len(given))
+        found[first] = sought[at[first]]
     return found
 
 
@@ -143,7 +141,9 @@ def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None
     entry, stop, label = np.array(runs, np.int64).T
     start = entry
     if clock is not None:
-        start = clock.first_centred(_times_of(streams, np.minimum(entry, streams.shown.count - 1)))
+        start = clock.first_centred(
+            _first(streams.shown, np.minimum(entry, streams.shown.count - 1), NEVER, by_time=False)
+        )
         stop = np.append(start[1:], bins)
     inside = np.flatnonzero(label >= 0)
     held = np.minimum(stop, bins)[inside] > start[inside]
@@ -155,17 +155,6 @@ def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None
     return MarkedTrials(
         start[kept], np.minimum(stop[kept], bins), label[kept], np.flatnonzero(held), entry[kept], len(inside), rejects
     )
-
-
-def _times_of(streams: Streams, entries: Ints) -> Times:
-    """Time of each frame, or of the next one that has a time."""
-    assert streams.shown.clock is not None
-    times = np.full(len(entries), NEVER)
-    for places, known in blocks(streams.shown.clock, streams.shown.count):
-        at = np.searchsorted(places, entries)
-        here = (times == NEVER) & (at < len(places))
-        times[here] = known[at[here]]
-    return times
 
 
 def _runs(labels: Array) -> Iterator[tuple[int, int, int]]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, concatenated, flat, identify, part
-from outofcore.domains.neural.recordings.recording import Recording, checked, matching, missing
+from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, flat, identify, part
+from outofcore.domains.neural.recordings.recording import Recording, checked, joined, matching, missing
 from outofcore.raw.files import natural_order
 from outofcore.raw.unit import Reject
 
@@ -84,7 +84,7 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
     numbers = np.flatnonzero([key in kept for key in counted])
     start, stop = np.array(starts[:-1]), np.array(starts[1:])
     return TrialArrays(
-        {field: _joined(field, [trial[field] for trial in kept.values()]) for field in found},
+        {field: joined(field, getattr(names, field), [trial[field] for trial in kept.values()]) for field in found},
         MarkedTrials(start, stop, _labels([*kept]), numbers, start, len(counted), rejects),
     )
 
@@ -140,14 +140,6 @@ def _lacking(names: object, field: str, key: Key, number: int) -> Reject:
 
 def _named(key: Key) -> str:
     return "/".join(key)
-
-
-def _joined(field: str, arrays: list[Array]) -> Array:
-    shapes = sorted({array.shape[1:] for array in arrays})
-    if len(shapes) > 1:
-        message = f"names.{field}: expected arrays that differ along time alone, got rows of {shapes}"
-        raise SessionError(message, reason="unequal_shapes")
-    return concatenated(arrays)
 
 
 def _labels(keys: list[Key]) -> Ints:

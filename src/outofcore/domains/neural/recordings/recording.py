@@ -93,6 +93,11 @@ def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Ar
         arrays = []
     if not arrays:
         raise missing(recording, field, name)
+    return joined(field, name, arrays)
+
+
+def joined(field: str, name: str, arrays: Sequence[Array]) -> Array:
+    """Arrays end to end; raises SessionError if they differ in more than their length."""
     shapes = sorted({array.shape[1:] for array in arrays})
     if len(shapes) > 1:
         message = f"names.{field} = {name!r}: expected arrays that differ along time alone, got rows of {shapes}"
