@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from outofcore.compilation import njit
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
-from outofcore.domains.chess.pgn.games import Games, decoded, same
+from outofcore.domains.chess.pgn.games import Games
 from outofcore.domains.chess.pgn.lexis import (
     BLACK_WINS,
     CONFLICT,
@@ -23,7 +23,9 @@ from outofcore.domains.chess.pgn.lexis import (
     UNKNOWN_RESULT,
     WHITE_WINS,
     Bytes,
+    decoded,
     result_code,
+    same,
 )
 from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED
 

@@ -35,19 +35,28 @@ from outofcore.domains.chess.pgn.lexis import (
     LINE_END,
     NO_RESULT,
     Bytes,
+    black_begins,
+    decoded,
+    first_move_number,
     has_letter,
     is_byte_order_mark,
     is_digit,
     is_glued,
+    is_like_a_move,
+    is_move_one,
+    is_of_black,
+    is_word,
     line_end,
+    move_number,
     nag_end,
     result_code,
+    same,
     tag_name_end,
     tag_value,
     token_end,
 )
 from outofcore.domains.chess.pgn.notes import Notes, clear, new_notes, read_engine_comment, read_note
-from outofcore.domains.chess.pgn.remarks import is_remark, move_end
+from outofcore.domains.chess.pgn.remarks import is_remark, move_bounds
 
 TAGS = (
     "Event",
@@ -140,14 +149,6 @@ class Games(NamedTuple):
         return decoded(text.tobytes()).split(" ")[:-1]
 
 
-def decoded(text: bytes) -> str:
-    """Text of a PGN file: UTF-8, or Latin-1 as in the standard."""
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        return text.decode("latin-1")
-
-
 def game_starts(data: Bytes) -> npt.NDArray[np.int64]:
     """Offsets at which games begin, in PGN from the beginning of a file or of a game, (n,)."""
     return read_games(data).starts
@@ -195,42 +196,6 @@ def read_games(
 
 
 @kernel
-def same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
-    """Whether ``data[i:j]`` equals ``data[k:end]``."""
-    if j - i != end - k:
-        return False
-    for step in range(j - i):  # noqa: SIM110 - compiled code has no generators
-        if data[i + step] != data[k + step]:
-            return False
-    return True
-
-
-@kernel
-def _is_word(data: Bytes, i: int, j: int) -> bool:
-    """Whether a token can be a move, number or word, and no tag or escape."""
-    if data[i] == ord("[") or data[i] == ord("%"):
-        return False
-    for k in range(i, j):
-        c = data[k]
-        if c >= ord("@") and not ord("[") <= c <= ord("`") and not ord("{") <= c < 0x80:
-            return True
-        if is_digit(c) or (c == ord("-") and k + 1 < j and data[k + 1] == ord("-")):
-            return True
-    return False
-
-
-@kernel
-def _is_move_one(data: Bytes, i: int) -> bool:
-    """Whether ``1.``, not ``1...``, is at ``i``, with or without a blank before the dots."""
-    if i + 2 >= data.size or data[i] != ord("1") or data[i + 1] != ord("."):
-        return False
-    j = i + 2
-    if KIND[data[j]] == BLANK:
-        j += 1
-    return j < data.size and data[j] != ord(".")
-
-
-@kernel
 def _tag_number(data: Bytes, i: int, j: int, names: Bytes) -> int:
     """Row of ``data[i:j]`` in the names, or -1."""
     for row in range(names.shape[0]):
@@ -249,81 +214,6 @@ def _is_quoted_event(data: Bytes, i: int) -> bool:
     """Whether a tag named Event opens at ``i``, its value in quotes."""
     end = tag_name_end(data, i) if data[i] == ord("[") else 0
     return end > 0 and _tag_number(data, i + 1, end, _NAMES) == _EVENT and tag_value(data, end)[0] >= 0
-
-
-@kernel
-def _black_begins(data: Bytes, i: int, j: int) -> bool:
-    """Whether Black is to move in the position in FEN that is ``data[i:j]``; of nothing, White is."""
-    for word in range(2):
-        while i < j and KIND[data[i]] == BLANK:
-            i += 1
-        if word == 1:
-            return i < j and data[i] == ord("b")
-        while i < j and KIND[data[i]] != BLANK:
-            i += 1
-    return False
-
-
-@kernel
-def _first_number(data: Bytes, i: int, j: int) -> int:
-    """Number of the first move by the position in FEN that is ``data[i:j]``; 1 if it has none."""
-    number, field = 0, 0
-    while i < j and field < 6:
-        while i < j and KIND[data[i]] == BLANK:
-            i += 1
-        field += 1
-        while i < j and KIND[data[i]] != BLANK:
-            if field == 6 and is_digit(data[i]) and number < 10_000:
-                number = 10 * number + data[i] - ord("0")
-            i += 1
-    return max(number, 1)
-
-
-@kernel
-def _number(data: Bytes, i: int, j: int) -> int:
-    """The move number with which the token ``data[i:j]`` begins; 0 if it has none."""
-    number = 0
-    while i < j and is_digit(data[i]) and number < 10_000 and (number > 0 or data[i] != ord("0")):
-        number = 10 * number + data[i] - ord("0")
-        i += 1
-    return number if number < 10_000 and (i == j or data[i] == ord(".")) else 0
-
-
-@kernel
-def _is_of_black(data: Bytes, i: int, j: int) -> bool:
-    """Whether a token begins with two dots or a number and two, which come before a move of Black."""
-    while i < j and is_digit(data[i]):
-        i += 1
-    return i + 1 < j and data[i] == ord(".") and data[i + 1] == ord(".")
-
-
-@kernel
-def _is_like_a_move(data: Bytes, i: int, j: int) -> bool:
-    """Whether a token may be a move or its number: it has a digit, or is castling or a null move."""
-    if j - i >= 2 and (data[i + 1] == ord("-") and (data[i] == ord("-") or data[i] == ord("O"))):
-        return True
-    for k in range(i, j):  # noqa: SIM110 - compiled code has no generators
-        if is_digit(data[k]):
-            return True
-    return False
-
-
-@kernel
-def _move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
-    """The move in a token without number and remarks; four zeros are a null move, as in python-chess."""
-    k, zeros = i, 0
-    while k < j and is_digit(data[k]):
-        zeros = zeros + 1 if data[k] == ord("0") else 0
-        k += 1
-        if zeros == 4:
-            return k - 4, k
-    if k < j and data[k] == ord("."):
-        i = k
-        while i < j and data[i] == ord("."):
-            i += 1
-        k = i
-    stop = move_end(data, i, j)
-    return (i, stop) if stop > k or k == i else (j, j)
 
 
 @kernel
@@ -417,11 +307,11 @@ def _read_file(
             closed = result != NO_RESULT
             if depth > 0:
                 result = NO_RESULT
-            elif phase == _OVER and result == NO_RESULT and _is_word(data, i, end):
-                prose = at_line_start and not _is_like_a_move(data, i, end)
-                begins = (numbered or not tagged) and (prose or _is_move_one(data, i))
+            elif phase == _OVER and result == NO_RESULT and is_word(data, i, end):
+                prose = at_line_start and not is_like_a_move(data, i, end)
+                begins = (numbered or not tagged) and (prose or is_move_one(data, i))
                 fault = 0 if begins else _AFTER_RESULT
-            elif phase == _IN_MOVES and result == NO_RESULT and at_line_start and moved and _is_move_one(data, i):
+            elif phase == _IN_MOVES and result == NO_RESULT and at_line_start and moved and is_move_one(data, i):
                 begins = not tagged
                 fault = 0 if begins else _NUMBERS
 
@@ -450,7 +340,10 @@ def _read_file(
             if number >= 0 and value >= 0:
                 tags[game, number, 0], tags[game, number, 1] = value, value_end
                 if number == _FEN:
-                    black, first_number = _black_begins(data, value, value_end), _first_number(data, value, value_end)
+                    black, first_number = (
+                        black_begins(data, value, value_end),
+                        first_move_number(data, value, value_end),
+                    )
             continue
         at_line_start = False
         phase = max(phase, _IN_MOVES)
@@ -463,15 +356,15 @@ def _read_file(
         if not is_token or depth > 0:
             continue
         moved = moved or has_letter(data, start, end)
-        only_moves = only_moves and (result != NO_RESULT or _is_like_a_move(data, start, end))
-        written_number = _number(data, start, end) if is_digit(c) and phase == _IN_MOVES else 0
+        only_moves = only_moves and (result != NO_RESULT or is_like_a_move(data, start, end))
+        written_number = move_number(data, start, end) if is_digit(c) and phase == _IN_MOVES else 0
         if written_number and result == NO_RESULT:
             numbered = True
             first = written_number - (token - first_token + black) // 2
             if first != 1 and first != first_number and faults[game] == 0:
                 faults[game] = _NUMBERS
         by_white = phase == _IN_MOVES and (token - first_token + black) % 2 == 0
-        if by_white and faults[game] == 0 and _is_of_black(data, start, end):
+        if by_white and faults[game] == 0 and is_of_black(data, start, end):
             faults[game] = _NUMBERS
         if result != NO_RESULT:
             phase = _OVER
@@ -479,7 +372,7 @@ def _read_file(
             continue
         if phase == _OVER:
             continue  # text after a marker that does not begin a game is not a move
-        k, stop = _move_bounds(data, start, end)
+        k, stop = move_bounds(data, start, end)
         if k == stop:
             after_move = after_move and not is_digit(c)
             continue

@@ -43,6 +43,25 @@ IN_TAG_NAME[list(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 BYTE_ORDER_MARK = (0xEF, 0xBB, 0xBF)
 
 
+def decoded(text: bytes) -> str:
+    """Text of a PGN file: UTF-8, or Latin-1 as in the standard."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text.decode("latin-1")
+
+
+@kernel
+def same(data: Bytes, i: int, j: int, k: int, end: int) -> bool:
+    """Whether ``data[i:j]`` equals ``data[k:end]``."""
+    if j - i != end - k:
+        return False
+    for step in range(j - i):  # noqa: SIM110 - compiled code has no generators
+        if data[i + step] != data[k + step]:
+            return False
+    return True
+
+
 @kernel
 def line_end(data: Bytes, i: int) -> int:
     """Index of the end of the line containing ``i``."""
@@ -183,3 +202,85 @@ def tag_value(data: Bytes, name_end: int) -> tuple[int, int, int, bool]:
             alone = alone and (inner == 0 or _quote(data, inner) < 0)
         i += 1
     return begin, i, i, False
+
+
+@kernel
+def is_word(data: Bytes, i: int, j: int) -> bool:
+    """Whether a token can be a move, number or word, and no tag or escape."""
+    if data[i] == ord("[") or data[i] == ord("%"):
+        return False
+    for k in range(i, j):
+        c = data[k]
+        if c >= ord("@") and not ord("[") <= c <= ord("`") and not ord("{") <= c < 0x80:
+            return True
+        if is_digit(c) or (c == ord("-") and k + 1 < j and data[k + 1] == ord("-")):
+            return True
+    return False
+
+
+@kernel
+def is_move_one(data: Bytes, i: int) -> bool:
+    """Whether ``1.``, not ``1...``, is at ``i``, with or without a blank before the dots."""
+    if i + 2 >= data.size or data[i] != ord("1") or data[i + 1] != ord("."):
+        return False
+    j = i + 2
+    if KIND[data[j]] == BLANK:
+        j += 1
+    return j < data.size and data[j] != ord(".")
+
+
+@kernel
+def black_begins(data: Bytes, i: int, j: int) -> bool:
+    """Whether Black is to move in the position in FEN that is ``data[i:j]``; of nothing, White is."""
+    for word in range(2):
+        while i < j and KIND[data[i]] == BLANK:
+            i += 1
+        if word == 1:
+            return i < j and data[i] == ord("b")
+        while i < j and KIND[data[i]] != BLANK:
+            i += 1
+    return False
+
+
+@kernel
+def first_move_number(data: Bytes, i: int, j: int) -> int:
+    """Number of the first move by the position in FEN that is ``data[i:j]``; 1 if it has none."""
+    number, field = 0, 0
+    while i < j and field < 6:
+        while i < j and KIND[data[i]] == BLANK:
+            i += 1
+        field += 1
+        while i < j and KIND[data[i]] != BLANK:
+            if field == 6 and is_digit(data[i]) and number < 10_000:
+                number = 10 * number + data[i] - ord("0")
+            i += 1
+    return max(number, 1)
+
+
+@kernel
+def move_number(data: Bytes, i: int, j: int) -> int:
+    """The move number with which the token ``data[i:j]`` begins; 0 if it has none."""
+    number = 0
+    while i < j and is_digit(data[i]) and number < 10_000 and (number > 0 or data[i] != ord("0")):
+        number = 10 * number + data[i] - ord("0")
+        i += 1
+    return number if number < 10_000 and (i == j or data[i] == ord(".")) else 0
+
+
+@kernel
+def is_of_black(data: Bytes, i: int, j: int) -> bool:
+    """Whether a token begins with two dots or a number and two, which come before a move of Black."""
+    while i < j and is_digit(data[i]):
+        i += 1
+    return i + 1 < j and data[i] == ord(".") and data[i + 1] == ord(".")
+
+
+@kernel
+def is_like_a_move(data: Bytes, i: int, j: int) -> bool:
+    """Whether a token may be a move or its number: it has a digit, or is castling or a null move."""
+    if j - i >= 2 and (data[i + 1] == ord("-") and (data[i] == ord("-") or data[i] == ord("O"))):
+        return True
+    for k in range(i, j):  # noqa: SIM110 - compiled code has no generators
+        if is_digit(data[k]):
+            return True
+    return False

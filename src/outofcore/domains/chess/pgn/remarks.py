@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from outofcore.compilation import kernel
-from outofcore.domains.chess.pgn.lexis import Bytes
+from outofcore.domains.chess.pgn.lexis import Bytes, is_digit
 
 WORDS = ("N", "D", "TN", "RR", "ep", "e.p", "ch", "dbl", "dis", "mate", "novelty", "diagram")
 """Skipped after a move; those that begin like a promotion only if separated by a blank or a sign."""
@@ -102,3 +102,21 @@ def move_end(data: Bytes, i: int, j: int) -> int:
 def is_remark(data: Bytes, i: int, j: int) -> bool:
     """Whether ``data[i:j]``, without trailing signs, is one of the words."""
     return j > i and _word(data, i, j) == j - i
+
+
+@kernel
+def move_bounds(data: Bytes, i: int, j: int) -> tuple[int, int]:
+    """The move in a token without number and remarks; four zeros are a null move, as in python-chess."""
+    k, zeros = i, 0
+    while k < j and is_digit(data[k]):
+        zeros = zeros + 1 if data[k] == ord("0") else 0
+        k += 1
+        if zeros == 4:
+            return k - 4, k
+    if k < j and data[k] == ord("."):
+        i = k
+        while i < j and data[i] == ord("."):
+            i += 1
+        k = i
+    stop = move_end(data, i, j)
+    return (i, stop) if stop > k or k == i else (j, j)
