@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from outofcore.domains.go.params import FilterSection, GoSection
 from outofcore.domains.go.play import oracle
-from outofcore.domains.go.play.replay import COUNTED, Outcome, Played, Rules, replay
+from outofcore.domains.go.play.replay import COUNTED, Played, Rules, Verdict, replay
 from outofcore.domains.go.schema import TO_PLAY, schema
 from outofcore.domains.go.sgf import encoding, meaning
 from outofcore.domains.go.sgf.handicap import OPENING, openings
 from outofcore.domains.go.sgf.header import Header, Rejection, columns, read_header, refusal
 from outofcore.domains.go.sgf.names import decode
 from outofcore.domains.go.sgf.pieces import Piece
-from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, Games, Reading, read_games
+from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, MainLines, Reading, read_games
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
 from outofcore.raw.keys import keys_of
@@ -76,7 +76,7 @@ class Converter:
         headers, refused = self._headers(unit, text, games, cut)
         played = self._play(games, headers)
         refused |= _illegal(games, played)
-        kept = np.flatnonzero(played.outcome == Outcome.KEPT)
+        kept = np.flatnonzero(played.outcome == Verdict.KEPT)
         chosen = [
             header for header, outcome in zip(headers, played.outcome.tolist(), strict=True) if header and not outcome
         ]
@@ -124,7 +124,7 @@ class Converter:
         )
 
     def _headers(
-        self, unit: Unit, text: _Text, games: Games, cut: CutGames
+        self, unit: Unit, text: _Text, games: MainLines, cut: CutGames
     ) -> tuple[list[Header | None], dict[int, Rejection]]:
         """Headers of the games to be played (None for the others), and why the others are refused."""
         headers: list[Header | None] = []
@@ -158,7 +158,7 @@ class Converter:
                     refused[number] = why
         return headers, refused
 
-    def _play(self, games: Games, headers: Sequence[Header | None]) -> Played:
+    def _play(self, games: MainLines, headers: Sequence[Header | None]) -> Played:
         played = [(header.size, header.suicide, header.superko) if header else (0, 0, 0) for header in headers]
         rules = Rules(*np.array(played, np.int64).reshape(-1, 3).T.copy())
         return replay(games, rules, self.section.filters)
@@ -202,7 +202,7 @@ def _unusual(played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int
     return unusual
 
 
-def _read(unit: Unit, cut: CutGames, counts: Counter[str]) -> tuple[_Text, Games]:
+def _read(unit: Unit, cut: CutGames, counts: Counter[str]) -> tuple[_Text, MainLines]:
     """Read all games; then again those that the engine refuses, as sgfmill rewrites them."""
     starts, ends, codecs = cut.starts, cut.ends, cut.codecs
     syntax = unit.payload
@@ -250,14 +250,14 @@ def _first_bytes(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     return np.ascontiguousarray(keys[:, :8]).view("<i8")[:, 0].astype(np.int64, copy=False)
 
 
-def _illegal(games: Games, played: Played) -> dict[int, Rejection]:
+def _illegal(games: MainLines, played: Played) -> dict[int, Rejection]:
     """Reasons for played games that are not kept."""
     rejected = {}
-    for number in np.flatnonzero(played.outcome > Outcome.PASSED_OVER).tolist():
-        outcome = Outcome(played.outcome[number])
+    for number in np.flatnonzero(played.outcome > Verdict.PASSED_OVER).tolist():
+        outcome = Verdict(played.outcome[number])
         before = games.kind[games.first[number] : played.trouble[number]] < ADD_BLACK
         moves = int(np.count_nonzero(before))
-        why = f"{moves} moves" if outcome is Outcome.TOO_SHORT else f"at move {moves + 1}"
+        why = f"{moves} moves" if outcome is Verdict.TOO_SHORT else f"at move {moves + 1}"
         rejected[number] = (outcome.name.lower(), why)
     return rejected
 

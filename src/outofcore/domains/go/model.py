@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from outofcore.domains.go.learn.identification import Panel, choose_panel, identify, opening_maps
-from outofcore.domains.go.learn.players import Games, find_players, read_games
+from outofcore.domains.go.learn.players import PlayedGames, find_players, read_games
 from outofcore.domains.go.learn.policy import PolicyTask, count_moves
 from outofcore.domains.go.learn.style import StyleTask
 from outofcore.domains.go.params import GoSection
@@ -32,7 +32,7 @@ def planned_task(section: GoSection, schemas: Mapping[str, Schema]) -> Task:
     reading, none = make_reading({"params": section.model_dump(mode="json")}, section), np.empty(0, np.int64)
     if section.train.task == "policy":
         return PolicyTask(reading, section.train.preset, np.zeros(reading.frame**2 + 1, np.int64))
-    games = Games(none, none.reshape(0, 2), none, none, none, none.astype(np.bool_))
+    games = PlayedGames(none, none.reshape(0, 2), none, none, none, none.astype(np.bool_))
     return _PlannedStyleTask(reading, section.train, games, Panel(none, none, none, none.astype(np.bool_)), [])
 
 

@@ -50,11 +50,7 @@ def schema(section: GoSection) -> Schema:
             doc="side to play (0 Black, 1 White), board size, point that ko forbids it (-1: none), moves played before",
             attributes={"columns": list(STATE_COLUMNS)},
         ),
-        Field(
-            name="move",
-            dtype="int16",
-            doc=f"the move played: row * {frame} + column, or {frame * frame}: pass",
-        ),
+        Field(name="move", dtype="int16", doc=f"the move played: row * {frame} + column, or {frame * frame}: pass"),
         Field(
             name="game",
             dtype="int64",
@@ -69,18 +65,8 @@ def _sequences() -> tuple[Field, ...]:
         Field(name="game", dtype="int64", doc="as in the rows"),
         Field(name="black", dtype="string", fill="", doc="name of Black (PB), decoded by name_rule"),
         Field(name="white", dtype="string", fill="", doc="name of White (PW), decoded by name_rule"),
-        Field(
-            name="black_bytes",
-            dtype="string",
-            fill="",
-            doc="PB as in the file, one character (latin-1) per byte",
-        ),
-        Field(
-            name="white_bytes",
-            dtype="string",
-            fill="",
-            doc="PW as in the file, one character (latin-1) per byte",
-        ),
+        Field(name="black_bytes", dtype="string", fill="", doc="PB as in the file, one character (latin-1) per byte"),
+        Field(name="white_bytes", dtype="string", fill="", doc="PW as in the file, one character (latin-1) per byte"),
         Field(name="name_rule", dtype="uint8", doc="how names were decoded", attributes=_codes(NameRule)),
         Field(
             name="black_rank",
@@ -94,21 +80,11 @@ def _sequences() -> tuple[Field, ...]:
         Field(name="komi_rule", dtype="uint8", doc="how komi was read", attributes=_codes(KomiRule)),
         Field(name="handicap", dtype="int16", doc="stones that Black was given, by handicap_rule"),
         Field(name="handicap_stated", dtype="int16", doc="HA as in the file; -1: missing, or no number"),
-        Field(
-            name="handicap_rule",
-            dtype="uint8",
-            doc="how the handicap was found",
-            attributes=_codes(HandicapRule),
-        ),
+        Field(name="handicap_rule", dtype="uint8", doc="how the handicap was found", attributes=_codes(HandicapRule)),
         Field(name="rules", dtype="uint8", doc="ruleset (RU)", attributes=_codes(Ruleset)),
         Field(name="winner", dtype="int8", doc="1 Black, -1 White, 0 nobody or unknown"),
         Field(name="result", dtype="uint8", doc="how the game ended (RE)", attributes=_codes(ResultKind)),
-        Field(
-            name="margin",
-            dtype="float32",
-            fill=0.0,
-            doc="points that the winner was ahead; NaN where not counted",
-        ),
+        Field(name="margin", dtype="float32", fill=0.0, doc="points that the winner was ahead; NaN where not counted"),
         Field(name="date", dtype="int32", doc="year * 10000 + month * 100 + day, 00 for what is unknown"),
         Field(name="first_player", dtype="int8", doc="who made the first move: 0 Black, 1 White"),
         Field(name="alternating", dtype="bool", doc="whether the colours take turns in all moves"),
@@ -118,17 +94,9 @@ def _sequences() -> tuple[Field, ...]:
             fill="",
             doc="path of the file without its ending: whose games it holds",
         ),
+        Field(name="first_line", dtype="string", fill="", doc="the file's first line where it is a name and no SGF"),
         Field(
-            name="first_line",
-            dtype="string",
-            fill="",
-            doc="the file's first line where it is a name and no SGF",
-        ),
-        Field(
-            name="source",
-            dtype="string",
-            fill="",
-            doc="path of the file, below the raw folder or inside the archive",
+            name="source", dtype="string", fill="", doc="path of the file, below the raw folder or inside the archive"
         ),
         Field(name="offset", dtype="int64", doc="byte of the decompressed file at which the game begins"),
     )

@@ -8,17 +8,17 @@ import torch
 from torch.nn import functional
 
 from outofcore.domains.go.learn.identification import choose_panel, identify, opening_maps, slots_of
-from outofcore.domains.go.learn.players import Games, find_players, read_games
+from outofcore.domains.go.learn.players import PlayedGames, find_players, read_games
 from outofcore.domains.go.learn.style import TEMPERATURE, ge2e, supcon
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.store.reader import Store
 
 
-def games_of(sides: list[tuple[int, int]]) -> Games:
+def games_of(sides: list[tuple[int, int]]) -> PlayedGames:
     count = len(sides)
     zeros = np.zeros(count, np.int64)
     keys = np.random.default_rng(0).permutation(count * 7)[:count].astype(np.int64) - 5
-    return Games(keys, np.array(sides, np.int64), zeros, zeros, zeros, zeros.astype(bool))
+    return PlayedGames(keys, np.array(sides, np.int64), zeros, zeros, zeros, zeros.astype(bool))
 
 
 def test_half_of_the_games_are_asked_with() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outofcore.domains.go.learn.players import Games, entries, find_players, read_games
+from outofcore.domains.go.learn.players import PlayedGames, entries, find_players, read_games
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.sample import PLAYERS
 from outofcore.errors import DamagedStore, ParamsError
@@ -75,7 +75,7 @@ def test_games_that_do_not_cover_the_rows_are_refused(store: Store, tmp_path: Pa
 
 
 def test_games_without_turns_are_left_out() -> None:
-    games = Games(
+    games = PlayedGames(
         key=np.arange(4),
         sides=np.array([[0, 1], [0, -1], [1, 1], [-1, 0]]),
         start=np.array([0, 10, 20, 30]),

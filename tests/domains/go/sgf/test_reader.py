@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from outofcore.domains.go.play.oracle import main_line
 from outofcore.domains.go.sgf.pieces import cut
-from outofcore.domains.go.sgf.reader import NO_POINT, PROPERTIES, Games, Reading, read_games
+from outofcore.domains.go.sgf.reader import NO_POINT, PROPERTIES, MainLines, Reading, read_games
 
 KINDS = ("B", "W", "AB", "AW", "AE")
 
 
-def read(data: bytes) -> Games:
+def read(data: bytes) -> MainLines:
     return read_games(data, np.array([0]), np.array([len(data)]))
 
 
-def events(games: Games) -> list[tuple[str, str, int]]:
+def events(games: MainLines) -> list[tuple[str, str, int]]:
     """Identifier, value as written, node."""
     told = []
     count = int(games.first[-1])

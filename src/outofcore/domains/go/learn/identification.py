@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from outofcore.domains.go.learn.players import Games
+from outofcore.domains.go.learn.players import PlayedGames
 from outofcore.domains.go.schema import MOVE_NUMBER, TO_PLAY
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Panel:
     asked: npt.NDArray[np.bool_]  # (slots,) bool: query rather than reference
 
 
-def choose_panel(games: Games, most: int = 2 * GAMES_ASKED[-1]) -> Panel:
+def choose_panel(games: PlayedGames, most: int = 2 * GAMES_ASKED[-1]) -> Panel:
     """Up to ``most`` games per player with two or more, in key order, alternating between reference and query."""
     order = np.argsort(games.key, kind="stable")
     key, sides = games.key[order], games.sides[order]

@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Games:
+class PlayedGames:
     """The games of a split and their players."""
 
     key: Ints  # (games,) int64, as in the rows
@@ -80,13 +80,13 @@ def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
     return known[0], known[1]
 
 
-def read_games(store: Store, split: str, names: tuple[str, ...]) -> Games:
+def read_games(store: Store, split: str, names: tuple[str, ...]) -> PlayedGames:
     """The games of a split with the players of both sides; raises DamagedStore if the games do not cover the rows."""
     number = {name: place for place, name in enumerate(names)}
     sides = [[number.get(name, -1) for name in side] for side in _names(store, split)]
     table = store.sequences(split)
     start, length = store.extents(split)
-    return Games(
+    return PlayedGames(
         key=table["game"].read(),
         sides=np.array(sides, np.int64).T,
         start=start,
@@ -96,7 +96,7 @@ def read_games(store: Store, split: str, names: tuple[str, ...]) -> Games:
     )
 
 
-def entries(games: Games, least: int, first_moves: int | None) -> dict[str, Ints]:
+def entries(games: PlayedGames, least: int, first_moves: int | None) -> dict[str, Ints]:
     """Rows by player and game, for a sampler over players, their games, and rows of each game.
 
     Only rows with the player to move: every second row, from the opening if so configured. Games without strictly

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from outofcore.domains.boards.tower import PRESETS, residual_blocks
 from outofcore.domains.go.learn.identification import Answer, Panel, identify
-from outofcore.domains.go.learn.players import Games, entries
+from outofcore.domains.go.learn.players import PlayedGames, entries
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.domains.go.tensors import GoReading, planes
 from outofcore.domains.task import Batch, Task
@@ -84,7 +84,7 @@ class StyleTask(Task):
     """Embeddings that tell players apart; a game's is the mean of its positions'."""
 
     def __init__(
-        self, reading: GoReading, section: GoTrainSection, games: Games, panel: Panel, baseline: list[Answer]
+        self, reading: GoReading, section: GoTrainSection, games: PlayedGames, panel: Panel, baseline: list[Answer]
     ) -> None:
         super().__init__()
         self.section, self.panel, self.baseline = section, panel, baseline

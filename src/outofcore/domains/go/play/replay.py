@@ -25,7 +25,7 @@ from outofcore.domains.go.play.board import (
     remove_dead,
 )
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY, plane_bytes
-from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, Games
+from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, MainLines
 
 MOST_MOVES = 32_767
 
@@ -35,7 +35,7 @@ OCCUPIED, SUICIDE, KO_RETAKEN, SUPERKO, LATE_SETUP, AFTER_END, SETUP_CAPTURES, P
 _PASS_LETTERS = 19  # tt, on boards without that point
 
 
-class Outcome(IntEnum):
+class Verdict(IntEnum):
     """Result of playing a game."""
 
     KEPT = 0
@@ -52,10 +52,10 @@ class Outcome(IntEnum):
 
 
 _STOPPED = -1  # kept up to there
-_KEPT, _PASSED_OVER = int(Outcome.KEPT), int(Outcome.PASSED_OVER)
-_OFF_BOARD, _AMBIGUOUS = int(Outcome.OFF_BOARD), int(Outcome.AMBIGUOUS_NODE)
-_TOO_MANY, _TOO_SHORT = int(Outcome.TOO_MANY_MOVES), int(Outcome.TOO_SHORT)
-_ILLEGAL = int(Outcome.OCCUPIED)  # the first of five, in the order of COUNTED
+_KEPT, _PASSED_OVER = int(Verdict.KEPT), int(Verdict.PASSED_OVER)
+_OFF_BOARD, _AMBIGUOUS = int(Verdict.OFF_BOARD), int(Verdict.AMBIGUOUS_NODE)
+_TOO_MANY, _TOO_SHORT = int(Verdict.TOO_MANY_MOVES), int(Verdict.TOO_SHORT)
+_ILLEGAL = int(Verdict.OCCUPIED)  # the first of five, in the order of COUNTED
 _WHITE_TO_PLAY = np.uint64(0x5851F42D4C957F2D)
 _NOTHING = np.uint64(0)
 
@@ -74,7 +74,7 @@ class Played(NamedTuple):
     stones: Bits  # (rows, 2, bytes): black and white stones before the move, packed bits
     state: npt.NDArray[np.int16]  # (rows, 4): STATE_COLUMNS
     move: npt.NDArray[np.int16]  # (rows,): point in the frame; their number for a pass
-    outcome: Bits  # (games,): Outcome
+    outcome: Bits  # (games,): Verdict
     trouble: Ints  # (games,): event at which a rejected game failed
     rows: Ints  # (games, 2): first row and number of rows
     counts: npt.NDArray[np.int32]  # (games, columns): COUNTED
@@ -83,7 +83,7 @@ class Played(NamedTuple):
     record_spans: Ints  # (games, 2): [first, end) of each game in ``record``
 
 
-def replay(games: Games, rules: Rules, filters: FilterSection) -> Played:
+def replay(games: MainLines, rules: Rules, filters: FilterSection) -> Played:
     """Play games from their main lines; ``filters`` decide what an illegal move costs."""
     count = len(rules.size)
     before = np.concatenate(([0], np.cumsum(games.kind[: games.first[-1]] < ADD_BLACK)))
@@ -108,8 +108,8 @@ def replay(games: Games, rules: Rules, filters: FilterSection) -> Played:
 
 
 @kernel
-def _set_up(events: tuple[int, int], games: Games, size: int, board: Board) -> int:
-    """Apply the setup of one node; returns 0 or the :class:`Outcome` that forbids it."""
+def _set_up(events: tuple[int, int], games: MainLines, size: int, board: Board) -> int:
+    """Apply the setup of one node; returns 0 or the :class:`Verdict` that forbids it."""
     kinds, points, given = games.kind, games.points, board.notes
     given[:] = -1
     for event in range(events[0], events[1]):
@@ -164,14 +164,7 @@ def _write_position(played: Played, row: int, board: Board, size: int, kind: int
 
 @inlined_kernel
 def _place(
-    board: Board,
-    cell: int,
-    kind: int,
-    forbidden: int,
-    suicide: int,
-    superko: int,
-    seen: Words,
-    number: int,
+    board: Board, cell: int, kind: int, forbidden: int, suicide: int, superko: int, seen: Words, number: int
 ) -> tuple[int, int, int]:
     """Play a stone.
 
@@ -193,7 +186,7 @@ def _place(
 @kernel
 def _play_game(
     game: int,
-    games: Games,
+    games: MainLines,
     rules: Rules,
     stops: bool,  # noqa: FBT001
     board: Board,
@@ -204,7 +197,7 @@ def _play_game(
 ) -> tuple[int, int, int, int]:
     """Play one game: its rows from ``begin``, its record from ``recorded``.
 
-    Returns what :class:`Outcome` says, or ``_STOPPED``; the event that was reached; and the ends of rows and record.
+    Returns what :class:`Verdict` says, or ``_STOPPED``; the event that was reached; and the ends of rows and record.
     """
     size, superko = rules.size[game], rules.superko[game]
     record, counts = played.record, played.counts[game]
@@ -266,7 +259,7 @@ def _play_game(
 
 @kernel
 def _play(
-    games: Games,
+    games: MainLines,
     rules: Rules,
     stops: bool,  # noqa: FBT001
     min_moves: int,

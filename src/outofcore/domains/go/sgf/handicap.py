@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from outofcore.compilation import kernel
 from outofcore.domains.go.sgf.meaning import HandicapRule
-from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, WHITE, Games
+from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, WHITE, MainLines
 
 OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour")
 """Facts about the opening of a game, by column of :func:`openings`."""
@@ -22,7 +22,7 @@ class Handicap(NamedTuple):
     rule: HandicapRule
 
 
-def openings(games: Games) -> npt.NDArray[np.int64]:
+def openings(games: MainLines) -> npt.NDArray[np.int64]:
     """Facts about the opening of each game, int64 (games, columns of :data:`OPENING`).
 
     Points of black setup before the first move; of other setup; node of the first setup (-1 if none); Black's moves
@@ -34,7 +34,7 @@ def openings(games: Games) -> npt.NDArray[np.int64]:
 
 
 @kernel
-def _openings(games: Games, facts: npt.NDArray[np.int64]) -> None:
+def _openings(games: MainLines, facts: npt.NDArray[np.int64]) -> None:
     first, kinds, points, nodes = games.first, games.kind, games.points, games.node
     for game in range(len(facts)):
         facts[game, 2] = facts[game, 4] = -1

@@ -122,7 +122,7 @@ _RULESETS = {
 }
 
 
-class Outcome(NamedTuple):
+class GameResult(NamedTuple):
     """RE as stored: winner 1 Black, -1 White, 0 nobody or unknown; margin in points, NaN if not counted."""
 
     winner: int
@@ -130,7 +130,7 @@ class Outcome(NamedTuple):
     margin: float
 
 
-class Rules(NamedTuple):
+class StatedRules(NamedTuple):
     """What RU says."""
 
     ruleset: Ruleset
@@ -197,14 +197,14 @@ def komi(raw: bytes, *, fox: bool = False) -> tuple[float, KomiRule]:
 
 
 @lru_cache(maxsize=4096)
-def result(text: str) -> Outcome:
+def result(text: str) -> GameResult:
     """Winner and kind of result. A result without a named winner is a draw, void or unknown, never a win."""
     text = unicodedata.normalize("NFKC", text).strip() if not set(text) & set(_SIGNS) else text.strip()
     word = text.lower()
     if word in _DRAWN:
-        return Outcome(0, ResultKind.DRAW, 0.0)
+        return GameResult(0, ResultKind.DRAW, 0.0)
     if word in _NO_RESULT:
-        return Outcome(0, ResultKind.VOID, math.nan)
+        return GameResult(0, ResultKind.VOID, math.nan)
     found = _RESULT.fullmatch(text)
     if found:
         winner, how = (1 if found[1][0] in "bB" else -1), (found[2] or "").strip().lower()
@@ -212,14 +212,14 @@ def result(text: str) -> Outcome:
         winner = _winner(text)
         how = "" if not winner else re.sub(rf"^[{_COLOURS}番方棋이의の:,+\s]*(?:胜|勝ち?|승|赢|贏)?\s*", "", text)
     if not winner:
-        return Outcome(0, ResultKind.UNKNOWN, math.nan)
+        return GameResult(0, ResultKind.UNKNOWN, math.nan)
     for prefix, kind in (("r", ResultKind.RESIGNATION), ("t", ResultKind.TIME), ("f", ResultKind.FORFEIT)):
         if how.startswith(prefix) or _HOW[kind.name].search(how):
-            return Outcome(winner, kind, math.nan)
+            return GameResult(winner, kind, math.nan)
     margin = points(how) or 0.0
     if 0 < margin <= _LARGEST_MARGIN:
-        return Outcome(winner, ResultKind.SCORE, margin)
-    return Outcome(winner, ResultKind.WIN, math.nan)
+        return GameResult(winner, ResultKind.SCORE, margin)
+    return GameResult(winner, ResultKind.WIN, math.nan)
 
 
 def _winner(text: str) -> int:
@@ -274,12 +274,14 @@ def _number(numeral: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def rules(raw: bytes) -> Rules:
+def rules(raw: bytes) -> StatedRules:
     """The ruleset named by RU, and what it says about suicide and repetition."""
     text = raw.decode("latin-1")
     spelled = _KATAGO.match(text.strip())
     if spelled:
-        return Rules(Ruleset.KATAGO, spelled[2] == "1", {"positional": 1, "situational": 2}.get(spelled[1].lower(), 0))
+        return StatedRules(
+            Ruleset.KATAGO, spelled[2] == "1", {"positional": 1, "situational": 2}.get(spelled[1].lower(), 0)
+        )
     word = re.sub(r"[^a-z]", "", text.lower()).removesuffix("rules").removesuffix("rule")
     ruleset = _RULESETS.get(word, Ruleset.UNKNOWN)
-    return Rules(ruleset, ruleset in SUICIDE_ALLOWED, SUPERKO.get(ruleset, 0))
+    return StatedRules(ruleset, ruleset in SUICIDE_ALLOWED, SUPERKO.get(ruleset, 0))

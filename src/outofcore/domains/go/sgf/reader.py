@@ -33,7 +33,7 @@ _UNTERMINATED, _BAD_POINT = int(Reading.UNTERMINATED_VALUE), int(Reading.BAD_POI
 _AMBIGUOUS, _STRAY = int(Reading.AMBIGUOUS_NODE), int(Reading.STRAY_TEXT)
 
 
-class Games(NamedTuple):
+class MainLines(NamedTuple):
     """Main lines of the games of a unit as written, not yet played."""
 
     spans: npt.NDArray[np.int32]  # (games, properties, 2): [first, end) of each property's first value, or -1
@@ -46,10 +46,10 @@ class Games(NamedTuple):
     trouble: npt.NDArray[np.int64]  # (games,): byte in the unit at which reading failed
 
 
-def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Games:
+def read_games(payload: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> MainLines:
     """Read the main line of every game: at each branch its first variation."""
     most = payload.count(b"[")
-    games = Games(
+    games = MainLines(
         spans=np.full((len(starts), len(PROPERTIES), 2), -1, np.int32),
         first=np.zeros(len(starts) + 1, np.int64),
         kind=np.empty(most, np.uint8),
@@ -96,7 +96,7 @@ def _point(data: Bytes, begin: int, end: int, kind: int, point: Bytes) -> bool:
 
 
 @kernel
-def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], games: Games) -> None:
+def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], games: MainLines) -> None:
     """Fill the arrays of ``games``.
 
     Unexpected text instead of an identifier is usually the rest of a comment with an unescaped bracket. It is skipped,
