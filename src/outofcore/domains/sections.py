@@ -134,8 +134,7 @@ class TrainSection(Section):
     learning_rate: float = Field(1e-3, gt=0, le=100)
     warmup_steps: int = Field(0, ge=0, le=MOST, description="first steps, over which the learning rate rises linearly")
     schedule: Literal["constant", "cosine"] = Field(
-        "constant",
-        description="learning rate after the warm-up: constant, or along a cosine towards zero",
+        "constant", description="learning rate after the warm-up: constant, or along a cosine towards zero"
     )
     clip_norm: float | None = Field(
         None, gt=0, description="longer gradients of a step, all weights together, are scaled to this norm; null: none"

@@ -143,10 +143,7 @@ def _oddities(one: Game, other: Game) -> list[Game]:
         replace(other, moves=(*other.moves[:10], "Ke5", *other.moves[11:])),
         replace(other, tags={**other.tags, "Variant": "Crazyhouse"}),
         replace(
-            other,
-            tags={**other.tags, "WhiteElo": "?", "BlackElo": ""},
-            moves=other.moves[:-2],
-            notes=other.notes[:-2],
+            other, tags={**other.tags, "WhiteElo": "?", "BlackElo": ""}, moves=other.moves[:-2], notes=other.notes[:-2]
         ),
         replace(one, tags={**one.tags, "Result": "*"}, result="*"),
         Game(fischer, moves, ("",) * len(moves), "1/2-1/2"),

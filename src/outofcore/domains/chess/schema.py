@@ -101,11 +101,7 @@ SCHEMA = Schema(
         Field(name="result", dtype="int8", doc="result for White: 1, 0, -1; -128: unfinished"),
         Field(name="plies", dtype="uint16", doc="half-moves of the whole game, stored or not"),
         Field(name="source", dtype="uint32", doc="raw file that it comes from, a row of sources"),
-        Field(
-            name="member",
-            dtype="uint32",
-            doc="file inside that archive, in its order; 0 where it is no archive",
-        ),
+        Field(name="member", dtype="uint32", doc="file inside that archive, in its order; 0 where it is no archive"),
         Field(name="offset", dtype="uint64", doc="byte at which the game begins in the decompressed file"),
     ),
 )

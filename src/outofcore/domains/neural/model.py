@@ -77,10 +77,7 @@ def planned_task(section: NeuralSection, schemas: Mapping[str, Schema]) -> Neura
 
 
 def _shape(
-    part: str,
-    attributes: Mapping[str, Any],
-    section: NeuralSection,
-    moments: Mapping[str, tuple[float, ...]],
+    part: str, attributes: Mapping[str, Any], section: NeuralSection, moments: Mapping[str, tuple[float, ...]]
 ) -> SessionShape:
     try:
         frame = transformed_shape(tuple(attributes["frame_shape"]), section.tensors.transforms)
@@ -258,12 +255,7 @@ class NeuralTask(Task):
         return {f"filters_{name}": sheet for name, sheet in filter_pictures(self.encoder.filters()).items()}
 
 
-REPEATS = {
-    "repeats": "bins",
-    "repeat_responses": "responses",
-    "repeat_squares": "squares",
-    "repeat_errors": "errors",
-}
+REPEATS = {"repeats": "bins", "repeat_responses": "responses", "repeat_squares": "squares", "repeat_errors": "errors"}
 """Sums by repeated condition, and the sums by neuron that include them."""
 
 RELIABLE = 0.15

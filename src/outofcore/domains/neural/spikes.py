@@ -21,15 +21,7 @@ from outofcore.domains.neural.clocks import (
     valid_times,
 )
 from outofcore.domains.neural.params import SourceSection, UnitCondition
-from outofcore.domains.neural.recordings.arrays import (
-    Array,
-    Ints,
-    SessionError,
-    flat,
-    identify,
-    part,
-    whole_numbers,
-)
+from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, flat, identify, part, whole_numbers
 from outofcore.domains.neural.recordings.recording import Recording, find_vector, matching, missing
 
 

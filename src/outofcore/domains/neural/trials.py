@@ -8,15 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.clocks import (
-    BLOCK,
-    INVALID,
-    BinClock,
-    Times,
-    blocks,
-    locate,
-    nanoseconds,
-)
+from outofcore.domains.neural.clocks import BLOCK, INVALID, BinClock, Times, blocks, locate, nanoseconds
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Array, Ints, SessionError, flat, identify, take
 from outofcore.domains.neural.recordings.by_trial import MarkedTrials

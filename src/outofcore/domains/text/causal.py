@@ -76,9 +76,4 @@ def _packed(named: Mapping[str, Tensor]) -> dict[str, Any]:
     begins = torch.nonzero(positions == 0).flatten()
     bounds = torch.cat([begins, begins.new_tensor([len(positions)])]).int()
     longest = int(bounds.diff().max())
-    return row | {
-        "cu_seq_lens_q": bounds,
-        "cu_seq_lens_k": bounds,
-        "max_length_q": longest,
-        "max_length_k": longest,
-    }
+    return row | {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": longest, "max_length_k": longest}

@@ -107,10 +107,7 @@ class TextAuditSection(AuditSection):
     """How many documents ``tokenizers`` checks; it is a hundred times slower than the engine."""
 
     records: int = Field(
-        100,
-        ge=1,
-        le=2**40,
-        description="about how many are checked, whatever the size of the input; and the first",
+        100, ge=1, le=2**40, description="about how many are checked, whatever the size of the input; and the first"
     )
 
 

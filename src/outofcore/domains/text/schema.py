@@ -30,11 +30,7 @@ def schemas(section: TextSection, files: Sequence[RawFile]) -> dict[str, Schema]
 
 def attributes(tokenizer: Tokenizer) -> dict[str, Any]:
     """Store attributes that describe the tokenizer."""
-    return {
-        "tokenizer": tokenizer.json,
-        "end_of_document": tokenizer.end_of_document,
-        "vocabulary": tokenizer.size,
-    }
+    return {"tokenizer": tokenizer.json, "end_of_document": tokenizer.end_of_document, "vocabulary": tokenizer.size}
 
 
 def tokenizer_of(store_attributes: Any) -> Tokenizer:

@@ -9,15 +9,7 @@ from functools import partial
 import numpy as np
 
 from outofcore.domains.text.documents.long import PartOfDocument, pieces, survey
-from outofcore.domains.text.documents.reading import (
-    BLOCK_BYTES,
-    LINES,
-    NOTHING,
-    Contents,
-    OpenMember,
-    Scout,
-    division,
-)
+from outofcore.domains.text.documents.reading import BLOCK_BYTES, LINES, NOTHING, Contents, OpenMember, Scout, division
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
 from outofcore.domains.text.tokens.engine import open_engine

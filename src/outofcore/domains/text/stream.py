@@ -229,11 +229,7 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         pools = self._text.pools(self.epoch, phase, self._pool, repeat=self._repeat, stopped=stopped.is_set)
         waiting: list[Tokens] = []
         # Ends in reverse: the pool that is being made is abandoned, its thread joined, its source closed.
-        with (
-            closing(pools),
-            ThreadPoolExecutor(1, thread_name_prefix="text-stream") as maker,
-            ExitStack() as at_end,
-        ):
+        with closing(pools), ThreadPoolExecutor(1, thread_name_prefix="text-stream") as maker, ExitStack() as at_end:
             at_end.callback(stopped.set)
             ordered = self._in_order(pools, maker)
             pool = next(ordered, None)

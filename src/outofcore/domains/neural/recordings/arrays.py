@@ -77,12 +77,7 @@ class Array:
 
 
 def sliced(
-    values: Any,
-    axis: int,
-    name: str,
-    *,
-    turned: bool = False,
-    damage: tuple[type[Exception], ...] = SLICE_DAMAGE,
+    values: Any, axis: int, name: str, *, turned: bool = False, damage: tuple[type[Exception], ...] = SLICE_DAMAGE
 ) -> Array:
     """An array of a library that reads slices, time first; ``turned`` has all axes reversed in the file."""
     shape = time_first(values.shape[::-1] if turned else values.shape, axis, name)

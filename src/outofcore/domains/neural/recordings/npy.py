@@ -19,14 +19,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.recordings.arrays import (
-    STREAM_DAMAGE,
-    WHOLE_BYTES,
-    Array,
-    SessionError,
-    refusing,
-    sliced,
-)
+from outofcore.domains.neural.recordings.arrays import STREAM_DAMAGE, WHOLE_BYTES, Array, SessionError, refusing, sliced
 from outofcore.domains.neural.recordings.recording import Recording
 
 # Local file header of a zip archive: 30 bytes, the last two fields are the lengths of what follows.

@@ -27,7 +27,7 @@ WHOLE_BYTES = 4 << 20
 RECORD_BYTES = 16 << 20
 """Bytes of the longest line of JSON and the longest value of Parquet; they are never read in pieces."""
 
-Kind = Literal["text", "lines", "values", "json", "nothing"]
+Format = Literal["text", "lines", "values", "json", "nothing"]
 TABLES = (".csv", ".tsv", ".arrow", ".feather")
 TABLE_MARKS = (b"ARROW1", b"PAR1")
 
@@ -161,7 +161,7 @@ class Scout:
 class Contents(NamedTuple):
     """What a stretch of a unit holds; the detail of one that could not be read is None."""
 
-    kind: Kind  # whole documents; "nothing" where the first document was rejected
+    kind: Format  # whole documents; "nothing" where the first document was rejected
     marks: int = 0  # byte-order marks that were dropped before it
     lengths: npt.NDArray[np.int64] | None = None  # of values
     part: PartOfDocument | None = None  # instead of whole documents
@@ -191,7 +191,7 @@ class OpenMember:
         self.division: Division | None = None
         self.reader = Reader(text.stream, text.encoding, text.offset)
         if isinstance(member, RecordsMember) or plain_name(member.name).lower().endswith(".parquet"):
-            self.kind: Kind = "values"
+            self.kind: Format = "values"
             return
         head = self.reader.read(BLOCK_BYTES)
         marked = head.startswith(BOM)
@@ -203,7 +203,7 @@ class OpenMember:
             self.marks, head = 1, head.removeprefix(BOM)
         self.reader.give_back(head)
 
-    def _kind(self, head: bytes) -> Kind:
+    def _kind(self, head: bytes) -> Format:
         """The kind of a file, by its name where that tells it, else by its beginning."""
         name = plain_name(self._member.name).lower()
         if name.endswith((".jsonl", ".ndjson")):
