@@ -36,11 +36,6 @@ Times = npt.NDArray[np.int32]
 Rows = dict[str, npt.NDArray[Any]]
 
 
-def make_converter(section: ChessSection, rate: AuditRate) -> Converter:
-    """The function from units of PGN to positions."""
-    return Converter(section, rate)
-
-
 @dataclass(frozen=True)
 class Converter:
     """Converts units of PGN; picklable."""
@@ -56,6 +51,9 @@ class Converter:
         games = read_games(data, bounds, more_tags=tags, engine_comments=source.engine_comments)
         file, offset = unit.origins(games.starts)
         return _Conversion(unit, file, offset, self.section, self.rate, games, read_facts(games)).run()
+
+
+make_converter = Converter
 
 
 @dataclass

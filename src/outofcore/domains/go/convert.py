@@ -16,8 +16,7 @@ from outofcore.domains.go.play import oracle
 from outofcore.domains.go.play.replay import COUNTED, Played, Rules, Verdict, replay
 from outofcore.domains.go.schema import TO_PLAY, schema
 from outofcore.domains.go.sgf import encoding, meaning
-from outofcore.domains.go.sgf.handicap import OPENING, openings
-from outofcore.domains.go.sgf.header import Header, Rejection, columns, read_header, refusal
+from outofcore.domains.go.sgf.header import OPENING, Header, Rejection, columns, openings, read_header, refusal
 from outofcore.domains.go.sgf.names import decode
 from outofcore.domains.go.sgf.pieces import Piece
 from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, MainLines, Reading, read_games
@@ -50,11 +49,6 @@ class _Text:
         syntax = [others.get(number, self.syntax[start:end]) for number, (start, end) in spans]
         ends = np.cumsum([len(game) for game in games], dtype=np.int64)
         return _Text(b"".join(games), np.concatenate(([0], ends[:-1])), ends, b"".join(syntax))
-
-
-def make_converter(section: GoSection, rate: AuditRate) -> Converter:
-    """The function from units of SGF to positions."""
-    return Converter(section, rate)
 
 
 @dataclass(frozen=True)
@@ -192,6 +186,9 @@ class Converter:
             counts["audited_positions"] += count
             counts["audited_captures"] += int(played.counts[number, COUNTED.index("captures")])
         return tuple(comparisons)
+
+
+make_converter = Converter
 
 
 def _unusual(played: Played, headers: Sequence[Header], kept: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Read the properties of a game and apply the filters to them, before a stone is played."""
+"""Read the properties of a game, reconcile HA with the stones on the board, and apply the filters to them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.compilation import kernel
 from outofcore.domains.go.params import FilterSection
 from outofcore.domains.go.sgf import meaning
-from outofcore.domains.go.sgf.handicap import handicap, stated
 from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset
 from outofcore.domains.go.sgf.names import NameRule, decode
-from outofcore.domains.go.sgf.reader import PROPERTIES
+from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, PROPERTIES, WHITE, MainLines
 
 _PB, _PW, _BR, _WR, _KM, _HA, _RE, _DT, _RU, _SZ, _CA, _GM = range(len(PROPERTIES))
 Rejection = tuple[str, str]
 """Reason and detail."""
+
+
+OPENING = ("black_stones", "other_setup", "node", "leading_black", "first_colour")
+"""Facts about the opening of a game, by column of :func:`openings`."""
 
 
 class Header(NamedTuple):
@@ -138,3 +142,59 @@ def columns(headers: Sequence[Header], dtypes: Mapping[str, Any]) -> dict[str, n
     values = zip(*headers, strict=True) if headers else ((),) * len(Header._fields)
     named = zip(Header._fields, values, strict=True)
     return {name: np.array(column, dtypes[name]) for name, column in named if name in dtypes}
+
+
+def openings(games: MainLines) -> npt.NDArray[np.int64]:
+    """Facts about the opening of each game, int64 (games, columns of :data:`OPENING`).
+
+    Points of black setup before the first move; of other setup; node of the first setup (-1 if none); Black's moves
+    before White's first; colour of the first move (-1 if none).
+    """
+    facts = np.zeros((len(games.status), len(OPENING)), np.int64)
+    _openings(games, facts)
+    return facts
+
+
+@kernel
+def _openings(games: MainLines, facts: npt.NDArray[np.int64]) -> None:
+    first, kinds, points, nodes = games.first, games.kind, games.points, games.node
+    for game in range(len(facts)):
+        facts[game, 2] = facts[game, 4] = -1
+        for event in range(first[game], first[game + 1]):
+            kind = kinds[event]
+            if kind == WHITE:
+                if facts[game, 4] < 0:
+                    facts[game, 4] = WHITE
+                break
+            if kind == BLACK:
+                facts[game, 3] += 1
+                facts[game, 4] = BLACK
+            elif facts[game, 3] == 0:
+                left, top, right, bottom = points[event]
+                columns = abs(np.int64(right) - np.int64(left)) + 1  # uint8 would wrap around
+                rows = abs(np.int64(bottom) - np.int64(top)) + 1
+                facts[game, 0 if kind == ADD_BLACK else 1] += columns * rows
+                if facts[game, 2] < 0:
+                    facts[game, 2] = nodes[event]
+
+
+def stated(raw: bytes) -> int:
+    """The number in HA; -1 if missing or invalid."""
+    text = raw.strip()
+    return min(int(text[:9]), 999) if text.isdigit() else -1
+
+
+def handicap(named: int, facts: list[int]) -> tuple[int, HandicapRule]:
+    """Stones given to Black and the rule, from HA (``named``) and its row of :func:`openings`."""
+    black, other, node, leading, colour = facts
+    if black or other:
+        if other:
+            return 0, HandicapRule.POSITION
+        return black, HandicapRule.ROOT if node == 0 else HandicapRule.LATER_NODE
+    if named < 2:
+        return 0, HandicapRule.NONE
+    if leading >= named:
+        return named, HandicapRule.MOVES
+    if colour != WHITE:
+        return 0, HandicapRule.STATED_ONLY
+    return named, HandicapRule.OMITTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outofcore.domains.go.sgf.handicap import Handicap, handicap, openings, stated
+from outofcore.domains.go.sgf.header import handicap, openings, stated
 from outofcore.domains.go.sgf.meaning import HandicapRule
 from outofcore.domains.go.sgf.reader import read_games
 from tests.domains.go.conftest import ConvertText
@@ -76,7 +76,7 @@ def test_what_opens_each_game() -> None:
         (4, [0, 1, 0, 0, 1], (0, HandicapRule.POSITION)),
     ],
 )
-def test_judging_one_game(named: int, facts: list[int], expected: Handicap) -> None:
+def test_judging_one_game(named: int, facts: list[int], expected: tuple[int, HandicapRule]) -> None:
     assert handicap(named, facts) == expected
 
 
