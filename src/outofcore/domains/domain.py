@@ -124,8 +124,10 @@ class Domain:
         """Parts of the store and their tables; ``{"": schema}`` for a single part."""
         self.require_packages()
         module = self._module("schema")
-        made: dict[str, Schema] = module.schemas(section, files) if hasattr(module, "schemas") else {"": module.SCHEMA}
-        return made
+        schemas: dict[str, Schema] = (
+            module.schemas(section, files) if hasattr(module, "schemas") else {"": module.SCHEMA}
+        )
+        return schemas
 
     def units(self, files: Sequence[RawFile], section: Any) -> Iterator[Unit]:
         """Cut the raw files, in order, into units at record boundaries; must stream, never hold a whole file."""
@@ -147,12 +149,12 @@ class Domain:
         """
         self.require_packages()
         module = self._module("convert")
-        made: Callable[[Unit], UnitResult] = (
+        converter: Callable[[Unit], UnitResult] = (
             module.make_converter(section, rate)
             if hasattr(module, "make_converter")
             else partial(module.convert, section=section)
         )
-        return made
+        return converter
 
     def reading(self, store_attributes: Mapping[str, Any], section: Any) -> Reading:
         """How rows become tensors, by the section's ``tensors`` settings."""

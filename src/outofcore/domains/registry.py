@@ -38,8 +38,8 @@ def get_domain(name: str) -> Domain:
         message = f"domain {name!r} is in {owners}; names are unique: uninstall all packages but one"
         raise ParamsError(message)
     if first.dist is None:
-        here: Domain = import_module(first.value).DOMAIN
-        return here
+        own: Domain = import_module(first.value).DOMAIN
+        return own
     try:
         domain: Domain = import_module(first.module).DOMAIN
         found = domain.name

@@ -77,13 +77,13 @@ class Replay:
 
     def write(self, rows: dict[str, npt.NDArray[Any]], first: int) -> None:
         """Write ``squares``, ``state`` and ``move`` from row ``first`` on."""
-        here = slice(first, first + len(self))
+        span = slice(first, first + len(self))
         ranks = np.array(self._boards, np.uint64).reshape(-1, 12, 1).view(np.uint8)
         ranks = np.unpackbits(ranks[..., None], axis=3, bitorder="little")  # (positions, 12, ranks, files)
         pieces = np.tensordot(ranks, np.array(list(CODES.values()), np.uint8), (1, 0))
-        rows["squares"][here] = pieces[:, 0::2] | pieces[:, 1::2] << 4
-        rows["state"][here] = np.array(self._states, np.uint8).reshape(-1, 4)
-        rows["move"][here] = self._moves
+        rows["squares"][span] = pieces[:, 0::2] | pieces[:, 1::2] << 4
+        rows["state"][span] = np.array(self._states, np.uint8).reshape(-1, 4)
+        rows["move"][span] = self._moves
 
 
 def read_moves(tokens: Sequence[str], fen: str, *, chess960: bool, least: int | None = None) -> Replay:

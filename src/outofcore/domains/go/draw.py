@@ -41,8 +41,8 @@ def draw(rows: Columns, attributes: Mapping[str, Any] | None = None) -> str:
     for row in range(size):
         line = f"{size - row:2d} "
         for column in range(size):
-            here = move == row * frame + column
-            line += f"({_STONES[points[row, column]]})" if here else f" {_STONES[points[row, column]]} "
+            is_move = move == row * frame + column
+            line += f"({_STONES[points[row, column]]})" if is_move else f" {_STONES[points[row, column]]} "
         lines.append(line.rstrip())
     lines.append("    " + "  ".join(LETTERS[:size]))
     player = PLAYERS[int(state[TO_PLAY])]

@@ -95,11 +95,11 @@ def _play(
         for star in (4 * STRIDE + 16, 16 * STRIDE + 4):
             put(board, star, 0)
     likings = [_liking(player, size) for player in sides]
-    told = []
+    played = []
     for _ in range(moves):
         cell = _choose(sides[colour], likings[colour], board.cells, colour, last, ko, generator)
         if cell is None or generator.random() < 0.005:
-            told.append((colour, "tt" if size == 19 else ""))
+            played.append((colour, "tt" if size == 19 else ""))
             ko, last = NO_KO, -1
         else:
             before = board._replace(cells=board.cells.copy(), bits=board.bits.copy(), digest=board.digest.copy())
@@ -107,13 +107,13 @@ def _play(
             if lost:
                 board = before
                 ko, last = NO_KO, -1
-                told.append((colour, ""))
+                played.append((colour, ""))
             else:
-                told.append((colour, chr(96 + cell % STRIDE) + chr(96 + cell // STRIDE)))
+                played.append((colour, chr(96 + cell % STRIDE) + chr(96 + cell // STRIDE)))
                 last = cell
         colour = 1 - colour
-    told += [(colour, ""), (1 - colour, "")]
-    return "".join(f";{'BW'[side]}[{point}]" for side, point in told)
+    played += [(colour, ""), (1 - colour, "")]
+    return "".join(f";{'BW'[side]}[{point}]" for side, point in played)
 
 
 def _liking(player: Player, size: int) -> npt.NDArray[np.float64]:

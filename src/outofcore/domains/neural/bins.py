@@ -118,9 +118,9 @@ class BinReader:
     def _frames(self, start: int, stop: int, ranges: Ranges, reason: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         streams, source = self._streams, self._source
         shape = streams.frame_shape
-        number, there = self._shown(start, stop, ranges)
-        values, read = _taken(streams.frames, number, there)
-        _mark(reason, there, "no_frame")
+        number, present = self._shown(start, stop, ranges)
+        values, read = _taken(streams.frames, number, present)
+        _mark(reason, present, "no_frame")
         _mark(reason, read, "unreadable")
         frames = values.reshape(-1, *shape)
         if frames.dtype.kind == "f":
@@ -139,12 +139,12 @@ class BinReader:
     def _shown(self, start: int, stop: int, ranges: Ranges) -> tuple[Ints, Mask]:
         """Index of the frame on screen in each bin, and whether there is one."""
         streams = self._streams
-        entry, there = self._entries("shown", streams.shown.count, start, stop, ranges)
+        entry, present = self._entries("shown", streams.shown.count, start, stop, ranges)
         if not streams.indexed:
-            return entry, there
-        values, read = _taken(streams.shown.array, entry, there)
+            return entry, present
+        values, read = _taken(streams.shown.array, entry, present)
         numbers = identify(values) - (self._source.first_frame if self._source.names.frame is not None else 0)
-        known = there & read & (numbers >= 0) & (numbers < streams.frames.shape[0])
+        known = present & read & (numbers >= 0) & (numbers < streams.frames.shape[0])
         return np.where(known, numbers, 0), known
 
     def _entries(self, name: str, count: int, start: int, stop: int, ranges: Ranges) -> tuple[Ints, Mask]:
@@ -154,8 +154,8 @@ class BinReader:
             entry = np.arange(start, stop)
             return entry, entry < count
         first, times = _timed(self._tracks()[name], ranges[name])
-        place, there = hold(times, clock.centres(start, stop), self._survey.longest[name])
-        return (first[place] if len(first) else place), there
+        place, present = hold(times, clock.centres(start, stop), self._survey.longest[name])
+        return (first[place] if len(first) else place), present
 
     def _responses(
         self, start: int, stop: int, ranges: Ranges, silent: npt.NDArray[np.uint8]
@@ -166,10 +166,10 @@ class BinReader:
             values: npt.NDArray[Any] = streams.spikes.count(ranges["spikes"], survey.clock.edges(start, stop))
         else:
             assert streams.samples is not None
-            values, there, read = self._sampled(streams.samples, "samples", start, stop, ranges)
+            values, present, read = self._sampled(streams.samples, "samples", start, stop, ranges)
             values = values if values.ndim == 2 else values[:, None]
             _mark(silent, read, "unreadable")
-            _mark(silent, there, "no_sample")
+            _mark(silent, present, "no_sample")
         finite = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
         stored, fits = encode(np.where(finite, values, 0) if not finite.all() else values, self._source.response_dtype)
         allowed = self._allowed(start, stop, ranges, values.shape)
@@ -185,11 +185,11 @@ class BinReader:
         observed = self._observed(start, stop, shape)
         if streams.valid is None:
             return observed
-        entry, there = self._entries(streams.valid_like, streams.valid.shape[0], start, stop, ranges)
-        values, read = _taken(streams.valid, entry, there)
+        entry, present = self._entries(streams.valid_like, streams.valid.shape[0], start, stop, ranges)
+        values, read = _taken(streams.valid, entry, present)
         counts = np.nan_to_num(values) != 0
         counts = counts if counts.ndim == 2 else counts[:, None]
-        return np.broadcast_to(counts & (there & read)[:, None], shape) & observed
+        return np.broadcast_to(counts & (present & read)[:, None], shape) & observed
 
     def _observed(self, start: int, stop: int, shape: tuple[int, ...]) -> Mask:
         """Which neurons were observed during all of each bin, (bins, neurons)."""
@@ -215,10 +215,10 @@ class BinReader:
         track = self._streams.behavior
         if track is None:
             return None
-        values, there, read = self._sampled(track, "behavior", start, stop, ranges)
+        values, present, read = self._sampled(track, "behavior", start, stop, ranges)
         with np.errstate(over="ignore"):
             plain = (values if values.ndim == 2 else values[:, None]).astype(np.float32)
-        known = there & read & np.isfinite(plain).all(1)
+        known = present & read & np.isfinite(plain).all(1)
         _mark(silent, read, "unreadable")
         _mark(silent, known, "no_behavior")
         return np.where(known[:, None], plain, np.float32(0))
@@ -229,9 +229,9 @@ class BinReader:
         """Samples of a track at the bins; which bins have one; which depend only on undamaged entries."""
         clock, resample = self._survey.clock, self._source.resample
         if clock is None:
-            entry, there = self._entries(name, track.count, start, stop, ranges)
-            values, fine = _taken(track.array, entry, there)
-            return values, there, fine
+            entry, present = self._entries(name, track.count, start, stop, ranges)
+            values, fine = _taken(track.array, entry, present)
+            return values, present, fine
         places, times = _timed(track, ranges[name])
         first, end = ranges[name].tolist()
         values, fine = (each[places - first] for each in readable(track.array, first, end))
@@ -240,16 +240,16 @@ class BinReader:
         mode = {"samples": resample.responses, "behavior": resample.behavior}[name]
         if mode == "mean":
             edges = clock.edges(start, stop)
-            result, there = mean(times, values, edges)
-            return result, there, mean(times, damage, edges)[0] == 0
+            result, present = mean(times, values, edges)
+            return result, present, mean(times, damage, edges)[0] == 0
         centres, longest = clock.centres(start, stop), self._survey.longest[name]
         if mode == "linear":
-            result, there = linear(times, values, centres, longest)
-            return result, there, linear(times, damage, centres, longest)[0] == 0
-        place, there = hold(times, centres, longest)
+            result, present = linear(times, values, centres, longest)
+            return result, present, linear(times, damage, centres, longest)[0] == 0
+        place, present = hold(times, centres, longest)
         if not len(times):
-            return np.zeros((len(centres), *values.shape[1:]), values.dtype), there, ~there
-        return values[place], there, fine[place] | ~there
+            return np.zeros((len(centres), *values.shape[1:]), values.dtype), present, ~present
+        return values[place], present, fine[place] | ~present
 
 
 def _timed(track: Track, span: Ints) -> tuple[Ints, Ints]:
@@ -258,13 +258,13 @@ def _timed(track: Track, span: Ints) -> tuple[Ints, Ints]:
     return valid_times(track.clock, int(span[0]), int(span[1]))
 
 
-def _taken(array: Array, entry: Ints, there: Mask) -> tuple[npt.NDArray[Any], Mask]:
+def _taken(array: Array, entry: Ints, present: Mask) -> tuple[npt.NDArray[Any], Mask]:
     """The entry of each bin, 0 in bins that have none; and where none is damaged."""
-    held, read = take(array, entry[there])
-    if there.all():
-        return held, read
-    values, fine = np.zeros((len(there), *held.shape[1:]), held.dtype), np.ones(len(there), bool)
-    values[there], fine[there] = held, read
+    taken, read = take(array, entry[present])
+    if present.all():
+        return taken, read
+    values, fine = np.zeros((len(present), *taken.shape[1:]), taken.dtype), np.ones(len(present), bool)
+    values[present], fine[present] = taken, read
     return values, fine
 
 
@@ -276,11 +276,11 @@ def _mark(reason: npt.NDArray[np.uint8], fine: Mask | np.bool_, name: str) -> No
 def hold(times: Times, centres: Times, longest: int) -> tuple[Ints, Mask]:
     """Index of the last sample at or before each bin centre, and whether it is at most ``longest`` ns older."""
     index = np.searchsorted(times, centres, side="right") - 1
-    there = index >= 0
-    index = np.where(there, index, 0)
+    present = index >= 0
+    index = np.where(present, index, 0)
     if len(times):
-        there &= centres - times[index] < longest
-    return np.where(there, index, 0), there
+        present &= centres - times[index] < longest
+    return np.where(present, index, 0), present
 
 
 def mean(times: Times, values: npt.NDArray[Any], edges: Times) -> tuple[npt.NDArray[np.float64], Mask]:
@@ -303,19 +303,19 @@ def linear(
 ) -> tuple[npt.NDArray[np.float64], Mask]:
     """Values interpolated at bin centres between samples at most ``longest`` ns apart, and which bins have one."""
     left = np.searchsorted(times, centres, side="right") - 1
-    there = left >= 0
-    left = np.where(there, left, 0)
+    present = left >= 0
+    left = np.where(present, left, 0)
     result = np.zeros((len(centres), *values.shape[1:]), np.float64)
     if not len(times):
-        return result, there
+        return result, present
     right = np.minimum(left + 1, len(times) - 1)
     exact = times[left] == centres
     span = times[right] - times[left]
-    there &= exact | ((right > left) & (span <= longest))
+    present &= exact | ((right > left) & (span <= longest))
     share = np.where(exact, 0.0, (centres - times[left]) / np.maximum(span, 1))
     share = share.reshape(-1, *(1,) * (values.ndim - 1))
     low = values[left].astype(np.float64)
     high = np.where(share == 0, low, values[right].astype(np.float64))
     with np.errstate(invalid="ignore", over="ignore"):
-        result[there] = (low + (high - low) * share)[there]
-    return result, there
+        result[present] = (low + (high - low) * share)[present]
+    return result, present

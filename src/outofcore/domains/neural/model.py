@@ -173,11 +173,11 @@ class NeuralTask(Task):
         if len(known) and "condition" in batch:
             condition = batch["condition"].cpu().numpy()
             place = np.minimum(np.searchsorted(known, condition), len(known) - 1)
-            here = torch.from_numpy(np.flatnonzero(known[place] == condition)).to(device)
-            row = torch.from_numpy(place).to(device)[here]
+            repeated = torch.from_numpy(np.flatnonzero(known[place] == condition)).to(device)
+            row = torch.from_numpy(place).to(device)[repeated]
             first, last = self.first_cell[session : session + 2]
             for name, source in REPEATS.items():
-                sums[name][first:last].view(len(known), -1).index_add_(0, row, addends[source][here])
+                sums[name][first:last].view(len(known), -1).index_add_(0, row, addends[source][repeated])
         return sums
 
     def summarize(self, sums: Mapping[str, Tensor]) -> dict[str, float]:

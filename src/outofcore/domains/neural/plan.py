@@ -74,7 +74,7 @@ class Size:
     """Bytes of the recordings with pixels of one type."""
 
     decoded: int
-    held: LoaderBytes  # by the loaders of both splits
+    loaders: LoaderBytes  # by the loaders of both splits
     budget: LoaderBytes  # for the loaders, which get half of it each, however the hash divides the trials
 
 
@@ -107,7 +107,7 @@ def size_of(section: NeuralSection, schemas: Mapping[str, Schema], dtype: Stimul
     whole = outlook.loaders(section, typed, [bins])
     return Size(
         decoded=sum(count * row_bytes(typed[name]) for name, count in bins.items()),
-        held=outlook.loaders(section, typed, splits),
+        loaders=outlook.loaders(section, typed, splits),
         budget=LoaderBytes(*(2 * size * (100 + UNEVEN) // 100 for size in whole)),
     )
 
@@ -130,13 +130,13 @@ def ways(
         measured = codecs.get(dtype, ())
         smallest = min(measured, key=lambda each: each.share, default=UNCOMPRESSED)
         least = size.budget.streamed
-        plans = [("ram", smallest, size.held.loaded, size.budget.loaded)]
+        plans = [("ram", smallest, size.loaders.loaded, size.budget.loaded)]
         if dtype == narrow:
-            plans += [("streamed", codec, size.held.streamed, least) for codec in measured]
-            plans.append((AT_READ, smallest, size.held.streamed, least))
-        plans.append(("mapped", UNCOMPRESSED, size.held.mapped, least))
-        part = max(0, min(_usable(outlook) - least, size.held.loaded))
-        if dtype == narrow and part >= WORTH_HOLDING * size.held.loaded:
+            plans += [("streamed", codec, size.loaders.streamed, least) for codec in measured]
+            plans.append((AT_READ, smallest, size.loaders.streamed, least))
+        plans.append(("mapped", UNCOMPRESSED, size.loaders.mapped, least))
+        part = max(0, min(_usable(outlook) - least, size.loaders.loaded))
+        if dtype == narrow and part >= WORTH_HOLDING * size.loaders.loaded:
             plans.append(("hybrid", smallest, least + part, least + part))
         for name, codec, memory, budget in plans:
             store = math.ceil(size.decoded * codec.share)

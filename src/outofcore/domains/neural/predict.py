@@ -50,12 +50,12 @@ def rows(
     first = 0
     for prediction in predicted:
         rates = prediction["robs"].float().numpy()
-        here = slice(first, first + len(rates))
+        span = slice(first, first + len(rates))
         first += len(rates)
-        row = starts[trial[here]] + place[here]
+        row = starts[trial[span]] + place[span]
         low, high = int(row.min()), int(row.max()) + 1  # a chunk is decoded once
         responses, counted = (table[name].read(low, high)[row - low].tolist() for name in ("robs", "dfs"))
-        bins = zip(trial[here].tolist(), place[here].tolist(), rates, responses, counted, strict=True)
+        bins = zip(trial[span].tolist(), place[span].tolist(), rates, responses, counted, strict=True)
         for number, bin_, rate, response, counts in bins:
             for neuron, expected in enumerate(rate.tolist()):
                 yield {

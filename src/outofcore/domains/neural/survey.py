@@ -224,8 +224,8 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
     if not all(each.ascending for each in facts):
         message = "the spike times of a neuron do not ascend: sort them by time (missing times must be NaN)"
         raise SessionError(message, reason="times_unsorted")
-    held = [each for each in facts if each.valid]
-    if not held:
+    timed = [each for each in facts if each.valid]
+    if not timed:
         message = "no spike has a time: none is finite, or there are none"
         raise SessionError(message, reason="no_spikes")
     if invalid:
@@ -237,9 +237,9 @@ def _check_spikes(streams: Streams, frames: ClockFacts, counts: dict[str, int], 
         counts["spikes_without_neuron"] = unowned
         detail = f"{unowned} of {total + apart} spikes belong to no neuron (negative or fractional label)"
         untimed.append(Reject(reason="no_neuron", offset=0, detail=detail))
-    last = max(each.last for each in held)
-    ratio = _reach(held) / _reach([frames])
-    rate = (total - invalid) / streams.spikes.neurons / max((last - min(each.first for each in held)) / 1e9, 1e-9)
+    last = max(each.last for each in timed)
+    ratio = _reach(timed) / _reach([frames])
+    rate = (total - invalid) / streams.spikes.neurons / max((last - min(each.first for each in timed)) / 1e9, 1e-9)
     few = total - invalid < streams.spikes.neurons * 10
     fastest = FASTEST_RATE if streams.spikes.neurons > 1 else FASTEST_VECTOR
     if not few and (not 1 / WIDEST_RATIO < ratio < WIDEST_RATIO or rate > fastest):

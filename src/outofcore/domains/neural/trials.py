@@ -138,14 +138,20 @@ def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None
         )
         stop = np.append(start[1:], bins)
     inside = np.flatnonzero(label >= 0)
-    held = np.minimum(stop, bins)[inside] > start[inside]
+    filled = np.minimum(stop, bins)[inside] > start[inside]
     rejects = [
         Reject(reason="no_bin", offset=int(entry[run]), detail=f"trial {label[run]} from frame {entry[run]}: no bin")
-        for run in inside[~held].tolist()
+        for run in inside[~filled].tolist()
     ]
-    kept = inside[held]
+    kept = inside[filled]
     return MarkedTrials(
-        start[kept], np.minimum(stop[kept], bins), label[kept], np.flatnonzero(held), entry[kept], len(inside), rejects
+        start[kept],
+        np.minimum(stop[kept], bins),
+        label[kept],
+        np.flatnonzero(filled),
+        entry[kept],
+        len(inside),
+        rejects,
     )
 
 

@@ -106,21 +106,21 @@ class RawText:
         """
         for number in itertools.count() if repeat else range(1):
             waiting: list[Tokens] = []
-            held = made = 0
+            gathered = pools = 0
             for windows in self._windows(epoch, number, phase):
                 if stopped():
                     return
                 taken = 0
                 while taken < len(windows):
-                    waiting.append(windows[taken : taken + size - held])
+                    waiting.append(windows[taken : taken + size - gathered])
                     taken += len(waiting[-1])
-                    held += len(waiting[-1])
-                    if held == size:
+                    gathered += len(waiting[-1])
+                    if gathered == size:
                         yield np.concatenate(waiting)
-                        waiting, held, made = [], 0, made + 1
-            if held:
+                        waiting, gathered, pools = [], 0, pools + 1
+            if gathered:
                 yield np.concatenate(waiting)
-            elif not made:
+            elif not pools:
                 message = (
                     f"text.raw: expected a window of {self.length:,} tokens in the split {self.split}, found none in "
                     f"{self.tally.accepted:,} documents of all splits; {self.tally.rejected.total():,} were rejected"

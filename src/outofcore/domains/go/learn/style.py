@@ -72,9 +72,9 @@ class StyleNetwork(nn.Module):
         padded = functional.pad(torch.cat([planes, board[:, None].to(planes.dtype)], 1), (NEAR,) * 4)
         passed = move == self.frame * self.frame
         offsets = torch.arange(2 * NEAR + 1, device=move.device)
-        here = torch.where(passed, 0, move)
-        rows = (here // self.frame)[:, None, None] + offsets[:, None]
-        columns = (here % self.frame)[:, None, None] + offsets
+        point = torch.where(passed, 0, move)
+        rows = (point // self.frame)[:, None, None] + offsets[:, None]
+        columns = (point % self.frame)[:, None, None] + offsets
         samples = torch.arange(len(move), device=move.device)[:, None, None]
         around: Tensor = padded[samples, :, rows, columns].movedim(-1, 1)
         return around * ~passed[:, None, None, None]

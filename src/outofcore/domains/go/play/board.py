@@ -100,10 +100,10 @@ def chain(board: Board, cell: int, enough: int) -> tuple[int, int]:
     marks[cell] = walk
     met, done, liberties = 1, 0, 0
     while done < met:
-        here = stones[done]
+        stone = stones[done]
         done += 1
         for step in (-STRIDE, -1, 1, STRIDE):
-            near = here + step
+            near = stone + step
             if marks[near] == walk:
                 continue
             if cells[near] == EMPTY:

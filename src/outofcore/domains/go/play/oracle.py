@@ -111,12 +111,12 @@ class Comparison:
 
     def __call__(self) -> str | None:
         """The first difference, or None."""
-        told = self._difference()
-        return f"{self.where}, {told}" if told else None
+        difference = self._difference()
+        return f"{self.where}, {difference}" if difference else None
 
     def _difference(self) -> str:
         size, frame = int(self.state[0, SIZE]), self.filters.frame
-        expected, told, moves = _expected(self.stones, frame, size), self.state.tolist(), self.move.tolist()
+        expected, states, moves = _expected(self.stones, frame, size), self.state.tolist(), self.move.tolist()
         board = boards.Board(size)
         ko: tuple[str, tuple[int, int]] | None = None
         row = 0
@@ -134,7 +134,7 @@ class Comparison:
             if ko is not None and ko[0] != colour:
                 forbidden = (size - 1 - ko[1][0]) * frame + ko[1][1]
             same = board.board == next(expected)
-            mine = (told[row][TO_PLAY], moves[row], told[row][KO])
+            mine = (states[row][TO_PLAY], moves[row], states[row][KO])
             theirs = ("bw".index(colour), at, forbidden)
             if not same or mine != theirs:
                 return f"move {row}: {_describe(board, theirs, mine, same=same)}"

@@ -62,29 +62,29 @@ def cut(
     none. ``read(n)`` returns at most n bytes, none at the end. At most ``longest`` (bytes per game) plus a block are
     held. The stream begins at ``offset`` of the file, whose encoding is ``of_file``, "" for UTF-8.
     """
-    held, base, before, stray = b"", 0, NEWLINE, 0
+    buffer, base, before, stray = b"", 0, NEWLINE, 0
     skipping = np.zeros(2, np.int64)
     head: bytes | None = b""  # text before the first game
     tree = (0, b"")  # the last that was not taken for one game, and where it begins
     while True:
         more = read(block)
-        held += more
-        while held:
-            piece, consumed, passed, again = _piece(held, before, longest, skipping, final=not more)
+        buffer += more
+        while buffer:
+            piece, consumed, passed, again = _piece(buffer, before, longest, skipping, final=not more)
             stray += passed
             if head is not None:
                 outside = consumed if piece is None else piece.offset
-                head = (head + held[:outside])[: 4 * NAME_BYTES]
+                head = (head + buffer[:outside])[: 4 * NAME_BYTES]
             if piece is not None:
                 name = b"" if head is None else _name(head)
-                trees, tree = _trees(held, base, piece, longest, tree)
-                begin = offset + raw_size(held[: piece.offset], of_file)
+                trees, tree = _trees(buffer, base, piece, longest, tree)
+                begin = offset + raw_size(buffer[: piece.offset], of_file)
                 yield replace(piece, offset=begin, stray=stray, name=name, trees=trees)
                 head, stray = None, 0
             if consumed:
-                before = held[consumed - 1]
-            offset += raw_size(held[:consumed], of_file)
-            base, held = base + consumed, held[consumed:]
+                before = buffer[consumed - 1]
+            offset += raw_size(buffer[:consumed], of_file)
+            base, buffer = base + consumed, buffer[consumed:]
             if not again:
                 break
         if not more:
@@ -94,19 +94,19 @@ def cut(
 
 
 def _piece(
-    held: bytes, before: int, longest: int, skipping: npt.NDArray[np.int64], *, final: bool
+    buffer: bytes, before: int, longest: int, skipping: npt.NDArray[np.int64], *, final: bool
 ) -> tuple[Piece | None, int, int, bool]:
     """The next games, the bytes done, the stray ones among them, and whether the rest of ``held`` has more games."""
     found = Found(np.empty(MOST_GAMES, np.int64), np.empty(MOST_GAMES, np.int64), np.empty(MOST_GAMES, np.uint8))
-    data: npt.NDArray[Any] = np.frombuffer(held, np.uint8)
+    data: npt.NDArray[Any] = np.frombuffer(buffer, np.uint8)
     state = skipping.copy()
     count, consumed, stray = find_games(data, before, final, longest, skipping, found)
     again = count == MOST_GAMES
     codecs: dict[int, str] = {}
-    if count and not encoding.is_certain(held[found.starts[0] : found.ends[count - 1]]):
+    if count and not encoding.is_certain(buffer[found.starts[0] : found.ends[count - 1]]):
         for number in range(count):
             start, end = int(found.starts[number]), int(found.ends[number])
-            reading = _by_encoding(held, start, end, int(found.endings[number]), longest, final=final)
+            reading = _by_encoding(buffer, start, end, int(found.endings[number]), longest, final=final)
             if reading is not None and reading[1] == end:
                 codecs[number], _, found.endings[number] = reading
                 continue
@@ -125,7 +125,7 @@ def _piece(
     first, last = int(starts[0]), int(ends[-1])
     codecs = {number: codec for number, codec in codecs.items() if codec}
     return (
-        Piece(first, held[first:last], starts - first, ends - first, endings, stray, b"", codecs=codecs),
+        Piece(first, buffer[first:last], starts - first, ends - first, endings, stray, b"", codecs=codecs),
         consumed,
         stray,
         again,
@@ -133,23 +133,23 @@ def _piece(
 
 
 def _by_encoding(
-    held: bytes, start: int, end: int, ending: int, longest: int, *, final: bool
+    buffer: bytes, start: int, end: int, ending: int, longest: int, *, final: bool
 ) -> tuple[str, int, int] | None:
     """Codec, end and ending of a game that begins at ``start``; None if more bytes are needed to know.
 
     ``end`` and ``ending`` are those of plain bytes.
     """
-    plain = held[start:end]
+    plain = buffer[start:end]
     if encoding.is_certain(plain):
         return "", end, ending
     spans, masks = {"": (end, ending)}, {"": plain}
     for codec in encoding.candidates(plain):
-        span = _span(held, start, end, codec, longest, final=final)
+        span = _span(buffer, start, end, codec, longest, final=final)
         if span is None:
-            if encoding.begins_in(held[start:], codec):
+            if encoding.begins_in(buffer[start:], codec):
                 return None
             continue
-        game = held[start : span[0]]
+        game = buffer[start : span[0]]
         mask = encoding.masked(game, codec)
         if (mask != game or span != spans[""]) and encoding.decodes(game, codec):
             spans[codec], masks[codec] = span, mask
@@ -160,38 +160,38 @@ def _by_encoding(
     return codec, *spans.get(codec, spans[""])
 
 
-def _span(held: bytes, start: int, end: int, codec: str, longest: int, *, final: bool) -> tuple[int, int] | None:
+def _span(buffer: bytes, start: int, end: int, codec: str, longest: int, *, final: bool) -> tuple[int, int] | None:
     """End and ending of the game at ``start`` in an encoding; None if it continues after ``held``.
 
     It mostly ends where plain bytes do, at ``end``.
     """
-    first = [end] if encoding.is_by_character(held[start:end]) else []
-    for stop in (*first, min(end + WINDOW_BYTES, len(held)), len(held)):
-        view = np.frombuffer(encoding.masked(held[start:stop], codec), np.uint8)
+    first = [end] if encoding.is_by_character(buffer[start:end]) else []
+    for stop in (*first, min(end + WINDOW_BYTES, len(buffer)), len(buffer)):
+        view = np.frombuffer(encoding.masked(buffer[start:stop], codec), np.uint8)
         room = Found(np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.uint8))
-        whole = final and stop == len(held)
+        whole = final and stop == len(buffer)
         count, _, _ = find_games(view, NEWLINE, whole, longest, np.zeros(2, np.int64), room)
         if count and room.starts[0] == 0:
             return start + int(room.ends[0]), int(room.endings[0])
-        if stop == len(held):
+        if stop == len(buffer):
             break
     return None
 
 
 def _trees(
-    held: bytes, base: int, piece: Piece, longest: int, last: tuple[int, bytes]
+    buffer: bytes, base: int, piece: Piece, longest: int, last: tuple[int, bytes]
 ) -> tuple[dict[int, bytes], tuple[int, bytes]]:
     """The trees of games that are only part of one, and the last such tree with its offset in the stream."""
     trees: dict[int, bytes] = {}
     ends = np.full(len(piece.starts), -1, np.int64)
     if (piece.endings == Ending.OPEN).any():
-        data = np.frombuffer(held, np.uint8)
+        data = np.frombuffer(buffer, np.uint8)
         find_trees(data, longest, piece.starts + piece.offset, piece.endings, ends)
     elif base + piece.offset >= last[0] + len(last[1]):
         return trees, last
     for number, (start, end) in enumerate(zip((piece.starts + piece.offset).tolist(), ends.tolist(), strict=True)):
         if end >= 0 and base + start >= last[0] + len(last[1]):
-            last = base + start, held[start:end]
+            last = base + start, buffer[start:end]
         if base + start < last[0] + len(last[1]):
             trees[number] = last[1]
     return trees, last

@@ -110,8 +110,8 @@ def unwritten(
     inside = [place for place in places if all(at < size for at, size in zip(place, grid, strict=True))]
     if not shape or len(inside) >= math.prod(grid):
         return None
-    there, whole = Counter(place[axis] for place in inside), math.prod(grid) // grid[axis]
-    return np.repeat([there[number] < whole for number in range(grid[axis])], chunks[axis])[: shape[axis]]
+    present, whole = Counter(place[axis] for place in inside), math.prod(grid) // grid[axis]
+    return np.repeat([present[number] < whole for number in range(grid[axis])], chunks[axis])[: shape[axis]]
 
 
 def written(array: Array, absent: Mask | None, name: str) -> Array:
@@ -128,10 +128,10 @@ def written(array: Array, absent: Mask | None, name: str) -> Array:
     return Array(array.shape, array.dtype, read)
 
 
-def guard_size(name: str, shape: tuple[int, ...], size: int, held: int) -> None:
+def guard_size(name: str, shape: tuple[int, ...], size: int, stored: int) -> None:
     """Reject a shape of which most was never written: it would take days to read what is not there."""
-    if size > FREE_BYTES + MOST_FOLD * held:
-        message = f"{name!r}: shape {shape} has {size} bytes of values, of which {held} bytes are stored"
+    if size > FREE_BYTES + MOST_FOLD * stored:
+        message = f"{name!r}: shape {shape} has {size} bytes of values, of which {stored} bytes are stored"
         raise SessionError(message, reason="too_large")
 
 

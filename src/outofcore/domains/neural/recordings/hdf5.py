@@ -151,8 +151,8 @@ def _absent(found: h5py.Dataset, axis: int) -> Mask | None:
 def _inside(found: h5py.Dataset) -> bool:
     """Whether a virtual dataset has all its values in datasets of this file."""
     sources = found.virtual_sources()
-    here = all(each.file_name == "." and each.dset_name in found.file for each in sources)
-    if not here:
+    is_inside = all(each.file_name == "." and each.dset_name in found.file for each in sources)
+    if not is_inside:
         return False
     mapped = sum(each.vspace.get_select_npoints() for each in sources)
     return mapped == found.size and all(_absent(found.file[each.dset_name], 0) is None for each in sources)

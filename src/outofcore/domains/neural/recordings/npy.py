@@ -56,9 +56,9 @@ def read_header(stream: IO[bytes], name: str, size: int) -> tuple[tuple[int, ...
     if dtype.hasobject:
         message = f"{name}: holds pickled Python objects, which are never loaded; save it as plain numbers"
         raise SessionError(message, reason="wrong_type")
-    needed, held = dtype.itemsize * math.prod(shape), size - stream.tell()
-    if held < needed:
-        message = f"{name}: truncated: its header tells {needed} bytes of values, the file holds {held}"
+    needed, available = dtype.itemsize * math.prod(shape), size - stream.tell()
+    if available < needed:
+        message = f"{name}: truncated: its header tells {needed} bytes of values, the file holds {available}"
         raise SessionError(message, reason="unreadable_file")
     return shape, fortran, dtype
 

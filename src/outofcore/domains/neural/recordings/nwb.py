@@ -118,8 +118,8 @@ class NwbRecording(Hdf5Recording):
             found = self.resolve(f"{name}/{column}")
         single = isinstance(found, h5py.Dataset) and found.ndim == 1 and found.shape[0] <= MOST_NEURONS
         if found is None or not single or link_of(units, f"{column}_index") is not None:
-            there = ", ".join(sorted(units)) if isinstance(units, h5py.Group) else "none"
-            message = f"source.units: expected a column {column!r} with one entry per unit; {name} has {there}"
+            columns = ", ".join(sorted(units)) if isinstance(units, h5py.Group) else "none"
+            message = f"source.units: expected a column {column!r} with one entry per unit; {name} has {columns}"
             raise SessionError(message, reason="missing_field")
         with damage_named(f"{name}/{column}"):
             if h5py.check_ref_dtype(found.dtype) is not None:

@@ -116,8 +116,8 @@ def find_vector(recording: Recording, field: str, name: str) -> Array:
 
 def missing(recording: Recording, field: str, name: str) -> SessionError:
     """The error for a name that is not there, with the names that are."""
-    there = list(recording.names())
-    shown = ", ".join(there[:24]) + (f" and {len(there) - 24} more" if len(there) > 24 else "")
+    names = list(recording.names())
+    shown = ", ".join(names[:24]) + (f" and {len(names) - 24} more" if len(names) > 24 else "")
     message = f"names.{field} = {name!r}: no such array; there are {shown or 'none'}"
     return SessionError(message, reason="missing_field")
 
