@@ -15,6 +15,7 @@ from typing import Self
 
 from filelock import FileLock, SoftFileLock, Timeout
 
+from outofcore.descriptors import OPENS_FOLDERS
 from outofcore.errors import StoreError
 
 _CURES = {
@@ -63,7 +64,7 @@ def replacing(path: Path) -> Iterator[Path]:
     new.open("xb").close()
     try:
         yield new
-        with new.open("rb") as stream:
+        with new.open("r+b") as stream:  # Windows flushes no file that is open for reading only
             os.fsync(stream.fileno())
         new.replace(path)
     except BaseException:
@@ -91,7 +92,9 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk."""
+    """Flush the names in a folder to the disk, where a system opens folders."""
+    if not OPENS_FOLDERS:
+        return
     with writing(folder):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -187,12 +190,10 @@ class WorkFolder:
     def _mark(self) -> str:
         """The token in the mark; raises StoreError without one."""
         with suppress(OSError):
-            if stat.S_ISDIR(self.path.lstat().st_mode):
-                handle = os.open(self.path / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                try:
-                    mark = re.fullmatch(rb"work folder of outofcore ([0-9a-f]{32})\n", os.read(handle, 100))
-                finally:
-                    os.close(handle)
+            marked = self.path / MARK
+            if stat.S_ISDIR(self.path.lstat().st_mode) and stat.S_ISREG(marked.lstat().st_mode):
+                with marked.open("rb") as stream:
+                    mark = re.fullmatch(rb"work folder of outofcore ([0-9a-f]{32})\n", stream.read(100))
                 if mark:
                     return mark[1].decode()
         message = (

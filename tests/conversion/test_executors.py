@@ -105,3 +105,29 @@ def test_ctrl_c_reaches_no_worker_process() -> None:
         worker = executor.submit(os.getpid).result()
         os.kill(worker, signal.SIGINT)
         assert executor.submit(os.getpid).result() == worker
+
+
+SPAWNED = """
+import multiprocessing
+import outofcore
+
+if __name__ == "__main__":
+    get_context, methods = multiprocessing.get_context, []
+    multiprocessing.get_all_start_methods = lambda: ["spawn"]
+    multiprocessing.get_context = lambda method: methods.append(method) or get_context(method)
+    print(outofcore.convert("chess", "games.pgn", "chess.zarr")["digest"], *methods)
+"""
+
+
+def test_worker_processes_are_spawned_where_nothing_else_starts_one(tmp_path: Path) -> None:
+    games = (f'[White "{number}"]\n\n1. e4 e5 2. Nf3 1-0\n\n' for number in range(200))
+    (tmp_path / "games.pgn").write_text("".join(games))
+    (tmp_path / "mine.py").write_text(SPAWNED)
+
+    def told(engine: str) -> str:
+        environment = os.environ | {"OUTOFCORE_ENGINE": engine, "OUTOFCORE_WORKERS": "2"}
+        command = [sys.executable, "mine.py"]
+        return subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
+
+    digest = told("threads").strip()
+    assert set(told("processes").split()) == {digest, "spawn"}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from outofcore import descriptors
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.store import local as module
@@ -176,10 +177,10 @@ def test_stores_are_opened_while_another_thread_closes_the_files_of_all(
 ) -> None:
     root = make_store(layout=SMALL)
     files = open_store(root).rows("train")["move"].files
-    real, opened = module.Descriptor, []
+    real, opened = descriptors.Descriptor, []
 
     def scarce(*_: object, **__: object) -> None:
-        monkeypatch.setattr(module, "Descriptor", real)
+        monkeypatch.setattr(descriptors, "Descriptor", real)
         sys.settrace(opening)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -189,7 +190,7 @@ def test_stores_are_opened_while_another_thread_closes_the_files_of_all(
             opened.append(module.LocalFiles(root))
         return opening
 
-    monkeypatch.setattr(module, "Descriptor", scarce)
+    monkeypatch.setattr(descriptors, "Descriptor", scarce)
     tracing = sys.gettrace()
     try:
         assert len(files.read(NAMES[0], 0, 8)) == 8

@@ -44,8 +44,9 @@ def open_executor(
     if engine == "threads":
         return ThreadPoolExecutor(workers, thread_name_prefix="convert")
     if engine == "processes":
-        # A process that holds the threads of an engine must not be forked.
-        context = multiprocessing.get_context("forkserver")
+        # A process that holds the threads of an engine must not be forked. Windows only spawns.
+        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        context = multiprocessing.get_context(method)
         # Ctrl-C reaches all processes of a terminal: this one ends the others.
         return ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
     if engine == "dask":

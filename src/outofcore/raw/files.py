@@ -236,7 +236,7 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
     before = os.path.join(root, "")  # noqa: PTH118 - pathlib takes a tenth of a second for ten thousand names
     for entry, is_hidden in walk(root, match, lambda name: hidden(name, suffixes)):
         path = Path(entry.path)
-        name = label(entry.path.removeprefix(before))
+        name = label(entry.path.removeprefix(before).replace(os.sep, "/"))
         counts = wanted(entry.name, suffixes) or entry.name.lower().endswith(ARCHIVES)
         if is_hidden:
             left_out[name] = HIDDEN

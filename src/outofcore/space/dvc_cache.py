@@ -76,6 +76,6 @@ def _project(folder: Path) -> Path | None:
     for place in (folder, *folder.parents):
         if (place / ".dvc").is_dir():
             return place
-        if place.is_mount():  # as DVC does
+        if os.path.ismount(place):  # as DVC does; Path.is_mount of Python 3.11 does not exist on Windows
             return None
     return None

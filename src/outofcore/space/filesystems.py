@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,16 +25,16 @@ class Filesystem:
 
     def free(self) -> int:
         """Bytes that an unprivileged user may still write, without root's reserve."""
-        facts = os.statvfs(existing(self.folder))
-        return facts.f_bavail * facts.f_frsize
+        return shutil.disk_usage(existing(self.folder)).free
 
     def total(self) -> int:
         """Size in bytes."""
-        facts = os.statvfs(existing(self.folder))
-        return facts.f_blocks * facts.f_frsize
+        return shutil.disk_usage(existing(self.folder)).total
 
     def without_inodes(self) -> bool:
-        """Whether it has run out of inodes: then it is full, however many bytes are free."""
+        """Whether it has run out of inodes: then it is full, however many bytes are free. Windows counts none."""
+        if not hasattr(os, "statvfs"):
+            return False
         facts = os.statvfs(existing(self.folder))
         return facts.f_files > 0 and facts.f_favail == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from outofcore.descriptors import Descriptor
 
 Item = TypeVar("Item")
 Ints = npt.NDArray[np.int64]
@@ -37,19 +38,6 @@ class Reached:
     source: int  # a file descriptor, or IN_MEMORY
     places: Ints  # offsets in the file, or addresses
     held: Any  # objects to keep alive until the bytes are read
-
-
-class Descriptor:
-    """An open file or folder, closed with its last reference."""
-
-    def __init__(self, path: Path | str, flags: int = 0, folder: Descriptor | None = None) -> None:
-        self.number: int = os.open(
-            path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=folder.number if folder else None
-        )
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at exit, the module may already be gone
-        if hasattr(self, "number"):
-            close(self.number)
 
 
 class Files(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import resource
 import stat
 import threading
 import weakref
@@ -15,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from outofcore.descriptors import Descriptor, Folder, most_open_files
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.store.files import REPLACED, Descriptor, Item, Listed, Ranges, Reached
+from outofcore.store.files import REPLACED, Item, Listed, Ranges, Reached
 from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
 
 # Enough for every shard of a large split; if the process limit is lower, a quarter of that.
@@ -41,22 +41,22 @@ class LocalFiles:
         self.at_once = max(1, self._limit // 8)
         self._kept = _Kept()
         try:
-            self._open_folder: Descriptor | None = _descriptor(self._place, os.O_DIRECTORY)
+            self._open_folder: Folder | None = with_room(lambda: Folder(self._place))
         except FileNotFoundError as error:
             message = f"{root}: does not exist; run 'dvc repro' to convert, or 'dvc pull' to fetch it"
             raise StoreError(message) from error
         except OSError as error:
             raise self._unreadable(error, "the folder") from error
-        self._identity = _identity(os.fstat(self._folder.number))[:2]
+        self._identity = self._folder.identity
         _ALL[id(self)] = self
 
     @property
-    def _folder(self) -> Descriptor:
+    def _folder(self) -> Folder:
         """The folder that was opened, wherever it has moved; only after :meth:`release` that of its name."""
         folder = self._open_folder
         if folder is None:
-            folder = _descriptor(self._place, os.O_DIRECTORY)
-            if _identity(os.fstat(folder.number))[:2] != self._identity:
+            folder = with_room(lambda: Folder(self._place))
+            if folder.identity != self._identity:
                 message = f"{self.root}: {REPLACED}"
                 raise StoreError(message)
             self._open_folder = folder
@@ -77,7 +77,7 @@ class LocalFiles:
 
     def seal(self) -> bytes:
         try:
-            file = _descriptor(SEAL, folder=self._folder)
+            file = self._file(SEAL)
         except FileNotFoundError as error:
             zarr = any(os.path.lexists(self._place / name) for name in ("zarr.json", ".zgroup", ".zarray"))
             way = (
@@ -103,7 +103,7 @@ class LocalFiles:
         """Compare existing files with those in the seal, and record their identity; raises DamagedStore."""
         for name, (size, _) in files.items():
             try:
-                found = os.stat(name, dir_fd=self._folder.number)
+                found = self._folder.facts(name)
             except (FileNotFoundError, NotADirectoryError) as error:
                 message = f"{self.root}: {name} is missing; {ADVICE}"
                 raise DamagedStore(message) from error
@@ -119,10 +119,9 @@ class LocalFiles:
         def refuse(error: OSError) -> None:
             raise self._unreadable(error, os.fsdecode(error.filename or "the folder"))
 
-        for folder, _, names, number in os.fwalk(".", dir_fd=self._folder.number, onerror=refuse):
-            for name in names:
-                with suppress(FileNotFoundError):  # a link to nothing
-                    sizes[f"{folder}/{name}".removeprefix("./")] = os.stat(name, dir_fd=number).st_size
+        for name in self._folder.names(refuse):
+            with suppress(FileNotFoundError):  # a link to nothing
+                sizes[name] = self._folder.facts(name).st_size
         return sizes
 
     def exists(self, name: str) -> bool:
@@ -192,9 +191,13 @@ class LocalFiles:
             kept = self._kept = _Kept()
         return kept
 
+    def _file(self, name: str) -> Descriptor:
+        folder = self._folder
+        return with_room(lambda: folder.open(name))
+
     def _opened(self, name: str) -> Descriptor:
         try:
-            file = _descriptor(name, folder=self._folder)
+            file = self._file(name)
             self._check_identity(name, file)
         except FileNotFoundError as error:
             message = f"{self.root}: {name} has vanished since the store was opened; {ADVICE}"
@@ -224,9 +227,8 @@ class LocalFiles:
 
     def _unreadable(self, error: OSError, name: str) -> StoreError:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             return StoreError(
-                f"{self.root}: {name} cannot be opened: this process has its limit of {limit} files open; "
+                f"{self.root}: {name} cannot be opened: this process has its limit of {most_open_files()} files open; "
                 "raise it with 'ulimit -n', or convert with a larger store.shard_rows"
             )
         return StoreError(f"{self.root}: {name} cannot be read: {error.strerror or error}")
@@ -255,21 +257,17 @@ def with_room(opening: Callable[[], Opened]) -> Opened:
     return opening()
 
 
-def _descriptor(path: Path | str, flags: int = 0, folder: Descriptor | None = None) -> Descriptor:
-    return with_room(lambda: Descriptor(path, flags, folder))
-
-
 def open_limit() -> int:
     """Most files of a store that are kept open."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return OPEN_FILES if limit == resource.RLIM_INFINITY else max(1, min(OPEN_FILES, limit // 4))
+    limit = most_open_files()
+    return OPEN_FILES if limit is None else max(1, min(OPEN_FILES, limit // 4))
 
 
 def _read(file: Descriptor, offset: int, length: int) -> bytes:
     """Bytes from an offset; fewer only at the end of the file."""
-    content = os.pread(file.number, length, offset)
+    content = file.read(offset, length)
     while 0 < len(content) < length:  # one system call reads at most two gigabytes
-        more = os.pread(file.number, length - len(content), offset + len(content))
+        more = file.read(offset + len(content), length - len(content))
         if not more:
             break
         content += more

@@ -19,7 +19,7 @@ def addresses(*functions: tuple[str | None, str]) -> npt.NDArray[np.int64] | Non
         found = [
             getattr(ctypes.CDLL(module and import_module(module).__file__), function) for module, function in functions
         ]
-    except (ImportError, AttributeError, OSError):  # google-crc32c, for one, has a pure Python variant
+    except (ImportError, AttributeError, OSError, TypeError):  # as in pure Python; TypeError: Windows, for None
         return None
     return np.array([ctypes.cast(function, ctypes.c_void_p).value for function in found], np.int64)
 

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from outofcore.descriptors import Descriptor
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.extras import load
-from outofcore.store.files import IN_MEMORY, REPLACED, Descriptor, Item, Ranges, Reached
+from outofcore.store.files import IN_MEMORY, REPLACED, Item, Ranges, Reached
 from outofcore.store.seal import SEAL
 
 if TYPE_CHECKING:

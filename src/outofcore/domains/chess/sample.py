@@ -41,7 +41,7 @@ def write_sample(folder: Path, generator: np.random.Generator) -> None:
     games = [_played(number, generator) for number in range(GAMES)]
     plain, archived = games[ARCHIVED:], games[:ARCHIVED]
     texts = [game.text() for game in [*plain, *_oddities(plain[0], plain[1])]]
-    (folder / "games.pgn").write_text("".join(texts))
+    (folder / "games.pgn").write_bytes("".join(texts).encode())
     # A game in both files, as if found under each of its players.
     texts = [game.text() for game in [*archived, plain[2]]]
     archive = folder / "archive"

@@ -73,7 +73,7 @@ def write_sample(folder: Path, generator: np.random.Generator) -> None:
         else:
             _write_npz(path, session)
         truth[path.stem] = {"bin_width": BIN_WIDTH, "filters": filters.round(6).tolist(), "bias": bias.tolist()}
-    (folder / "truth.json").write_text(json.dumps(truth))
+    (folder / "truth.json").write_text(json.dumps(truth), encoding="utf-8")
 
 
 def make_filters(design: Design, generator: np.random.Generator) -> tuple[Doubles, Doubles]:
