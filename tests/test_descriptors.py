@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from outofcore import convert
+from outofcore.descriptors import OPENS_FOLDERS
 
 HIDE = """
 import builtins, ctypes, multiprocessing, os, sys, types
@@ -69,17 +70,20 @@ builtins.__import__ = importing
 """
 
 PROGRAM = """
-import hashlib, importlib, pkgutil
+import hashlib, importlib, pathlib, pkgutil
 import outofcore
-for module in pkgutil.walk_packages(outofcore.__path__, "outofcore."):
-    importlib.import_module(module.name)
+if sys.argv[1] == "convert":
+    for module in pkgutil.walk_packages(outofcore.__path__, "outofcore."):
+        importlib.import_module(module.name)
 
 from outofcore import descriptors
+from outofcore.space import filesystems
 from outofcore.store.native import addresses
 from outofcore.store.verify import verify
 here = descriptors.OPENS_FOLDERS, descriptors.most_open_files(), hasattr(descriptors.os, "pread")
 print(*here, addresses((None, "pread")))
 if sys.argv[1] == "convert":
+    filesystems._MOUNTS = pathlib.Path("no such file")  # which Linux has
     outofcore.convert("chess", "games.pgn", "here.zarr", store={"chunk_rows": 32, "shard_rows": 128})
 store = outofcore.open_store(sys.argv[2])
 print(store.digest, verify(sys.argv[2]).problems)
@@ -117,6 +121,6 @@ def test_stores_are_made_and_read_without_what_only_unix_has(tmp_path: Path) -> 
     assert told[0] == "False None False None"
     assert told[1] == f"{made['digest']} ()"
     here = run(tmp_path, "read", "here.zarr", hide=False)
-    assert here[0].startswith("True ")
+    assert here[0].split()[0] == str(OPENS_FOLDERS)
     assert here[1:] == told[1:]
     assert int(told[2].split()[0]) > 100
