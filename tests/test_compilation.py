@@ -200,3 +200,36 @@ def test_a_kernel_counts_no_references() -> None:
 def test_a_kernel_allocates_nothing() -> None:
     with pytest.raises(numba.core.errors.NumbaError, match="NRT required"):
         compilation.kernel(lambda: np.zeros(3))()
+
+
+@compilation.kernel
+def _rest(first: int, last: int) -> int:
+    return last - first
+
+
+@compilation.kernel
+def _lengths(ends: Any) -> int:
+    first, longest = compilation.variable(0), 0
+    for end in ends:
+        longest = max(longest, _rest(first, end))
+        first = end
+    return int(longest)
+
+
+def test_a_variable_is_no_constant_for_what_is_called_with_it() -> None:
+    assert _lengths(np.array([3, 9, 11])) == 6
+    assert len(_rest.signatures) <= 1  # none if it is loaded from the cache with what calls it
+
+
+@pytest.mark.usefixtures("package")
+def test_a_terminal_is_told_why_it_waits(tmp_path: Path) -> None:
+    """Once, and not where the machine code is kept from an earlier run."""
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    for lines in (1, 0):
+        controller, terminal = os.openpty()
+        command = [sys.executable, "-c", "from kernels.kernel import run; run(1); run(1.5)"]
+        subprocess.run(command, env={**os.environ, **cache}, stderr=terminal, check=True)
+        os.write(terminal, b".")
+        assert os.read(controller, 4096).count(b"compiling machine code") == lines
+        os.close(terminal)
+        os.close(controller)

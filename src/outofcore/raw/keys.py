@@ -76,19 +76,21 @@ def _digest(records: Any, bounds: Any, digests: Any) -> None:
     block, state = np.empty(_BLOCK_BYTES // 8, np.uint64), np.empty(8, np.uint64)
     block_bytes, state_bytes = block.view(np.uint8), state.view(np.uint8)
     for n in range(len(digests)):
-        state[:] = _START
+        for word in range(len(state)):
+            state[word] = _START[word]
         state[0] ^= _PARAMETERS | np.uint64(digests.shape[1])
         first, last = bounds[n], bounds[n + 1]
         place = first
         while place == first or place < last:
             taken = min(_BLOCK_BYTES, last - place)
-            block_bytes[:taken] = records[place : place + taken]
-            block_bytes[taken:] = 0
+            for byte in range(_BLOCK_BYTES):  # to assign slices takes seconds to compile
+                block_bytes[byte] = records[place + byte] if byte < taken else np.uint8(0)
             place += taken
             _compress(state, block, np.uint64(place - first), place == last)
             if place == last:
                 break
-        digests[n] = state_bytes[: digests.shape[1]]
+        for byte in range(digests.shape[1]):
+            digests[n, byte] = state_bytes[byte]
 
 
 @kernel

@@ -18,6 +18,7 @@ from outofcore.domains.neural.clocks import (
     regular_clock,
     touching,
 )
+from outofcore.domains.neural.recordings.arrays import SessionError
 
 
 class Values:
@@ -41,6 +42,11 @@ def test_what_is_no_time_is_invalid():
     values = np.array([1.5, np.nan, np.inf, -np.inf, 1e300, -1e300])
     assert nanoseconds(values, "s").tolist() == [1_500_000_000, *[INVALID] * 5]
     assert nanoseconds(np.array([2**64 - 1], np.uint64), "ns").tolist() == [INVALID]
+
+
+def test_complex_times_are_refused():
+    with pytest.raises(SessionError, match="expected times, got values of complex128"):
+        nanoseconds(np.array([1 + 2j]), "s")
 
 
 def test_times_before_zero_are_times():

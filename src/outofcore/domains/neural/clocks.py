@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask
+from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask, SessionError
 
 Times = npt.NDArray[np.int64]
 TIME = np.dtype(np.int64)
@@ -36,6 +36,9 @@ def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
     if values.dtype.kind in "iu":
         usable = (values > -top) & (values < top)
         return np.where(usable, np.where(usable, values, 0).astype(np.int64) * factor, INVALID)
+    if values.dtype.kind not in "bf":
+        message = f"expected times, got values of {values.dtype}"
+        raise SessionError(message, reason="wrong_type")
     wide = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
         usable = np.abs(wide) < top

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
+from outofcore.compilation import kernel, variable
 from outofcore.domains.chess.pgn.lexis import (
     BLANK,
     CONFLICT,
@@ -219,7 +219,7 @@ def _is_quoted_event(data: Bytes, i: int) -> bool:
 @kernel
 def _read(games: Games, bounds: Any, engine_comments: Any) -> int:
     """Fill the arrays of ``games`` from its data; returns the number of games, -1 if there is no room for them."""
-    count = token = written = 0
+    count = token = written = variable(0)
     for file in range(bounds.size - 1):
         text = games.data[: bounds[file + 1]]
         first = count

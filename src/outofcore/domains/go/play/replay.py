@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import inlined_kernel, kernel
+from outofcore.compilation import inlined_kernel, kernel, variable
 from outofcore.domains.go.params import FilterSection
 from outofcore.domains.go.play.board import (
     EMPTY,
@@ -204,7 +204,7 @@ def _play_game(
     clear(board, size)
     record[recorded] = size
     recorded += 1
-    set_up, ko, ko_colour, passes, last_colour = False, NO_KO, 0, 0, -1
+    set_up, ko, ko_colour, passes, last_colour = False, variable(NO_KO), 0, 0, -1
     row = begin
     event, end = games.first[game], games.first[game + 1]
     while event < end:
@@ -268,7 +268,7 @@ def _play(
     played: Played,
 ) -> int:
     """Fill ``played``; returns the number of rows. ``stops``: a game is kept up to an illegal move."""
-    rows, recorded = 0, 0
+    rows = recorded = variable(0)
     for game in range(len(rules.size)):
         if rules.size[game] == 0:
             played.outcome[game] = _PASSED_OVER
@@ -282,4 +282,4 @@ def _play(
         played.rows[game, 0], played.rows[game, 1] = rows, end - rows
         played.record_spans[game, 0], played.record_spans[game, 1] = recorded, record_end
         rows, recorded = end, record_end
-    return rows
+    return int(rows)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
+from outofcore.compilation import kernel, variable
 from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN, Bytes, past_space
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
@@ -137,7 +137,7 @@ def _read(data: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64
                 stray = stray or capitals == 0
                 if capitals > 2:
                     code = 0
-                kind = -1
+                kind = variable(-1)
                 for each in range(len(_EVENT_CODES)):
                     if _EVENT_CODES[each] == code:
                         kind = each

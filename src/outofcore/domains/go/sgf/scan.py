@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel, njit
+from outofcore.compilation import kernel, njit, variable
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -242,13 +242,12 @@ def find_games(
     """
     count = 0
     stray = 0
-    at = 0
+    at = floor = variable(0)
     state = np.array([0, skipping[0], skipping[1]])
     opened, roots = np.zeros(_DEPTHS, np.int64), np.zeros((_DEPTHS, 2), np.int64)
     nesting = _Nesting(state, opened, roots)
     starts, ends, endings = found.starts, found.ends, found.endings
     passing = skipping[0] > 0
-    floor = 0
     skipping[:] = 0
     while at < len(data):
         if passing:
