@@ -66,6 +66,8 @@ def _collate(samples: Sequence[Sample], *, collate_fn_map: object = None) -> Bat
     return default_collate([dict(sample) for sample in samples])  # type: ignore[no-any-return]  # of dicts, a dict
 
 
+# torch documents this map for default_collate, and exports it nowhere else. Taking a batch of 1,024 rows apart and
+# stacking them again was 12 times as slow.
 default_collate_fn_map[Sample] = _collate
 
 

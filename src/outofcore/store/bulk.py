@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import google_crc32c
 import numcodecs.blosc
 import numcodecs.zstd
 import numpy as np
@@ -99,7 +100,7 @@ def _functions() -> Words | None:
     return addresses(
         (None, "pread"),
         (None, "memmove"),
-        ("google_crc32c._crc32c", "crc32c_value"),
+        (google_crc32c.value.__module__, "crc32c_value"),  # the extension; the pure Python variant exports nothing
         ("numcodecs.zstd", "ZSTD_decompressDCtx"),
         ("numcodecs.blosc", "blosc_decompress_ctx"),
     )

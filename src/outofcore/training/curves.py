@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
@@ -52,14 +52,11 @@ class Curves:
 
 
 class _Live(Live):
-    """DVCLive that neither saves experiments nor writes ``dvc.yaml``; a Git repository may lack a first commit."""
+    """DVCLive that neither saves experiments nor writes ``dvc.yaml``."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder, dvcyaml=False, save_dvc_exp=False)
 
-    def _init_dvc(self) -> None:
-        try:
+    def _init_dvc(self) -> None:  # asks for the last commit whatever the arguments, and fails where there is none
+        with suppress(SCMError):
             super()._init_dvc()
-        except SCMError:  # the revision that it asks for first
-            self._dvc_repo = None
-            self._dvc_file = self._init_dvc_file()
