@@ -156,6 +156,18 @@ def make_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
     return make
 
 
+class Unread:
+    """A field of any number of rows, which nobody reads."""
+
+    def __init__(self, rows: int, chunk_rows: int) -> None:
+        self.chunk_rows = chunk_rows
+        self.chunks = -(-rows // chunk_rows)
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+
 class Plain:
     """A reading that gives its rows away."""
 

@@ -20,9 +20,10 @@ from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.mixture import PLACES, MixtureSampler, weigh
+from outofcore.loading.several import Rows
 from outofcore.loading.windows import Windows, touched
 from outofcore.sizes import parse_bytes
-from tests.loading.conftest import WINDOWS, MakeStore, flat, identities, rows_of, stopped_anywhere, together
+from tests.loading.conftest import WINDOWS, MakeStore, Unread, flat, identities, rows_of, stopped_anywhere, together
 from tests.property import order_oracle
 
 SIZES = {"lichess": [[300, 1, 64, 2000], [700, 35]], "twic": [[1000, 900]], "club": [[130] * 5]}
@@ -251,13 +252,13 @@ def test_two_pools_touch_no_more_chunks_than_are_said(make_store: MakeStore, wor
             batches = opened(made, dict(zip(made, weights, strict=True)), stop="all", pool_blocks=pool_blocks)
             (reader,) = batches.readers
             split, sampler = reader.split, reader.sampler
-            origins = np.zeros(split.chunks, np.int64)
+            origins = np.zeros(split.rows.chunks, np.int64)
             for rank in range(world):
                 epoch, before = sampler.epoch(0), np.empty(0, np.int64)
                 for pool in range(min(epoch.pools, 40)):
                     first = split.windows.first_rows(epoch.samples(pool, rank, world))
-                    chunks = touched(first, 1, split.chunk_rows, origins)
-                    assert len(np.union1d(before, chunks)) <= min(2 * sampler.pool_chunks(world), split.chunks)
+                    chunks = touched(first, 1, split.rows.chunk_rows, origins)
+                    assert len(np.union1d(before, chunks)) <= min(2 * sampler.pool_chunks(world), split.rows.chunks)
                     assert len(first) <= sampler.pool_samples(world)
                     before = chunks
 
@@ -339,29 +340,13 @@ def test_sources_that_cannot_be_mixed_are_refused(make_store: MakeStore) -> None
     assert len(set(alone)) == len(alone) > 1900 - 16
 
 
-class Rows:
-    """A field of many rows that nobody reads."""
-
-    chunk_rows = 4096
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self.chunks = -(-rows // self.chunk_rows)
-
-    def __len__(self) -> int:
-        return self._rows
-
-
 @pytest.mark.parametrize("rows", [2**24, 2**31, 2**40])
 def test_shares_are_exact_however_many_rows(rows: int) -> None:
     sizes, shares = [rows, rows // 3, 5 * rows], {"a": 5, "b": 1, "c": 3}
-    origins = np.cumsum([0, *(-(-size // 4096) * 4096 for size in sizes[:-1])])
-    fields: Any = [{"x": Rows(size)} for size in sizes]
+    fields: Any = [{"x": Unread(size, 4096)} for size in sizes]
     split: Any = SimpleNamespace(
         windows=Windows(sum(sizes)),
-        rows=fields,
-        origins=origins,
-        chunk_rows=4096,
+        rows=Rows(fields),
         path="train",
         sequences=SimpleNamespace(of=lambda _: SimpleNamespace(selected_extents=None)),
     )

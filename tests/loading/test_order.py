@@ -11,10 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.loading.order import PlainSampler, cut_samples
-from outofcore.loading.several import runs_of
+from outofcore.loading.several import Rows
 from outofcore.loading.windows import Window, Windows, touched
+from tests.loading.conftest import Unread
 
 CHUNK_ROWS = 32
+
+
+def numbered(lengths: list[int]) -> Rows:
+    fields: Any = [{"x": Unread(length, CHUNK_ROWS)} for length in lengths]
+    return Rows(fields)
 
 
 @settings(deadline=None, max_examples=80)
@@ -89,31 +95,29 @@ def test_the_chunks_that_are_said_are_enough_and_not_many_more(
 def test_of_several_stores_no_pool_touches_more_chunks_than_are_said(
     lengths: list[int], shape: str, shuffle: bool, phase: bool, pool_blocks: int, block_rows: int | None
 ) -> None:
-    rows, window = np.array(lengths), SHAPES[shape]
-    counts = -(-rows // CHUNK_ROWS)
-    first = (np.cumsum(counts) - counts) * CHUNK_ROWS
-    runs = runs_of(rows, first, CHUNK_ROWS, whole_chunks=shuffle and window is None)
-    windows = Windows(int(rows.sum()), window, phase=phase, runs=runs, sequences=lambda: (first, rows))
+    rows, window = numbered(lengths), SHAPES[shape]
+    runs = rows.runs(whole_chunks=shuffle and window is None)
+    windows = Windows(len(rows), window, phase=phase, runs=runs, sequences=lambda: (rows.origins, rows.lengths))
     cut = cut_samples(windows, CHUNK_ROWS, shuffle, pool_blocks, block_rows)
     plain = PlainSampler(windows, cut, 0, CHUNK_ROWS)
     with patch("outofcore.loading.order._COUNTED", 0):
         bounded = PlainSampler(windows, cut, 0, CHUNK_ROWS).pool_chunks(1)
-    origins = np.repeat(first, counts)
     for number in range(3):
         epoch = plain.epoch(number)
         for pool in range(epoch.pools):
             starts = windows.first_rows(epoch.samples(pool), windows.phase_of(0, number))
-            assert len(touched(starts, windows.length, CHUNK_ROWS, origins)) <= plain.pool_chunks(1) <= bounded
+            chunks = touched(starts, windows.length, CHUNK_ROWS, rows.chunk_origins())
+            assert len(chunks) <= plain.pool_chunks(1) <= bounded
 
 
 def test_blocks_of_several_stores_are_whole_chunks() -> None:
     """Twelve stores that end in the middle of a chunk: a pool reads hardly more chunks than one of a single store."""
-    rows = np.arange(12) * 7 + 40 * CHUNK_ROWS
-    counts = -(-rows // CHUNK_ROWS)
-    first = (np.cumsum(counts) - counts) * CHUNK_ROWS
-    windows = Windows(int(rows.sum()), runs=runs_of(rows, first, CHUNK_ROWS, whole_chunks=True))
+    lengths = [40 * CHUNK_ROWS + 7 * number for number in range(12)]
+    first = [CHUNK_ROWS * sum(-(-length // CHUNK_ROWS) for length in lengths[:number]) for number in range(12)]
+    rows = numbered(lengths)
+    windows = Windows(len(rows), runs=rows.runs(whole_chunks=True))
     plain = PlainSampler(windows, cut_samples(windows, CHUNK_ROWS, True, 64, None), 0, CHUNK_ROWS)
     assert plain.pool_chunks(1) <= 64 + 12
     assert sorted(windows.first_rows(np.arange(windows.samples)).tolist()) == [
-        row for start, count in zip(first.tolist(), rows.tolist(), strict=True) for row in range(start, start + count)
+        row for start, count in zip(first, lengths, strict=True) for row in range(start, start + count)
     ]

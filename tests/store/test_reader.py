@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
 from outofcore.loading.loader import loader
 from outofcore.loading.residency import Mapped
+from outofcore.loading.several import Rows
 from outofcore.store.bulk import BulkReader
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store
@@ -162,7 +163,7 @@ def test_an_empty_chunk_of_another_place_is_refused(make_store: Callable[..., Pa
         lambda: clock.read(64, 128),
         lambda: clock.read(70, 80),
         lambda: BulkReader([clock]).read(one, [room], np.array([0])),
-        lambda: [work() for work in Mapped([{"clock": clock}], 1).bring(one)],
+        lambda: [work() for work in Mapped(Rows([{"clock": clock}]), 1).bring(one)],
     ):
         with pytest.raises(DamagedStore, match=r"chunk 1 of field train/clock .* is of another version"):
             read()

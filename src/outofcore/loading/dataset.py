@@ -127,14 +127,12 @@ class ZarrDataset(Dataset[Batch]):
         }
         self._arguments = {"split": split, "part": place, "memory": memory, **what}
         self._split = open_split(stores, split, place, phase=False, budget=budget, **what)
-        chunk = self._split.chunk_rows * self._split.row_bytes
+        rows, length = self._split.rows, self._split.windows.length
+        chunk = rows.chunk_rows * rows.row_bytes
         columns_held = self._split.columns.bytes if self._split.columns else 0
         columns_held += self._split.windows.bytes if where is not None else 0
         self._slots = max(0, budget - columns_held) // max(chunk, 1)
-        needed = min(
-            (self._split.windows.length + self._split.chunk_rows - 2) // self._split.chunk_rows + 1,
-            self._split.chunks,
-        )
+        needed = min((length + rows.chunk_rows - 2) // rows.chunk_rows + 1, rows.chunks)
         if self._slots < needed:
             message = (
                 f"a memory budget of {format_bytes(budget)} does not hold the {needed} chunks of one "

@@ -291,7 +291,7 @@ def loader(
             *_notes(readers, mixing, batching, f"memory {format_bytes(budget)}, {threads} threads"),
             *(_lanes_lines(batching.world, lanes) if in_blocks else []),
             *splits_lines(stores),
-            *filter(None, (each.note(split, list(opened_splits[0].fields)) for each in stores)),
+            *filter(None, (each.note(split, list(opened_splits[0].rows.fields)) for each in stores)),
         ],
     )
 
@@ -334,11 +334,11 @@ def _sampler(
 ) -> Sampler:
     if balanced is not None:
         runs = split.sequences.selected_runs() if split.selects else None
-        return BalancedSampler(balanced, split.windows, seed, split.chunk_rows, runs)
-    cut = cut_samples(split.windows, split.chunk_rows, shuffle, pool_blocks, block_rows, lanes)
+        return BalancedSampler(balanced, split.windows, seed, split.rows.chunk_rows, runs)
+    cut = cut_samples(split.windows, split.rows.chunk_rows, shuffle, pool_blocks, block_rows, lanes)
     if weighted is not None:
         return WeightedSampler(split, cut, weighted, seed)
-    return PlainSampler(split.windows, cut, seed, split.chunk_rows)
+    return PlainSampler(split.windows, cut, seed, split.rows.chunk_rows)
 
 
 def _lanes_lines(world: int, lanes: int) -> list[str]:
@@ -367,7 +367,7 @@ def _selected_line(split: Split) -> str:
     line = f"{split.sequences.selected:,} of {len(split.sequences):,} sequences are those where {split.selects}"
     if split.used is None or not split.windows.samples:
         return line
-    rows = len(split.used) * split.chunk_rows / split.windows.samples
+    rows = len(split.used) * split.rows.chunk_rows / split.windows.samples
     return f"{line}; an epoch decodes {rows:,.1f} rows for each sample, or a little more where rows are streamed"
 
 

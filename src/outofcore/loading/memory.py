@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency, piec
 from outofcore.loading.split import Split
 from outofcore.loading.weighted import WeightedSampler
 from outofcore.sizes import format_bytes, format_least
-from outofcore.store.array import SealedArray
 
 Kind = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
 
@@ -139,19 +138,19 @@ def measure(
     dealt = math.gcd(world, sampler.lanes)
     mask = split.sequences.mask
     tables = sampler.table_bytes + (split.columns.bytes if split.columns else 0) + (0 if mask is None else mask.nbytes)
-    chunk = split.row_bytes * split.chunk_rows
+    rows = split.rows
     return Needs(
-        chunk=chunk,
-        chunks=split.chunks if split.used is None else len(split.used),
-        unused=0 if split.used is None else split.chunks - len(split.used),
+        chunk=rows.row_bytes * rows.chunk_rows,
+        chunks=rows.chunks if split.used is None else len(split.used),
+        unused=0 if split.used is None else rows.chunks - len(split.used),
         pool_blocks=pool_blocks,
         pool_chunks=sampler.pool_chunks(dealt),
         pool_samples=sampler.pool_samples(dealt),
         batch=-(-batch_size // world) * _sample_bytes(split, part),
-        tables=tables + table_bytes(split.chunks, len(split.fields)) + split.held_bytes,
+        tables=tables + table_bytes(rows.chunks, len(rows.fields)) + sum(array.held_bytes for array in rows.arrays),
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
         threads=threads,
-        decoding=max(array.decoding for array in split.fields.values()),
+        decoding=max(array.decoding for array in rows.fields.values()),
         access=sampler.access,
         local=split.local,
         mappable=split.mappable,
@@ -179,11 +178,11 @@ def _sample_bytes(split: Split, part: int | None) -> int:
     if not split.windows.samples:
         return 0
     first = int(split.windows.first_rows(np.zeros(1, np.int64))[0])
-    store = int(np.searchsorted(split.origins, first + length - 1, "right")) - 1
-    first -= int(split.origins[store])
+    store = int(split.rows.store_of(np.array(first + length - 1)))
+    first -= int(split.rows.origins[store])
     window = (length,) if length > 1 else ()
     rows: dict[str, Any] = {}
-    for name, array in split.rows[store].items():
+    for name, array in split.rows.stores[store].items():
         values = array.read(max(first, 0), first + length)  # one that reaches back repeats the first row
         repeated = np.repeat(values[:1], length - len(values), axis=0)
         rows[name] = np.concatenate((repeated, values)).reshape(1, *window, *array.shape[1:])
@@ -215,7 +214,7 @@ class Choice:
     def open(self, split: Split, stream: DeviceStream) -> Residency:
         """The residency, still empty."""
         if self.kind == "mapped":
-            return Mapped(cast("Sequence[Mapping[str, SealedArray]]", split.rows), split.windows.length)
+            return Mapped(split.rows, split.windows.length)
         if self.kind == "device":
             return OnDevice(split.rows, split.windows.length, stream, self.reservation)
         return Arena(split.rows, split.windows.length, self.pool_slots, self.pinned_chunks, split.used)

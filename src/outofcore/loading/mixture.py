@@ -25,7 +25,6 @@ from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse
 from outofcore.loading.order import LANES, VERSION, Access, Cut, EpochOrder, PlainSampler, cut_samples
 from outofcore.loading.permutation import key, shuffle_runs
-from outofcore.loading.several import runs_of
 from outofcore.loading.split import Split
 from outofcore.loading.windows import Windows
 
@@ -124,10 +123,10 @@ class MixtureSampler:
                 message = f"{source.name}: {windows.samples} samples in {split.path}{where}, expected {lanes} or more"
                 raise ParamsError(message)
             blocks = -(-pool_blocks * source.weight // PLACES)
-            cut = cut_samples(windows, split.chunk_rows, "blocks", blocks, block_rows, lanes)
-            self.plain.append(PlainSampler(windows, cut, seed, split.chunk_rows))
-            chunks = sum(next(iter(fields.values())).chunks for fields in split.rows[own])
-            self._chunks.append(len(windows.chunks(split.chunk_rows)) if split.windows.selects else chunks)
+            cut = cut_samples(windows, split.rows.chunk_rows, "blocks", blocks, block_rows, lanes)
+            self.plain.append(PlainSampler(windows, cut, seed, split.rows.chunk_rows))
+            selected = windows.chunks(split.rows.chunk_rows) if split.windows.selects else None
+            self._chunks.append(split.rows.of(own).chunks if selected is None else len(selected))
         self.first_samples = np.cumsum([0, *(plain.cut.samples for plain in self.plain)])
         self._least = [_least_lane(plain.cut) for plain in self.plain]
         self.places = self._length()
@@ -291,19 +290,17 @@ def lane_size(cut: Cut, lane: int) -> int:
 
 def _windows_of(split: Split, own: slice) -> Windows:
     """The windows of one source, with rows numbered as in the split."""
-    origins = split.origins[own]
-    lengths = np.array([len(next(iter(fields.values()))) for fields in split.rows[own]], np.int64)
-    window, sequences = split.windows.window, split.sequences.of(own)
-    runs = runs_of(lengths, origins, split.chunk_rows, whole_chunks=window is None)
+    rows, window, sequences = split.rows.of(own), split.windows.window, split.sequences.of(own)
+    runs = rows.runs(whole_chunks=window is None)
     if split.windows.selects and (window is None or window.mode != "never"):
         runs = sequences.selected_runs()
     return Windows(
-        int(lengths.sum()),
+        len(rows),
         window,
         phase=split.windows.phase,
         runs=runs,
         sequences=sequences.selected_extents,
-        origins=origins if split.windows.selects else None,
+        origins=rows.origins if split.windows.selects else None,
     )
 
 

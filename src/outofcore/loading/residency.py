@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,10 @@ import torch
 from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.device import DeviceStream, Reservation
 from outofcore.loading.gather import ABSENT, Room, gather
+from outofcore.loading.several import Rows
 from outofcore.loading.windows import touched
 from outofcore.recycling import Recycler
-from outofcore.store.array import Array, SealedArray
+from outofcore.store.array import SealedArray
 from outofcore.store.bulk import intact, reader_of
 from outofcore.store.local import with_room
 
@@ -46,29 +47,20 @@ def piece_chunks(brought: int, chunk_bytes: int) -> int:
 
 
 class Residency(ABC):
-    """Makes chunks available and gathers rows; the chunks of each store follow those of the one before."""
+    """Makes chunks available and gathers rows."""
 
     name: str
 
-    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int) -> None:
-        self.stores: tuple[Mapping[str, Array], ...] = tuple(stores)
-        self.fields = dict(stores[0])  # the dtypes and shapes of all
+    def __init__(self, rows: Rows, length: int) -> None:
+        self.rows = rows
+        self.fields, self.chunk_rows, self.chunks = rows.fields, rows.chunk_rows, rows.chunks
         self.length = length
         self.bytes_read = 0
-        self.chunk_rows = next(iter(self.fields.values())).chunk_rows
-        counts = [next(iter(fields.values())).chunks for fields in stores]
-        self.first_chunks = np.cumsum([0, *counts])
-        self.chunks = sum(counts)
-        self.origins = np.repeat(self.first_chunks[:-1] * self.chunk_rows, counts)
+        self.origins = rows.chunk_origins()
 
     def touched(self, first: Ints) -> Ints:
         """The chunks that hold the samples with these first rows, ascending."""
         return touched(first, self.length, self.chunk_rows, self.origins)
-
-    def place(self, chunk: int) -> tuple[int, int]:
-        """The store of a chunk, and the chunk's number there."""
-        store = int(np.searchsorted(self.first_chunks, chunk, "right")) - 1
-        return store, chunk - int(self.first_chunks[store])
 
     @abstractmethod
     def bring(self, chunks: Ints) -> list[Work]:
@@ -98,11 +90,11 @@ class Residency(ABC):
 class HostResidency(Residency):
     """A residency with chunks in host memory, each at an address."""
 
-    def __init__(self, stores: Sequence[Mapping[str, Array]], length: int) -> None:
-        super().__init__(stores, length)
+    def __init__(self, rows: Rows, length: int) -> None:
+        super().__init__(rows, length)
         self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
         self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
-        self._chunk_bytes = self.chunk_rows * int(self._row_bytes.sum())
+        self._chunk_bytes = self.chunk_rows * rows.row_bytes
         self._recyclers = {name: Recycler() for name in self.fields}
 
     def allocate(self, count: int) -> Room:
@@ -132,19 +124,19 @@ class Arena(HostResidency):
 
     def __init__(
         self,
-        stores: Sequence[Mapping[str, Array]],
+        rows: Rows,
         length: int,
         pool_slots: int,
         pinned_chunks: int = 0,
         used: Ints | None = None,  # the chunks that are ever brought; None for all
     ) -> None:
-        super().__init__(stores, length)
+        super().__init__(rows, length)
         used = np.arange(self.chunks) if used is None else used
         pinned = min(pinned_chunks, len(used))
         pinned_before = np.arange(len(used) + 1, dtype=np.int64) * pinned // max(len(used), 1)
         self._pinned = np.zeros(self.chunks, np.bool_)
         self._pinned[used] = np.diff(pinned_before) > 0  # evenly spread
-        self._readers = [reader_of(tuple(fields.values())) for fields in self.stores]
+        self._readers = [reader_of(tuple(fields.values())) for fields in rows.stores]
         self._slots = min(pinned + pool_slots, len(used))
         self.name = "ram" if pinned == len(used) else "hybrid" if pinned else "streamed"
         self._lock = threading.Lock()
@@ -219,11 +211,8 @@ class Arena(HostResidency):
 
     def _decode(self, chunks: list[int], slots: list[int]) -> None:
         numbers, places, read = np.array(chunks), np.array(slots), 0
-        edges = np.searchsorted(numbers, self.first_chunks).tolist()
-        for store, reader in enumerate(self._readers):
-            own = slice(edges[store], edges[store + 1])
-            if own.start < own.stop:
-                read += reader.read(numbers[own] - self.first_chunks[store], self._buffers, places[own])
+        for store, own, of_store in self.rows.by_store(numbers):
+            read += self._readers[store].read(of_store, self._buffers, places[own])
         for number, buffer in enumerate(self._buffers):
             self.addresses[number, chunks] = (self._origins[number] + places * buffer.strides[0]).astype(np.uint64)
         self._decoded[chunks] = True
@@ -241,10 +230,10 @@ class Mapped(HostResidency):
     """
 
     name = "mapped"
-    stores: tuple[Mapping[str, SealedArray], ...]
 
-    def __init__(self, stores: Sequence[Mapping[str, SealedArray]], length: int) -> None:
-        super().__init__(stores, length)
+    def __init__(self, rows: Rows, length: int) -> None:
+        super().__init__(rows, length)
+        self._stores = cast("Sequence[Mapping[str, SealedArray]]", rows.stores)
         self._lock = threading.Lock()
         self._maps: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}
         self._fills: dict[tuple[int, str], npt.NDArray[np.generic]] = {}
@@ -253,11 +242,9 @@ class Mapped(HostResidency):
 
     def bring(self, chunks: Ints) -> list[Work]:
         """The work maps and verifies the chunks new to this epoch; raises DamagedStore if a shard's size changed."""
-        edges = np.searchsorted(chunks, self.first_chunks)
-        for store, fields in enumerate(self.stores):
-            own = chunks[edges[store] : edges[store + 1]] - self.first_chunks[store]
-            for array in fields.values():
-                for shard in np.unique(own * array.chunk_rows // array.shard_rows).tolist():
+        for store, _, of_store in self.rows.by_store(chunks):
+            for array in self._stores[store].values():
+                for shard in np.unique(of_store * array.chunk_rows // array.shard_rows).tolist():
                     name = array.shard_file(shard)
                     if array.files.exists(name):
                         array.files.check_size(name)
@@ -283,8 +270,8 @@ class Mapped(HostResidency):
         self._verified[chunks] = True
 
     def _locate(self, chunk: int) -> None:
-        store, own = self.place(chunk)
-        for number, (name, array) in enumerate(self.stores[store].items()):
+        store, own = self.rows.place(chunk)
+        for number, (name, array) in enumerate(self._stores[store].items()):
             located = array.locate(own)
             if located is None:
                 array.require_sealed(own, b"")
@@ -298,13 +285,13 @@ class Mapped(HostResidency):
 
     def _sealed(self, name: str, chunks: Ints) -> Ints:
         """The sealed checksums of chunks of a field."""
-        places = [self.place(chunk) for chunk in chunks.tolist()]
-        return np.array([self.stores[store][name].checksums[own] for store, own in places], np.int64)
+        places = [self.rows.place(chunk) for chunk in chunks.tolist()]
+        return np.array([self._stores[store][name].checksums[own] for store, own in places], np.int64)
 
     def _check(self, name: str, chunk: int) -> None:
         """Raise DamagedStore, unless only the compiled check found fault with the chunk."""
-        store, own = self.place(chunk)
-        array = self.stores[store][name]
+        store, own = self.rows.place(chunk)
+        array = self._stores[store][name]
         located = array.locate(own)
         assert located is not None
         shard, offset, length = located
@@ -313,7 +300,7 @@ class Mapped(HostResidency):
     def _map(self, store: int, name: str, shard: int) -> npt.NDArray[np.uint8]:
         with self._lock:
             if (store, name, shard) not in self._maps:
-                array = self.stores[store][name]
+                array = self._stores[store][name]
                 mapped = self._mapped(array, array.shard_file(shard))
                 self._maps[store, name, shard] = np.frombuffer(mapped, np.uint8)
             return self._maps[store, name, shard]
@@ -330,7 +317,7 @@ class Mapped(HostResidency):
             raise StoreError(message) from error
 
     def _fill(self, store: int, name: str) -> npt.NDArray[np.generic]:
-        array = self.stores[store][name]
+        array = self._stores[store][name]
         with self._lock:
             if (store, name) not in self._fills:
                 self._fills[store, name] = np.full((array.chunk_rows, *array.shape[1:]), array.fill, array.dtype)
@@ -342,10 +329,8 @@ class OnDevice(Residency):
 
     name = "device"
 
-    def __init__(
-        self, stores: Sequence[Mapping[str, Array]], length: int, stream: DeviceStream, reservation: Reservation | None
-    ) -> None:
-        super().__init__(stores, length)
+    def __init__(self, rows: Rows, length: int, stream: DeviceStream, reservation: Reservation | None) -> None:
+        super().__init__(rows, length)
         self.device = stream.device or torch.device("cpu")
         self._stream = stream
         self._reservation = reservation
@@ -398,8 +383,8 @@ class OnDevice(Residency):
 
     def _load(self, chunk: int) -> None:
         read = 0
-        store, own = self.place(chunk)
-        for name, array in self.stores[store].items():
+        store, own = self.rows.place(chunk)
+        for name, array in self.rows.stores[store].items():
             decoded = np.empty((self.chunk_rows, *array.shape[1:]), array.dtype)
             read += array.chunk(own, decoded)
             first = chunk * self.chunk_rows

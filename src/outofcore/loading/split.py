@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
 from outofcore.loading.columns import SequenceColumns, indexable
-from outofcore.loading.several import Sequences, check_fields, origins_of, runs_of
+from outofcore.loading.several import Rows, Sequences, check_fields
 from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
@@ -77,7 +78,7 @@ class Split:
     stores: tuple[Store, ...]
     name: str
     part: str
-    rows: tuple[Mapping[str, Array], ...]  # the fields of each store
+    rows: Rows
     reading: Reading
     windows: Windows
     sequences: Sequences
@@ -97,30 +98,6 @@ class Split:
         return f"{self.stores[0].root}{more}"
 
     @property
-    def fields(self) -> Mapping[str, Array]:
-        """The fields of the first store, which have the dtypes, shapes and chunks of all."""
-        return self.rows[0]
-
-    @property
-    def chunk_rows(self) -> int:
-        return next(iter(self.fields.values())).chunk_rows
-
-    @property
-    def chunks(self) -> int:
-        """Number of chunks per field."""
-        return sum(next(iter(fields.values())).chunks for fields in self.rows)
-
-    @property
-    def row_bytes(self) -> int:
-        """Decoded bytes per row, over all fields."""
-        return sum(array.row_bytes for array in self.fields.values())
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes that arrays keep between reads."""
-        return sum(array.held_bytes for fields in self.rows for array in fields.values())
-
-    @property
     def local(self) -> bool:
         """Whether all stores are in files of this machine."""
         return all(isinstance(store.root, Path) for store in self.stores)
@@ -128,17 +105,12 @@ class Split:
     @property
     def mappable(self) -> bool:
         """Whether all fields are in uncompressed local files."""
-        return all(array.mappable for fields in self.rows for array in fields.values())
+        return all(array.mappable for array in self.rows.arrays)
 
     @cached_property
     def used(self) -> Ints | None:
         """The chunks that samples are in, where only some are; None for all."""
-        return self.windows.chunks(self.chunk_rows) if self.windows.selects else None
-
-    @cached_property
-    def origins(self) -> Ints:
-        """The number of each store's first row."""
-        return origins_of(self.rows)
+        return self.windows.chunks(self.rows.chunk_rows) if self.windows.selects else None
 
 
 def open_split(
@@ -169,18 +141,16 @@ def open_split(
     """
     makes = _reading_of(stores, part, tensors, fields)
     tables = [store.rows(split, part) for store in stores]
-    rows = tuple(_arrays(table, fields if makes is None else makes.fields) for table in tables)
-    check_fields(stores, rows, tables[0].path)
-    lengths, origins = np.array([len(table) for table in tables], np.int64), origins_of(rows)
-    opened_window = _window_of(window, makes)
-    chunk_rows = next(iter(rows[0].values())).chunk_rows
+    fields_of = [_arrays(table, fields if makes is None else makes.fields) for table in tables]
+    check_fields(stores, fields_of, tables[0].path)
+    rows, opened_window = Rows(fields_of), _window_of(window, makes)
     ends = np.cumsum(sources[:-1], dtype=np.int64)
     of_sources = [
-        runs_of(each, origin, chunk_rows, whole_chunks=in_blocks and opened_window is None)
-        for each, origin in zip(np.split(lengths, ends), np.split(origins, ends), strict=True)
+        rows.of(slice(first, last)).runs(whole_chunks=in_blocks and opened_window is None)
+        for first, last in itertools.pairwise([0, *ends.tolist(), len(stores)])
     ]
-    sequences = Sequences(stores, split, part, origins, budget)
     runs = np.concatenate([starts for starts, _ in of_sources]), np.concatenate([each for _, each in of_sources])
+    sequences = Sequences(stores, split, part, rows.origins, budget)
     condition = None if where is None else Where(where)
     if condition is not None:
         sequences.mask = condition.mask(sequences)
@@ -188,18 +158,18 @@ def open_split(
     if filtered and (opened_window is None or opened_window.mode != "never"):
         runs = sequences.selected_runs()
     windows = Windows(
-        int(lengths.sum()),
+        len(rows),
         opened_window,
         phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
         runs=runs if len(stores) > 1 or filtered else None,
         sequences=sequences.selected_extents,
-        origins=origins if filtered else None,
+        origins=rows.origins if filtered else None,
     )
     held = None
     if columns or sources:
-        first_rows = origins[np.append(0, ends)] if sources else None
+        first_rows = rows.origins[np.append(0, ends)] if sources else None
         held = SequenceColumns(sequences, windows, columns, first_rows)
-    stored = StoredReading({name: array.dtype for name, array in rows[0].items()})
+    stored = StoredReading({name: array.dtype for name, array in rows.fields.items()})
     own = stored if makes is None else reading_for(split, makes)
     text = "" if condition is None else condition.text
     return Split(tuple(stores), split, part, rows, own, windows, sequences, held, text)

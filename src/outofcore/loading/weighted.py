@@ -56,7 +56,7 @@ class WeightedSampler:
         if split.windows.phase or cut.shuffle not in ("blocks", True):
             message = "weighted sampling needs shuffle='blocks' and windows without a phase"
             raise ParamsError(message)
-        self.plain = PlainSampler(split.windows, replace(cut, step=cut.block), seed, split.chunk_rows)
+        self.plain = PlainSampler(split.windows, replace(cut, step=cut.block), seed, split.rows.chunk_rows)
         self.weighted = weighted
         self._weigh = _weigher(split, weighted.column)
         self.of_sequences = weighted.column not in split.stores[0].rows(split.name, split.part).fields
@@ -204,9 +204,9 @@ def _weigher(split: Split, column: str) -> Callable[[Ints], npt.NDArray[np.float
 
         def of_rows(rows: Ints) -> npt.NDArray[np.float64]:
             weights = np.empty(len(rows))
-            store = np.searchsorted(split.origins, rows, "right") - 1
+            store = split.rows.store_of(rows)
             for number in np.unique(store).tolist():
-                own = rows[store == number] - split.origins[number]
+                own = rows[store == number] - split.rows.origins[number]
                 cuts = np.flatnonzero(np.diff(own // slab)) + 1  # selected rows may be far apart
                 weights[store == number] = np.concatenate(
                     [
