@@ -348,7 +348,7 @@ def test_shares_are_exact_however_many_rows(rows: int) -> None:
         windows=Windows(sum(sizes)),
         rows=Rows(fields),
         path="train",
-        sequences=SimpleNamespace(of=lambda _: SimpleNamespace(selected_extents=None)),
+        sequences=SimpleNamespace(of=lambda _: SimpleNamespace(stores=[None], selected_extents=None)),
     )
     sources = weigh(shares, dict.fromkeys(shares, 1))
     sampler = MixtureSampler(split, sources, "first", 3, 64, None)

@@ -25,8 +25,7 @@ from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse
 from outofcore.loading.order import LANES, VERSION, Access, Cut, EpochOrder, PlainSampler, cut_samples
 from outofcore.loading.permutation import key, shuffle_runs
-from outofcore.loading.split import Split
-from outofcore.loading.windows import Windows
+from outofcore.loading.split import Split, windows_of
 
 Ints = npt.NDArray[np.int64]
 Stop = Literal["first", "all"]
@@ -113,11 +112,17 @@ class MixtureSampler:
         self._before = np.cumsum(counts, axis=0)
         self.plain: list[PlainSampler] = []
         self._chunks: list[int] = []
-        first = 0
-        for source in sources:
-            own = slice(first, first + source.stores)
-            first = own.stop
-            windows = _windows_of(split, own)
+        edges = np.cumsum([0, *(source.stores for source in sources)]).tolist()
+        for source, *pair in zip(sources, edges, edges[1:], strict=False):
+            own = slice(*pair)
+            windows = windows_of(
+                [split.rows.of(own)],
+                split.sequences.of(own),
+                split.windows.window,
+                phase=split.windows.phase,
+                in_blocks=True,
+                selects=split.windows.selects,
+            )
             if windows.samples < lanes:
                 where = f" where {split.selects}" if split.selects else ""
                 message = f"{source.name}: {windows.samples} samples in {split.path}{where}, expected {lanes} or more"
@@ -286,22 +291,6 @@ class MixtureEpoch:
 def lane_size(cut: Cut, lane: int) -> int:
     """Samples of a lane in a pass over a source."""
     return cut.samples // cut.lanes + (lane < cut.samples % cut.lanes)
-
-
-def _windows_of(split: Split, own: slice) -> Windows:
-    """The windows of one source, with rows numbered as in the split."""
-    rows, window, sequences = split.rows.of(own), split.windows.window, split.sequences.of(own)
-    runs = rows.runs(whole_chunks=window is None)
-    if split.windows.selects and (window is None or window.mode != "never"):
-        runs = sequences.selected_runs()
-    return Windows(
-        len(rows),
-        window,
-        phase=split.windows.phase,
-        runs=runs,
-        sequences=sequences.selected_extents,
-        origins=rows.origins if split.windows.selects else None,
-    )
 
 
 def _least_lane(cut: Cut) -> int:

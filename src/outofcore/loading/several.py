@@ -105,7 +105,7 @@ class Sequences:
         budget: int,
         mask: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        self._stores = stores
+        self.stores = stores
         self._names = split, part
         self._origins = origins
         self._budget = budget
@@ -113,7 +113,7 @@ class Sequences:
 
     @cached_property
     def _tables(self) -> list[Table]:
-        return [store.sequences(*self._names) for store in self._stores]
+        return [store.sequences(*self._names) for store in self.stores]
 
     @property
     def path(self) -> str:
@@ -136,13 +136,13 @@ class Sequences:
         """The sequences of some of the stores."""
         ends = np.cumsum([0, *(len(table) for table in self._tables)])[[stores.start, stores.stop]]
         mask = None if self.mask is None else self.mask[slice(*ends)]
-        return Sequences(self._stores[stores], *self._names, self._origins[stores], self._budget, mask)
+        return Sequences(self.stores[stores], *self._names, self._origins[stores], self._budget, mask)
 
     def __getitem__(self, name: str) -> Array:
         """A column of the first store, which has the dtype and shape of all; raises StoreError if one differs."""
         columns = [table[name] for table in self._tables]
-        for store, column in zip(self._stores[1:], columns[1:], strict=True):
-            _same(self._stores[0], store, column.path, _form(columns[0]), _form(column))
+        for store, column in zip(self.stores[1:], columns[1:], strict=True):
+            _same(self.stores[0], store, column.path, _form(columns[0]), _form(column))
         return columns[0]
 
     def read(self, name: str, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
@@ -179,7 +179,7 @@ class Sequences:
         """First row and number of rows of each sequence; raises DamagedStore as :meth:`Store.extents` does."""
         self._prove(self.extents_bytes)
         starts, lengths, place = np.empty(len(self), np.int64), np.empty(len(self), np.int64), 0
-        for store, table, origin in zip(self._stores, self._tables, self._origins, strict=True):
+        for store, table, origin in zip(self.stores, self._tables, self._origins, strict=True):
             own = slice(place, place + len(table))
             store.extents(*self._names, out=(starts[own], lengths[own]))
             starts[own] += origin

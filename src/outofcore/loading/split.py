@@ -144,35 +144,46 @@ def open_split(
     fields_of = [_arrays(table, fields if makes is None else makes.fields) for table in tables]
     check_fields(stores, fields_of, tables[0].path)
     rows, opened_window = Rows(fields_of), _window_of(window, makes)
-    ends = np.cumsum(sources[:-1], dtype=np.int64)
-    of_sources = [
-        rows.of(slice(first, last)).runs(whole_chunks=in_blocks and opened_window is None)
-        for first, last in itertools.pairwise([0, *ends.tolist(), len(stores)])
-    ]
-    runs = np.concatenate([starts for starts, _ in of_sources]), np.concatenate([each for _, each in of_sources])
+    edges = np.cumsum([0, *(sources or [len(stores)])]).tolist()
     sequences = Sequences(stores, split, part, rows.origins, budget)
     condition = None if where is None else Where(where)
     if condition is not None:
         sequences.mask = condition.mask(sequences)
-    filtered = condition is not None and not drawn
-    if filtered and (opened_window is None or opened_window.mode != "never"):
-        runs = sequences.selected_runs()
-    windows = Windows(
-        len(rows),
+    windows = windows_of(
+        [rows.of(slice(*pair)) for pair in itertools.pairwise(edges)],
+        sequences,
         opened_window,
         phase=split == "train" and bool(getattr(makes, "phase", False)) if phase is None else flag("phase", phase),
-        runs=runs if len(stores) > 1 or filtered else None,
-        sequences=sequences.selected_extents,
-        origins=rows.origins if filtered else None,
+        in_blocks=in_blocks,
+        selects=condition is not None and not drawn,
     )
     held = None
     if columns or sources:
-        first_rows = rows.origins[np.append(0, ends)] if sources else None
-        held = SequenceColumns(sequences, windows, columns, first_rows)
+        held = SequenceColumns(sequences, windows, columns, rows.origins[edges[:-1]] if sources else None)
     stored = StoredReading({name: array.dtype for name, array in rows.fields.items()})
     own = stored if makes is None else reading_for(split, makes)
     text = "" if condition is None else condition.text
     return Split(tuple(stores), split, part, rows, own, windows, sequences, held, text)
+
+
+def windows_of(
+    sources: Sequence[Rows], sequences: Sequences, window: Window | None, *, phase: bool, in_blocks: bool, selects: bool
+) -> Windows:
+    """The windows of rows, source after source; of selected sequences only if it ``selects``."""
+    runs = None
+    if selects and (window is None or window.mode != "never"):
+        runs = sequences.selected_runs()
+    elif selects or len(sequences.stores) > 1 or sources[0].origins[0]:
+        each = [rows.runs(whole_chunks=in_blocks and window is None) for rows in sources]
+        runs = np.concatenate([starts for starts, _ in each]), np.concatenate([lengths for _, lengths in each])
+    return Windows(
+        sum(map(len, sources)),
+        window,
+        phase=phase,
+        runs=runs,
+        sequences=sequences.selected_extents,
+        origins=np.concatenate([rows.origins for rows in sources]) if selects else None,
+    )
 
 
 class StoredReading:
