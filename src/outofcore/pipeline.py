@@ -27,7 +27,7 @@ from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.durable import replace_text
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.several import check_stores
+from outofcore.loading.arguments import check_stores
 from outofcore.machine import Machine, load_machine
 from outofcore.params import section_of
 from outofcore.project.entries import STORES, entries_of, refuse_unlisted

@@ -14,7 +14,7 @@ import torch
 from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.memory import READY_GROUPS, Choice, Kind, Needs, choose, in_flight
 from outofcore.loading.residency import Arena
-from outofcore.loading.several import Rows
+from outofcore.loading.split import Rows
 from outofcore.store.reader import open_store
 from tests.loading.conftest import MakeStore
 

@@ -20,7 +20,7 @@ from outofcore.errors import BudgetError, ParamsError, StateError, StoreError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.mixture import PLACES, MixtureSampler, weigh
-from outofcore.loading.several import Rows
+from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows, touched
 from outofcore.sizes import parse_bytes
 from tests.loading.conftest import WINDOWS, MakeStore, Unread, flat, identities, rows_of, stopped_anywhere, together

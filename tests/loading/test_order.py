@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outofcore.loading.order import PlainSampler, cut_samples
-from outofcore.loading.several import Rows
+from outofcore.loading.split import Rows
 from outofcore.loading.windows import Window, Windows, touched
 from tests.loading.conftest import Unread
 

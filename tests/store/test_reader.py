@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
 from outofcore.loading.loader import loader
 from outofcore.loading.residency import Mapped
-from outofcore.loading.several import Rows
+from outofcore.loading.split import Rows
 from outofcore.store.bulk import BulkReader
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store

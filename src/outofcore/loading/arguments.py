@@ -1,10 +1,13 @@
-"""Check arguments of the loader and its parts; a wrong one is named in a one-line error."""
+"""Check what the loader and its parts are given: arguments, stores to read as one, a function of batches.
+
+What is wrong is named in a one-line error.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -17,9 +20,15 @@ from outofcore.domains.sections import MOST
 from outofcore.errors import ParamsError, StoreError
 from outofcore.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
-from outofcore.store.reader import Store, is_foreign, open_store
+from outofcore.store.reader import Array, Store, is_foreign, open_store
 
 Instance = TypeVar("Instance")
+Batch = dict[str, torch.Tensor]
+
+# Attributes that count what a conversion found, or say how it went; the others describe the fields.
+_COUNTS = frozenset(("accepted", "audited", "found", "params", "rejected", "rows", "sequences", "splits"))
+_OWN_ARRAYS = "arrays"  # the domain of stores made from arrays, whose further attributes are the user's
+_MOST_SHOWN = 120
 
 
 def refuse(name: str, expected: str, value: object, cause: BaseException | None = None) -> NoReturn:
@@ -86,7 +95,7 @@ def instance(name: str, value: object, kind: type[Instance]) -> Instance | None:
         return value
     if not isinstance(value, Mapping):
         refuse(name, f"a {kind.__name__}, or a mapping of its fields", value)
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]  # a dataclass
     unknown = [key for key in value if key not in known]
     if unknown:
         refuse(name, f"keys among {', '.join(known)}", unknown[0])
@@ -176,3 +185,118 @@ def named_device(device: object) -> torch.device | None:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch: one per kind of device
         refuse("device", expected, str(device), error)
+
+
+def check_stores(stores: Sequence[Store]) -> None:
+    """Raise StoreError if stores are not of one kind, or one is given twice."""
+    seen: dict[str, Store] = {}
+    for store in stores:
+        if store.identity in seen:
+            message = f"{seen[store.identity].root} and {store.root} hold the same rows: give each store once"
+            raise StoreError(message)
+        seen[store.identity] = store
+    first = stores[0]
+    for store in stores[1:]:
+        _same(first, store, "domain", first.domain, store.domain)
+        _same(first, store, "parts", ", ".join(first.parts), ", ".join(store.parts))
+        if first.domain != _OWN_ARRAYS:  # a converted store keeps there what its fields mean, such as the tokenizer
+            for name in sorted({*first.attributes, *store.attributes} - _COUNTS):
+                _same(first, store, f"attribute {name!r}", first.attributes.get(name), store.attributes.get(name))
+
+
+def splits_lines(stores: Sequence[Store]) -> list[str]:
+    """What to tell the user of stores that were split in different ways."""
+    ways = [store.attributes.get("params", {}).get("splits") for store in stores]
+    for store, way in zip(stores, ways, strict=True):
+        if way != ways[0]:
+            both = f"{stores[0].root} and {store.root}"
+            return [f"{both} were split by different settings: train of one may hold what is in val of the other"]
+    return []
+
+
+def check_fields(stores: Sequence[Store], rows: Sequence[Mapping[str, Array]], path: str) -> None:
+    """Raise StoreError if the fields of stores differ in name, dtype, shape, attributes or chunks."""
+    first = rows[0]
+    for store, fields in zip(stores[1:], rows[1:], strict=True):
+        _same(stores[0], store, f"fields of {path}", ", ".join(first), ", ".join(fields))
+        for name, array in first.items():
+            check_form(stores[0], array, store, fields[name])
+            _same(stores[0], store, f"rows per chunk of {path}", array.chunk_rows, fields[name].chunk_rows)
+
+
+def check_form(first: Store, array: Array, other: Store, its: Array) -> None:
+    """Raise StoreError if a field of two stores differs in dtype, shape or attributes."""
+    _same(first, other, its.path, _form(array), _form(its))
+
+
+def _form(array: Array) -> str:
+    meaning = {name: value for name, value in array.attributes.items() if name != "doc"}
+    return f"{array.dtype} {array.shape[1:]} {meaning or ''}".rstrip()
+
+
+def _same(first: Store, other: Store, what: str, own: object, found: object) -> None:
+    if own == found:
+        return
+    shown = " ".join(f"{own!s} and {found!s}".split())
+    message = (
+        f"stores that are read as one need the same fields: {first.root} and {other.root} differ in {what}"
+        f"{f' ({shown})' if len(shown) <= _MOST_SHOWN else ''}"
+    )
+    raise StoreError(message)
+
+
+class Transform:
+    """A user's function of batches; all results must have the names, dtypes and shapes of the first."""
+
+    def __init__(self, function: object) -> None:
+        if not callable(function):
+            refuse("map", "a function of a batch", function)
+        self._function: Callable[[Batch], Batch] = function
+        where = function if hasattr(function, "__qualname__") else type(function)
+        self._name = f"{where.__module__}.{where.__qualname__}"
+        self._form: dict[str, Any] = {}
+
+    def check(self, sample: Batch) -> int:
+        """Call the function twice on the same two samples; returns the bytes that it allocates per sample."""
+        given = [{name: torch.cat((tensor, tensor)) for name, tensor in sample.items()} for _ in range(2)]
+        held = {tensor.untyped_storage().data_ptr() for tensor in given[0].values()}
+        self._form = {}
+        first, second = (self(batch, 2) for batch in given)
+        if first.keys() != second.keys() or any(_bits(first[name]) != _bits(second[name]) for name in first):
+            self._refuse("returned two results for the same batch, so that no state could be resumed exactly")
+        return sum(each.nbytes for each in first.values() if each.untyped_storage().data_ptr() not in held) // 2
+
+    def __call__(self, batch: Batch, count: int) -> Batch:
+        """The result for a batch of so many samples."""
+        try:
+            result = self._function(batch)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            message = f"map: {self._name} raised {type(error).__name__}: {' '.join(str(error).split())}"
+            raise ParamsError(message) from error
+        if not isinstance(result, dict) or not result or not all(_is_tensor(*item) for item in result.items()):
+            self._refuse(f"returned {shown(result, 80)}, expected a dict of names and tensors")
+        for name, tensor in result.items():
+            if tensor.ndim == 0 or len(tensor) != count:
+                self._refuse(f"returned {name!r} of shape {tuple(tensor.shape)}, expected {count} samples first")
+        form = {name: (tensor.dtype, tuple(tensor.shape[1:])) for name, tensor in result.items()}
+        self._form = self._form or form
+        if form != self._form:
+            name = next(each for each in {**self._form, **form} if form.get(each) != self._form.get(each))
+            self._refuse(f"returned {name!r} of {form.get(name)}, and {self._form.get(name)} in the first batch")
+        return result
+
+    def _refuse(self, what: str) -> None:
+        message = f"map: {self._name} {what}"
+        raise ParamsError(message)
+
+
+def _is_tensor(name: object, value: object) -> bool:
+    return isinstance(name, str) and isinstance(value, torch.Tensor)
+
+
+def _bits(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What equal tensors share, also those with NaN."""
+    plain = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+    return tensor.dtype, tensor.shape, plain.numpy().tobytes()

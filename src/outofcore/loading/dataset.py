@@ -17,13 +17,11 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from outofcore.domains.reading import Reading
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import budget_bytes, integers, opened_all, word, words
-from outofcore.loading.columns import with_columns
-from outofcore.loading.device import Batch
+from outofcore.loading.arguments import Batch, budget_bytes, check_stores, integers, opened_all, word, words
 from outofcore.loading.gather import Room
 from outofcore.loading.permutation import random_words
 from outofcore.loading.residency import Arena
-from outofcore.loading.several import check_stores
+from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import open_split
 from outofcore.loading.windows import Window
 from outofcore.sizes import format_bytes, format_least

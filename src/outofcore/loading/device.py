@@ -1,19 +1,29 @@
-"""A loader's work on an accelerator: one stream, events between it and the consumer's, one reservation of memory."""
+"""A loader's work on an accelerator: one stream, events between it and the consumer's, one reservation of memory.
+
+:class:`OnDevice` holds the rows of a split there.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from outofcore.errors import BudgetError
+from outofcore.loading.arguments import Batch
+from outofcore.loading.gather import Room
+from outofcore.loading.residency import Residency, Work
+from outofcore.loading.split import Rows
 
-Batch = dict[str, torch.Tensor]
+Ints = npt.NDArray[np.int64]
 
 SHARE = 0.25  # of an accelerator's memory, for all loaders of the process; the rest is for the model
 _WITH_STREAMS = frozenset(("cuda",))
@@ -121,3 +131,80 @@ def _split(tensor: torch.Tensor, counts: list[int]) -> Sequence[torch.Tensor]:
         with suppress(TypeError):  # a type that numpy lacks, such as bfloat16
             return [torch.from_numpy(piece) for piece in np.split(tensor.numpy(), np.cumsum(counts)[:-1])]
     return torch.split_with_sizes_copy(tensor, counts)  # type: ignore[func-returns-value, return-value]  # no out=
+
+
+class OnDevice(Residency):
+    """Rows of the whole split as tensors on a device, gathered there: after the first epoch nothing is transferred."""
+
+    name = "device"
+
+    def __init__(self, rows: Rows, length: int, stream: DeviceStream, reservation: Reservation | None) -> None:
+        super().__init__(rows, length)
+        self.device = stream.device or torch.device("cpu")
+        self._stream = stream
+        self._reservation = reservation
+        self._lock = threading.Lock()
+        self._here = np.zeros(self.chunks, np.bool_)
+        self._tensors: dict[str, torch.Tensor] = {}
+
+    def bring(self, chunks: Ints) -> list[Work]:
+        """The work decodes the chunks that are needed for the first time, and copies them to the device."""
+        if not self._tensors:
+            with self._stream.queue():
+                self._tensors = {  # all of them, or none if there is no room
+                    name: torch.empty(
+                        (self.chunks * self.chunk_rows, *array.shape[1:]),
+                        dtype=_as_torch(np.empty(0, array.dtype)).dtype,
+                        device=self.device,
+                    )
+                    for name, array in self.fields.items()
+                }
+            if self._reservation is not None:
+                self._reservation.allocated = True
+        return [partial(self._load, int(chunk)) for chunk in chunks[~self._here[chunks]]]
+
+    def release(self, chunks: Ints) -> None:
+        """Do nothing: data on the device stays there."""
+
+    def settle(self) -> None:
+        """Do nothing."""
+
+    def allocate(self, count: int) -> Room:
+        window = (self.length,) if self.length > 1 else ()
+        with self._stream.queue():
+            return Room(
+                {
+                    name: torch.empty((count, *window, *tensor.shape[1:]), dtype=tensor.dtype, device=self.device)
+                    for name, tensor in self._tensors.items()
+                }
+            )
+
+    def gather(self, first: Ints, room: Room, at: int) -> None:
+        with self._stream.queue():
+            places = torch.from_numpy(first).to(self.device)
+            if self.length > 1:
+                steps = torch.arange(self.length, device=self.device)
+                origins = torch.from_numpy(self.origins[(first + self.length - 1) // self.chunk_rows]).to(self.device)
+                places = torch.maximum(places[:, None] + steps, origins[:, None]).reshape(-1)
+            for name, tensor in self._tensors.items():
+                out = room.arrays[name][at : at + len(first)]
+                torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
+
+    def _load(self, chunk: int) -> None:
+        read = 0
+        store, own = self.rows.place(chunk)
+        for name, array in self.rows.stores[store].items():
+            decoded = np.empty((self.chunk_rows, *array.shape[1:]), array.dtype)
+            read += array.chunk(own, decoded)
+            first = chunk * self.chunk_rows
+            with self._stream.queue():
+                self._tensors[name][first : first + self.chunk_rows].copy_(_as_torch(decoded))
+        self._here[chunk] = True
+        with self._lock:
+            self.bytes_read += read
+
+
+def _as_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """A tensor sharing the memory; unsigned words become signed ones, which every device can gather."""
+    signed = {"uint16": np.int16, "uint32": np.int32, "uint64": np.int64}.get(array.dtype.name)
+    return torch.from_numpy(array.view(signed) if signed else array)

@@ -25,14 +25,15 @@ import numpy.typing as npt
 import torch
 
 from outofcore.domains.reading import DeviceReading, Draws
+from outofcore.loading.arguments import Batch
 from outofcore.loading.batching import Batching, Span
-from outofcore.loading.columns import with_columns
-from outofcore.loading.device import Batch, DeviceStream, split_batches
+from outofcore.loading.device import DeviceStream, split_batches
 from outofcore.loading.gather import Room
 from outofcore.loading.memory import Choice
 from outofcore.loading.order import Sampler
 from outofcore.loading.permutation import key, random_words
 from outofcore.loading.residency import Residency, Work
+from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
 from outofcore.loading.workers import Task, Workers
 

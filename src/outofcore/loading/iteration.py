@@ -15,9 +15,9 @@ import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
 from outofcore.errors import ParamsError, StateError
-from outofcore.loading.arguments import shown, whole
+from outofcore.loading.arguments import Batch, shown, whole
 from outofcore.loading.batching import Batching, Turns, turns_left
-from outofcore.loading.device import Batch, DeviceStream
+from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader
 from outofcore.loading.workers import Task, Workers
 from outofcore.recycling import keep_freed_memory

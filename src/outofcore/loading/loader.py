@@ -17,12 +17,15 @@ from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores
 from outofcore.loading.arguments import (
+    Transform,
     budget_bytes,
+    check_stores,
     instance,
     named_device,
     one_of,
     opened_sources,
     refuse,
+    splits_lines,
     whole,
     whole_or_none,
     word,
@@ -30,7 +33,6 @@ from outofcore.loading.arguments import (
 )
 from outofcore.loading.balanced import Balanced, BalancedSampler
 from outofcore.loading.batching import Batching, Last, Turns
-from outofcore.loading.columns import SOURCE
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
@@ -38,9 +40,8 @@ from outofcore.loading.memory import Kind, choose, in_flight, measure, with_thre
 from outofcore.loading.mixing import mixing_line
 from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
-from outofcore.loading.several import check_stores, splits_lines
+from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, open_split
-from outofcore.loading.transform import Transform
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
 from outofcore.sizes import format_bytes

@@ -13,11 +13,11 @@ import torch
 from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError, StoreError
 from outofcore.hardware import usable_memory
-from outofcore.loading.columns import with_columns
-from outofcore.loading.device import DeviceStream, Reservation, available, reserve
+from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve
 from outofcore.loading.mixture import MixtureSampler
 from outofcore.loading.order import Access, Sampler
-from outofcore.loading.residency import Arena, Mapped, OnDevice, Residency, piece_chunks, table_bytes
+from outofcore.loading.residency import Arena, Mapped, Residency, piece_chunks, table_bytes
+from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
 from outofcore.loading.weighted import WeightedSampler
 from outofcore.sizes import format_bytes, format_least

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,8 @@ import torch
 from outofcore.domains.reading import Draws, Reading, Windowed, reading_for
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
-from outofcore.loading.columns import SequenceColumns, indexable
-from outofcore.loading.several import Rows, Sequences, check_fields
-from outofcore.loading.transform import Transform
+from outofcore.loading.arguments import Transform, check_fields, flag, instance, makes_tensors, opened, refuse
+from outofcore.loading.sequences import SequenceColumns, Sequences, indexable
 from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
 from outofcore.params import section_of
@@ -69,6 +67,73 @@ def reading(store: Store | str | Path, params: str | Path | None = None, **setti
         required = [name for name, key in domain.section.model_fields.items() if key.is_required()]
         content |= {name: stored[name] for name in required if name in stored}
     return domain.reading(source.attributes, section_of(domain.name, "reading()", params, content))
+
+
+class Rows:
+    """The rows of a split, numbered through its stores; ``stores`` are the fields of each.
+
+    Each store begins with a chunk of its own: the rows that the last chunk of a store lacks have numbers too, but
+    belong to no sample. ``origins`` (stores,) is the number of each store's first row, ``lengths`` (stores,) how many
+    it has.
+    """
+
+    def __init__(self, stores: Sequence[Mapping[str, Array]], first_chunk: int = 0) -> None:
+        some = [next(iter(fields.values())) for fields in stores]
+        self.stores = tuple(stores)
+        self.fields = dict(stores[0])  # the dtypes, shapes and chunks of all
+        self.chunk_rows = some[0].chunk_rows
+        self.lengths = np.array([len(array) for array in some], np.int64)
+        self._first_chunks = np.cumsum([first_chunk, *(array.chunks for array in some)])
+        self.origins = self._first_chunks[:-1] * self.chunk_rows
+
+    def __len__(self) -> int:
+        return int(self.lengths.sum())
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks per field."""
+        return int(self._first_chunks[-1] - self._first_chunks[0])
+
+    @property
+    def row_bytes(self) -> int:
+        """Decoded bytes per row, over all fields."""
+        return sum(array.row_bytes for array in self.fields.values())
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The fields of all stores."""
+        return [array for fields in self.stores for array in fields.values()]
+
+    def of(self, stores: slice) -> Rows:
+        """The rows of some of the stores, with the same numbers."""
+        return Rows(self.stores[stores], int(self._first_chunks[stores.start]))
+
+    def store_of(self, rows: Ints) -> Ints:
+        """The store of each row."""
+        return np.searchsorted(self.origins, rows, "right") - 1
+
+    def place(self, chunk: int) -> tuple[int, int]:
+        """The store of a chunk, and the chunk's number there."""
+        store = int(np.searchsorted(self._first_chunks, chunk, "right")) - 1
+        return store, chunk - int(self._first_chunks[store])
+
+    def by_store(self, chunks: Ints) -> Iterator[tuple[int, slice, Ints]]:
+        """Each store of ascending chunks, their places among these, and their numbers in the store."""
+        edges = np.searchsorted(chunks, self._first_chunks).tolist()
+        for store, own in enumerate(map(slice, edges, edges[1:])):
+            if own.start < own.stop:
+                yield store, own, chunks[own] - self._first_chunks[store]
+
+    def chunk_origins(self) -> Ints:
+        """The first row of the store of each chunk, (chunks,)."""
+        return np.repeat(self.origins, np.diff(self._first_chunks))
+
+    def runs(self, *, whole_chunks: bool) -> tuple[Ints, Ints]:
+        """Runs of rows in the order of their samples; with ``whole_chunks``, chunks that are not full come last."""
+        if not whole_chunks:
+            return self.origins, self.lengths
+        full = self.lengths // self.chunk_rows * self.chunk_rows
+        return np.concatenate((self.origins, self.origins + full)), np.concatenate((full, self.lengths - full))
 
 
 @dataclass(frozen=True)

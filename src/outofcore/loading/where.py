@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import shown, word
-from outofcore.loading.several import Sequences
+from outofcore.loading.sequences import Sequences
 
 _ALLOWED = "comparisons of columns, numbers and texts; in and not in with a list of these; and, or, not, parentheses"
 _NODES = (ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant, ast.Tuple, ast.List)

@@ -16,10 +16,10 @@ from torch.overrides import TorchFunctionMode
 from outofcore.domains.reading import DeviceReading, Reading, Windowed
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
-from outofcore.loading.columns import indexable
 from outofcore.loading.memory import SAMPLE_BYTES, Needs
 from outofcore.loading.order import PlainSampler, cut_samples
 from outofcore.loading.residency import table_bytes
+from outofcore.loading.sequences import indexable
 from outofcore.loading.windows import Window, Windows
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.training.optimizers import state_bytes

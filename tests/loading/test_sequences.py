@@ -14,9 +14,9 @@ import torch
 
 import outofcore
 from outofcore.errors import BudgetError, ParamsError, StoreError
-from outofcore.loading.columns import SequenceColumns
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.loading.loader import loader
+from outofcore.loading.sequences import SequenceColumns
 from outofcore.store.reader import open_store
 from tests.loading.conftest import WINDOWS, MakeStore
 

@@ -1,0 +1,222 @@
+"""The sequences of a split, over all its stores: where they are, which are selected, and their columns in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from outofcore.errors import BudgetError, ParamsError
+from outofcore.loading.arguments import check_form
+from outofcore.loading.windows import Windows
+from outofcore.sizes import format_bytes
+from outofcore.store.reader import Array, Store, Table
+
+Ints = npt.NDArray[np.int64]
+
+NUMBER = "sequence"
+"""The name under which a sequence's number in its split is asked for."""
+
+SOURCE = "source"
+"""The name of the number of a sample's source in a mixture."""
+
+_EXAMINED = 16 << 20  # bytes of a table that is read whatever the budget, to say what is needed
+_SLAB = 1 << 12  # sequences
+_WIDER = {"uint16": np.int32, "uint32": np.int64}
+
+
+class Sequences:
+    """The sequences of a split of several stores; ``mask`` (sequences,) marks those that are selected, None for all."""
+
+    def __init__(
+        self,
+        stores: Sequence[Store],
+        split: str,
+        part: str,
+        origins: Ints,
+        budget: int,
+        mask: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.stores = stores
+        self._names = split, part
+        self._origins = origins
+        self._budget = budget
+        self.mask = mask
+
+    @cached_property
+    def _tables(self) -> list[Table]:
+        return [store.sequences(*self._names) for store in self.stores]
+
+    @property
+    def path(self) -> str:
+        return self._tables[0].path
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the first store."""
+        return tuple(self._tables[0].fields)
+
+    @property
+    def selected(self) -> int:
+        """Number of selected sequences."""
+        return len(self) if self.mask is None else int(np.count_nonzero(self.mask))
+
+    def __len__(self) -> int:
+        return sum(len(table) for table in self._tables)
+
+    def of(self, stores: slice) -> Sequences:
+        """The sequences of some of the stores."""
+        ends = np.cumsum([0, *(len(table) for table in self._tables)])[[stores.start, stores.stop]]
+        mask = None if self.mask is None else self.mask[slice(*ends)]
+        return Sequences(self.stores[stores], *self._names, self._origins[stores], self._budget, mask)
+
+    def __getitem__(self, name: str) -> Array:
+        """A column of the first store, which has the dtype and shape of all; raises StoreError if one differs."""
+        columns = [table[name] for table in self._tables]
+        for store, column in zip(self.stores[1:], columns[1:], strict=True):
+            check_form(self.stores[0], columns[0], store, column)
+        return columns[0]
+
+    def read(self, name: str, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+        """The values of a column, in another dtype if one is given."""
+        some = self[name]
+        values = np.empty((len(self), *some.shape[1:]), some.dtype if dtype is None else dtype)
+        self._prove(values.nbytes)
+        place = 0
+        for column in (table[name] for table in self._tables):
+            slab = max(1, _SLAB // column.chunk_rows) * column.chunk_rows
+            for start in range(0, len(column), slab):
+                stop = min(start + slab, len(column))
+                values[place + start : place + stop] = column.read(start, stop)
+            place += len(column)
+        return values
+
+    def slabs(self, names: Sequence[str]) -> Iterator[tuple[slice, dict[str, npt.NDArray[Any]]]]:
+        """Values by column of a few thousand sequences at a time, and their places."""
+        place = 0
+        for table in self._tables:
+            size = max((table[name].chunk_rows for name in names), default=1)
+            slab = max(1, _SLAB // size) * size
+            for start in range(0, len(table), slab):
+                stop = min(start + slab, len(table))
+                yield slice(place + start, place + stop), {name: table[name].read(start, stop) for name in names}
+            place += len(table)
+
+    @property
+    def extents_bytes(self) -> int:
+        """Bytes of :meth:`extents`, of what is examined at a time, and of finding those that are selected."""
+        return 16 * len(self) + 96 * min(len(self), _SLAB) + (0 if self.mask is None else 3 * len(self))
+
+    def extents(self) -> tuple[Ints, Ints]:
+        """First row and number of rows of each sequence; raises DamagedStore as :meth:`Store.extents` does."""
+        self._prove(self.extents_bytes)
+        starts, lengths, place = np.empty(len(self), np.int64), np.empty(len(self), np.int64), 0
+        for store, table, origin in zip(self.stores, self._tables, self._origins, strict=True):
+            own = slice(place, place + len(table))
+            store.extents(*self._names, out=(starts[own], lengths[own]))
+            starts[own] += origin
+            place = own.stop
+        return starts, lengths
+
+    def selected_extents(self) -> tuple[Ints, Ints]:
+        """:meth:`extents` of the selected sequences."""
+        starts, lengths = self.extents()
+        return (starts, lengths) if self.mask is None else (starts[self.mask], lengths[self.mask])
+
+    def selected_runs(self) -> tuple[Ints, Ints]:
+        """First row and number of rows, possibly none, of each run of selected sequences that follow each other."""
+        assert self.mask is not None
+        starts, lengths = self.extents()
+        mask = self.mask | (lengths == 0)  # empty sequences separate nothing
+        begin = mask & ~np.append(False, mask[:-1])
+        end = mask & ~np.append(mask[1:], False)
+        edges = np.cumsum([len(table) for table in self._tables])
+        inner = edges[(edges > 0) & (edges < len(self))]
+        begin[inner], end[inner - 1] = mask[inner], mask[inner - 1]
+        first = starts[begin]
+        return first, starts[end] + lengths[end] - first
+
+    def _prove(self, size: int) -> None:
+        """Raise BudgetError, before it is read, if a table alone exceeds the budget."""
+        if size > max(self._budget, _EXAMINED):
+            message = (
+                f"a memory budget of {format_bytes(self._budget)} is too small: a column of the {len(self):,} "
+                f"sequences of {self.path} takes {format_bytes(size)}"
+            )
+            raise BudgetError(message)
+
+
+class SequenceColumns:
+    """Values of a split's sequences, held once read; a sample belongs to the sequence of its first row, or its last."""
+
+    def __init__(
+        self, sequences: Sequences, windows: Windows, names: tuple[str, ...], sources: Ints | None = None
+    ) -> None:
+        self._sources = sources
+        self._sequences = sequences
+        self._ahead = windows.length - 1 if windows.window is not None and windows.window.mode == "reach" else 0
+        self._count = len(sequences)
+        self._arrays = {name: None if name == NUMBER else sequences[name] for name in names}
+        for name, array in self._arrays.items():
+            if array is not None and array.dtype == "O":
+                message = (
+                    f"columns: {sequences.path}/{name} holds text, which no tensor can; use {NUMBER!r} to look it up"
+                )
+                raise ParamsError(message)
+        self._starts = np.empty(0, np.int64)
+        self._values: dict[str, npt.NDArray[Any]] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Memory of first rows and values."""
+        values = sum(values.nbytes for name, values in self._blank().items() if name != NUMBER)
+        return self._count * (8 + values) if self._arrays else 0
+
+    def blank(self) -> dict[str, npt.NDArray[Any]]:
+        """Values of one sample that belongs to no sequence, by column."""
+        return self._blank() | ({} if self._sources is None else {SOURCE: np.zeros(1, np.int64)})
+
+    def _blank(self) -> dict[str, npt.NDArray[Any]]:
+        return {
+            name: np.zeros(1, np.int64) if array is None else indexable(np.zeros((1, *array.shape[1:]), array.dtype))
+            for name, array in self._arrays.items()
+        }
+
+    def read(self) -> None:
+        if not self._arrays:
+            return
+        self._starts = self._sequences.extents()[0]
+        self._values = {
+            name: self._sequences.read(name, indexable(np.empty(0, array.dtype)).dtype)
+            for name, array in self._arrays.items()
+            if array is not None
+        }
+
+    def of(self, first: Ints) -> dict[str, npt.NDArray[Any]]:
+        """Values by column (samples,), by the first row of each sample."""
+        rows = first + self._ahead
+        sequence = np.searchsorted(self._starts, rows, "right") - 1
+        values = {name: sequence if name == NUMBER else self._values[name][sequence] for name in self._arrays}
+        if self._sources is not None:
+            values[SOURCE] = np.searchsorted(self._sources, rows, "right") - 1
+        return values
+
+
+def with_columns(tensors: dict[str, torch.Tensor], values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """A batch and its columns, on the same device. Raises ParamsError if a tensor already has a column's name."""
+    taken = [name for name in values if name in tensors]
+    if taken:
+        message = f"columns: the tensors already contain {taken[0]!r}"
+        raise ParamsError(message)
+    where = next(iter(tensors.values())).device
+    return {**tensors, **{name: torch.from_numpy(column).to(where) for name, column in values.items()}}
+
+
+def indexable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers in a dtype that torch can index: unsigned words widened, uint64 with its bits as int64."""
+    plain = array.view(np.int64) if array.dtype == np.uint64 else array
+    return plain.astype(_WIDER.get(plain.dtype.name, plain.dtype), copy=False)
