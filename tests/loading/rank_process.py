@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import Kind
+from outofcore.loading.memory import ResidencyName
 
 STEP_SECONDS = 0.004
 
@@ -30,7 +30,7 @@ class Note:
         return [cls(**json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def open_rank(store: Path | list[Path], residency: Kind, rank: int, world: int) -> Loader:
+def open_rank(store: Path | list[Path], residency: ResidencyName, rank: int, world: int) -> Loader:
     """The loader of a rank; global batches are the same for every ``world``."""
     return loader(
         store,
@@ -47,7 +47,7 @@ def open_rank(store: Path | list[Path], residency: Kind, rank: int, world: int) 
 
 
 def run(
-    store: Path | list[Path], residency: Kind, rank: int, world: int, state: dict[str, Any] | None, notes: Path
+    store: Path | list[Path], residency: ResidencyName, rank: int, world: int, state: dict[str, Any] | None, notes: Path
 ) -> None:
     """Read the rest of the epoch, noting each batch before the next is asked for."""
     batches = open_rank(store, residency, rank, world)

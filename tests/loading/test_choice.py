@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from outofcore.errors import BudgetError, StoreError
-from outofcore.loading.memory import READY_GROUPS, Choice, Kind, Needs, choose, in_flight
+from outofcore.loading.memory import READY_GROUPS, Choice, Needs, ResidencyName, choose, in_flight
 from outofcore.loading.residency import Arena
 from outofcore.loading.split import Rows
 from outofcore.store.reader import open_store
@@ -35,7 +35,7 @@ GROUPS = NEEDS.groups(NEEDS.together)
 PLENTY = 10 * WHOLE
 
 
-def chosen(kind: Kind, budget: int, changes: dict[str, Any], device: str | None = None) -> Choice:
+def chosen(kind: ResidencyName, budget: int, changes: dict[str, Any], device: str | None = None) -> Choice:
     [choice] = choose(kind, [replace(NEEDS, **changes)], budget, None if device is None else torch.device(device))
     assert FIXED + choice.host_chunks * CHUNK <= budget
     return choice

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore.loading.memory import Kind
+from outofcore.loading.memory import ResidencyName
 from tests.loading.conftest import MakeStore
 from tests.loading.rank_process import Note, merged, open_rank, run
 
@@ -23,7 +23,12 @@ PROCESSES.set_forkserver_preload(["tests.loading.rank_process"])
 
 
 def read_until(
-    kill_after: int, world: int, store: Path | list[Path], residency: Kind, state: dict[str, Any] | None, notes: Path
+    kill_after: int,
+    world: int,
+    store: Path | list[Path],
+    residency: ResidencyName,
+    state: dict[str, Any] | None,
+    notes: Path,
 ) -> list[Note]:
     """Global batches that ``world`` processes received until they were killed, or until the epoch's end."""
     notes.mkdir()
@@ -61,7 +66,7 @@ def digest_of(batches: list[list[int]]) -> str:
     ],
 )
 def test_killed_ranks_go_on_as_any_number(
-    make_store: MakeStore, tmp_path: Path, residency: Kind, kills: int, stores: int
+    make_store: MakeStore, tmp_path: Path, residency: ResidencyName, kills: int, stores: int
 ) -> None:
     lengths = [(LENGTHS * (2 + kills // 3))[number::stores] for number in range(stores)]
     several = [make_store(each, first=30_000 * number) for number, each in enumerate(lengths)]

@@ -17,13 +17,13 @@ import torch
 
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import MOST
+from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StoreError
 from outofcore.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Array, Store, is_foreign, open_store
 
 Instance = TypeVar("Instance")
-Batch = dict[str, torch.Tensor]
 
 # Attributes that count what a conversion found, or say how it went; the others describe the fields.
 _COUNTS = frozenset(("accepted", "audited", "found", "params", "rejected", "rows", "sequences", "splits"))
@@ -234,10 +234,10 @@ def _form(array: Array) -> str:
     return f"{array.dtype} {array.shape[1:]} {meaning or ''}".rstrip()
 
 
-def _same(first: Store, other: Store, what: str, own: object, found: object) -> None:
-    if own == found:
+def _same(first: Store, other: Store, what: str, own: object, its: object) -> None:
+    if own == its:
         return
-    shown = " ".join(f"{own!s} and {found!s}".split())
+    shown = " ".join(f"{own!s} and {its!s}".split())
     message = (
         f"stores that are read as one need the same fields: {first.root} and {other.root} differ in {what}"
         f"{f' ({shown})' if len(shown) <= _MOST_SHOWN else ''}"
@@ -258,13 +258,13 @@ class Transform:
 
     def check(self, sample: Batch) -> int:
         """Call the function twice on the same two samples; returns the bytes that it allocates per sample."""
-        given = [{name: torch.cat((tensor, tensor)) for name, tensor in sample.items()} for _ in range(2)]
-        held = {tensor.untyped_storage().data_ptr() for tensor in given[0].values()}
+        batches = [{name: torch.cat((tensor, tensor)) for name, tensor in sample.items()} for _ in range(2)]
+        passed = {tensor.untyped_storage().data_ptr() for tensor in batches[0].values()}
         self._form = {}
-        first, second = (self(batch, 2) for batch in given)
+        first, second = (self(batch, 2) for batch in batches)
         if first.keys() != second.keys() or any(_bits(first[name]) != _bits(second[name]) for name in first):
             self._refuse("returned two results for the same batch, so that no state could be resumed exactly")
-        return sum(each.nbytes for each in first.values() if each.untyped_storage().data_ptr() not in held) // 2
+        return sum(tensor.nbytes for tensor in first.values() if tensor.untyped_storage().data_ptr() not in passed) // 2
 
     def __call__(self, batch: Batch, count: int) -> Batch:
         """The result for a batch of so many samples."""

@@ -16,9 +16,10 @@ from torch.utils.data import Dataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from outofcore.domains.reading import Reading
+from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import Batch, budget_bytes, check_stores, integers, opened_all, word, words
-from outofcore.loading.gather import Room
+from outofcore.loading.arguments import budget_bytes, check_stores, integers, opened_all, word, words
+from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.permutation import random_words
 from outofcore.loading.residency import Arena
 from outofcore.loading.sequences import with_columns
@@ -194,18 +195,18 @@ class ZarrDataset(Dataset[Batch]):
             if self._arena is None or self._arena[0] != process:
                 self._arena = process, Arena(self._split.rows, self._split.windows.length, self._slots)
             arena = self._arena[1]
-            room = arena.allocate(len(first))
+            buffer = arena.allocate(len(first))
             chunks = arena.touched(first)
             if len(chunks) <= self._slots:
-                self._gather(arena, first, chunks, room, 0)
-                return room.arrays
+                self._gather(arena, first, chunks, buffer, 0)
+                return buffer.arrays
             order = np.argsort(first, kind="stable")
-            self._gather_in_parts(arena, first[order], room)
+            self._gather_in_parts(arena, first[order], buffer)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return {name: np.take(array, back, axis=0) for name, array in room.arrays.items()}
+        return {name: np.take(array, back, axis=0) for name, array in buffer.arrays.items()}
 
-    def _gather_in_parts(self, arena: Arena, first: Ints, room: Room) -> None:
+    def _gather_in_parts(self, arena: Arena, first: Ints, buffer: BatchBuffer) -> None:
         """Gather ascending windows whose chunks do not fit together, as many at a time as do."""
         start = 0
         while start < len(first):
@@ -213,15 +214,15 @@ class ZarrDataset(Dataset[Batch]):
             ends = first + (self._split.windows.length - 1)
             stop = max(start + 1, int(np.searchsorted(ends, last_chunk * arena.chunk_rows)))
             part = first[start:stop]
-            self._gather(arena, part, arena.touched(part), room, start)
+            self._gather(arena, part, arena.touched(part), buffer, start)
             start = stop
 
-    def _gather(self, arena: Arena, first: Ints, chunks: Ints, room: Room, at: int) -> None:
+    def _gather(self, arena: Arena, first: Ints, chunks: Ints, buffer: BatchBuffer, at: int) -> None:
         if not self._settled:  # an error or a Ctrl-C ended the last one
             arena.settle()
         self._settled = False
         for work in arena.bring(chunks):
             work()
-        arena.gather(first, room, at)
+        arena.gather(first, buffer, at)
         arena.release(chunks)
         self._settled = True

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError
-from outofcore.loading.arguments import Batch
-from outofcore.loading.gather import Room
+from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.residency import Residency, Work
 from outofcore.loading.split import Rows
 
@@ -169,17 +169,17 @@ class OnDevice(Residency):
     def settle(self) -> None:
         """Do nothing."""
 
-    def allocate(self, count: int) -> Room:
+    def allocate(self, count: int) -> BatchBuffer:
         window = (self.length,) if self.length > 1 else ()
         with self._stream.queue():
-            return Room(
+            return BatchBuffer(
                 {
                     name: torch.empty((count, *window, *tensor.shape[1:]), dtype=tensor.dtype, device=self.device)
                     for name, tensor in self._tensors.items()
                 }
             )
 
-    def gather(self, first: Ints, room: Room, at: int) -> None:
+    def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
         with self._stream.queue():
             places = torch.from_numpy(first).to(self.device)
             if self.length > 1:
@@ -187,7 +187,7 @@ class OnDevice(Residency):
                 origins = torch.from_numpy(self.origins[(first + self.length - 1) // self.chunk_rows]).to(self.device)
                 places = torch.maximum(places[:, None] + steps, origins[:, None]).reshape(-1)
             for name, tensor in self._tensors.items():
-                out = room.arrays[name][at : at + len(first)]
+                out = buffer.arrays[name][at : at + len(first)]
                 torch.index_select(tensor, 0, places, out=out.view(-1, *tensor.shape[1:]))
 
     def _load(self, chunk: int) -> None:

@@ -25,10 +25,10 @@ import numpy.typing as npt
 import torch
 
 from outofcore.domains.reading import DeviceReading, Draws
-from outofcore.loading.arguments import Batch
+from outofcore.domains.task import Batch
 from outofcore.loading.batching import Batching, Span
 from outofcore.loading.device import DeviceStream, split_batches
-from outofcore.loading.gather import Room
+from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.memory import Choice
 from outofcore.loading.order import Sampler
 from outofcore.loading.permutation import key, random_words
@@ -130,7 +130,7 @@ class _Pool:
 class _Gathered:
     """Samples of a group of batches."""
 
-    room: Room
+    buffer: BatchBuffer
     first: Ints  # their first rows
     count: int = 0  # of those that are there already
 
@@ -235,7 +235,7 @@ class SplitEpoch:
             if gathered is None:
                 gathered = _Gathered(self._residency.allocate(size), np.empty(size, np.int64))
             first = pool.first[self._batching.own(pool.start, begin) : self._batching.own(pool.start, end)]
-            self._residency.gather(first, gathered.room, gathered.count)
+            self._residency.gather(first, gathered.buffer, gathered.count)
             gathered.first[gathered.count : gathered.count + len(first)] = first
             gathered.count += len(first)
             return gathered
@@ -250,7 +250,7 @@ class SplitEpoch:
         counts = [self._batching.own(*span) for span in spans]
         draws = random_words(self._batching.first_own(spans[0][0]), self._batching.world, size, self._key)
         with self._stream.queue():
-            tensors = self._tensors(gathered.room, draws)
+            tensors = self._tensors(gathered.buffer, draws)
             if self._split.columns is not None:
                 tensors = with_columns(tensors, self._split.columns.of(gathered.first))
             if self._part is not None:
@@ -269,13 +269,13 @@ class SplitEpoch:
             for batch, own, (start, stop) in zip(batches, counts, spans, strict=True)
         ]
 
-    def _tensors(self, room: Room, draws: Draws) -> dict[str, torch.Tensor]:
+    def _tensors(self, buffer: BatchBuffer, draws: Draws) -> dict[str, torch.Tensor]:
         reading = self._split.reading
         if self._residency.name != "device":
-            return reading(room.arrays, draws)
+            return reading(buffer.arrays, draws)
         if isinstance(reading, DeviceReading):
-            return reading.on_device(room.arrays, draws)
-        return reading(self._to_host(room.arrays), draws)
+            return reading.on_device(buffer.arrays, draws)
+        return reading(self._to_host(buffer.arrays), draws)
 
     def _to_host(self, rows: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
         return {name: rows[name].cpu().numpy().view(array.dtype) for name, array in self._residency.fields.items()}

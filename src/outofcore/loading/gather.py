@@ -174,7 +174,7 @@ def _gather_windows(
     return -1
 
 
-class Room:
+class BatchBuffer:
     """Destination of the rows of a batch.
 
     ``arrays`` by field are numpy arrays or tensors, C-contiguous, (samples, ...) or (samples, length, ...); ``targets``
@@ -194,19 +194,19 @@ def gather(
     chunk_rows: int,
     origins: Ints,
     row_bytes: Ints,
-    room: Room,
+    buffer: BatchBuffer,
     at: int,
 ) -> None:
-    """Copy a window of ``length`` rows for each sample into ``room``, from sample ``at`` on.
+    """Copy a window of ``length`` rows for each sample into ``buffer``, from sample ``at`` on.
 
     ``table`` (fields, chunks) has the address of each decoded chunk, ``ABSENT`` if unavailable. ``first`` is the first
     row of each window; ``origins`` (chunks,) is the first row of each chunk's store, repeated where a window reaches
     back before it; ``row_bytes`` are bytes per row of each field. Raises LookupError if a chunk is unavailable.
     """
     if length == 1:
-        missing = _gather_rows(table, first, chunk_rows, row_bytes, room.targets, at)
+        missing = _gather_rows(table, first, chunk_rows, row_bytes, buffer.targets, at)
     else:
-        missing = _gather_windows(table, first, length, chunk_rows, origins, row_bytes, room.targets, at)
+        missing = _gather_windows(table, first, length, chunk_rows, origins, row_bytes, buffer.targets, at)
     if missing >= 0:
         message = f"rows from {first[missing]} on are not in memory"
         raise LookupError(message)

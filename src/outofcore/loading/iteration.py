@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
+from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
-from outofcore.loading.arguments import Batch, shown, whole
+from outofcore.loading.arguments import shown, whole
 from outofcore.loading.batching import Batching, Turns, turns_left
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader

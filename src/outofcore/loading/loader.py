@@ -36,7 +36,7 @@ from outofcore.loading.batching import Batching, Last, Turns
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
-from outofcore.loading.memory import Kind, choose, in_flight, measure, with_threads
+from outofcore.loading.memory import ResidencyName, choose, in_flight, measure, with_threads
 from outofcore.loading.mixing import mixing_line
 from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
@@ -66,7 +66,7 @@ def loader(
     shuffle: Shuffle = True,
     seed: int = 0,
     memory: str | int = "256MiB",
-    residency: Kind = "auto",
+    residency: ResidencyName = "auto",
     tensors: Reading | Mapping[str, Reading] | Literal["stored"] | None = None,
     fields: tuple[str, ...] | None = None,
     columns: tuple[str, ...] = (),
@@ -197,7 +197,7 @@ def loader(
     one_of("last", last, get_args(Last))
     one_of("turns", turns, get_args(Turns))
     one_of("stop", stop, get_args(Stop))
-    one_of("residency", residency, get_args(Kind))
+    one_of("residency", residency, get_args(ResidencyName))
     if not isinstance(shuffle, bool) and not (isinstance(shuffle, str) and shuffle in ("blocks", "full")):
         refuse("shuffle", 'True, False, "blocks" or "full"', shuffle)
     budget, place = budget_bytes(memory), named_device(device)

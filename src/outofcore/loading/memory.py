@@ -22,7 +22,7 @@ from outofcore.loading.split import Split
 from outofcore.loading.weighted import WeightedSampler
 from outofcore.sizes import format_bytes, format_least
 
-Kind = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
+ResidencyName = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
 
 LEAST_BATCHES = 2  # one for the consumer, one being made
 READY_GROUPS = 2  # in addition to one per thread: one used by the consumer, one ready
@@ -200,7 +200,7 @@ def _sample_bytes(split: Split, part: int | None) -> int:
 class Choice:
     """A residency within a budget, and why it was chosen."""
 
-    kind: Kind  # never "auto"
+    kind: ResidencyName  # never "auto"
     reason: str  # one line for the user
     pool_slots: int = 0  # for chunks of pools
     pinned_chunks: int = 0  # that stay
@@ -220,7 +220,7 @@ class Choice:
         return Arena(split.rows, split.windows.length, self.pool_slots, self.pinned_chunks, split.used)
 
 
-def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:
+def choose(kind: ResidencyName, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:
     """Choose residencies for splits that are read together, or check the user's choice."""
     if len(needs) == 1:
         return [_choose(kind, needs[0], budget, device, needs[0].groups(needs[0].together))]
@@ -233,8 +233,8 @@ def choose(kind: Kind, needs: Sequence[Needs], budget: int, device: torch.device
 
 def in_flight(needs: Sequence[Needs], choices: Sequence[Choice], budget: int) -> tuple[int, int]:
     """Groups of batches in flight and batches per group, within what the residencies leave of the budget."""
-    held = sum(each.fixed + choice.host_chunks * each.chunk for each, choice in zip(needs, choices, strict=True))
-    depth, together = max(needs, key=lambda each: each.batch).in_flight(max(0, budget - held))
+    kept = sum(each.fixed + choice.host_chunks * each.chunk for each, choice in zip(needs, choices, strict=True))
+    depth, together = max(needs, key=lambda each: each.batch).in_flight(max(0, budget - kept))
     return depth, together if len(needs) == 1 else 1
 
 
@@ -273,7 +273,7 @@ def prove(budget: int, needs: Sequence[Needs]) -> None:
     raise BudgetError(message)
 
 
-def _choose(kind: Kind, needs: Needs, budget: int, device: torch.device | None, groups: int) -> Choice:
+def _choose(kind: ResidencyName, needs: Needs, budget: int, device: torch.device | None, groups: int) -> Choice:
     if kind == "auto":
         return _automatic(needs, budget, device, groups)
     if needs.access == "anywhere" and kind in ("streamed", "hybrid"):

@@ -157,8 +157,9 @@ class MixtureSampler:
 
     def pool_samples(self, world: int) -> int:
         """Samples of a pool, and those of the sources' pools that it draws from."""
-        held = zip(self._pools_at_once(), self.plain, strict=True)
-        return self.lanes * self.pool_places // world + sum(pools * plain.pool_samples(world) for pools, plain in held)
+        drawn_from = zip(self._pools_at_once(), self.plain, strict=True)
+        sources = sum(pools * plain.pool_samples(world) for pools, plain in drawn_from)
+        return self.lanes * self.pool_places // world + sources
 
     def describe(self) -> dict[str, Any]:
         return {

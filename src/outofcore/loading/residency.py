@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import BudgetError, StoreError
-from outofcore.loading.gather import ABSENT, Room, gather
+from outofcore.loading.gather import ABSENT, BatchBuffer, gather
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import touched
 from outofcore.recycling import Recycler
@@ -77,12 +77,12 @@ class Residency(ABC):
         """Free all room that is not kept for the next epoch; called when no thread is working."""
 
     @abstractmethod
-    def allocate(self, count: int) -> Room:
-        """Room for the rows of ``count`` samples."""
+    def allocate(self, count: int) -> BatchBuffer:
+        """A buffer for the rows of ``count`` samples."""
 
     @abstractmethod
-    def gather(self, first: Ints, room: Room, at: int) -> None:
-        """Fill ``room`` from place ``at`` with the samples whose first rows are given."""
+    def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
+        """Fill ``buffer`` from place ``at`` with the samples whose first rows are given."""
 
 
 class HostResidency(Residency):
@@ -95,19 +95,19 @@ class HostResidency(Residency):
         self._chunk_bytes = self.chunk_rows * rows.row_bytes
         self._recyclers = {name: Recycler() for name in self.fields}
 
-    def allocate(self, count: int) -> Room:
+    def allocate(self, count: int) -> BatchBuffer:
         """Uninitialised numpy arrays, (count, ...) or (count, length, ...)."""
         window = (self.length,) if self.length > 1 else ()
-        return Room(
+        return BatchBuffer(
             {
                 name: self._recyclers[name].empty((count, *window, *array.shape[1:]), array.dtype)
                 for name, array in self.fields.items()
             }
         )
 
-    def gather(self, first: Ints, room: Room, at: int) -> None:
+    def gather(self, first: Ints, buffer: BatchBuffer, at: int) -> None:
         """Copy each window once, from its chunks to its place in the batch."""
-        gather(self.addresses, first, self.length, self.chunk_rows, self.origins, self._row_bytes, room, at)
+        gather(self.addresses, first, self.length, self.chunk_rows, self.origins, self._row_bytes, buffer, at)
 
 
 class Arena(HostResidency):
@@ -189,8 +189,8 @@ class Arena(HostResidency):
         undecoded = ~self._decoded
         self.addresses[:, undecoded] = ABSENT
         self._slot[undecoded] = -1
-        held = np.flatnonzero(self._decoded & ~self._pinned).tolist()
-        self._idle = {chunk: None for chunk in self._idle if self._decoded[chunk]} | dict.fromkeys(held)
+        evictable = np.flatnonzero(self._decoded & ~self._pinned).tolist()
+        self._idle = {chunk: None for chunk in self._idle if self._decoded[chunk]} | dict.fromkeys(evictable)
         used = set(self._slot[self._decoded].tolist())
         self._free = [slot for slot in range(self._slots) if slot not in used]
 

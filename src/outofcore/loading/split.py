@@ -222,13 +222,13 @@ def open_split(
         in_blocks=in_blocks,
         selects=condition is not None and not drawn,
     )
-    held = None
+    values = None
     if columns or sources:
-        held = SequenceColumns(sequences, windows, columns, rows.origins[edges[:-1]] if sources else None)
-    stored = StoredReading({name: array.dtype for name, array in rows.fields.items()})
-    own = stored if makes is None else reading_for(split, makes)
+        values = SequenceColumns(sequences, windows, columns, rows.origins[edges[:-1]] if sources else None)
+    dtypes = {name: array.dtype for name, array in rows.fields.items()}
+    own = StoredReading(dtypes) if makes is None else reading_for(split, makes)
     text = "" if condition is None else condition.text
-    return Split(tuple(stores), split, part, rows, own, windows, sequences, held, text)
+    return Split(tuple(stores), split, part, rows, own, windows, sequences, values, text)
 
 
 def windows_of(

@@ -36,7 +36,7 @@ _MOST_TOGETHER = 4  # stored chunks of the widest field
 _NUMBERS = "biuf"
 
 Zarr = zarr.Group | zarr.Array[Any] | zarr.abc.store.Store
-Source = str | Path | Zarr
+ZarrLike = str | Path | Zarr
 READABLE = str, Path, zarr.Group, zarr.Array, zarr.abc.store.Store
 
 
@@ -188,7 +188,7 @@ class ForeignStore(Store):
 
 
 def open_zarr(
-    source: Source,
+    source: ZarrLike,
     fields: Sequence[str] | None = None,
     axis: int | str = 0,
     rows: tuple[int, int] | None = None,
@@ -226,23 +226,23 @@ def open_zarr(
     if {"domain", "parts", "splits"} <= set(group.attrs):
         message = f"{root}: is a store of outofcore: open it by its path or address; without its seal, convert again"
         raise StoreError(message)
-    found = _numbers(root, group) if fields is None else {name: _array(root, group, name) for name in fields}
-    axes = {name: place for name, array in found.items() if (place := _axis(array, axis)) is not None}
+    known = _numbers(root, group) if fields is None else {name: _array(root, group, name) for name in fields}
+    axes = {name: place for name, array in known.items() if (place := _axis(array, axis)) is not None}
     if missing := [name for name in fields or () if name not in axes]:
-        message = f"{root}: {missing[0]} has no axis {axis!r}, its dimensions are {_dimensions(found[missing[0]])}"
+        message = f"{root}: {missing[0]} has no axis {axis!r}, its dimensions are {_dimensions(known[missing[0]])}"
         raise ParamsError(message)
     if not axes:
         message = f"{root}: no array of numbers with an axis {axis!r}; name the fields to read"
         raise StoreError(message)
-    widest = max(axes, key=lambda name: found[name].nbytes)
-    count = found[widest].shape[axes[widest]]
+    widest = max(axes, key=lambda name: known[name].nbytes)
+    count = known[widest].shape[axes[widest]]
     if fields is None:
-        axes = {name: place for name, place in axes.items() if found[name].shape[place] == count}
-    lengths = {name: found[name].shape[place] for name, place in axes.items()}
+        axes = {name: place for name, place in axes.items() if known[name].shape[place] == count}
+    lengths = {name: known[name].shape[place] for name, place in axes.items()}
     if len(set(lengths.values())) > 1:
         message = f"{root}: expected fields of one number of samples along axis {axis!r}, got {lengths}"
         raise ParamsError(message)
-    arrays = {name: found[name] for name in axes}
+    arrays = {name: known[name] for name in axes}
     chunk = _chunk_rows(arrays, axes)
     store = ForeignStore(
         root,
@@ -264,7 +264,7 @@ def open_zarr(
     return store
 
 
-def _opened(source: Source) -> tuple[Path | str, zarr.Group | zarr.Array[Any]]:
+def _opened(source: ZarrLike) -> tuple[Path | str, zarr.Group | zarr.Array[Any]]:
     if isinstance(source, zarr.Group | zarr.Array):
         return str(source.store_path), source
     root: Path | str = str(source)
@@ -297,22 +297,22 @@ def _array(root: Path | str, group: zarr.Group | zarr.Array[Any], name: str) -> 
         message = f"{root}: it is an array, not a group; do not name fields"
         raise StoreError(message)
     try:
-        found = group[name]
+        member = group[name]
     except KeyError:
         known = ", ".join(sorted(name for name, _ in group.members()))
         message = f"{root}: no array {name!r}; there are {known[:300]}"
         raise StoreError(message) from None
-    if isinstance(found, zarr.Group):
-        kind = str(found.attrs.get("encoding-type", "a group"))
+    if isinstance(member, zarr.Group):
+        kind = str(member.attrs.get("encoding-type", "a group"))
         advice = "write it dense, or read it with annbatch" if kind.endswith("_matrix") else "name an array in it"
         if kind == "categorical":
             advice = f"its codes are {name}/codes"
         message = f"{root}: {name} is {kind}, expected an array; {advice}"
         raise StoreError(message)
-    if found.dtype.kind not in _NUMBERS:
-        message = f"{root}: {name} holds {found.dtype}, which no tensor can"
+    if member.dtype.kind not in _NUMBERS:
+        message = f"{root}: {name} holds {member.dtype}, which no tensor can"
         raise StoreError(message)
-    return found
+    return member
 
 
 def _numbers(root: Path | str, group: zarr.Group | zarr.Array[Any]) -> dict[str, zarr.Array[Any]]:

@@ -78,13 +78,13 @@ class JoinedArray(Array):
     def read(self, start: int = 0, stop: int | None = None, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Decoded rows ``start`` to ``stop`` (exclusive), into ``out`` if given; raises IndexError out of range."""
         start, stop = self.range_of(start, stop)
-        found = []
+        parts = []
         for number, array in enumerate(self._arrays):
             first, last = (min(max(place, 0), len(array)) for place in (start, stop))
             values = array.read(first, last)
-            found.append(values if self._added is None else values + self._added[number])
+            parts.append(values if self._added is None else values + self._added[number])
             start, stop = start - len(array), stop - len(array)
-        return np.concatenate(found, out=out)
+        return np.concatenate(parts, out=out)
 
     @property
     def chunks(self) -> int:

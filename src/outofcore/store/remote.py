@@ -77,20 +77,20 @@ def url_of(path: str | Path) -> str | None:
         raise StoreError(message)
     if not scheme:
         return None
-    found = re.fullmatch(r"s3:/{1,2}([^/:@]+)/+(.*[^/])/*", str(path))
-    if not found:
+    address = re.fullmatch(r"s3:/{1,2}([^/:@]+)/+(.*[^/])/*", str(path))
+    if not address:
         keys = "; keys do not belong in an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         message = f"{shown(path)}: expected s3://bucket/folder{keys if '***' in shown(path) else ''}"
         raise StoreError(message)
-    return f"s3://{found[1]}/{found[2]}"
+    return f"s3://{address[1]}/{address[2]}"
 
 
 def shown(path: str | Path) -> str:
     """A path or an address for messages, without embedded keys."""
-    found = re.fullmatch(r"s3:/{1,2}([^/]*)(.*)", str(path), re.DOTALL)
-    if not found or not {":", "@"} & set(found[1]):
+    address = re.fullmatch(r"s3:/{1,2}([^/]*)(.*)", str(path), re.DOTALL)
+    if not address or not {":", "@"} & set(address[1]):
         return str(path)
-    whole = found[1] + found[2]
+    whole = address[1] + address[2]
     return f"s3://***@{whole.rpartition('@')[2]}" if "@" in whole else "s3://***"
 
 

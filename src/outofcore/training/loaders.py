@@ -14,7 +14,7 @@ from outofcore.domains.task import Batch, Task
 from outofcore.errors import BudgetError, ParamsError, RawInputError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.loading.memory import Kind
+from outofcore.loading.memory import ResidencyName
 from outofcore.machine import Machine
 from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
@@ -52,7 +52,7 @@ def open_loaders(
     section: TrainSection,
     *,
     memory: int,
-    residency: Kind,
+    residency: ResidencyName,
     device: torch.device,
     threads: int | None = None,
 ) -> tuple[Loader, Loader]:
@@ -98,7 +98,7 @@ def open_split(
     *,
     shuffle: bool,
     memory: int,
-    residency: Kind,
+    residency: ResidencyName,
     device: torch.device,
     threads: int | None = None,
     columns: tuple[str, ...] = (),
