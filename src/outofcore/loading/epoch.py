@@ -68,14 +68,12 @@ class SplitReader:
         seed: int,
         choice: Choice,
         stream: DeviceStream,
-        part: int | None,  # its place in the store, if batches of several parts are mixed: they then contain it
     ) -> None:
         self.split = split
         self.sampler = sampler
         self.choice = choice
         self.seed = seed
         self.stream = stream
-        self.part = part
         self._residency: Residency | None = None
         self._process = -1
         self._bytes_before = 0
@@ -141,7 +139,7 @@ class SplitEpoch:
     def __init__(
         self, reader: SplitReader, residency: Residency, number: int, batching: Batching, workers: Workers
     ) -> None:
-        self._split, self._stream, self._part = reader.split, reader.stream, reader.part
+        self._split, self._stream = reader.split, reader.stream
         self._residency = residency
         self._batching = batching
         self._workers = workers
@@ -150,7 +148,7 @@ class SplitEpoch:
         self._dealt = math.gcd(batching.world, reader.sampler.lanes)  # ranks that have no lane in common
         self._end = self._positions
         self._phase = reader.split.windows.phase_of(reader.seed, number)
-        self._key = key(reader.seed, number, _AUGMENT, reader.part or 0)
+        self._key = key(reader.seed, number, _AUGMENT, reader.split.place or 0)
 
     def groups(self, start: int, together: int) -> Iterator[Task[Group]]:
         """Submit group after group of up to ``together`` batches that begin in one pool."""
@@ -253,9 +251,9 @@ class SplitEpoch:
             tensors = self._tensors(gathered.buffer, draws)
             if self._split.columns is not None:
                 tensors = with_columns(tensors, self._split.columns.of(gathered.first))
-            if self._part is not None:
+            if self._split.place is not None:
                 where = next(iter(tensors.values())).device
-                tensors = {**tensors, "part": torch.full((size,), self._part, device=where)}
+                tensors = {**tensors, "part": torch.full((size,), self._split.place, device=where)}
             if self._split.transform is None:
                 batches = split_batches(self._stream.send(tensors), counts)
             else:

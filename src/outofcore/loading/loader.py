@@ -200,7 +200,7 @@ def loader(
     one_of("residency", residency, get_args(ResidencyName))
     if not isinstance(shuffle, bool) and not (isinstance(shuffle, str) and shuffle in ("blocks", "full")):
         refuse("shuffle", 'True, False, "blocks" or "full"', shuffle)
-    budget, place = budget_bytes(memory), named_device(device)
+    budget, device_named = budget_bytes(memory), named_device(device)
     groups, drawn = instance("balanced", balanced, Balanced), instance("weighted", weighted, Weighted)
     batch_size = groups.size if groups is not None else whole("batch_size", batch_size, 1)
     batching = _batching(batch_size, last, rank, world_size)
@@ -215,7 +215,7 @@ def loader(
     stores, split = tuple(chain.from_iterable(named.values())), word("split", split)
     sources = None
     if isinstance(store, Mapping):
-        sources = weigh(weights, {name: len(each) for name, each in named.items()})
+        sources = weigh(weights, {name: len(own) for name, own in named.items()})
         _check_mixture(shuffle, weighted, balanced, label, of_sequences)
     elif weights is not None or stop != "first":
         message = 'weights and stop="all" are for a mixture: give the stores by name, {"a": ..., "b": ...}'
@@ -231,54 +231,47 @@ def loader(
 
     in_blocks = shuffle in (True, "blocks") and groups is None
     opened_splits = [
-        open_split(
-            stores,
-            split,
-            each,
-            tensors=tensors,
-            fields=names,
-            columns=of_sequences,
-            window=window,
-            phase=phase,
-            where=where,
-            budget=budget,
-            in_blocks=in_blocks,
-            sources=[source.stores for source in sources or ()],
-            drawn=groups is not None,
+        replace(
+            open_split(
+                stores,
+                split,
+                name,
+                tensors=tensors,
+                fields=names,
+                columns=of_sequences,
+                window=window,
+                phase=phase,
+                where=where,
+                budget=budget,
+                in_blocks=in_blocks,
+                sources=[source.stores for source in sources or ()],
+                drawn=groups is not None,
+            ),
+            transform=None if map is None else Transform(map),
+            place=known.index(name) if len(parts) > 1 else None,
         )
-        for each in parts
+        for name in parts
     ]
-    if map is not None:
-        opened_splits = [replace(each, transform=Transform(map)) for each in opened_splits]
-    place_of = {each: known.index(each) if len(parts) > 1 else None for each in parts}
     samplers = [
-        _sampler(each, seed, shuffle, pool_blocks, block_rows, lanes, drawn, groups)
+        _sampler(opened, seed, shuffle, pool_blocks, block_rows, lanes, drawn, groups)
         if sources is None
-        else MixtureSampler(each, sources, stop, seed, pool_blocks, block_rows, lanes)
-        for each in opened_splits
+        else MixtureSampler(opened, sources, stop, seed, pool_blocks, block_rows, lanes)
+        for opened in opened_splits
     ]
     pairs = list(zip(opened_splits, samplers, strict=True))
-    for each, sampler in pairs:
+    for opened, sampler in pairs:
         if 0 < sampler.positions < batching.world:
-            message = f"{each.where}: {each.path} has {sampler.positions} samples for {batching.world} ranks"
+            message = f"{opened.where}: {opened.path} has {sampler.positions} samples for {batching.world} ranks"
             raise ParamsError(message)
-    mixing = [mixing_line(each, sampler, batch_size, label) for each, sampler in pairs]
-    needs = with_threads(
-        [
-            measure(each, sampler, batch_size, pool_blocks, batching.world, threads, place_of[each.part])
-            for each, sampler in pairs
-        ]
-    )
-    choices = choose(residency, needs, budget, place)
-    for each in opened_splits:
-        if each.columns is not None:
-            each.columns.read()
+    mixing = [mixing_line(*pair, batch_size, label) for pair in pairs]
+    needs = with_threads([measure(*pair, batch_size, pool_blocks, batching.world, threads) for pair in pairs])
+    choices = choose(residency, needs, budget, device_named)
+    for opened in opened_splits:
+        if opened.columns is not None:
+            opened.columns.read()
     depth, together = in_flight(needs, choices, budget)
-    stream = DeviceStream(place)
-    readers = [
-        SplitReader(each, sampler, seed, choice, stream, place_of[each.part])
-        for (each, sampler), choice in zip(pairs, choices, strict=True)
-    ]
+    stream = DeviceStream(device_named)
+    readers = [SplitReader(*pair, seed, choice, stream) for pair, choice in zip(pairs, choices, strict=True)]
     return Loader(
         readers,
         batching,

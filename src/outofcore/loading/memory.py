@@ -131,9 +131,7 @@ class Needs:
         )
 
 
-def measure(
-    split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int, part: int | None = None
-) -> Needs:
+def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int) -> Needs:
     """What one of ``world`` ranks needs to read a split; reads its first sample."""
     dealt = math.gcd(world, sampler.lanes)
     mask = split.sequences.mask
@@ -146,7 +144,7 @@ def measure(
         pool_blocks=pool_blocks,
         pool_chunks=sampler.pool_chunks(dealt),
         pool_samples=sampler.pool_samples(dealt),
-        batch=-(-batch_size // world) * _sample_bytes(split, part),
+        batch=-(-batch_size // world) * _sample_bytes(split),
         tables=tables + table_bytes(rows.chunks, len(rows.fields)) + sum(array.held_bytes for array in rows.arrays),
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
         threads=threads,
@@ -172,7 +170,7 @@ def _reads_extents(split: Split, sampler: Sampler) -> bool:
     return bool(split.selects) or columns or of_sequences or (window is not None and window.mode == "never")
 
 
-def _sample_bytes(split: Split, part: int | None) -> int:
+def _sample_bytes(split: Split) -> int:
     """Bytes per sample in a batch, rows and tensors, from the first sample of the split."""
     length = split.windows.length
     if not split.windows.samples:
@@ -191,8 +189,8 @@ def _sample_bytes(split: Split, part: int | None) -> int:
     if split.columns:
         tensors = with_columns(tensors, split.columns.blank())
     own = sum(tensor.nbytes for tensor in tensors.values())
-    if part is not None:
-        tensors = {**tensors, "part": torch.tensor([part])}
+    if split.place is not None:
+        tensors = {**tensors, "part": torch.tensor([split.place])}
     return int(stored + SAMPLE_BYTES + own + (split.transform.check(tensors) if split.transform else 0))
 
 

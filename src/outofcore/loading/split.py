@@ -150,6 +150,7 @@ class Split:
     columns: SequenceColumns | None = None
     selects: str = ""  # the expression by which sequences are selected
     transform: Transform | None = None  # a function of batches
+    place: int | None = None  # of the part in the store, if several are read: their batches contain it
 
     @property
     def path(self) -> str:
