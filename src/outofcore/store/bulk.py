@@ -12,26 +12,49 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import google_crc32c
+import numba
 import numcodecs.blosc
 import numcodecs.zstd
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]  # has no types
+from numba.core import cgutils as untyped_cgutils
+from numba.extending import intrinsic
 
 from outofcore.compilation import njit
 from outofcore.store.array import Array, SealedArray
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES
 from outofcore.store.files import IN_MEMORY, Ranges
-from outofcore.store.native import addresses, call_2, call_3, call_4, call_5
 from outofcore.store.shards import EMPTY
+
+cgutils: Any = untyped_cgutils
 
 Words = npt.NDArray[np.int64]
 
 _NONE, _LZ4, _ZSTD = range(3)
 _KINDS = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}
 _KEPT = threading.local()
+
+
+def _emit_call(typingctx: Any, function: Any, words: Any) -> Any:
+    """Call a C function by address, with 64-bit words as arguments and result."""
+    del typingctx
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        del context, signature
+        word = ir.IntType(64)
+        arguments = cgutils.unpack_tuple(builder, values[1])
+        kind = ir.FunctionType(word, [word] * len(arguments)).as_pointer()
+        return builder.call(builder.inttoptr(values[0], kind), arguments)
+
+    return numba.types.int64(function, words), generate
+
+
+_call: Any = intrinsic(_emit_call)
 
 
 @njit(nogil=True, cache=True)
@@ -46,31 +69,31 @@ def _decode(
         kind, target, size, sealed = jobs[number, 3], jobs[number, 4], jobs[number, 5], jobs[number, 6]
         body = length - CRC_BYTES
         if kind == _NONE and source != IN_MEMORY:  # directly into its slot
-            if body != size or call_4(pread, source, target, body, place) != body:
+            if body != size or _call(pread, (source, target, body, place)) != body:
                 continue
-            if call_4(pread, source, np.int64(header.ctypes.data), CRC_BYTES, place + body) != CRC_BYTES:
+            if _call(pread, (source, np.int64(header.ctypes.data), CRC_BYTES, place + body)) != CRC_BYTES:
                 continue
-            done[number] = header[0] == sealed == call_2(crc32c, target, body) & 0xFFFFFFFF
+            done[number] = header[0] == sealed == _call(crc32c, (target, body)) & 0xFFFFFFFF
             continue
         encoded = place
         if source != IN_MEMORY:
             encoded = buffer
-            if call_4(pread, source, buffer, length, place) != length:
+            if _call(pread, (source, buffer, length, place)) != length:
                 continue
-        call_3(memmove, np.int64(header.ctypes.data), encoded + body, CRC_BYTES)
-        if header[0] != sealed or call_2(crc32c, encoded, body) & 0xFFFFFFFF != sealed:
+        _call(memmove, (np.int64(header.ctypes.data), encoded + body, CRC_BYTES))
+        if header[0] != sealed or _call(crc32c, (encoded, body)) & 0xFFFFFFFF != sealed:
             continue
         if kind == _ZSTD:
-            done[number] = call_5(zstd, context, target, size, encoded, body) == size
+            done[number] = _call(zstd, (context, target, size, encoded, body)) == size
         elif kind == _LZ4:
             if body < BLOSC_HEADER:
                 continue
-            call_3(memmove, np.int64(header.ctypes.data), encoded, BLOSC_HEADER)
+            _call(memmove, (np.int64(header.ctypes.data), encoded, BLOSC_HEADER))
             if header[1] != size or header[3] != body:  # the decompressor trusts them
                 continue
-            done[number] = call_4(blosc, encoded, target, size, 1) & 0xFFFFFFFF == size
+            done[number] = _call(blosc, (encoded, target, size, 1)) & 0xFFFFFFFF == size
         elif body == size:
-            call_3(memmove, target, encoded, size)
+            _call(memmove, (target, encoded, size))
             done[number] = True
 
 
@@ -82,8 +105,8 @@ def _check(
     for number in range(len(places)):
         place, body = np.int64(places[number]), lengths[number] - CRC_BYTES
         if body >= 0:
-            call_3(functions[1], np.int64(stored.ctypes.data), place + body, CRC_BYTES)
-            sound[number] = stored[0] == sealed[number] == call_2(functions[2], place, body) & 0xFFFFFFFF
+            _call(functions[1], (np.int64(stored.ctypes.data), place + body, CRC_BYTES))
+            sound[number] = stored[0] == sealed[number] == _call(functions[2], (place, body)) & 0xFFFFFFFF
 
 
 def intact(places: npt.NDArray[np.uint64], lengths: Words, sealed: Words) -> npt.NDArray[np.bool_]:
@@ -96,14 +119,21 @@ def intact(places: npt.NDArray[np.uint64], lengths: Words, sealed: Words) -> npt
 
 @cache
 def _functions() -> Words | None:
-    """Addresses of the C functions; None if one is missing."""
-    return addresses(
+    """Addresses of C functions, each of an extension module or, for None, of the process; None if one is missing."""
+    named: tuple[tuple[str | None, str], ...] = (
         (None, "pread"),
         (None, "memmove"),
-        (google_crc32c.value.__module__, "crc32c_value"),  # the extension; the pure Python variant exports nothing
+        (google_crc32c.value.__module__, "crc32c_value"),  # the extension, or the pure Python variant, which has none
         ("numcodecs.zstd", "ZSTD_decompressDCtx"),
         ("numcodecs.blosc", "blosc_decompress_ctx"),
     )
+    try:
+        functions = [
+            getattr(ctypes.CDLL(module and import_module(module).__file__), function) for module, function in named
+        ]
+    except (ImportError, AttributeError, OSError, TypeError):  # TypeError: Windows, for None
+        return None
+    return np.array([ctypes.cast(function, ctypes.c_void_p).value for function in functions], np.int64)
 
 
 class _Context:
