@@ -90,8 +90,8 @@ def njit(**options: Any) -> Callable[[Function], Function]:
 def kernel(function: Function) -> Function:
     """Compile a function that allocates nothing; it runs without the GIL, and an integer division by 0 gives 0.
 
-    Without ``_nrt``, Numba counts a reference for each array that is passed from one compiled function to another, an
-    atomic operation that took most of the time of a scanner's loop. No public option of Numba does the same.
+    With ``_nrt``, Numba counts a reference for each array that is passed from one compiled function to another, an
+    atomic operation: reading SGF took 1.4 times the processor time. No public option of Numba leaves it out.
     """
     return _compiled(function, inlined=False)
 
