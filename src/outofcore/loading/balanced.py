@@ -18,7 +18,7 @@ import numpy.typing as npt
 from outofcore.compilation import njit
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import integers, refuse, whole, whole_or_none
-from outofcore.loading.order import Access
+from outofcore.loading.order import Access, Sampler
 from outofcore.loading.permutation import GOLDEN, key, local_permutation, scaled, shuffle
 from outofcore.loading.windows import Windows
 
@@ -65,7 +65,7 @@ class Balanced:
         return self.groups * self.entries * self.rows
 
 
-class BalancedSampler:
+class BalancedSampler(Sampler):
     """Draws batches of groups; samples are single rows, or windows that reach back."""
 
     access: Access = "recurring"

@@ -375,8 +375,7 @@ def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batc
         notes += [f"{path}: residency {choice.kind}: {choice.reason} ({limits})", f"{path}: {line}"]
         if reader.split.selects and reader.split.sequences.selected:
             notes.append(f"{path}: {_selected_line(reader.split)}")
-        if isinstance(reader.sampler, MixtureSampler):
-            notes += [f"{path}: {line}" for line in reader.sampler.report()]
+        notes += [f"{path}: {line}" for line in reader.sampler.report()]
         rest, full = reader.sampler.positions % batching.size, f"so that all batches hold {batching.size:,}"
         if rest and batching.last == "drop":
             notes.append(f"{path}: {rest:,} samples are dropped each epoch, {full}")

@@ -14,12 +14,10 @@ from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError, StoreError
 from outofcore.hardware import usable_memory
 from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve
-from outofcore.loading.mixture import MixtureSampler
 from outofcore.loading.order import Access, Sampler
 from outofcore.loading.residency import Arena, Mapped, Residency, piece_chunks, table_bytes
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
-from outofcore.loading.weighted import WeightedSampler
 from outofcore.sizes import format_bytes, format_least
 
 ResidencyName = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
@@ -153,8 +151,8 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         local=split.local,
         mappable=split.mappable,
         device=isinstance(split.reading, DeviceReading),
-        sources=len(sampler.sources) if isinstance(sampler, MixtureSampler) else 1,
-        pool_weights=sampler.plain.pool_samples(1) if isinstance(sampler, WeightedSampler) else 0,
+        sources=sampler.source_count,
+        pool_weights=sampler.pool_weights,
     )
 
 
@@ -166,8 +164,7 @@ def with_threads(needs: Sequence[Needs]) -> list[Needs]:
 
 def _reads_extents(split: Split, sampler: Sampler) -> bool:
     window, columns = split.windows.window, split.columns is not None and split.columns.bytes > 0
-    of_sequences = isinstance(sampler, WeightedSampler) and sampler.of_sequences
-    return bool(split.selects) or columns or of_sequences or (window is not None and window.mode == "never")
+    return bool(split.selects) or columns or sampler.of_sequences or (window is not None and window.mode == "never")
 
 
 def _sample_bytes(split: Split) -> int:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from outofcore.compilation import njit
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse
-from outofcore.loading.order import LANES, VERSION, Access, Cut, EpochOrder, PlainSampler, cut_samples
+from outofcore.loading.order import LANES, VERSION, Cut, EpochOrder, PlainSampler, Sampler, cut_samples
 from outofcore.loading.permutation import key, shuffle_runs
 from outofcore.loading.split import Split, windows_of
 
@@ -79,10 +79,8 @@ def _fraction(name: str, weight: object) -> Fraction:
     return exact
 
 
-class MixtureSampler:
+class MixtureSampler(Sampler):
     """Draws from several sources in fixed shares."""
-
-    access: Access = "pools"
 
     def __init__(
         self,
@@ -96,8 +94,8 @@ class MixtureSampler:
     ) -> None:
         if MOST_LANES % lanes:
             refuse("lanes", f"a divisor of {MOST_LANES}, where sources are mixed by weights", lanes)
-        self.lanes = lanes
-        self.sources = tuple(sources)
+        self._lanes = lanes
+        self.sources, self.source_count = tuple(sources), len(sources)
         self.seed = seed
         self._stop = stop
         self._windows = split.windows
@@ -136,6 +134,10 @@ class MixtureSampler:
         self._least = [_least_lane(plain.cut) for plain in self.plain]
         self.places = self._length()
         self.pool_places = self._pool_length(pool_blocks)
+
+    @property
+    def lanes(self) -> int:
+        return self._lanes
 
     @property
     def positions(self) -> int:

@@ -21,6 +21,7 @@ Without shuffling, position g is sample g. With ``"full"``, a keyed bijection se
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -73,44 +74,48 @@ class Epoch(Protocol):
         ...
 
 
-class Sampler(Protocol):
+class Sampler(ABC):
     """A way of sampling a split."""
 
+    access: Access = "pools"
+    source_count = 1
+    of_sequences = False  # whether samples are drawn by a column of the sequences
+    pool_weights = 0  # most weights that are read to draw the samples of a pool
+
     @property
+    @abstractmethod
     def positions(self) -> int:
         """Samples per epoch."""
-        ...
 
     @property
+    @abstractmethod
     def lanes(self) -> int:
         """Lanes to which positions are dealt in turn."""
-        ...
 
     @property
+    @abstractmethod
     def table_bytes(self) -> int:
         """Bytes held throughout."""
-        ...
 
-    @property
-    def access(self) -> Access:
-        """How it uses chunks."""
-        ...
-
+    @abstractmethod
     def epoch(self, number: int) -> Epoch:
         """The samples of one epoch."""
-        ...
 
+    @abstractmethod
     def pool_chunks(self, world: int) -> int:
         """Most chunks that one of ``world`` ranks, a divisor of the lanes, needs for a pool."""
-        ...
 
+    @abstractmethod
     def pool_samples(self, world: int) -> int:
         """Most samples that one of ``world`` ranks, a divisor of the lanes, has in a pool."""
-        ...
 
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What determines the order apart from store and seed, compared with that of a saved state."""
-        ...
+
+    def report(self) -> list[str]:
+        """Lines for the user."""
+        return []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,12 +270,13 @@ def cut_samples(
     )
 
 
-class PlainSampler:
+class PlainSampler(Sampler):
     """Every sample once per epoch."""
 
     def __init__(self, windows: Windows, cut: Cut, seed: int, chunk_rows: int) -> None:
         self.windows = windows
         self.cut = cut
+        self.access = "anywhere" if cut.shuffle == "full" else "pools"  # "full" permutes all samples at once
         self._seed = seed
         self._chunk_rows = chunk_rows
 
@@ -286,11 +292,6 @@ class PlainSampler:
     def table_bytes(self) -> int:
         """Bytes of the table of sequences and the permutation of blocks."""
         return self.windows.bytes + 16 * (self.cut.samples // self.cut.block + 2)
-
-    @property
-    def access(self) -> Access:
-        """Anywhere if all samples are permuted at once."""
-        return "anywhere" if self.cut.shuffle == "full" else "pools"
 
     def epoch(self, number: int) -> EpochOrder:
         return self.cut.epoch(self._seed, number)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import whole_or_none, word
-from outofcore.loading.order import Access, Cut, EpochOrder, PlainSampler, lane_edges
+from outofcore.loading.order import Cut, EpochOrder, PlainSampler, Sampler, lane_edges
 from outofcore.loading.permutation import deal, key, strata
 from outofcore.loading.split import Split
 
@@ -47,16 +47,15 @@ class Weighted:
         whole_or_none("weighted.samples", self.samples, 1)
 
 
-class WeightedSampler:
+class WeightedSampler(Sampler):
     """Draws samples by weight, from blocks whose cut does not move from epoch to epoch."""
-
-    access: Access = "pools"
 
     def __init__(self, split: Split, cut: Cut, weighted: Weighted, seed: int) -> None:
         if split.windows.phase or cut.shuffle not in ("blocks", True):
             message = "weighted sampling needs shuffle='blocks' and windows without a phase"
             raise ParamsError(message)
         self.plain = PlainSampler(split.windows, replace(cut, step=cut.block), seed, split.rows.chunk_rows)
+        self.pool_weights = self.plain.pool_samples(1)
         self.weighted = weighted
         self._weigh = _weigher(split, weighted.column)
         self.of_sequences = weighted.column not in split.stores[0].rows(split.name, split.part).fields
