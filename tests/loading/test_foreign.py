@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import shutil
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -265,6 +266,9 @@ def test_a_web_server_that_lists_nothing(tmp_path: Path, caplog: pytest.LogCaptu
             batches = loader(address, fields=("time",), **SMALL)
             assert sorted(int(time) for batch in batches for time in batch["time"]) == TIMES.tolist()
         assert "missing: unknown, as its storage lists nothing" in caplog.text
+        samples = ZarrDataset(address, fields=("time",))
+        assert samples[:]["time"].tolist() == TIMES.tolist()
+        assert pickle.loads(pickle.dumps(samples))[[3, 1]]["time"].tolist() == TIMES[[3, 1]].tolist()
         with pytest.raises(StoreError, match="its arrays cannot be listed, so name those to read with fields="):
             loader(address, **SMALL)
         server.shutdown()
