@@ -119,6 +119,7 @@ def test_the_commands_of_a_project_name_its_extra(raw: Path, tmp_path: Path) -> 
     shutil.copytree(raw, tmp_path, dirs_exist_ok=True)
     shutil.copytree(ROOT / "stages", tmp_path / "stages", dirs_exist_ok=True)
     (tmp_path / ".dvc").mkdir(exist_ok=True)
+    (tmp_path / "params.yaml").write_text("chess: {raw: data/sample/chess}\n")
     code = (
         "import runpy, sys\nfrom outofcore.cli import main\n"
         "def run(call, *line):\n"
