@@ -25,6 +25,7 @@ NEEDS = Needs(
     pool_blocks=8,
     pool_chunks=8,
     pool_samples=1000,
+    batch_size=64,
     batch=CHUNK // 32,
     tables=5000,
     threads=2,

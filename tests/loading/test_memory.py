@@ -62,6 +62,7 @@ def test_batches_in_flight_count_what_the_allocator_keeps_of_them() -> None:
         pool_blocks=4,
         pool_chunks=8,
         pool_samples=1000,
+        batch_size=64,
         batch=1 << 20,
         tables=0,
         threads=4,
@@ -159,6 +160,21 @@ def test_a_mixture_keeps_the_least_budget_that_is_accepted(months: list[Path], o
     check_least_budget(opener(sources, order, weights={"first": 5, "one": 1, "last": 3}), sources)
 
 
+@pytest.mark.parametrize("order", ["rows", "overlapping windows"])
+def test_parts_keep_the_least_budget_that_is_accepted(order: str, tmp_path: Path) -> None:
+    """Room for batches is counted once, not by part: each batch comes from one."""
+    days = tuple(f"day{number}" for number in range(16))
+    store = write_store(tmp_path / "days.zarr", [100] * 80, codec="lz4", chunk_rows=256, shard_rows=1 << 12, parts=days)
+    opened = opener(store, order, part=days, batch_size=4096)
+    check_least_budget(opened, store)
+    budget = least(opened) - 50_000
+    with pytest.raises(BudgetError) as refusal:
+        opened(budget)
+    fits = re.search(r"batch_size=(\d+) with this budget", str(refusal.value))
+    assert fits, refusal.value
+    opener(store, order, part=days, batch_size=int(fits[1]))(budget)
+
+
 def check_least_budget(opened: Callable[..., Loader], paths: Any) -> None:
     memory, store = least(opened), fresh(paths)
     for _ in opened(memory):  # what is compiled and imported once is no part of the budget
@@ -190,20 +206,34 @@ def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
     for budget in range(memory - 1, memory // 2, -memory // 20):
         with pytest.raises(BudgetError) as refusal:
             opened(budget)
-        named = re.search(r"least that works is ([\d.]+ \w+), or pool_blocks=(\d+) with", str(refusal.value))
+        named = re.search(
+            r"least that works is ([\d.]+ \w+), or pool_blocks=(\d+)( or batch_size=(\d+))? with", str(refusal.value)
+        )
         assert named, refusal.value
         assert memory <= parse_bytes(named[1]) <= 1.01 * memory
         opened(named[1])
         pools.add(int(named[2]))
         smaller = {**ORDERS["rows"], "pool_blocks": int(named[2])}
         loader(narrow, batch_size=512, fields=("sparse",), memory=budget, residency="streamed", threads=2, **smaller)
+        if named[4]:
+            opener(narrow, "rows", batch_size=int(named[4]))(budget)
     assert max(pools) > 50
     assert min(pools) < 40
 
 
 def test_a_batch_in_flight_counts_for_what_the_allocator_keeps_of_it() -> None:
     """Measured: up to 3.3 times a batch; one more group is begun when the budget has room for four times that."""
-    needs = Needs(chunk=0, chunks=1, pool_blocks=1, pool_chunks=1, pool_samples=0, batch=1 << 20, tables=0, threads=8)
+    needs = Needs(
+        chunk=0,
+        chunks=1,
+        pool_blocks=1,
+        pool_chunks=1,
+        pool_samples=0,
+        batch_size=1,
+        batch=1 << 20,
+        tables=0,
+        threads=8,
+    )
     assert needs.in_flight((4 << 20) - 1)[0] == 2
     assert needs.in_flight(4 << 20)[0] == 3
 
@@ -217,6 +247,7 @@ def test_pieces_of_work_that_a_remote_store_sends_whole_are_counted(threads: int
         pool_blocks=1,
         pool_chunks=pool_chunks,
         pool_samples=0,
+        batch_size=1,
         batch=0,
         tables=0,
         threads=threads,

@@ -32,7 +32,7 @@ from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.memory import Choice
 from outofcore.loading.order import Sampler
 from outofcore.loading.permutation import key, random_words
-from outofcore.loading.residency import Residency, Work
+from outofcore.loading.residency import Recyclers, Residency, Work
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
 from outofcore.loading.workers import Task, Workers
@@ -68,12 +68,14 @@ class SplitReader:
         seed: int,
         choice: Choice,
         stream: DeviceStream,
+        recyclers: Recyclers,
     ) -> None:
         self.split = split
         self.sampler = sampler
         self.choice = choice
         self.seed = seed
         self.stream = stream
+        self.recyclers = recyclers
         self._residency: Residency | None = None
         self._process = -1
         self._bytes_before = 0
@@ -108,7 +110,7 @@ class SplitReader:
     def _open(self) -> Residency:
         """The residency of this process: after a fork another one, as locks that were held stay locked."""
         if self._residency is None or self._process != os.getpid():
-            residency = self.choice.open(self.split, self.stream)
+            residency = self.choice.open(self.split, self.stream, self.recyclers)
             self._bytes_before, self._process, self._residency = self.bytes_read, os.getpid(), residency
         return self._residency
 

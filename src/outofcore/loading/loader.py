@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -36,14 +37,16 @@ from outofcore.loading.batching import Batching, Last, Turns
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import SplitReader
 from outofcore.loading.iteration import Loader
-from outofcore.loading.memory import ResidencyName, choose, in_flight, measure, with_threads
+from outofcore.loading.memory import ResidencyName, choose, in_flight, measure, read_together
 from outofcore.loading.mixing import mixing_line
 from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
+from outofcore.loading.residency import Recyclers
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, open_split
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
+from outofcore.recycling import Recycler
 from outofcore.sizes import format_bytes
 from outofcore.store.reader import Store
 
@@ -264,14 +267,15 @@ def loader(
             message = f"{opened.where}: {opened.path} has {sampler.positions} samples for {batching.world} ranks"
             raise ParamsError(message)
     mixing = [mixing_line(*pair, batch_size, label) for pair in pairs]
-    needs = with_threads([measure(*pair, batch_size, pool_blocks, batching.world, threads) for pair in pairs])
+    needs = read_together([measure(*pair, batch_size, pool_blocks, batching.world, threads) for pair in pairs])
     choices = choose(residency, needs, budget, device_named)
     for opened in opened_splits:
         if opened.columns is not None:
             opened.columns.read()
     depth, together = in_flight(needs, choices, budget)
     stream = DeviceStream(device_named)
-    readers = [SplitReader(*pair, seed, choice, stream) for pair, choice in zip(pairs, choices, strict=True)]
+    recyclers: Recyclers = defaultdict(Recycler)
+    readers = [SplitReader(*pair, seed, choice, stream, recyclers) for pair, choice in zip(pairs, choices, strict=True)]
     return Loader(
         readers,
         batching,

@@ -15,7 +15,7 @@ from outofcore.errors import BudgetError, StoreError
 from outofcore.hardware import usable_memory
 from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve
 from outofcore.loading.order import Access, Sampler
-from outofcore.loading.residency import Arena, Mapped, Residency, piece_chunks, table_bytes
+from outofcore.loading.residency import Arena, Mapped, Recyclers, Residency, piece_chunks, table_bytes
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
 from outofcore.sizes import format_bytes, format_least
@@ -45,10 +45,12 @@ class Needs:
     pool_blocks: int  # most full blocks per pool
     pool_chunks: int  # most chunks per pool; two pools are held, one consumed and one being read
     pool_samples: int  # most samples per pool; 8 bytes each for their order, more while it is made
-    batch: int  # bytes of one batch: its rows as stored, and its tensors
+    batch_size: int  # samples of a batch, over all ranks
+    batch: int  # bytes of this rank's share of one: its rows as stored, and its tensors
     tables: int  # bytes of sequences, permutations and chunk indexes
     threads: int
-    decoding: int = 1  # chunks that a thread holds while it decodes one
+    batches: int = LEAST_BATCHES  # in flight at least; 0: counted by another split that is read together with this one
+    decoding: int = 1  # chunks that a thread holds while it decodes one; 0: counted by another split
     access: Access = "pools"
     local: bool = True  # in files of this machine
     mappable: bool = False  # all fields are in uncompressed local files
@@ -62,12 +64,12 @@ class Needs:
     def fixed(self) -> int:
         """Bytes of everything but pools and kept chunks, with the fewest batches in flight."""
         order = 5 * 8 * self.pool_samples + 8 * self.pool_weights
-        return self.tables + self.encoded + order + LEAST_BATCHES * self.batch
+        return self.tables + self.encoded + order + self.batches * self.batch
 
     @property
     def encoded(self) -> int:
         """Most bytes of chunks being decoded: one per thread, or all of a piece of work, as a remote store sends it."""
-        if self.local or self.decoding > 1:
+        if self.local or self.decoding != 1:
             return self.threads * self.decoding * self.chunk
         piece = piece_chunks(self.pool_chunks, self.chunk)
         return min(self.threads * piece, self.pool_chunks) * self.chunk
@@ -142,6 +144,7 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         pool_blocks=pool_blocks,
         pool_chunks=sampler.pool_chunks(dealt),
         pool_samples=sampler.pool_samples(dealt),
+        batch_size=batch_size,
         batch=-(-batch_size // world) * _sample_bytes(split),
         tables=tables + table_bytes(rows.chunks, len(rows.fields)) + sum(array.held_bytes for array in rows.arrays),
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
@@ -156,10 +159,22 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
     )
 
 
-def with_threads(needs: Sequence[Needs]) -> list[Needs]:
-    """Needs of splits that are read together, with what their threads hold."""
-    first, *others = needs
-    return [replace(first, tables=first.tables + first.threads * THREAD_BYTES), *others]
+def read_together(needs: Sequence[Needs]) -> list[Needs]:
+    """Needs of splits that are read together: threads, chunks being decoded and batches in flight are counted once.
+
+    The same threads serve all splits, and each batch is of one.
+    """
+    decoding = max(range(len(needs)), key=lambda number: needs[number].encoded)
+    widest = max(range(len(needs)), key=lambda number: needs[number].batch)
+    return [
+        replace(
+            each,
+            tables=each.tables + (each.threads * THREAD_BYTES if number == 0 else 0),
+            decoding=each.decoding if number == decoding else 0,
+            batches=LEAST_BATCHES if number == widest else 0,
+        )
+        for number, each in enumerate(needs)
+    ]
 
 
 def _reads_extents(split: Split, sampler: Sampler) -> bool:
@@ -206,13 +221,13 @@ class Choice:
         """Chunks in host memory."""
         return self.pool_slots + self.pinned_chunks
 
-    def open(self, split: Split, stream: DeviceStream) -> Residency:
+    def open(self, split: Split, stream: DeviceStream, recyclers: Recyclers) -> Residency:
         """The residency, still empty."""
         if self.kind == "mapped":
-            return Mapped(split.rows, split.windows.length)
+            return Mapped(split.rows, split.windows.length, recyclers)
         if self.kind == "device":
             return OnDevice(split.rows, split.windows.length, stream, self.reservation)
-        return Arena(split.rows, split.windows.length, self.pool_slots, self.pinned_chunks, split.used)
+        return Arena(split.rows, split.windows.length, self.pool_slots, self.pinned_chunks, split.used, recyclers)
 
 
 def choose(kind: ResidencyName, needs: Sequence[Needs], budget: int, device: torch.device | None) -> list[Choice]:
@@ -260,11 +275,16 @@ def prove(budget: int, needs: Sequence[Needs]) -> None:
     )
     pools = sum(each.slots * each.chunk for each in needs)
     what = f"two pools of {blocks} blocks" + (f" for each of {len(needs)} parts" if len(needs) > 1 else "")
+    batches = sum(each.batches * each.batch for each in needs)
     message = (
-        f"a memory budget of {format_bytes(budget)} is too small: {what} take {format_bytes(pools)}, batches in "
-        f"flight, order and tables {format_bytes(least - pools)}; the least that works is {format_least(least)}"
+        f"a memory budget of {format_bytes(budget)} is too small: {what} take {format_bytes(pools)}, batches in flight "
+        f"{format_bytes(batches)}, order and tables {format_bytes(max(0, least - pools - batches))}; the least that "
+        f"works is {format_least(least)}"
     )
-    message += f", or pool_blocks={smaller} with this budget" if smaller else "; no smaller pool fits this budget"
+    samples = needs[0].batch_size * (budget - least + batches) // max(batches, 1)
+    ways = [f"pool_blocks={smaller}"] if smaller else []
+    ways += [f"batch_size={samples}"] if samples > 0 and all(each.opening <= each.fixed for each in needs) else []
+    message += f", or {' or '.join(ways)} with this budget" if ways else "; no smaller pool or batch fits this budget"
     raise BudgetError(message)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import threading
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -85,15 +86,19 @@ class Residency(ABC):
         """Fill ``buffer`` from place ``at`` with the samples whose first rows are given."""
 
 
+Recyclers = defaultdict[str, Recycler]
+"""Memory of batches by field, which splits that are read together share: each for itself would keep some."""
+
+
 class HostResidency(Residency):
     """A residency with chunks in host memory, each at an address."""
 
-    def __init__(self, rows: Rows, length: int) -> None:
+    def __init__(self, rows: Rows, length: int, recyclers: Recyclers | None = None) -> None:
         super().__init__(rows, length)
         self.addresses = np.zeros((len(self.fields), self.chunks), np.uint64)
         self._row_bytes = np.array([array.row_bytes for array in self.fields.values()], np.int64)
         self._chunk_bytes = self.chunk_rows * rows.row_bytes
-        self._recyclers = {name: Recycler() for name in self.fields}
+        self._recyclers = defaultdict(Recycler) if recyclers is None else recyclers
 
     def allocate(self, count: int) -> BatchBuffer:
         """Uninitialised numpy arrays, (count, ...) or (count, length, ...)."""
@@ -127,8 +132,9 @@ class Arena(HostResidency):
         pool_slots: int,
         pinned_chunks: int = 0,
         used: Ints | None = None,  # the chunks that are ever brought; None for all
+        recyclers: Recyclers | None = None,
     ) -> None:
-        super().__init__(rows, length)
+        super().__init__(rows, length, recyclers)
         used = np.arange(self.chunks) if used is None else used
         pinned = min(pinned_chunks, len(used))
         pinned_before = np.arange(len(used) + 1, dtype=np.int64) * pinned // max(len(used), 1)
@@ -229,8 +235,8 @@ class Mapped(HostResidency):
 
     name = "mapped"
 
-    def __init__(self, rows: Rows, length: int) -> None:
-        super().__init__(rows, length)
+    def __init__(self, rows: Rows, length: int, recyclers: Recyclers | None = None) -> None:
+        super().__init__(rows, length, recyclers)
         self._stores = cast("Sequence[Mapping[str, SealedArray]]", rows.stores)
         self._lock = threading.Lock()
         self._maps: dict[tuple[int, str, int], npt.NDArray[np.uint8]] = {}

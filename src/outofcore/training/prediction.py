@@ -199,6 +199,7 @@ def loader_needs(
         pool_blocks=section.pool_blocks,
         pool_chunks=pool_chunks,
         pool_samples=pool_samples,
+        batch_size=section.batch_size,
         batch=batch * (made_up_sample(schema, reading)[1] + value),
         tables=sampler.table_bytes + table_bytes(chunks, len(fields)) + table,
         opening=sampler.table_bytes + table + 16 * sequences,
