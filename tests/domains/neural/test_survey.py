@@ -118,3 +118,13 @@ def test_neurons_that_fire_faster_than_any_are_in_a_wrong_unit(write_h5, rate, n
             convert(write_h5(arrays), **settings)
     else:
         assert convert(write_h5(arrays), **settings).only.rows["robs"].sum() == 2 * rate * neurons
+
+
+def test_arrays_that_nothing_reads_are_listed_once_with_the_setting_that_may_be_meant(write_h5, capsys):
+    arrays = {"stim": STIM, "robs": ROBS, "trial": np.repeat(np.arange(6), 100), "extra/eye": TIMES, "my_mask": ROBS}
+    raw = write_h5(arrays)
+    convert(raw, **BY_BIN)
+    listed = "not read: extra/eye, my_mask, trial; perhaps source.names.trial: trial, source.names.valid: my_mask"
+    assert capsys.readouterr().err.count(listed) == 1
+    convert(raw, names=BY_BIN["names"] | {"trial": "trial", "valid": "my_mask", "behavior": "extra/eye"})
+    assert "not read" not in capsys.readouterr().err

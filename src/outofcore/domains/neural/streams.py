@@ -15,7 +15,7 @@ from outofcore.domains.neural.clocks import Times, listed_clock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
 from outofcore.domains.neural.recordings.arrays import Array, SessionError
 from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
-from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector
+from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector, unread
 from outofcore.domains.neural.sessions import Session, opened
 from outofcore.domains.neural.spikes import Labels, Spikes, find_spikes
 
@@ -54,6 +54,7 @@ class Streams:
     unit_advice: str  # what to correct where times are not in that unit
     invalid: Times  # when nothing counts: joined intervals
     streamed: bool  # some arrays are decompressed whole, so that one process reads
+    unread: tuple[str, ...]  # arrays that no setting names
 
     @property
     def neurons(self) -> int:
@@ -119,6 +120,7 @@ def _find_streams(recording: Recording, source: SourceSection, labels: Labels | 
         unit_advice=OWN_UNIT if recording.unit is None else UNIT_OF_FORMAT.format(recording.unit),
         invalid=recording.invalid_times(),
         streamed=recording.streamed,
+        unread=unread(recording, [name for name in names.model_dump().values() if name is not None]),
     )
     _check_mask(streams, clocked=source.bin_width is not None)
     if source.bin_width is None:

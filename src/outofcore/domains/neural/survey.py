@@ -7,13 +7,14 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 import numpy as np
 
 from outofcore.console import visible
 from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
-from outofcore.domains.neural.params import NeuralSection, SourceSection
+from outofcore.domains.neural.params import NameSection, NeuralSection, SourceSection
 from outofcore.domains.neural.pictures import Pictures, find_pictures, lowest_number
 from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.sessions import Session, find_sessions
@@ -37,6 +38,9 @@ WIDEST_RATIO = 200.0
 MOST_FRAMES = 100
 # One array of a session that is longer than another by more than this.
 MOST_UNEQUAL = 2
+# Arrays that nothing reads: how many a note lists, and the settings that may be meant by a word in a name.
+MOST_LISTED = 8
+SUGGESTED = {"trial": "trial", "mask": "valid", "valid": "valid", "time": "frame_times", "repeat": "repeat"}
 # Most empty bins that are processed in addition to those with data.
 MOST_EMPTY_BINS, MOST_EMPTY_FOLD = 1_000_000, 1000
 
@@ -60,10 +64,11 @@ class SessionSurvey:
     units: tuple[int, ...] | None  # rows of a table of units that were chosen
     pictures: Pictures | None = None  # which trials show, if the stimulus holds each once and no repeats are named
     starts_at: int | None = None  # lowest number of a picture in names.frame
+    unread: tuple[str, ...] = ()  # arrays that no setting names
 
     def slim(self) -> SessionSurvey:
         """A copy without the list of trials, small enough to send with every unit."""
-        return replace(self, trials=self.trials[:0], rejects=(), counts={}, pictures=None)
+        return replace(self, trials=self.trials[:0], rejects=(), counts={}, pictures=None, unread=())
 
 
 def survey(streams: Streams, source: SourceSection) -> SessionSurvey:
@@ -300,6 +305,7 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
             f"{listed(counted_from_1)}: names.frame never holds 0; if it numbers the frames from 1, set "
             "source.first_frame: 1"
         )
+    notes += _unread_notes(known, section.source.names)
     for line in notes:
         sys.stderr.write(f"note: {visible(line)}\n")
     return tuple(
@@ -308,10 +314,30 @@ def _survey_all(files: Sequence[RawFile], section: NeuralSection) -> Sessions:
     )
 
 
+def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> list[str]:
+    """What no setting names, once for all sessions with the same arrays, and which setting may be missing."""
+    sessions: dict[tuple[str, ...], list[str]] = {}
+    for name, found in known.items():
+        sessions.setdefault(found.unread, []).append(name)
+    notes = []
+    for unread, files in sessions.items():
+        if unread:
+            more = f" and {len(unread) - MOST_LISTED} more" if len(unread) > MOST_LISTED else ""
+            hints = [
+                f"source.names.{setting}: {name}"
+                for word, setting in SUGGESTED.items()
+                if getattr(names, setting) is None
+                for name in [each for each in unread if word in PurePosixPath(each).name.lower()][:1]
+            ]
+            hint = f"; perhaps {', '.join(hints)}" if hints else ""
+            notes.append(f"{listed(files)}: not read: {', '.join(unread[:MOST_LISTED])}{more}{hint}")
+    return notes
+
+
 def _surveyed(session: Session, source: SourceSection) -> SessionSurvey | Reject:
     try:
         with open_streams(session, source) as streams:
-            found = survey(streams, source)
+            found = replace(survey(streams, source), unread=streams.unread)
             if streams.indexed and streams.repeat is None:
                 trials, pictures = find_pictures(BinReader(streams, found, source), streams, found.trials, source)
                 found = replace(found, trials=trials, pictures=pictures)

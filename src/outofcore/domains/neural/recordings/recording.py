@@ -129,6 +129,13 @@ def matching(recording: Recording, pattern: str) -> dict[tuple[str, ...], str]:
     return {found.groups(): name for name in names if (found := whole.fullmatch(name))}
 
 
+def unread(recording: Recording, names: Sequence[str]) -> tuple[str, ...]:
+    """The arrays, in natural order, that none of these names and patterns means, nor a group that they mean."""
+    files = (re.sub(r"\[[^]]+\]$", "", name).removesuffix(".npy").strip("/") for name in names)
+    meant = re.compile("|".join("([^/]*)".join(map(re.escape, name.split("*"))) + "(/.*)?" for name in files))
+    return tuple(name for name in sorted(recording.names(), key=natural_order) if not meant.fullmatch(name))
+
+
 def checked(array: Array, field: str, name: str) -> Array:
     """The array, if it is one of numbers or words; raises SessionError."""
     if not array.shape or array.dtype.kind not in "biufSUOT":
