@@ -27,7 +27,6 @@ from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
 from outofcore.durable import replace_text
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.arguments import check_stores
 from outofcore.machine import Machine, load_machine
 from outofcore.params import section_of
 from outofcore.project.entries import STORES, entries_of, refuse_unlisted
@@ -35,7 +34,7 @@ from outofcore.raw.files import RawFile, by_ending, endings, search
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
-from outofcore.store.joined import JoinedStore
+from outofcore.store.joined import JoinedStore, check_stores
 from outofcore.store.reader import Store, open_store
 from outofcore.store.remote import url_of
 from outofcore.store.schema import Layout

@@ -1,4 +1,4 @@
-"""Check what the loader and its parts are given: arguments, stores to read as one, a function of batches.
+"""Check what the loader and its parts are given: arguments, a function of batches.
 
 What is wrong is named in a one-line error.
 """
@@ -21,14 +21,9 @@ from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StoreError
 from outofcore.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
-from outofcore.store.reader import Array, Store, is_foreign, open_store
+from outofcore.store.reader import Store, is_foreign, open_store
 
 Instance = TypeVar("Instance")
-
-# Attributes that count what a conversion found, or say how it went; the others describe the fields.
-_COUNTS = frozenset(("accepted", "audited", "found", "params", "rejected", "rows", "sequences", "splits"))
-_OWN_ARRAYS = "arrays"  # the domain of stores made from arrays, whose further attributes are the user's
-_MOST_SHOWN = 120
 
 
 def refuse(name: str, expected: str, value: object, cause: BaseException | None = None) -> NoReturn:
@@ -185,64 +180,6 @@ def named_device(device: object) -> torch.device | None:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch: one per kind of device
         refuse("device", expected, str(device), error)
-
-
-def check_stores(stores: Sequence[Store]) -> None:
-    """Raise StoreError if stores are not of one kind, or one is given twice."""
-    seen: dict[str, Store] = {}
-    for store in stores:
-        if store.identity in seen:
-            message = f"{seen[store.identity].root} and {store.root} hold the same rows: give each store once"
-            raise StoreError(message)
-        seen[store.identity] = store
-    first = stores[0]
-    for store in stores[1:]:
-        _same(first, store, "domain", first.domain, store.domain)
-        _same(first, store, "parts", ", ".join(first.parts), ", ".join(store.parts))
-        if first.domain != _OWN_ARRAYS:  # a converted store keeps there what its fields mean, such as the tokenizer
-            for name in sorted({*first.attributes, *store.attributes} - _COUNTS):
-                _same(first, store, f"attribute {name!r}", first.attributes.get(name), store.attributes.get(name))
-
-
-def splits_lines(stores: Sequence[Store]) -> list[str]:
-    """What to tell the user of stores that were split in different ways."""
-    ways = [store.attributes.get("params", {}).get("splits") for store in stores]
-    for store, way in zip(stores, ways, strict=True):
-        if way != ways[0]:
-            both = f"{stores[0].root} and {store.root}"
-            return [f"{both} were split by different settings: train of one may hold what is in val of the other"]
-    return []
-
-
-def check_fields(stores: Sequence[Store], rows: Sequence[Mapping[str, Array]], path: str) -> None:
-    """Raise StoreError if the fields of stores differ in name, dtype, shape, attributes or chunks."""
-    first = rows[0]
-    for store, fields in zip(stores[1:], rows[1:], strict=True):
-        _same(stores[0], store, f"fields of {path}", ", ".join(first), ", ".join(fields))
-        for name, array in first.items():
-            check_form(stores[0], array, store, fields[name])
-            _same(stores[0], store, f"rows per chunk of {path}", array.chunk_rows, fields[name].chunk_rows)
-
-
-def check_form(first: Store, array: Array, other: Store, its: Array) -> None:
-    """Raise StoreError if a field of two stores differs in dtype, shape or attributes."""
-    _same(first, other, its.path, _form(array), _form(its))
-
-
-def _form(array: Array) -> str:
-    meaning = {name: value for name, value in array.attributes.items() if name != "doc"}
-    return f"{array.dtype} {array.shape[1:]} {meaning or ''}".rstrip()
-
-
-def _same(first: Store, other: Store, what: str, own: object, its: object) -> None:
-    if own == its:
-        return
-    shown = " ".join(f"{own!s} and {its!s}".split())
-    message = (
-        f"stores that are read as one need the same fields: {first.root} and {other.root} differ in {what}"
-        f"{f' ({shown})' if len(shown) <= _MOST_SHOWN else ''}"
-    )
-    raise StoreError(message)
 
 
 class Transform:

@@ -18,7 +18,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import budget_bytes, check_stores, integers, opened_all, word, words
+from outofcore.loading.arguments import budget_bytes, integers, opened_all, word, words
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.permutation import random_words
 from outofcore.loading.residency import Arena
@@ -26,6 +26,7 @@ from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import open_split
 from outofcore.loading.windows import Window
 from outofcore.sizes import format_bytes, format_least
+from outofcore.store.joined import check_stores
 from outofcore.store.reader import Store
 
 Ints = npt.NDArray[np.int64]

@@ -20,13 +20,11 @@ from outofcore.hardware import usable_cores
 from outofcore.loading.arguments import (
     Transform,
     budget_bytes,
-    check_stores,
     instance,
     named_device,
     one_of,
     opened_sources,
     refuse,
-    splits_lines,
     whole,
     whole_or_none,
     word,
@@ -48,6 +46,7 @@ from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
 from outofcore.recycling import Recycler
 from outofcore.sizes import format_bytes
+from outofcore.store.joined import check_stores, splits_lines
 from outofcore.store.reader import Store
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import check_form
 from outofcore.loading.windows import Windows
 from outofcore.sizes import format_bytes
+from outofcore.store.joined import check_form
 from outofcore.store.reader import Array, Store, Table
 
 Ints = npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Several stores as one, for what reads a store as a whole: the task of a training, the report."""
+"""Several stores as one: whether they can be, and a store for what reads one as a whole (a task, the report)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.errors import StoreError
 from outofcore.store.array import Array, Table
 from outofcore.store.reader import Store
 from outofcore.store.seal import Seal
 
 # Attributes that are added up.
 _ADDED = frozenset(("accepted", "audited", "found", "rejected", "rows", "sequences"))
+# Attributes that count what a conversion found, or say how it went; the others describe the fields.
+_COUNTS = frozenset(("accepted", "audited", "found", "params", "rejected", "rows", "sequences", "splits"))
+_OWN_ARRAYS = "arrays"  # the domain of stores made from arrays, whose further attributes are the user's
+_MOST_SHOWN = 120
 
 
 class JoinedStore(Store):
@@ -108,3 +113,61 @@ def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     for each in counts:
         total.update(each)
     return dict(total)
+
+
+def check_stores(stores: Sequence[Store]) -> None:
+    """Raise StoreError if stores are not of one kind, or one is given twice."""
+    seen: dict[str, Store] = {}
+    for store in stores:
+        if store.identity in seen:
+            message = f"{seen[store.identity].root} and {store.root} hold the same rows: give each store once"
+            raise StoreError(message)
+        seen[store.identity] = store
+    first = stores[0]
+    for store in stores[1:]:
+        _same(first, store, "domain", first.domain, store.domain)
+        _same(first, store, "parts", ", ".join(first.parts), ", ".join(store.parts))
+        if first.domain != _OWN_ARRAYS:  # a converted store keeps there what its fields mean, such as the tokenizer
+            for name in sorted({*first.attributes, *store.attributes} - _COUNTS):
+                _same(first, store, f"attribute {name!r}", first.attributes.get(name), store.attributes.get(name))
+
+
+def splits_lines(stores: Sequence[Store]) -> list[str]:
+    """What to tell the user of stores that were split in different ways."""
+    ways = [store.attributes.get("params", {}).get("splits") for store in stores]
+    for store, way in zip(stores, ways, strict=True):
+        if way != ways[0]:
+            both = f"{stores[0].root} and {store.root}"
+            return [f"{both} were split by different settings: train of one may hold what is in val of the other"]
+    return []
+
+
+def check_fields(stores: Sequence[Store], rows: Sequence[Mapping[str, Array]], path: str) -> None:
+    """Raise StoreError if the fields of stores differ in name, dtype, shape, attributes or chunks."""
+    first = rows[0]
+    for store, fields in zip(stores[1:], rows[1:], strict=True):
+        _same(stores[0], store, f"fields of {path}", ", ".join(first), ", ".join(fields))
+        for name, array in first.items():
+            check_form(stores[0], array, store, fields[name])
+            _same(stores[0], store, f"rows per chunk of {path}", array.chunk_rows, fields[name].chunk_rows)
+
+
+def check_form(first: Store, array: Array, other: Store, its: Array) -> None:
+    """Raise StoreError if a field of two stores differs in dtype, shape or attributes."""
+    _same(first, other, its.path, _form(array), _form(its))
+
+
+def _form(array: Array) -> str:
+    meaning = {name: value for name, value in array.attributes.items() if name != "doc"}
+    return f"{array.dtype} {array.shape[1:]} {meaning or ''}".rstrip()
+
+
+def _same(first: Store, other: Store, what: str, own: object, its: object) -> None:
+    if own == its:
+        return
+    shown = " ".join(f"{own!s} and {its!s}".split())
+    message = (
+        f"stores that are read as one need the same fields: {first.root} and {other.root} differ in {what}"
+        f"{f' ({shown})' if len(shown) <= _MOST_SHOWN else ''}"
+    )
+    raise StoreError(message)
