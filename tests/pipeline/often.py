@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from pathlib import Path
+
+from outofcore.training.arithmetic import PORTABLE
+
+os.environ.update(PORTABLE)  # which a stage sets before it imports torch, and the loop imports it here
 
 from outofcore.conversion.run import Conversion
 from outofcore.training.loop import fit

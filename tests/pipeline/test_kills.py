@@ -58,6 +58,7 @@ def test_a_training_stage_killed_at_any_step_ends_with_the_same_weights(converte
             os.killpg(running.pid, number)
         told = running.communicate(timeout=280)[0]
         assert "Traceback" not in told, told
+        assert "error:" not in told, told
         place.run("train", OUTOFCORE_WORKERS="1")
         resumed.append(place.run_figures("train")["resumed_from_step"])
         assert weights(place) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,8 @@ def test_what_one_machine_made_no_other_makes_again(way: str, author: Project, t
         other = clone(author, tmp_path / "some" / "where" / "else", remote)
         other.dvc("pull", "-q", "--run-cache", "--with-deps", *STAGES)
         told = other.dvc("repro", *STAGES, OUTOFCORE_WORKERS="1")
-        assert "Running stage" not in told
+        ran = re.findall(r"Running stage '(\S+)'", told)
+        assert sorted(ran) == ["sample@go", "sample@neural"]  # which no cache keeps
         assert problems(other, NEURAL) == problems(other, GO) == ()
 
         # The other way round, and only a part of it: a machine that trains on one domain.
@@ -68,7 +70,7 @@ def test_what_one_machine_made_no_other_makes_again(way: str, author: Project, t
         assert NEURAL not in told
         partly.run("outofcore", "committed", "convert@go")
         told = partly.run("outofcore", "committed", "convert@neural", code=1)
-        assert f"{NEURAL} of convert@neural: the cache" in told
+        assert f"{NEURAL}/" in told
 
 
 def test_one_cache_for_all_who_work_on_a_machine(author: Project, tmp_path: Path) -> None:
