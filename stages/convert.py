@@ -9,25 +9,27 @@ import json
 import sys
 from pathlib import Path
 
-from outofcore.console import one_line_errors
-from outofcore.domains.registry import get_domain
-from outofcore.durable import replace_text
-from outofcore.machine import load_machine
-from outofcore.params import load_params
-from outofcore.pipeline import (
-    convert_to_folder,
-    left_out_figures,
-    place_of,
-    report_left_out,
-    section_of_entry,
-    write_catalogue,
-)
-from outofcore.project.code import check_version
-from outofcore.raw.files import search
-from outofcore.sizes import format_bytes
-from outofcore.space.dvc_cache import find_cache
-from outofcore.space.guard import KEPT_STORE, Guard
-from outofcore.space.links import commit_of
+from outofcore.console import one_line_errors, stopped_at_once
+
+with stopped_at_once():
+    from outofcore.domains.registry import get_domain
+    from outofcore.durable import replace_text
+    from outofcore.machine import load_machine
+    from outofcore.params import load_params
+    from outofcore.pipeline import (
+        convert_to_folder,
+        left_out_figures,
+        place_of,
+        report_left_out,
+        section_of_entry,
+        write_catalogue,
+    )
+    from outofcore.project.code import check_version
+    from outofcore.raw.files import search
+    from outofcore.sizes import format_bytes
+    from outofcore.space.dvc_cache import find_cache
+    from outofcore.space.guard import KEPT_STORE, Guard
+    from outofcore.space.links import commit_of
 
 
 def main(name: str, entry: str = "") -> None:

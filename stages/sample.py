@@ -6,10 +6,12 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
+from outofcore.console import one_line_errors, stopped_at_once
 
-from outofcore.console import one_line_errors
-from outofcore.domains.registry import get_domain
+with stopped_at_once():
+    import numpy as np
+
+    from outofcore.domains.registry import get_domain
 
 SEED = 20_000_000
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outofcore.console import one_line_errors
-from outofcore.domains.text import DOMAIN
-from outofcore.params import load_params
+from outofcore.console import one_line_errors, stopped_at_once
+
+with stopped_at_once():
+    from outofcore.domains.text import DOMAIN
+    from outofcore.params import load_params
 
 
 def main() -> None:

@@ -260,3 +260,18 @@ def test_ctrl_c_is_one_line(started: Callable[..., subprocess.Popen[str]], store
     assert process.returncode == 130
     assert err == "stopped\n"
     assert "Traceback" not in out + err
+
+
+STOP = "import os, signal, sys\ndef stop(*_): os.kill(os.getpid(), signal.SIGINT)\n"
+STOPS = {
+    "imports": "class Stop:\n    def find_spec(self, name, *_): name != 'typer' or stop()\n"
+    "sys.meta_path.insert(0, Stop())\nfrom outofcore.cli import main\nmain()",
+    "options": "import outofcore.cli\noutofcore.cli.typer.echo = stop\noutofcore.cli.main()",
+}
+
+
+@pytest.mark.parametrize("moment", STOPS)
+def test_ctrl_c_before_a_command_works_is_one_line(moment: str) -> None:
+    command = [sys.executable, "-c", STOP + STOPS[moment], "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from outofcore.console import one_line_errors, visible
+from outofcore.console import one_line_errors, stopped_at_once, visible
 from outofcore.errors import StoreError
 
 BODY = """
@@ -41,6 +42,45 @@ def test_a_signal_ends_it_in_one_line(name: str) -> None:
     )
     assert ended.returncode == 130
     assert ended.stderr == "stopped; finished work is kept, run the same command to resume\n"
+
+
+LOST = """
+import os, signal
+from outofcore.console import stopped_at_once
+class Lost:
+    def __del__(self):  # Python prints an exception that is raised here, and goes on
+        os.kill(os.getpid(), signal.{signal})
+with stopped_at_once():
+    Lost()
+    print("went on")
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_ends_it_where_an_exception_would_be_lost(name: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LOST.format(signal=name)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")
+
+
+def test_afterwards_signals_do_what_they_did_before() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(each) for each in numbers]
+    for each in (stopped_at_once, one_line_errors):
+        with each():
+            assert all(signal.getsignal(number) not in before for number in numbers)
+        assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_a_job_in_the_background_goes_on_ignoring_ctrl_c() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stopped_at_once(), one_line_errors():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 CONTROLS = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\x00"

@@ -89,3 +89,24 @@ def test_a_stage_that_is_stopped_speaks_of_resuming_if_it_does(
     assert ended.value.code == 130
     resumes = "; finished work is kept, run the same command to resume" if stage in ("convert", "train") else ""
     assert capsys.readouterr().err == f"stopped{resumes}\n"
+
+
+STOPPED_BY_IMPORT = """
+import os, runpy, signal, sys
+class Stop:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Stop())
+runpy.run_path({path!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_that_is_stopped_while_it_imports_is_one_line(stage: str, tmp_path: Path) -> None:
+    module = {"report": "outofcore.extras", "sample": "numpy"}.get(stage, "outofcore.params")
+    program = STOPPED_BY_IMPORT.format(module=module, path=str(ROOT / "stages" / f"{stage}.py"))
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "chess"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")

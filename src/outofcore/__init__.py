@@ -12,7 +12,6 @@ Raw PGN, SGF, text and neural recordings become sealed Zarr stores; training rea
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from outofcore.errors import OutOfCoreError
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from outofcore.streaming import stream
     from outofcore.tokenizer import train_tokenizer
 
-__version__ = version("outofcore")
+    __version__: str
 
 __all__ = [
     "OutOfCoreError",
@@ -66,6 +65,10 @@ _LAZY = {
 if not TYPE_CHECKING:  # so that a type checker knows which names there are
 
     def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("outofcore")
         if name not in _LAZY:
             message = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(message)

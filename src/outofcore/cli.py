@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.console import Console
-from rich.text import Text
+from outofcore.console import one_line_errors, stopped_at_once, visible
 
-from outofcore import __version__
-from outofcore.console import one_line_errors, visible
-from outofcore.errors import ParamsError
-from outofcore.importing import large_imports
-from outofcore.inspect import terminal
-from outofcore.space.committed import committed as check_committed
-from outofcore.space.dvc_cache import find_cache
-from outofcore.store.reader import is_foreign, open_store
-from outofcore.table import print_table
+with stopped_at_once():
+    from dataclasses import asdict
+
+    import typer
+    from rich.console import Console
+    from rich.text import Text
+
+    from outofcore import __version__
+    from outofcore.errors import ParamsError
+    from outofcore.importing import large_imports
+    from outofcore.inspect import terminal
+    from outofcore.space.committed import committed as check_committed
+    from outofcore.space.dvc_cache import find_cache
+    from outofcore.store.reader import is_foreign, open_store
+    from outofcore.table import print_table
 
 EXIT_WRONG = 1
 
@@ -345,7 +348,8 @@ def committed(
 
 def main() -> None:
     """Run the command line."""
-    app()
+    with stopped_at_once():  # until a command works, and after it
+        app()
 
 
 class _Visible(Console):

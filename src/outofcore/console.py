@@ -1,14 +1,17 @@
 """Output and exit of commands: no control characters; an error is one line and exit code 2, Ctrl-C one line and 130.
 
+Commands and stages import this module first and the others within ``stopped_at_once``: imports take seconds.
+
 Names and texts come from untrusted files, and a terminal executes control sequences in them.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -29,14 +32,24 @@ def visible(text: str) -> str:
 
 
 @contextmanager
+def stopped_at_once() -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM end the process in one line, without an exception, which imports may lose or replace.
+
+    Nothing may be under way that would have to be finished or removed.
+    """
+    with _stopped_by(_end):
+        yield
+
+
+@contextmanager
 def one_line_errors(*, resumes: bool = True) -> Iterator[None]:
     """Run a command's body: an expected error becomes one line and an exit code, SIGTERM stops it like Ctrl-C.
 
     ``resumes`` is whether the command continues where it was stopped.
     """
-    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        yield
+        with _stopped_by(_interrupt):
+            yield
     except OutOfCoreError as error:
         _tell(str(error))
         raise SystemExit(EXIT_MISTAKE) from None
@@ -50,8 +63,18 @@ def one_line_errors(*, resumes: bool = True) -> Iterator[None]:
         kept = "; finished work is kept, run the same command to resume" if resumes else ""
         sys.stderr.write(f"stopped{kept}\n")
         raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+@contextmanager
+def _stopped_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    # A shell has its background jobs ignore Ctrl-C.
+    heeded = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, handler) for each in heeded}
+    try:
+        yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, earlier in before.items():
+            signal.signal(each, earlier)
 
 
 def _tell(message: str) -> None:
@@ -60,3 +83,8 @@ def _tell(message: str) -> None:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    os.write(2, b"stopped\n")
+    os._exit(EXIT_INTERRUPTED)

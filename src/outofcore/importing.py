@@ -1,10 +1,12 @@
-"""Imports of large packages, without collecting garbage in between."""
+"""Imports of large packages, without collecting garbage in between; Ctrl-C ends them in one line."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from outofcore.console import stopped_at_once
 
 
 @contextmanager
@@ -16,7 +18,8 @@ def large_imports() -> Iterator[None]:
     before = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with stopped_at_once():
+            yield
     finally:
         gc.freeze()
         if before:
