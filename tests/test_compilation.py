@@ -202,23 +202,30 @@ def test_a_kernel_allocates_nothing() -> None:
         compilation.kernel(lambda: np.zeros(3))()
 
 
-@compilation.kernel
-def _rest(first: int, last: int) -> int:
-    return last - first
-
-
-@compilation.kernel
-def _lengths(ends: Any) -> int:
-    first, longest = compilation.variable(0), 0
-    for end in ends:
-        longest = max(longest, _rest(first, end))
-        first = end
-    return int(longest)
-
-
 def test_a_variable_is_no_constant_for_what_is_called_with_it() -> None:
-    assert _lengths(np.array([3, 9, 11])) == 6
-    assert len(_rest.signatures) <= 1  # none if it is loaded from the cache with what calls it
+    """Neither is cached, so that all is compiled here."""
+    number = compilation.variable
+    rest, rest_of_constant = (numba.njit(lambda first, last: last - first) for _ in range(2))
+
+    @numba.njit
+    def longest(ends: Any) -> Any:
+        first, most = number(0), 0
+        for end in ends:
+            most = max(most, rest(first, end))
+            first = end
+        return most
+
+    @numba.njit
+    def longest_from_constant(ends: Any) -> Any:
+        first, most = 0, 0
+        for end in ends:
+            most = max(most, rest_of_constant(first, end))
+            first = end
+        return most
+
+    ends = np.array([3, 9, 11])
+    assert longest(ends) == longest_from_constant(ends) == 6
+    assert (len(rest.signatures), len(rest_of_constant.signatures)) == (1, 2)
 
 
 @pytest.mark.usefixtures("package")

@@ -110,7 +110,7 @@ def _compiled(function: Function, *, inlined: bool) -> Function:
         "forceinline": inlined,
         "_nrt": False,
     }
-    if inlined:  # never called from Python: a fifth of the time to compile
+    if inlined:  # never called from Python, and what makes it callable takes time to compile
         options["no_cpython_wrapper"] = options["no_cfunc_wrapper"] = True
     return njit(**options)(function)
 

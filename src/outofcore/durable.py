@@ -15,7 +15,7 @@ from typing import Self
 
 from filelock import FileLock, SoftFileLock, Timeout
 
-from outofcore.descriptors import OPENS_FOLDERS
+from outofcore.descriptors import OPENS_FOLDERS, Descriptor
 from outofcore.errors import StoreError
 
 _CURES = {
@@ -190,10 +190,9 @@ class WorkFolder:
     def _mark(self) -> str:
         """The token in the mark; raises StoreError without one."""
         with suppress(OSError):
-            marked = self.path / MARK
-            if stat.S_ISDIR(self.path.lstat().st_mode) and stat.S_ISREG(marked.lstat().st_mode):
-                with marked.open("rb") as stream:
-                    mark = re.fullmatch(rb"work folder of outofcore ([0-9a-f]{32})\n", stream.read(100))
+            if stat.S_ISDIR(self.path.lstat().st_mode):
+                content = Descriptor(self.path / MARK, getattr(os, "O_NOFOLLOW", 0)).read(0, 100)
+                mark = re.fullmatch(rb"work folder of outofcore ([0-9a-f]{32})\n", content)
                 if mark:
                     return mark[1].decode()
         message = (

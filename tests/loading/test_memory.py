@@ -8,6 +8,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +56,21 @@ def test_windows_of_text_keep_the_budget(tokens: Path, memory: int, threads: int
     assert int(ended.stdout) < memory
 
 
+NEEDS = Needs(
+    chunk=1 << 20,
+    chunks=100,
+    pool_blocks=4,
+    pool_chunks=8,
+    pool_samples=1000,
+    batch_size=64,
+    batch=1 << 20,
+    tables=0,
+    threads=4,
+)
+
+
 def test_batches_in_flight_count_what_the_allocator_keeps_of_them() -> None:
-    needs = Needs(
-        chunk=1 << 20,
-        chunks=100,
-        pool_blocks=4,
-        pool_chunks=8,
-        pool_samples=1000,
-        batch_size=64,
-        batch=1 << 20,
-        tables=0,
-        threads=4,
-    )
+    needs = NEEDS
     for spare in (0, 1 << 20, 10 << 20, 100 << 20, 1 << 30):
         groups, together = needs.in_flight(spare)
         assert (groups * together - LEAST_BATCHES) * needs.batch * RETAINED <= spare
@@ -223,17 +227,7 @@ def test_a_refusal_names_a_budget_and_a_pool_that_work(narrow: Path) -> None:
 
 def test_a_batch_in_flight_counts_for_what_the_allocator_keeps_of_it() -> None:
     """Measured: up to 3.3 times a batch; one more group is begun when the budget has room for four times that."""
-    needs = Needs(
-        chunk=0,
-        chunks=1,
-        pool_blocks=1,
-        pool_chunks=1,
-        pool_samples=0,
-        batch_size=1,
-        batch=1 << 20,
-        tables=0,
-        threads=8,
-    )
+    needs = replace(NEEDS, threads=8)
     assert needs.in_flight((4 << 20) - 1)[0] == 2
     assert needs.in_flight(4 << 20)[0] == 3
 
@@ -241,18 +235,7 @@ def test_a_batch_in_flight_counts_for_what_the_allocator_keeps_of_it() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("pool_chunks", [1, 3, 64, 5000])
 def test_pieces_of_work_that_a_remote_store_sends_whole_are_counted(threads: int, pool_chunks: int) -> None:
-    needs = Needs(
-        chunk=100_000,
-        chunks=10_000,
-        pool_blocks=1,
-        pool_chunks=pool_chunks,
-        pool_samples=0,
-        batch_size=1,
-        batch=0,
-        tables=0,
-        threads=threads,
-        local=False,
-    )
+    needs = replace(NEEDS, chunk=100_000, chunks=10_000, pool_chunks=pool_chunks, batch=0, threads=threads, local=False)
     piece = piece_chunks(pool_chunks, needs.chunk)
     pieces = [len(range(pool_chunks)[start : start + piece]) for start in range(0, pool_chunks, piece)]
     assert needs.encoded >= sum(sorted(pieces)[-threads:]) * needs.chunk

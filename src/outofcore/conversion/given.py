@@ -57,8 +57,7 @@ def iterated(data: Any) -> Iterator[Any]:
     if isinstance(data, Mapping):
         return iter([data])
     if hasattr(data, "__arrow_c_stream__"):
-        arrow = load("pyarrow", "text", f"a table of type {type(data).__name__}")
-        return iter(arrow.RecordBatchReader.from_stream(data))
+        return iter(_arrow(data).RecordBatchReader.from_stream(data))
     if hasattr(data, "with_format") and hasattr(data, "iter"):  # datasets
         return iter(data.with_format("arrow").iter(ROWS_TOGETHER))
     try:
@@ -71,7 +70,7 @@ def opened(piece: object, known: Form | None, text: str | None) -> tuple[dict[st
     """The arrays of a piece and their number of rows; ``known`` is the form of the pieces before."""
     piece = by_name(piece)
     if hasattr(piece, "__arrow_c_stream__"):
-        piece = by_name(load("pyarrow", "text", f"a table of type {type(piece).__name__}").table(piece))
+        piece = by_name(_arrow(piece).table(piece))
     if not isinstance(piece, Mapping):
         refuse("data", "a mapping of arrays by field, or an iterator of such mappings", type(piece).__name__)
     arrays = {segment("data", name, ("sequences",)): _array(name, value) for name, value in piece.items()}
@@ -126,6 +125,10 @@ def steps(rows: int, row_bytes: int, together: int) -> Iterator[tuple[int, int]]
     """First row and end of slices of about so many bytes."""
     step = max(1, together // row_bytes)
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def _arrow(table: object) -> Any:
+    return load("pyarrow", "text", f"a table of type {type(table).__name__}")
 
 
 def _array(name: str, value: Any) -> Any:

@@ -1,13 +1,10 @@
-"""Check what the loader and its parts are given: arguments, a function of batches.
-
-What is wrong is named in a one-line error.
-"""
+"""Check arguments of the loader and its parts; a wrong one is named in a one-line error."""
 
 from __future__ import annotations
 
-import dataclasses
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -17,7 +14,6 @@ import torch
 
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import MOST
-from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StoreError
 from outofcore.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
@@ -90,7 +86,7 @@ def instance(name: str, value: object, kind: type[Instance]) -> Instance | None:
         return value
     if not isinstance(value, Mapping):
         refuse(name, f"a {kind.__name__}, or a mapping of its fields", value)
-    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
     unknown = [key for key in value if key not in known]
     if unknown:
         refuse(name, f"keys among {', '.join(known)}", unknown[0])
@@ -180,60 +176,3 @@ def named_device(device: object) -> torch.device | None:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch: one per kind of device
         refuse("device", expected, str(device), error)
-
-
-class Transform:
-    """A user's function of batches; all results must have the names, dtypes and shapes of the first."""
-
-    def __init__(self, function: object) -> None:
-        if not callable(function):
-            refuse("map", "a function of a batch", function)
-        self._function: Callable[[Batch], Batch] = function
-        where = function if hasattr(function, "__qualname__") else type(function)
-        self._name = f"{where.__module__}.{where.__qualname__}"
-        self._form: dict[str, Any] = {}
-
-    def check(self, sample: Batch) -> int:
-        """Call the function twice on the same two samples; returns the bytes that it allocates per sample."""
-        batches = [{name: torch.cat((tensor, tensor)) for name, tensor in sample.items()} for _ in range(2)]
-        passed = {tensor.untyped_storage().data_ptr() for tensor in batches[0].values()}
-        self._form = {}
-        first, second = (self(batch, 2) for batch in batches)
-        if first.keys() != second.keys() or any(_bits(first[name]) != _bits(second[name]) for name in first):
-            self._refuse("returned two results for the same batch, so that no state could be resumed exactly")
-        return sum(tensor.nbytes for tensor in first.values() if tensor.untyped_storage().data_ptr() not in passed) // 2
-
-    def __call__(self, batch: Batch, count: int) -> Batch:
-        """The result for a batch of so many samples."""
-        try:
-            result = self._function(batch)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:
-            message = f"map: {self._name} raised {type(error).__name__}: {' '.join(str(error).split())}"
-            raise ParamsError(message) from error
-        if not isinstance(result, dict) or not result or not all(_is_tensor(*item) for item in result.items()):
-            self._refuse(f"returned {shown(result, 80)}, expected a dict of names and tensors")
-        for name, tensor in result.items():
-            if tensor.ndim == 0 or len(tensor) != count:
-                self._refuse(f"returned {name!r} of shape {tuple(tensor.shape)}, expected {count} samples first")
-        form = {name: (tensor.dtype, tuple(tensor.shape[1:])) for name, tensor in result.items()}
-        self._form = self._form or form
-        if form != self._form:
-            name = next(each for each in {**self._form, **form} if form.get(each) != self._form.get(each))
-            self._refuse(f"returned {name!r} of {form.get(name)}, and {self._form.get(name)} in the first batch")
-        return result
-
-    def _refuse(self, what: str) -> None:
-        message = f"map: {self._name} {what}"
-        raise ParamsError(message)
-
-
-def _is_tensor(name: object, value: object) -> bool:
-    return isinstance(name, str) and isinstance(value, torch.Tensor)
-
-
-def _bits(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What equal tensors share, also those with NaN."""
-    plain = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
-    return tensor.dtype, tensor.shape, plain.numpy().tobytes()

@@ -18,7 +18,6 @@ from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
 from outofcore.hardware import usable_cores
 from outofcore.loading.arguments import (
-    Transform,
     budget_bytes,
     instance,
     named_device,
@@ -42,6 +41,7 @@ from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_s
 from outofcore.loading.residency import Recyclers
 from outofcore.loading.sequences import SOURCE
 from outofcore.loading.split import Split, open_split
+from outofcore.loading.transform import Transform
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
 from outofcore.recycling import Recycler

@@ -260,7 +260,7 @@ def divide(budget: int, needs: Sequence[Needs]) -> list[int]:
 
 
 def prove(budget: int, needs: Sequence[Needs]) -> None:
-    """Raise BudgetError, with the smallest budget and pool that work, if this one cannot stream all splits."""
+    """Raise BudgetError if this budget cannot stream all splits, with the least that can, and what fits this one."""
     least = sum(each.streamed for each in needs)
     if least <= budget:
         return
@@ -283,7 +283,9 @@ def prove(budget: int, needs: Sequence[Needs]) -> None:
     )
     samples = needs[0].batch_size * (budget - least + batches) // max(batches, 1)
     ways = [f"pool_blocks={smaller}"] if smaller else []
-    ways += [f"batch_size={samples}"] if samples > 0 and all(each.opening <= each.fixed for each in needs) else []
+    # A batch of balanced sampling has no size of its own, and where tables are read first, a smaller one saves nothing.
+    sized = all(each.access != "recurring" and each.opening <= each.fixed for each in needs)
+    ways += [f"batch_size={samples}"] if sized and samples > 0 else []
     message += f", or {' or '.join(ways)} with this budget" if ways else "; no smaller pool or batch fits this budget"
     raise BudgetError(message)
 

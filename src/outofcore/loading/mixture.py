@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -111,7 +112,7 @@ class MixtureSampler(Sampler):
         self.plain: list[PlainSampler] = []
         self._chunks: list[int] = []
         edges = np.cumsum([0, *(source.stores for source in sources)]).tolist()
-        for source, *pair in zip(sources, edges, edges[1:], strict=False):
+        for source, pair in zip(sources, pairwise(edges), strict=True):
             own = slice(*pair)
             windows = windows_of(
                 [split.rows.of(own)],

@@ -16,8 +16,9 @@ import torch
 from outofcore.domains.reading import Draws, Reading, Windowed, reading_for
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
-from outofcore.loading.arguments import Transform, flag, instance, makes_tensors, opened, refuse
+from outofcore.loading.arguments import flag, instance, makes_tensors, opened, refuse
 from outofcore.loading.sequences import SequenceColumns, Sequences, indexable
+from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
 from outofcore.params import section_of

@@ -107,13 +107,13 @@ def requirements(domains: Sequence[str]) -> str:
     """Requirements: outofcore with the extras of a project for these domains, and all else that decides their bytes."""
     extras = ",".join((*filter(None, (get_domain(name).extra for name in domains)), "project"))
     stated = {name: version for each in domains for name, version in stated_versions(get_domain(each)).items()}
-    address = installed_from()
+    address = _installed_from()
     place = f" @ {address} # " if address else ""
     first = f"outofcore[{extras}]{place}=={stated.pop('outofcore')}\n"
     return first + "".join(f"{name}=={stated[name]}\n" for name in sorted(stated))
 
 
-def installed_from() -> str:
+def _installed_from() -> str:
     """The address that outofcore was installed from, as pip takes it; "" for an index of packages."""
     found = json.loads(distribution("outofcore").read_text("direct_url.json") or "{}")
     if "vcs_info" in found:

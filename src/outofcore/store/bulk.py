@@ -22,7 +22,6 @@ import numcodecs.zstd
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]  # has no types
-from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
 from outofcore.compilation import njit
@@ -30,8 +29,6 @@ from outofcore.store.array import Array, SealedArray
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.shards import EMPTY
-
-cgutils: Any = untyped_cgutils
 
 Words = npt.NDArray[np.int64]
 
@@ -47,7 +44,7 @@ def _emit_call(typingctx: Any, function: Any, words: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         del context, signature
         word = ir.IntType(64)
-        arguments = cgutils.unpack_tuple(builder, values[1])
+        arguments = [builder.extract_value(values[1], number) for number in range(len(words))]
         kind = ir.FunctionType(word, [word] * len(arguments)).as_pointer()
         return builder.call(builder.inttoptr(values[0], kind), arguments)
 

@@ -13,7 +13,6 @@ import pynwb
 import scipy.io
 import zarr
 
-from outofcore.conversion.units import unit_converter
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.raw.files import find_files
@@ -60,7 +59,7 @@ def convert(raw: Path, **settings: Any) -> Converted:
     section = section_of(raw, **settings)
     files = find_files(section.raw, section.match, DOMAIN.suffixes, section="neural")
     schemas = DOMAIN.schemas(section, files)
-    converter = unit_converter(DOMAIN, section, NO_AUDIT)
+    converter = DOMAIN.converter(section, NO_AUDIT)
     result = Converted({}, [], Counter(), 0, 0, 0, 0, schemas)
     pieces: dict[str, dict[str, list[np.ndarray]]] = {}
     going_on = False

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.neural import DOMAIN, source
-from outofcore.domains.neural.transforms import bfloat16_values
+from outofcore.domains.neural.dtypes import bfloat16_values
 from outofcore.errors import RawInputError
 from outofcore.raw.unit import AuditRate
 from tests.domains.neural.rig import NAMES, convert, save_session, section_of

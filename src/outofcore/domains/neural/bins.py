@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import BLOCK, INVALID, Times, inside, locate, touching, valid_times
+from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import DAMAGED, Array, Ints, Mask, identify, readable, take
 from outofcore.domains.neural.streams import Streams, Track
-from outofcore.domains.neural.transforms import apply, encode, history
+from outofcore.domains.neural.transforms import apply, history
 
 if TYPE_CHECKING:
     from outofcore.domains.neural.survey import SessionSurvey

@@ -36,7 +36,7 @@ def nanoseconds(values: npt.NDArray[Any], unit: TimeUnit) -> Times:
     if values.dtype.kind in "iu":
         usable = (values > -top) & (values < top)
         return np.where(usable, np.where(usable, values, 0).astype(np.int64) * factor, INVALID)
-    if values.dtype.kind not in "bf":
+    if values.dtype.kind == "c":
         message = f"expected times, got values of {values.dtype}"
         raise SessionError(message, reason="wrong_type")
     wide = values.astype(np.float64)

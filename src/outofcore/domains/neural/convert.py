@@ -35,9 +35,11 @@ OUTSIDE = len(REASONS) + 1
 
 def convert(unit: Unit, section: NeuralSection) -> UnitResult:
     """Read, align and check the bins of a unit."""
+    surveyed: tuple[Reject, ...] = tuple(unit.detail.get("rejects", ()))
     counts: dict[str, int] = dict(unit.detail.get("counts", {}))
     if "bins" not in unit.detail:
-        return UnitResult(found=0, rows={}, sequences={}, keys=np.empty((0, KEY_BYTES), np.uint8), counts=counts)
+        keys = np.empty((0, KEY_BYTES), np.uint8)
+        return UnitResult(found=len(surveyed), rows={}, sequences={}, keys=keys, rejects=surveyed, counts=counts)
     session: Session = unit.detail["session"]
     survey: SessionSurvey = unit.detail["survey"]
     span: UnitBins = unit.detail["bins"]
@@ -49,7 +51,7 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
         )
         raise RawInputError(message)
     runs = find_runs(span, aligned, history(section.source.transforms))
-    rejects = _rejects(span, runs)
+    rejects = (*surveyed, *_rejects(span, runs))
     rows = _rows(span, aligned, runs)
     trial = span.trials[runs.trial[runs.good]]
     first, lengths = runs.start[runs.good], runs.length[runs.good]
@@ -69,7 +71,7 @@ def convert(unit: Unit, section: NeuralSection) -> UnitResult:
         },
         keys=trial.key,
         split=np.array(SPLITS)[trial.split],
-        rejects=tuple(rejects),
+        rejects=rejects,
         part=session.name,
         continues=continues,
         unfinished=bool(runs.good[-1] and runs.unfinished),

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from outofcore.domains.domain import Section
-from outofcore.domains.neural.transforms import SIGNED, ResponseType, StimulusType, Transforms, history
+from outofcore.domains.neural.dtypes import ResponseType, StimulusType
+from outofcore.domains.neural.transforms import SIGNED, Transforms, history
 from outofcore.domains.sections import MOST, DomainSection, Filters, Raw, StoreSection, TrainSection
 from outofcore.store.schema import CodecName
 

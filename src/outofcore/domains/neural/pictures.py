@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BLOCK
+from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
 from outofcore.domains.neural.recordings.arrays import Array, Ints, identify, take
 from outofcore.domains.neural.streams import Streams
-from outofcore.domains.neural.transforms import apply, encode
+from outofcore.domains.neural.transforms import apply
 from outofcore.domains.neural.trials import Trials, number_conditions
 from outofcore.raw.unit import KEY_BYTES
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from outofcore.domains.neural.dtypes import stored_as
 from outofcore.domains.neural.params import NeuralSection, SourceSection
 from outofcore.domains.neural.sessions import Session
 from outofcore.domains.neural.survey import SessionSurvey, survey_sessions
-from outofcore.domains.neural.transforms import stored_as
 from outofcore.errors import RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject

@@ -57,18 +57,17 @@ def units_of(session: Session, survey: SessionSurvey | Reject, section: NeuralSe
         yield _unit(session, {"counts": {"files_unused": 1}}, session.bytes)
         return
     if isinstance(survey, Reject):
-        yield _unit(session, {}, session.bytes, rejects=(survey,))
+        yield _unit(session, {"rejects": (survey,)}, session.bytes)
         return
     try:
         with open_streams(session, section.source, survey.labels) as streams:
             yield from _cut(session, section, streams, survey)
     except SessionError as error:
-        yield _unit(session, {}, session.bytes, rejects=(Reject(reason=error.reason, offset=0, detail=str(error)),))
+        reject = Reject(reason=error.reason, offset=0, detail=str(error))
+        yield _unit(session, {"rejects": (reject,)}, session.bytes)
 
 
-def _unit(
-    session: Session, detail: dict[str, Any], raw_bytes: int, offset: int = 0, rejects: tuple[Reject, ...] = ()
-) -> Unit:
+def _unit(session: Session, detail: dict[str, Any], raw_bytes: int, offset: int = 0) -> Unit:
     return Unit(
         source=session.source,
         name=session.file,
@@ -76,7 +75,6 @@ def _unit(
         detail=detail,
         raw_bytes=raw_bytes,
         others=session.others,
-        rejects=rejects,
     )
 
 
@@ -91,18 +89,18 @@ def _cut(session: Session, section: NeuralSection, streams: Streams, survey: Ses
     stops = np.array([span.stop + span.after for span in cuts], np.int64)
     raw = session.bytes
     slim = survey.slim()
-    counts, rejects = dict(survey.counts), survey.rejects  # those of the session go with its first unit
+    first: dict[str, Any] = {"rejects": survey.rejects, "counts": dict(survey.counts)}
     for number, (span, ranges) in enumerate(zip(cuts, reader.locate(starts, stops), strict=True)):
-        detail = {"session": session, "survey": slim, "bins": span, "ranges": ranges, "counts": counts}
+        detail: dict[str, Any] = {"session": session, "survey": slim, "bins": span, "ranges": ranges}
         detail["continues"] = bool(span.trials.start[0] < span.start)
         if streams.streamed:
             detail["slice"] = reader.read(int(starts[number]), int(stops[number]), ranges)
         share = session.bytes * (number + 1) // len(cuts) - session.bytes * number // len(cuts)
         raw -= share
-        yield _unit(session, detail, share, span.start, rejects)
-        counts, rejects = {}, ()
-    if not cuts:
-        yield _unit(session, {"counts": counts}, raw, rejects=rejects)
+        yield _unit(session, detail | first, share, span.start)
+        first = {}
+    if first:
+        yield _unit(session, first, raw)
 
 
 def cut_trials(survey: SessionSurvey, bins: int, halo: int) -> list[UnitBins]:

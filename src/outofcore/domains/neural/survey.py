@@ -323,12 +323,11 @@ def _unread_notes(known: Mapping[str, SessionSurvey], names: NameSection) -> lis
     for unread, files in sessions.items():
         if unread:
             more = f" and {len(unread) - MOST_LISTED} more" if len(unread) > MOST_LISTED else ""
-            hints = [
-                f"source.names.{setting}: {name}"
-                for word, setting in SUGGESTED.items()
-                if getattr(names, setting) is None
-                for name in [each for each in unread if word in PurePosixPath(each).name.lower()][:1]
-            ]
+            hints = []
+            for word, setting in SUGGESTED.items():
+                likely = next((each for each in unread if word in PurePosixPath(each).name.lower()), None)
+                if likely is not None and getattr(names, setting) is None:
+                    hints.append(f"source.names.{setting}: {likely}")
             hint = f"; perhaps {', '.join(hints)}" if hints else ""
             notes.append(f"{listed(files)}: not read: {', '.join(unread[:MOST_LISTED])}{more}{hint}")
     return notes

@@ -1,0 +1,71 @@
+"""A user's function of batches, called in the loader's threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from outofcore.domains.task import Batch
+from outofcore.errors import ParamsError
+from outofcore.loading.arguments import refuse, shown
+
+Function = Callable[[Batch], Batch]
+
+
+class Transform:
+    """Calls the function, and checks that all results have the names, dtypes and shapes of the first."""
+
+    def __init__(self, function: object) -> None:
+        if not callable(function):
+            refuse("map", "a function of a batch", function)
+        self._function: Function = function
+        where = function if hasattr(function, "__qualname__") else type(function)
+        self._name = f"{where.__module__}.{where.__qualname__}"
+        self._form: dict[str, Any] = {}
+
+    def check(self, sample: Batch) -> int:
+        """Call the function twice on the same two samples; returns the bytes that it allocates per sample."""
+        given = [{name: torch.cat((tensor, tensor)) for name, tensor in sample.items()} for _ in range(2)]
+        held = {tensor.untyped_storage().data_ptr() for tensor in given[0].values()}
+        self._form = {}
+        first, second = (self(batch, 2) for batch in given)
+        if first.keys() != second.keys() or any(_bits(first[name]) != _bits(second[name]) for name in first):
+            self._refuse("returned two results for the same batch, so that no state could be resumed exactly")
+        return sum(each.nbytes for each in first.values() if each.untyped_storage().data_ptr() not in held) // 2
+
+    def __call__(self, batch: Batch, count: int) -> Batch:
+        """The result for a batch of so many samples."""
+        try:
+            result = self._function(batch)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            message = f"map: {self._name} raised {type(error).__name__}: {' '.join(str(error).split())}"
+            raise ParamsError(message) from error
+        if not isinstance(result, dict) or not result or not all(_is_tensor(*item) for item in result.items()):
+            self._refuse(f"returned {shown(result, 80)}, expected a dict of names and tensors")
+        for name, tensor in result.items():
+            if tensor.ndim == 0 or len(tensor) != count:
+                self._refuse(f"returned {name!r} of shape {tuple(tensor.shape)}, expected {count} samples first")
+        form = {name: (tensor.dtype, tuple(tensor.shape[1:])) for name, tensor in result.items()}
+        self._form = self._form or form
+        if form != self._form:
+            name = next(each for each in {**self._form, **form} if form.get(each) != self._form.get(each))
+            self._refuse(f"returned {name!r} of {form.get(name)}, and {self._form.get(name)} in the first batch")
+        return result
+
+    def _refuse(self, what: str) -> None:
+        message = f"map: {self._name} {what}"
+        raise ParamsError(message)
+
+
+def _is_tensor(name: object, value: object) -> bool:
+    return isinstance(name, str) and isinstance(value, torch.Tensor)
+
+
+def _bits(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What equal tensors share, also those with NaN."""
+    plain = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+    return tensor.dtype, tensor.shape, plain.numpy().tobytes()
