@@ -31,7 +31,7 @@ from harness.stores import convert
 from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.tensors import prepare
 from outofcore.loading.loader import loader
-from outofcore.sizes import format_bytes, parse_bytes
+from outofcore.settings.sizes import format_bytes, parse_bytes
 from outofcore.store.reader import Store, open_store
 from outofcore.training.loaders import open_loaders
 from outofcore.training.loop import fit

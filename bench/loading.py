@@ -46,7 +46,7 @@ from harness.sides import Epoch, Measured, Side, compare, once, tell
 from harness.stores import convert, copy_sequences, make_store, section_of, write_arrays, write_bitboards
 from outofcore.domains.chess.schema import SCHEMA
 from outofcore.loading.loader import loader
-from outofcore.sizes import parse_bytes
+from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.store.schema import CodecName, Field
 from peers import CELLS, HEIGHT, LENGTH, PEERS, SETS, THREADED, WIDTH, peer, sizes

@@ -31,9 +31,9 @@ from harness.results import machine
 from harness.sessions import make_sessions, sessions_section
 from harness.sides import Epoch, Measured, compare_here
 from harness.stores import convert, copy_sequences, section_of, write_arrays
+from outofcore.display.table import Kind, Table, figure
 from outofcore.domains.chess.schema import SCHEMA
 from outofcore.store.reader import open_store
-from outofcore.table import Kind, Table, figure
 from peers import LENGTH
 
 COMMITTED = Path(__file__).with_name("quick.json")

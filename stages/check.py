@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from outofcore.console import one_line_errors, stopped_at_once
+from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
     from outofcore.domains.registry import get_domain
-    from outofcore.durable import replace_text
     from outofcore.errors import ParamsError
     from outofcore.params import load_params
     from outofcore.project.code import check_version, code_of
     from outofcore.project.entries import refuse_unlisted
+    from outofcore.system.durable import replace_text
 
 DEFINITION = Path("dvc.yaml")
 

@@ -9,12 +9,10 @@ import json
 import sys
 from pathlib import Path
 
-from outofcore.console import one_line_errors, stopped_at_once
+from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
     from outofcore.domains.registry import get_domain
-    from outofcore.durable import replace_text
-    from outofcore.machine import load_machine
     from outofcore.params import load_params
     from outofcore.pipeline import (
         convert_to_folder,
@@ -26,10 +24,12 @@ with stopped_at_once():
     )
     from outofcore.project.code import check_version
     from outofcore.raw.files import search
-    from outofcore.sizes import format_bytes
+    from outofcore.settings.machine import load_machine
+    from outofcore.settings.sizes import format_bytes
     from outofcore.space.dvc_cache import find_cache
     from outofcore.space.guard import KEPT_STORE, Guard
     from outofcore.space.links import commit_of
+    from outofcore.system.durable import replace_text
 
 
 def main(name: str, entry: str = "") -> None:

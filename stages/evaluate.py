@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from outofcore.console import one_line_errors, stopped_at_once
+from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
     from outofcore.domains.registry import get_domain
-    from outofcore.importing import large_imports
-    from outofcore.machine import load_machine
     from outofcore.params import load_params
     from outofcore.pipeline import open_evaluated, open_result
+    from outofcore.settings.machine import load_machine
+    from outofcore.system.importing import large_imports
     from outofcore.training.arithmetic import with_arithmetic
 
 SPLIT = "test"

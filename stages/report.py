@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from outofcore.console import one_line_errors, stopped_at_once
+from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
-    from outofcore.extras import load
+    from outofcore.system.extras import load
 
 PAGE = Path("reports/index.html")
 

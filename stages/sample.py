@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from outofcore.console import one_line_errors, stopped_at_once
+from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
     import numpy as np

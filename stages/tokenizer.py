@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outofcore.console import one_line_errors, stopped_at_once
+from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
     from outofcore.domains.text import DOMAIN

@@ -7,19 +7,19 @@ import os
 import sys
 from pathlib import Path
 
-from outofcore.console import one_line_errors, stopped_at_once
+from outofcore.display.console import one_line_errors, stopped_at_once
 
 with stopped_at_once():
     from outofcore.domains.registry import get_domain
-    from outofcore.extras import load
-    from outofcore.importing import large_imports
-    from outofcore.machine import load_machine
     from outofcore.params import load_params
     from outofcore.pipeline import check_evaluated, open_result
+    from outofcore.settings.machine import load_machine
     from outofcore.space.dvc_cache import find_cache
     from outofcore.space.forecast import training_needs
     from outofcore.space.guard import KEPT_CHECKPOINT, Guard
     from outofcore.space.links import commit_of
+    from outofcore.system.extras import load
+    from outofcore.system.importing import large_imports
     from outofcore.training.arithmetic import with_arithmetic
 
 MOST_LINES = 12

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from outofcore.console import visible
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
+from outofcore.display.console import visible
 from outofcore.inspect.terminal import verify_visibly
 from outofcore.raw.files import find_files
 from outofcore.store.verify import verify

@@ -15,9 +15,9 @@ from rich.console import Console
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
 from outofcore.inspect.terminal import print_plan
-from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.plan import plan_domain, plan_run
+from outofcore.settings.machine import load_machine
 from outofcore.store.reader import open_store
 from tests.lines_project import call, folder, line_with, lines, store
 from tests.space.conftest import Disk, disk, no_settings_of_the_user

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import outofcore
-from outofcore.console import visible
+from outofcore.display.console import visible
 from tests.lines_project import call
 from tests.trained import GAMES, write_random
 

@@ -10,8 +10,8 @@ import pytest
 import outofcore
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ClusterError, ParamsError
-from outofcore.machine import load_machine
 from outofcore.plan import plan_domain
+from outofcore.settings.machine import load_machine
 from tests.conversion.lines import Lines, LinesSection
 
 MOVES = "".join(f";{'BW'[n % 2]}[{chr(97 + n % 19)}{chr(97 + n // 19)}]" for n in range(60))

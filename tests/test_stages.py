@@ -104,7 +104,7 @@ runpy.run_path({path!r}, run_name="__main__")
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_that_is_stopped_while_it_imports_is_one_line(stage: str, tmp_path: Path) -> None:
-    module = {"report": "outofcore.extras", "sample": "numpy"}.get(stage, "outofcore.params")
+    module = {"report": "outofcore.system.extras", "sample": "numpy"}.get(stage, "outofcore.params")
     program = STOPPED_BY_IMPORT.format(module=module, path=str(ROOT / "stages" / f"{stage}.py"))
     ended = subprocess.run(
         [sys.executable, "-c", program, "chess"], capture_output=True, text=True, cwd=tmp_path, check=False

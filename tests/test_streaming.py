@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader
 import outofcore
 from outofcore.domains.text import DOMAIN
 from outofcore.errors import BudgetError, ParamsError, RawInputError, StateError
-from outofcore.machine import Machine
 from outofcore.params import load_params
 from outofcore.pipeline import place_of, write_catalogue
+from outofcore.settings.machine import Machine
 from outofcore.training.loaders import open_streams
 from tests.corpus import TEXTS, Endless, Records, corpus, elsewhere, tokenizer
 

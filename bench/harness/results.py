@@ -20,8 +20,8 @@ from typing import Any
 import psutil
 
 from harness.sides import Measured
-from outofcore.hardware import usable_cores
-from outofcore.table import figure
+from outofcore.display.table import figure
+from outofcore.settings.hardware import usable_cores
 from table import all_of
 
 LIBRARIES = ("numpy", "torch", "zarr")

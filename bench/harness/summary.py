@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.tables import Result
-from outofcore.table import Kind, Table, figure
+from outofcore.display.table import Kind, Table, figure
 
 
 @dataclass(frozen=True)

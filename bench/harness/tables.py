@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from outofcore.table import Kind, Table, figure
+from outofcore.display.table import Kind, Table, figure
 
 Result = Mapping[str, Any]
 """A file of ``bench/results/``: ``name``, ``title``, ``command``, ``machine``, ``facts``, ``rows``, ``details``."""

@@ -31,15 +31,15 @@ from outofcore.conversion.given import (
 from outofcore.conversion.labels import Labels
 from outofcore.conversion.sequenced import TRAIN, Sequencer, Shares
 from outofcore.domains.sections import SplitSection, StoreSection
-from outofcore.durable import remove
 from outofcore.errors import ParamsError
-from outofcore.machine import load_machine
+from outofcore.settings.machine import load_machine
 from outofcore.space.forecast import Need, Purpose
 from outofcore.space.guard import Guard
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Columns, Field, Layout, Schema
 from outofcore.store.target import Target, foreign
 from outofcore.store.writer import SEQUENCE_CHUNK_ROWS, StoreWriter
+from outofcore.system.durable import remove
 
 CHUNK_BYTES, SHARD_BYTES = 1 << 18, 1 << 26  # decoded, of the widest field
 LEAST_CHUNK_ROWS, MOST_CHUNK_ROWS = 16, 1 << 18

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from outofcore.console import one_line_errors, stopped_at_once, visible
+from outofcore.display.console import one_line_errors, stopped_at_once, visible
 
 with stopped_at_once():
     from dataclasses import asdict
@@ -21,13 +21,13 @@ with stopped_at_once():
     from rich.text import Text
 
     from outofcore import __version__
+    from outofcore.display.table import print_table
     from outofcore.errors import ParamsError
-    from outofcore.importing import large_imports
     from outofcore.inspect import terminal
     from outofcore.space.committed import committed as check_committed
     from outofcore.space.dvc_cache import find_cache
     from outofcore.store.reader import is_foreign, open_store
-    from outofcore.table import print_table
+    from outofcore.system.importing import large_imports
 
 EXIT_WRONG = 1
 
@@ -156,8 +156,8 @@ def plan(
       OUTOFCORE_DISK_MARGIN=0.5 outofcore plan --experiments 4
     """
     with one_line_errors(resumes=False):
-        from outofcore.machine import load_machine
         from outofcore.params import load_params
+        from outofcore.settings.machine import load_machine
 
         machine, cache, settings = load_machine(), find_cache(), load_params(params)
         names = domains or settings.domains

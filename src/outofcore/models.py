@@ -27,8 +27,8 @@ from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError, RawInputError, StateError
 from outofcore.loading.arguments import named_device, refuse
 from outofcore.loading.loader import loader
-from outofcore.machine import load_machine
 from outofcore.pipeline import convert_to_folder
+from outofcore.settings.machine import load_machine
 from outofcore.store.reader import Store, open_store
 from outofcore.store.schema import Schema
 from outofcore.training.checkpoint import read_saved

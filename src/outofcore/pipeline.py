@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.console import visible
 from outofcore.conversion.assemble import REJECT_COLUMNS
 from outofcore.conversion.described import attributes
 from outofcore.conversion.estimate import Estimate, estimate
@@ -23,14 +22,14 @@ from outofcore.conversion.executors import open_executor
 from outofcore.conversion.memory import units_ahead
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
+from outofcore.display.console import visible
 from outofcore.domains.domain import Domain
 from outofcore.domains.registry import get_domain
-from outofcore.durable import replace_text
 from outofcore.errors import ParamsError, StoreError
-from outofcore.machine import Machine, load_machine
 from outofcore.params import section_of
 from outofcore.project.entries import STORES, entries_of, refuse_unlisted
 from outofcore.raw.files import RawFile, by_ending, endings, search
+from outofcore.settings.machine import Machine, load_machine
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
@@ -41,6 +40,7 @@ from outofcore.store.schema import Layout
 from outofcore.store.target import Target, foreign
 from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
+from outofcore.system.durable import replace_text
 from outofcore.training.memory import MemoryWatch
 
 STREAMS = Path("data/streams")

@@ -14,21 +14,21 @@ from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import NOT_CONVERSION
 from outofcore.conversion.run import Conversion
+from outofcore.display.table import Table
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.errors import ParamsError, StoreError
-from outofcore.hardware import usable_memory
-from outofcore.machine import Machine
 from outofcore.pipeline import open_result, place_of
 from outofcore.project.entries import STORES, entries_of
 from outofcore.raw.files import RawFile, Search, search
+from outofcore.settings.hardware import usable_memory
+from outofcore.settings.machine import Machine
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.filesystems import filesystem_of, folder_bytes
 from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
 from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import Store, open_store
-from outofcore.table import Table
 from outofcore.training.results import Saved, saved_bytes
 
 if TYPE_CHECKING:

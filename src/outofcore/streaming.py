@@ -14,11 +14,11 @@ from outofcore.domains.registry import get_domain
 from outofcore.domains.sections import MOST
 from outofcore.domains.streaming import Streaming
 from outofcore.errors import ParamsError
-from outofcore.hardware import usable_cores
 from outofcore.loading.arguments import budget_bytes, flag, named_device, one_of, whole, whole_or_none, word
 from outofcore.params import by_section, refuse_settings, section_of
 from outofcore.pipeline import report_left_out
 from outofcore.raw.files import search
+from outofcore.settings.hardware import usable_cores
 
 if TYPE_CHECKING:
     from outofcore.domains.text.stream import TextStream

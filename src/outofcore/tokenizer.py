@@ -9,9 +9,9 @@ from typing import Any
 
 from outofcore.domains.text import DOMAIN
 from outofcore.domains.text.params import HUB
-from outofcore.durable import writing
 from outofcore.errors import ParamsError
 from outofcore.params import by_section, refuse_settings, section_of
+from outofcore.system.durable import writing
 
 
 def train_tokenizer(

@@ -13,14 +13,14 @@ import sys
 import time
 from pathlib import Path
 
-from outofcore.console import one_line_errors
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
+from outofcore.display.console import one_line_errors
 from outofcore.domains.registry import get_domain
-from outofcore.machine import load_machine
 from outofcore.params import load_params
 from outofcore.raw.files import find_files
+from outofcore.settings.machine import load_machine
 from outofcore.space.guard import Guard
 from outofcore.store.remote import url_of
 from outofcore.store.upload import Upload

@@ -20,10 +20,10 @@ from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import Journal
 from outofcore.conversion.run import Conversion, Outcome
-from outofcore.durable import WorkFolder
 from outofcore.errors import DamagedStore, SpaceError, StoreError
 from outofcore.raw.files import find_files
 from outofcore.store.shards import index_bytes
+from outofcore.system.durable import WorkFolder
 from tests.conversion.lines import Lines, LinesSection, write_lines
 from tests.store.synced import Synced
 

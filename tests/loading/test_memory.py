@@ -20,7 +20,7 @@ from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import LEAST_BATCHES, RETAINED, Needs
 from outofcore.loading.residency import piece_chunks
-from outofcore.sizes import parse_bytes
+from outofcore.settings.sizes import parse_bytes
 from outofcore.store.reader import open_store
 from outofcore.store.schema import Field, Layout, Schema
 from outofcore.store.target import Target

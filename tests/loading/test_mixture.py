@@ -22,7 +22,7 @@ from outofcore.loading.loader import loader
 from outofcore.loading.mixture import PLACES, MixtureSampler, weigh
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import Windows, touched
-from outofcore.sizes import parse_bytes
+from outofcore.settings.sizes import parse_bytes
 from tests.loading.conftest import WINDOWS, MakeStore, Unread, flat, identities, rows_of, stopped_anywhere, together
 from tests.property import order_oracle
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from outofcore.durable import replace_text
 from outofcore.store.verify import verify
+from outofcore.system.durable import replace_text
 from tests.pipeline.conftest import STAGES, Project
 
 pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(900)]

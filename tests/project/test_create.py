@@ -15,10 +15,10 @@ import yaml
 from outofcore import __version__
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
-from outofcore.machine import SETTINGS, load_machine
 from outofcore.params import load_params
 from outofcore.project.create import create, misread
 from outofcore.project.written import ORDER, definition, params
+from outofcore.settings.machine import SETTINGS, load_machine
 from outofcore.space.dvc_cache import find_cache
 from tests.lines_project import call, lines
 from tests.space.conftest import dvc, no_settings_of_the_user

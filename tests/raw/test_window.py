@@ -12,9 +12,9 @@ import pytest
 import zstandard
 
 from outofcore.errors import RawInputError
-from outofcore.machine import LEAST_WINDOW
 from outofcore.raw import window
 from outofcore.raw.files import RawFile
+from outofcore.settings.machine import LEAST_WINDOW
 
 CONTENT = os.urandom(4096)
 

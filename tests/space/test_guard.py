@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from outofcore.errors import SpaceError, StoreError
-from outofcore.sizes import format_bytes
+from outofcore.settings.sizes import format_bytes
 from outofcore.space.dvc_cache import REMOVE_OLD, find_cache
 from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard

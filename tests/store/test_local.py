@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outofcore import descriptors
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.loading.dataset import ZarrDataset
 from outofcore.store import local as module
 from outofcore.store.bulk import BulkReader
 from outofcore.store.reader import Array, open_store
 from outofcore.store.schema import Layout
+from outofcore.system import descriptors
 from tests.few_files import with_few_files
 
 MakeStore = Callable[..., Path]

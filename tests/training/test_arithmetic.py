@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from outofcore.errors import ParamsError
-from outofcore.machine import Machine
+from outofcore.settings.machine import Machine
 from outofcore.training.arithmetic import PORTABLE, with_arithmetic
 
 PROGRAM = """
-from outofcore.machine import Machine
+from outofcore.settings.machine import Machine
 from outofcore.training.arithmetic import with_arithmetic
 machine = with_arithmetic(Machine(workers=2, device="cuda"), "portable")
 import torch

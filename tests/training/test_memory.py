@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
-from outofcore.hardware import Measured
+from outofcore.settings.hardware import Measured
 from outofcore.training import memory
 from outofcore.training.memory import MemoryWatch
 

@@ -18,9 +18,9 @@ from outofcore.domains.text.cross_entropy import cross_entropy
 from outofcore.domains.text.network import Network, Size
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import measure
-from outofcore.machine import Machine
 from outofcore.pipeline import convert
 from outofcore.raw.files import find_files
+from outofcore.settings.machine import Machine
 from outofcore.store.reader import open_store
 from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
 from outofcore.training.optimizers import make_optimizer, state_bytes

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 
-from outofcore.durable import writing
 from outofcore.errors import DamagedStore
+from outofcore.system.durable import writing
 
 _READ_BYTES = 1 << 20
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from outofcore.conversion.versions import versions
 from outofcore.errors import ClusterError
-from outofcore.extras import load
 from outofcore.raw.files import RawFile
+from outofcore.system.extras import load
 
 CONNECT_SECONDS = 30
 # A cluster without a worker for this long is considered dead.

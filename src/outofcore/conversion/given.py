@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.errors import ParamsError
-from outofcore.extras import load
 from outofcore.store.metadata import DTYPES
 from outofcore.store.schema import Field
+from outofcore.system.extras import load
 
 TEXT = "UOT"  # kinds of dtypes
 ROWS_TOGETHER = 1 << 16

@@ -18,10 +18,10 @@ from outofcore.conversion.appended import AppendedFile
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.versions import versions
 from outofcore.domains.domain import Section
-from outofcore.durable import WorkFolder, sync_folder, write_file, writing
 from outofcore.errors import DamagedStore
 from outofcore.store.schema import Schema
 from outofcore.store.seal import FORMAT
+from outofcore.system.durable import WorkFolder, sync_folder, write_file, writing
 
 JOURNAL = 4
 # Settings for reading a store change no byte of it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outofcore.conversion.estimate import AHEAD, Estimate
 from outofcore.errors import BudgetError
-from outofcore.sizes import format_bytes
+from outofcore.settings.sizes import format_bytes
 
 # Of what only the conversion itself holds: the oracle, audited records, shards that are being finished.
 BEYOND_SAMPLE = 128 << 20

@@ -30,7 +30,6 @@ from outofcore.conversion.progress import ConversionProgress, size
 from outofcore.conversion.splits import SPLITS
 from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
-from outofcore.durable import WorkFolder, remove_unfinished, replacing, writing
 from outofcore.errors import DamagedStore, RawInputError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate
@@ -38,6 +37,7 @@ from outofcore.store.seal import Seal
 from outofcore.store.target import Target
 from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
+from outofcore.system.durable import WorkFolder, remove_unfinished, replacing, writing
 
 # A kill costs at most this much work; a checkpoint takes some tenths of a second.
 CHECKPOINT_SECONDS = 10.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from outofcore.compilation import source_digest
 from outofcore.domains.registry import engines, packages
+from outofcore.system.compilation import source_digest
 
 
 def versions(domain: str) -> dict[str, str]:

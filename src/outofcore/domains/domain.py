@@ -13,23 +13,23 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from outofcore.domains.reading import Reading as Reading  # also known by this path
 from outofcore.errors import ParamsError
-from outofcore.extras import installed, missing
 from outofcore.raw.cutting import halves
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate, Unit, UnitResult
 from outofcore.store.schema import Columns, Schema
+from outofcore.system.extras import installed, missing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
 
+    from outofcore.display.table import Table
     from outofcore.domains.gallery import Gallery
     from outofcore.domains.planning import Outlook
     from outofcore.domains.predictor import Predictor
     from outofcore.domains.task import Task
     from outofcore.store.reader import Store
-    from outofcore.table import Table
 
 _WITHOUT_POINT = re.compile(r"[+-]?\d+[eE][+-]?\d+")
 

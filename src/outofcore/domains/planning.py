@@ -10,7 +10,7 @@ from outofcore.raw.files import RawFile
 from outofcore.store.schema import Schema
 
 if TYPE_CHECKING:
-    from outofcore.machine import Machine
+    from outofcore.settings.machine import Machine
 
 
 class LoaderBytes(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from outofcore.domains.domain import Domain
 from outofcore.errors import ParamsError
-from outofcore.extras import installed
+from outofcore.system.extras import installed
 
 GROUP = "outofcore.domains"
 ENGINES = ("numcodecs", "zarr", "zstandard")

@@ -11,8 +11,8 @@ from typing import Any
 
 from rich.console import Console
 
-from outofcore.console import visible
-from outofcore.table import Kind, Table, print_table
+from outofcore.display.console import visible
+from outofcore.display.table import Kind, Table, print_table
 
 Rows = Iterable[Mapping[str, Any]]
 TOGETHER = 1000

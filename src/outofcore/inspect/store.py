@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from outofcore.display.table import Table, columns
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.reader import Array, Store
-from outofcore.table import Table, columns
 
 if TYPE_CHECKING:
     from outofcore.store.foreign import ForeignStore

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from outofcore.console import visible
+from outofcore.display.console import visible
+from outofcore.display.table import Table, columns, print_table
 from outofcore.errors import OutOfCoreError
 from outofcore.inspect.store import field_table, reject_table, setting_table, source_table, split_table
 from outofcore.raw.files import by_ending, endings
-from outofcore.sizes import format_bytes
+from outofcore.settings.sizes import format_bytes
 from outofcore.space.committed import CURE, Committed
 from outofcore.space.guard import ways_out
 from outofcore.store.remote import shown
 from outofcore.store.seal import SEAL, read_seal
 from outofcore.store.verify import Verdict, verify
-from outofcore.table import Table, columns, print_table
 
 if TYPE_CHECKING:
     from outofcore.inspect.store import Card, Look
-    from outofcore.machine import Machine
     from outofcore.plan import Plan
     from outofcore.project.create import Entry
+    from outofcore.settings.machine import Machine
     from outofcore.store.reader import Store
 
 MOST_NAMES = 12

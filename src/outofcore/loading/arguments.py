@@ -15,7 +15,7 @@ import torch
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import MOST
 from outofcore.errors import ParamsError, StoreError
-from outofcore.sizes import parse_bytes
+from outofcore.settings.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, is_foreign, open_store
 

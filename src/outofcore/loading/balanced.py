@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import integers, refuse, whole, whole_or_none
 from outofcore.loading.order import Access, Sampler
 from outofcore.loading.permutation import GOLDEN, key, local_permutation, scaled, shuffle
 from outofcore.loading.windows import Windows
+from outofcore.system.compilation import njit
 
 Ints = npt.NDArray[np.int64]
 

@@ -25,7 +25,7 @@ from outofcore.loading.residency import Arena
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import open_split
 from outofcore.loading.windows import Window
-from outofcore.sizes import format_bytes, format_least
+from outofcore.settings.sizes import format_bytes, format_least
 from outofcore.store.joined import check_stores
 from outofcore.store.reader import Store
 

@@ -17,7 +17,7 @@ from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
 
-from outofcore.compilation import kernel, njit
+from outofcore.system.compilation import kernel, njit
 
 cgutils: Any = untyped_cgutils
 

@@ -21,7 +21,7 @@ from outofcore.loading.batching import Batching, Turns, turns_left
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader
 from outofcore.loading.workers import Task, Workers
-from outofcore.recycling import keep_freed_memory
+from outofcore.system.recycling import keep_freed_memory
 
 Ints = npt.NDArray[np.int64]
 

@@ -16,7 +16,6 @@ import torch.distributed
 
 from outofcore.domains.reading import Reading
 from outofcore.errors import ParamsError
-from outofcore.hardware import usable_cores
 from outofcore.loading.arguments import (
     budget_bytes,
     instance,
@@ -44,10 +43,11 @@ from outofcore.loading.split import Split, open_split
 from outofcore.loading.transform import Transform
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
-from outofcore.recycling import Recycler
-from outofcore.sizes import format_bytes
+from outofcore.settings.hardware import usable_cores
+from outofcore.settings.sizes import format_bytes
 from outofcore.store.joined import check_stores, splits_lines
 from outofcore.store.reader import Store
+from outofcore.system.recycling import Recycler
 
 _MOST_THREADS = 8  # a training step rarely consumes more than so many cores can make
 _MOST_ASKED = 1024

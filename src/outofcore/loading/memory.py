@@ -12,13 +12,13 @@ import torch
 
 from outofcore.domains.reading import DeviceReading
 from outofcore.errors import BudgetError, StoreError
-from outofcore.hardware import usable_memory
 from outofcore.loading.device import DeviceStream, OnDevice, Reservation, available, reserve
 from outofcore.loading.order import Access, Sampler
 from outofcore.loading.residency import Arena, Mapped, Recyclers, Residency, piece_chunks, table_bytes
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
-from outofcore.sizes import format_bytes, format_least
+from outofcore.settings.hardware import usable_memory
+from outofcore.settings.sizes import format_bytes, format_least
 
 ResidencyName = Literal["auto", "ram", "mapped", "streamed", "hybrid", "device"]
 

@@ -21,12 +21,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
 from outofcore.errors import ParamsError
 from outofcore.loading.arguments import refuse
 from outofcore.loading.order import LANES, VERSION, Cut, EpochOrder, PlainSampler, Sampler, cut_samples
 from outofcore.loading.permutation import key, shuffle_runs
 from outofcore.loading.split import Split, windows_of
+from outofcore.system.compilation import njit
 
 Ints = npt.NDArray[np.int64]
 Stop = Literal["first", "all"]

@@ -29,10 +29,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
 from outofcore.errors import ParamsError
 from outofcore.loading.permutation import deal, draw, key, permutation, scatter
 from outofcore.loading.windows import Windows
+from outofcore.system.compilation import kernel
 
 Ints = npt.NDArray[np.int64]
 Shuffle = Literal["blocks", "full"] | bool

@@ -21,10 +21,10 @@ from outofcore.errors import BudgetError, StoreError
 from outofcore.loading.gather import ABSENT, BatchBuffer, gather
 from outofcore.loading.split import Rows
 from outofcore.loading.windows import touched
-from outofcore.recycling import Recycler
 from outofcore.store.array import SealedArray
 from outofcore.store.bulk import intact, reader_of
 from outofcore.store.local import with_room
+from outofcore.system.recycling import Recycler
 
 Ints = npt.NDArray[np.int64]
 Work = Callable[[], None]

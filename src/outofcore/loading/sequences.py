@@ -12,7 +12,7 @@ import torch
 
 from outofcore.errors import BudgetError, ParamsError
 from outofcore.loading.windows import Windows
-from outofcore.sizes import format_bytes
+from outofcore.settings.sizes import format_bytes
 from outofcore.store.joined import check_form
 from outofcore.store.reader import Array, Store, Table
 

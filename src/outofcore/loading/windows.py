@@ -9,10 +9,10 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
 from outofcore.errors import ParamsError, StoreError
 from outofcore.loading.arguments import one_of, whole
 from outofcore.loading.permutation import draw
+from outofcore.system.compilation import kernel
 
 Ints = npt.NDArray[np.int64]
 Mode = Literal["pack", "never", "reach"]

@@ -11,11 +11,11 @@ from typing import Literal
 import yaml
 
 from outofcore.domains.registry import DOMAINS, get_domain
-from outofcore.durable import replace_text
 from outofcore.errors import ParamsError
-from outofcore.extras import load
 from outofcore.project import written
 from outofcore.space.dvc_cache import find_cache
+from outofcore.system.durable import replace_text
+from outofcore.system.extras import load
 
 IGNORED = (".gitignore", ".dvcignore")
 # Entries with the new text of the file, if it is written.

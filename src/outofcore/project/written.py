@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from outofcore.domains.registry import get_domain
-from outofcore.extras import load
 from outofcore.project.code import stated_versions
+from outofcore.system.extras import load
 
 # The order in which a project lists its domains; others follow by name.
 ORDER = ("chess", "go", "text", "neural")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import inlined_kernel, kernel, njit
 from outofcore.raw.unit import KEY_BYTES
+from outofcore.system.compilation import inlined_kernel, kernel, njit
 
 Bytes = npt.NDArray[np.uint8]
 Spans = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ import zstandard
 from outofcore.errors import RawInputError
 from outofcore.raw.damage import ERRORS, DamagedInput, as_damage
 from outofcore.raw.window import most_window, require_window
-from outofcore.sizes import format_bytes
+from outofcore.settings.sizes import format_bytes
 
 COMPRESSIONS = (".zst", ".gz", ".bz2", ".xz")
 FREE_BYTES = 64 << 20

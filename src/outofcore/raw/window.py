@@ -7,8 +7,8 @@ whether a file is read at all, never its content: a larger request ends the run.
 from __future__ import annotations
 
 from outofcore.errors import RawInputError
-from outofcore.machine import LEAST_WINDOW, load_machine
-from outofcore.sizes import format_bytes
+from outofcore.settings.machine import LEAST_WINDOW, load_machine
+from outofcore.settings.sizes import format_bytes
 
 
 def most_window() -> int:

@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, ScalarFormatter
 
+from outofcore.display.table import number
 from outofcore.domains.gallery import Distribution
 from outofcore.report.collect import DomainRun, Rows, StoreView
 from outofcore.report.words import baseline_of, figure_name, title_of
-from outofcore.table import number
 
 MOST_GROUPS = 6
 MOST_TICKS = 8

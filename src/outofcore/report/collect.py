@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from outofcore.console import visible
+from outofcore.display.console import visible
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, gallery_of
 from outofcore.errors import ParamsError
 from outofcore.inspect.store import Card, card_of

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from outofcore.display.table import number
 from outofcore.inspect import store as inspect_store
 from outofcore.report import charts, tables, words
 from outofcore.report.collect import collect
 from outofcore.report.words import figure_name, seconds, title_of
-from outofcore.sizes import format_bytes
-from outofcore.table import number
+from outofcore.settings.sizes import format_bytes
 
 
 def make_page(project: Path) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from outofcore.display.table import Table, columns, number
 from outofcore.inspect.store import Card, reject_table
 from outofcore.report.collect import DomainRun
 from outofcore.report.words import results
-from outofcore.sizes import format_bytes
-from outofcore.table import Table, columns, number
+from outofcore.settings.sizes import format_bytes
 
 
 def glance(runs: Sequence[DomainRun]) -> Table:

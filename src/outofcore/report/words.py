@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from outofcore.table import number
+from outofcore.display.table import number
 
 BASELINES = {
     "most_frequent": "always the most frequent",

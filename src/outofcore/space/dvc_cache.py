@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from outofcore.errors import ParamsError
-from outofcore.extras import load
+from outofcore.system.extras import load
 
 REMOVE_OLD = (
     "'dvc gc --workspace --all-commits --all-experiments --dry' (lists it; without --dry it is removed, also what "

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
-from outofcore.sizes import format_bytes
+from outofcore.settings.sizes import format_bytes
 from outofcore.space.filesystems import Filesystem, filesystem_of, folder_bytes
 from outofcore.space.links import Commit
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outofcore.errors import SpaceError
-from outofcore.sizes import format_bytes
+from outofcore.settings.sizes import format_bytes
 from outofcore.space.dvc_cache import REMOVE_OLD
 from outofcore.space.filesystems import filesystem_of
 from outofcore.space.forecast import Demand, Need, Purpose, demands

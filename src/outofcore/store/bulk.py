@@ -24,11 +24,11 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba.extending import intrinsic
 
-from outofcore.compilation import njit
 from outofcore.store.array import Array, SealedArray
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES
 from outofcore.store.files import IN_MEMORY, Ranges
 from outofcore.store.shards import EMPTY
+from outofcore.system.compilation import njit
 
 Words = npt.NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.descriptors import Descriptor
+from outofcore.system.descriptors import Descriptor
 
 Item = TypeVar("Item")
 Ints = npt.NDArray[np.int64]

@@ -26,11 +26,11 @@ import zarr.abc.store
 import zarr.storage
 
 from outofcore.errors import ParamsError, StoreError
-from outofcore.extras import load
 from outofcore.store.array import Array, Table
 from outofcore.store.reader import Store
 from outofcore.store.remote import RETRIES, shown, without_secrets
 from outofcore.store.seal import Seal
+from outofcore.system.extras import load
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
 _NUMBERS = "biuf"

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from outofcore.descriptors import Descriptor, Folder, most_open_files
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.files import REPLACED, Item, Listed, Ranges, Reached
 from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
+from outofcore.system.descriptors import Descriptor, Folder, most_open_files
 
 # Enough for every shard of a large split; if the process limit is lower, a quarter of that.
 OPEN_FILES = 256

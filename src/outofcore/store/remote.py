@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from outofcore.descriptors import Descriptor
 from outofcore.errors import DamagedStore, StoreError
-from outofcore.extras import load
 from outofcore.store.files import IN_MEMORY, REPLACED, Item, Ranges, Reached
 from outofcore.store.seal import SEAL
+from outofcore.system.descriptors import Descriptor
+from outofcore.system.extras import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,11 +18,11 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.durable import writing
 from outofcore.errors import DamagedStore
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.files import Files
 from outofcore.store.seal import ADVICE
+from outofcore.system.durable import writing
 
 EMPTY = 2**64 - 1
 

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
 
-from outofcore.durable import writing
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
 from outofcore.store.encoding_queue import Chunk, EncodingQueue
 from outofcore.store.form import dtype_of, encode_chunk, filler, write_metadata
 from outofcore.store.schema import Columns, Field, Layout
 from outofcore.store.shards import ShardFile, check_unfinished, index_bytes, shard_name
 from outofcore.store.upload import Upload
+from outofcore.system.durable import writing
 
 TOGETHER_BYTES = 2**20
 """Rows that are encoded in one call, of whole chunks."""

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from outofcore.durable import WorkFolder, remove, sync_folder, writing
 from outofcore.errors import StoreError
 from outofcore.store.seal import SEAL, names_of
+from outofcore.system.durable import WorkFolder, remove, sync_folder, writing
 
 
 class Target(WorkFolder):

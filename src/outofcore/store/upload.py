@@ -15,10 +15,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from outofcore.durable import MARK
 from outofcore.errors import StoreError
 from outofcore.store.remote import RemoteFiles, connect, imported, listed, repeated, what_failed
 from outofcore.store.seal import SEAL, Seal, names_of, read_seal
+from outofcore.system.durable import MARK
 
 # Concurrent files, and parts of each; memory is their product times PART_BYTES.
 FILES = 4

@@ -16,7 +16,6 @@ from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.storage import MemoryStore
 
-from outofcore.durable import remove, write_file, writing
 from outofcore.errors import DamagedStore
 from outofcore.store.encoding_queue import EncodingQueue
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
@@ -25,6 +24,7 @@ from outofcore.store.shards import ShardFile
 from outofcore.store.table import SealedFiles, TableWriter
 from outofcore.store.target import Target
 from outofcore.store.upload import Upload
+from outofcore.system.durable import remove, write_file, writing
 
 SOURCES = (
     Field(name="name", dtype="string", doc="path relative to the raw input"),

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 from outofcore.errors import ParamsError
-from outofcore.machine import Machine
+from outofcore.settings.machine import Machine
 
 # Read by torch, MKL and oneDNN when they are loaded.
 PORTABLE = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"}

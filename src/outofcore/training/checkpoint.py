@@ -15,8 +15,8 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor, nn
 
-from outofcore.durable import WorkFolder, remove_unfinished, replacing
 from outofcore.errors import StateError
+from outofcore.system.durable import WorkFolder, remove_unfinished, replacing
 from outofcore.training.ranks import refuse_other_steps, this_rank
 
 VERSION = 2

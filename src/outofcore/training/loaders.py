@@ -15,8 +15,8 @@ from outofcore.errors import BudgetError, ParamsError, RawInputError
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import ResidencyName
-from outofcore.machine import Machine
-from outofcore.sizes import format_bytes
+from outofcore.settings.machine import Machine
+from outofcore.settings.sizes import format_bytes
 from outofcore.store.reader import Store
 from outofcore.training.ranks import meet, this_rank
 

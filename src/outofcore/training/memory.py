@@ -13,8 +13,8 @@ from typing import Self
 
 import psutil
 
-from outofcore.hardware import usable_memory
-from outofcore.sizes import format_bytes
+from outofcore.settings.hardware import usable_memory
+from outofcore.settings.sizes import format_bytes
 
 _PROPORTIONAL = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 _log = logging.getLogger(__name__)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
+from outofcore.display.table import Kind, Table, columns
 from outofcore.domains.planning import LoaderBytes
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
 from outofcore.loading.memory import Needs
-from outofcore.machine import Machine
-from outofcore.sizes import format_bytes
+from outofcore.settings.machine import Machine
+from outofcore.settings.sizes import format_bytes
 from outofcore.store.schema import Schema
-from outofcore.table import Kind, Table, columns
 from outofcore.training.loaders import LOADERS
 from outofcore.training.prediction import PROCESS_BYTES, ModelMemory, loader_needs, made_up_sample, model_memory
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from outofcore.domains.sections import TrainSection
-from outofcore.extras import load
+from outofcore.system.extras import load
 
 # Of 8-bit states: values of a tensor that share a scale, and values of the smallest tensor that has them.
 BLOCK, SMALLEST = 256, 4096

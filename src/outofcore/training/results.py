@@ -13,10 +13,10 @@ from torch import Tensor
 
 from outofcore import __version__
 from outofcore.domains.task import Task
-from outofcore.durable import replace_text
 from outofcore.errors import StateError
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store
+from outofcore.system.durable import replace_text
 from outofcore.training.checkpoint import read_saved, write_saved
 from outofcore.training.optimizers import state_bytes
 

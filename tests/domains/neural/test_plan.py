@@ -19,9 +19,9 @@ from outofcore.domains.neural import DOMAIN
 from outofcore.domains.neural.params import NeuralSection
 from outofcore.domains.neural.plan import holding, measure, sample_frames, ways_table
 from outofcore.domains.planning import Outlook
-from outofcore.machine import Machine
 from outofcore.raw.files import find_files
-from outofcore.sizes import parse_bytes
+from outofcore.settings.machine import Machine
+from outofcore.settings.sizes import parse_bytes
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.reader import open_store
 from outofcore.training.loaders import open_loaders

@@ -4,7 +4,7 @@ import pytest
 
 from outofcore.domains.neural.plan import MEMORY_SHARE, Compressed, Size, advice, ways
 from outofcore.domains.planning import LoaderBytes, Outlook
-from outofcore.machine import Machine
+from outofcore.settings.machine import Machine
 
 GB = 10**9
 

@@ -11,7 +11,7 @@ from outofcore.domains.text import DOMAIN, cross_entropy
 from outofcore.domains.text.advice import ADVICE, advice_table, applied
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
-from outofcore.machine import Machine
+from outofcore.settings.machine import Machine
 from outofcore.training.memory_tables import Forecast, fit_of, parts_table
 from outofcore.training.prediction import PROCESS_BYTES
 

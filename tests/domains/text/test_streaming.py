@@ -10,8 +10,8 @@ import torch
 from outofcore.domains.text import DOMAIN
 from outofcore.errors import ParamsError, RawInputError
 from outofcore.inspect.store import card_of
-from outofcore.machine import Machine
 from outofcore.pipeline import place_of, write_catalogue
+from outofcore.settings.machine import Machine
 from outofcore.store.reader import open_store
 from outofcore.store.verify import verify
 from outofcore.training.loaders import open_streams

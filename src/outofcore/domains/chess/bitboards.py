@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from outofcore.compilation import kernel
+from outofcore.system.compilation import kernel
 
 Bitboards = npt.NDArray[np.uint64]
 

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import rust_pgn_reader_python_binding as reader
 
-from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.facts import Facts
 from outofcore.domains.chess.pgn.games import Games
 from outofcore.domains.chess.pgn.lexis import Bytes
 from outofcore.domains.chess.schema import BLACK_TO_MOVE, CHESS960, INNER_ROOK_SHIFT, NO_EN_PASSANT, WHITE_TO_MOVE
+from outofcore.system.compilation import kernel
 
 _WHITE_KING, _BLACK_KING = 6, 12
 """The engine's codes: 0 is an empty square, 1 to 12 are the pieces of the schema, a rook two before its king."""

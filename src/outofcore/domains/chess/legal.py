@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.compilation import kernel, njit
 from outofcore.domains.chess.bitboards import (
     BETWEEN,
     BISHOP,
@@ -27,6 +26,7 @@ from outofcore.domains.chess.bitboards import (
     slides,
 )
 from outofcore.domains.chess.squares import to_bitboards, unpack_ranks
+from outofcore.system.compilation import kernel, njit
 
 MOST_MOVES = 256
 """Room for the moves of any position; the known maximum is 218."""

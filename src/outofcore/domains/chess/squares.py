@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel, njit
 from outofcore.domains.chess.bitboards import upside_down
+from outofcore.system.compilation import kernel, njit
 
 KING, ROOK, BLACK = 6, 4, 8
 _ONES = np.uint64(0x0101_0101_0101_0101)

@@ -20,7 +20,7 @@ from outofcore.domains.chess.squares import as_words
 from outofcore.domains.chess.widening import classify, draw_planes
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
-from outofcore.recycling import Recycler
+from outofcore.system.recycling import Recycler
 
 MOST_CENTIPAWNS = 1000
 """Bound of evaluations as values, on Lichess too; a mate counts as much."""

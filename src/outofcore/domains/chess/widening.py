@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from outofcore.compilation import kernel, njit
 from outofcore.domains.chess.legal import NO_FILE
 from outofcore.domains.chess.schema import CODES
 from outofcore.domains.chess.squares import BLACK, KING, ROOK, piece_at, unpack_ranks
+from outofcore.system.compilation import kernel, njit
 
 _PIECES = np.array(list(CODES.values()), np.uint8)
 

@@ -16,7 +16,7 @@ from outofcore.domains.go.symmetry import SYMMETRIES, boards, tables
 from outofcore.domains.go.widening import Rows, Tensors, widen
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
-from outofcore.recycling import Recycler
+from outofcore.system.recycling import Recycler
 
 HISTORY = 8
 _STEPS = {"planes3": 1, "alphagozero18": HISTORY}

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY
+from outofcore.system.compilation import kernel
 
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 """The 8 points of a packed byte, one byte each."""

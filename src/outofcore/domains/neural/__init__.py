@@ -8,8 +8,8 @@ from outofcore.domains.domain import Domain
 from outofcore.domains.neural.params import NeuralSection
 
 if TYPE_CHECKING:
+    from outofcore.display.table import Table
     from outofcore.domains.planning import Outlook
-    from outofcore.table import Table
 
 # Files inside a Zarr folder: those of version 3 and 2, and chunks, whose names end with their place in the grid.
 ZARR = ("zarr.json", "zarray", "zgroup", "zattrs", "zmetadata", *"0123456789")

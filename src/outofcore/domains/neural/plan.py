@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.display.table import Kind, Table
 from outofcore.domains.neural import schema
 from outofcore.domains.neural.convert import convert
 from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encode, stored_as
@@ -21,10 +22,9 @@ from outofcore.domains.neural.source import units_of
 from outofcore.domains.neural.survey import survey_sessions
 from outofcore.domains.planning import LoaderBytes, Outlook
 from outofcore.raw.files import RawFile
-from outofcore.sizes import format_bytes
+from outofcore.settings.sizes import format_bytes
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.schema import CodecName, Schema
-from outofcore.table import Kind, Table
 
 # The rest of the memory is for the model, the system and the page cache.
 MEMORY_SHARE = 0.9

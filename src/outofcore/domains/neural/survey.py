@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from outofcore.console import visible
+from outofcore.display.console import visible
 from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BinClock, ClockFacts, examine
 from outofcore.domains.neural.params import NameSection, NeuralSection, SourceSection

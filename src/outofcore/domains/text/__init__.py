@@ -14,9 +14,9 @@ from outofcore.store.remote import url_of
 if TYPE_CHECKING:
     import torch
 
+    from outofcore.display.table import Table
     from outofcore.domains.planning import Outlook
     from outofcore.domains.text.stream import TextStream
-    from outofcore.table import Table
 
 
 class Text(Domain):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from outofcore.display.table import Table, columns
 from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW
 from outofcore.domains.text.params import TextSection
 from outofcore.errors import ParamsError
-from outofcore.table import Table, columns
 
 BATCH_SIZE = 64
 NAMES = ("machine", "memory", "preset", "seq_len", "optimizer", "precision", "shuffle_windows", "micro_batch")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
 from outofcore.domains.text.documents.long import PartOfDocument, key_of, pieces, survey
 from outofcore.domains.text.documents.reading import NOTHING
 from outofcore.domains.text.documents.records import Documents, read_documents
@@ -23,6 +22,7 @@ from outofcore.domains.text.tokens.engine import Engine, Ids, Lengths, open_engi
 from outofcore.domains.text.tokens.oracle import Oracle
 from outofcore.domains.text.tokens.tokenizer import EncodingError, Tokenizer, load_tokenizer
 from outofcore.raw.unit import KEY_BYTES, AuditRate, Reject, Unit, UnitResult
+from outofcore.system.compilation import kernel
 
 
 def make_converter(section: TextSection, rate: AuditRate) -> Converter:

@@ -15,7 +15,7 @@ from outofcore.domains.reading import Draws
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.errors import ParamsError
-from outofcore.recycling import Recycler
+from outofcore.system.recycling import Recycler
 
 
 def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextReading:

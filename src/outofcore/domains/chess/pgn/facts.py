@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import njit
 from outofcore.domains.chess.pgn.classes import castles_as_in_chess960, variant_code
 from outofcore.domains.chess.pgn.games import Games
 from outofcore.domains.chess.pgn.lexis import (
@@ -28,6 +27,7 @@ from outofcore.domains.chess.pgn.lexis import (
     same,
 )
 from outofcore.domains.chess.schema import CHESS960, STANDARD, UNFINISHED
+from outofcore.system.compilation import njit
 
 _ELO = re.compile(rb"0*(\d{1,4})\??")
 _DATE = re.compile(rb"([\d?]{4})(?:[./-]([\d?]{1,2})[./-]([\d?]{1,2}))?")

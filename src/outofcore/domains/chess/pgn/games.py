@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel, variable
 from outofcore.domains.chess.pgn.lexis import (
     BLANK,
     CONFLICT,
@@ -57,6 +56,7 @@ from outofcore.domains.chess.pgn.lexis import (
 )
 from outofcore.domains.chess.pgn.notes import Notes, clear, new_notes, read_engine_comment, read_note
 from outofcore.domains.chess.pgn.remarks import is_remark, move_bounds
+from outofcore.system.compilation import kernel, variable
 
 TAGS = (
     "Event",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
+from outofcore.system.compilation import kernel
 
 Bytes = npt.NDArray[np.uint8]
 

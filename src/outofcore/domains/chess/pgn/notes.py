@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.lexis import BLANK, KIND, LINE_END, Bytes, is_digit
 from outofcore.domains.chess.schema import (
     LARGEST_CLOCK,
@@ -25,6 +24,7 @@ from outofcore.domains.chess.schema import (
     NO_EVALUATION,
     NO_MATE,
 )
+from outofcore.system.compilation import kernel
 
 MOST_DIGITS = 10
 NO_SPACES = (0x00, 0x1A)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from outofcore.compilation import kernel
 from outofcore.domains.chess.pgn.lexis import Bytes, is_digit
+from outofcore.system.compilation import kernel
 
 WORDS = ("N", "D", "TN", "RR", "ep", "e.p", "ch", "dbl", "dis", "mate", "novelty", "diagram")
 """Skipped after a move; those that begin like a promotion only if separated by a blank or a sign."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
+from outofcore.system.compilation import kernel
 
 Cells = npt.NDArray[np.int8]
 Bits = npt.NDArray[np.uint8]

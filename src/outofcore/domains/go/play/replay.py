@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import inlined_kernel, kernel, variable
 from outofcore.domains.go.params import FilterSection
 from outofcore.domains.go.play.board import (
     EMPTY,
@@ -26,6 +25,7 @@ from outofcore.domains.go.play.board import (
 )
 from outofcore.domains.go.schema import KO, MOVE_NUMBER, SIZE, TO_PLAY, plane_bytes
 from outofcore.domains.go.sgf.reader import ADD_BLACK, ADD_EMPTY, NO_POINT, MainLines
+from outofcore.system.compilation import inlined_kernel, kernel, variable
 
 MOST_MOVES = 32_767
 

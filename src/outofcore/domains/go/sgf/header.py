@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel
 from outofcore.domains.go.params import FilterSection
 from outofcore.domains.go.sgf import meaning
 from outofcore.domains.go.sgf.meaning import HandicapRule, KomiRule, ResultKind, Ruleset
 from outofcore.domains.go.sgf.names import NameRule, decode
 from outofcore.domains.go.sgf.reader import ADD_BLACK, BLACK, PROPERTIES, WHITE, MainLines
+from outofcore.system.compilation import kernel
 
 _PB, _PW, _BR, _WR, _KM, _HA, _RE, _DT, _RU, _SZ, _CA, _GM = range(len(PROPERTIES))
 Rejection = tuple[str, str]

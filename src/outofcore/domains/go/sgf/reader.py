@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel, variable
 from outofcore.domains.go.sgf.scan import BEGIN_VALUE, CLOSE, END_VALUE, ESCAPE, NODE, OPEN, Bytes, past_space
+from outofcore.system.compilation import kernel, variable
 
 PROPERTIES = ("PB", "PW", "BR", "WR", "KM", "HA", "RE", "DT", "RU", "SZ", "CA", "GM")
 _PROPERTY_CODES = np.array([(ord(name[0]) << 8) | ord(name[1]) for name in PROPERTIES], np.int64)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.compilation import kernel, njit, variable
+from outofcore.system.compilation import kernel, njit, variable
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

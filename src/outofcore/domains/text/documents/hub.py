@@ -23,8 +23,8 @@ from outofcore.domains.domain import Section
 from outofcore.domains.text.documents.reading import BLOCK_BYTES, RecordsMember, Values
 from outofcore.domains.text.params import HUB, SUFFIXES, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
-from outofcore.extras import load
 from outofcore.raw.files import Member, RawFile, find_files
+from outofcore.system.extras import load
 
 
 class Dataset(Section):

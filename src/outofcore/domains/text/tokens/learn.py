@@ -19,12 +19,12 @@ from outofcore.domains.text.documents.utf8 import first_wrong_byte, whole_charac
 from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
-from outofcore.durable import replace_text, writing
 from outofcore.errors import ParamsError
 from outofcore.raw.cutting import Text
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
 from outofcore.raw.streams import transcoded
+from outofcore.system.durable import replace_text, writing
 
 # The trainer counts words in parallel by chunk; the result depends on the chunks, so their size is fixed.
 CHUNK_BYTES = 65_536

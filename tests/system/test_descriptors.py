@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from outofcore import convert
-from outofcore.descriptors import OPENS_FOLDERS
+from outofcore.system.descriptors import OPENS_FOLDERS
 
 HIDE = """
 import builtins, ctypes, multiprocessing, os, sys, types
@@ -76,7 +76,7 @@ if sys.argv[1] == "convert":
     for module in pkgutil.walk_packages(outofcore.__path__, "outofcore."):
         importlib.import_module(module.name)
 
-from outofcore import descriptors
+from outofcore.system import descriptors
 from outofcore.space import filesystems
 from outofcore.store import bulk
 from outofcore.store.verify import verify

@@ -19,8 +19,8 @@ from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationErro
 from pydantic.fields import FieldInfo
 
 from outofcore.errors import ParamsError
-from outofcore.hardware import queue_workers, usable_cores, usable_memory
-from outofcore.sizes import EXPECTED_SIZE, format_bytes, parse_bytes
+from outofcore.settings.hardware import queue_workers, usable_cores, usable_memory
+from outofcore.settings.sizes import EXPECTED_SIZE, format_bytes, parse_bytes
 
 FILE: Final = "machine.yaml"
 PREFIX: Final = "OUTOFCORE_"

@@ -15,8 +15,8 @@ from typing import Self
 
 from filelock import FileLock, SoftFileLock, Timeout
 
-from outofcore.descriptors import OPENS_FOLDERS, Descriptor
 from outofcore.errors import StoreError
+from outofcore.system.descriptors import OPENS_FOLDERS, Descriptor
 
 _CURES = {
     errno.EACCES: "give this user write permission there",

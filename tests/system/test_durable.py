@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from outofcore.durable import WorkFolder, replace_file, replace_text, sync_folder, write_file, writing
 from outofcore.errors import StoreError
+from outofcore.system.durable import WorkFolder, replace_file, replace_text, sync_folder, write_file, writing
 from tests.store.synced import Synced
 
 CURES = {
@@ -115,10 +115,10 @@ def test_a_killed_process_leaves_a_work_folder_to_the_next(
 ) -> None:
     path = tmp_path / "work"
     script = f"""
-import fcntl, pathlib, sys, outofcore.durable
+import fcntl, pathlib, sys, outofcore.system.durable
 def refuse(*_): raise OSError({code}, "no locks")
 if {code}: fcntl.flock = refuse
-with outofcore.durable.WorkFolder(pathlib.Path({str(path)!r}), "taken"):
+with outofcore.system.durable.WorkFolder(pathlib.Path({str(path)!r}), "taken"):
     print("in", flush=True); sys.stdin.read()
 """
     if code:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
+from outofcore.display.table import Table, number, print_table
 from outofcore.report.render import environment
-from outofcore.table import Table, number, print_table
 
 COLUMNS = (("name", "text"), ("files", "count"), ("size", "bytes"))
 TABLE = Table(

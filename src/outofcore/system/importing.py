@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from outofcore.console import stopped_at_once
+from outofcore.display.console import stopped_at_once
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.sizes import format_bytes, format_least, parse_bytes
+from outofcore.settings.sizes import format_bytes, format_least, parse_bytes
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from outofcore.console import one_line_errors, stopped_at_once, visible
+from outofcore.display.console import one_line_errors, stopped_at_once, visible
 from outofcore.errors import StoreError
 
 BODY = """
 import os, signal
-from outofcore.console import one_line_errors, visible
+from outofcore.display.console import one_line_errors, visible
 with one_line_errors():
     os.kill(os.getpid(), signal.{signal})
     signal.pause()
@@ -46,7 +46,7 @@ def test_a_signal_ends_it_in_one_line(name: str) -> None:
 
 LOST = """
 import os, signal
-from outofcore.console import stopped_at_once
+from outofcore.display.console import stopped_at_once
 class Lost:
     def __del__(self):  # Python prints an exception that is raised here, and goes on
         os.kill(os.getpid(), signal.{signal})

@@ -16,19 +16,19 @@ import numba
 import numpy as np
 import pytest
 
-from outofcore import compilation
 from outofcore.domains.chess import legal
 from outofcore.loading import gather
+from outofcore.system import compilation
 
 KERNEL = """
-from outofcore.compilation import njit
+from outofcore.system.compilation import njit
 from kernels.callee import add
 @njit(cache=True)
 def run(x):
     return add(x)
 """
 CALLEE = """
-from outofcore.compilation import njit
+from outofcore.system.compilation import njit
 from kernels.facts import N
 @njit(cache=True)
 def add(x):

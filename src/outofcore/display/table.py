@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from outofcore.sizes import format_bytes
+from outofcore.settings.sizes import format_bytes
 
 Kind = Literal["text", "count", "bytes", "figure"]
 """How the values of a column are shown; all but text are aligned to the right."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from outofcore.recycling import KEPT, Recycler, keep_freed_memory
+from outofcore.system.recycling import KEPT, Recycler, keep_freed_memory
 
 MIB = 2**20
 BYTE = np.dtype(np.uint8)

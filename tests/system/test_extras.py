@@ -13,11 +13,11 @@ import pytest
 
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
-from outofcore.extras import load
+from outofcore.system.extras import load
 
 pytestmark = pytest.mark.xdist_group("report")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 DOMAINS = ("chess", "go", "neural", "text")
 PACKAGES = sorted({package for domain in DOMAINS for package in get_domain(domain).packages})
@@ -161,7 +161,7 @@ def test_a_package_that_is_broken_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     def broken(module: str) -> None:
         raise ImportError(f"lib{module}.so: cannot open shared object file")
 
-    monkeypatch.setattr("outofcore.extras.import_module", broken)
+    monkeypatch.setattr("outofcore.system.extras.import_module", broken)
     with pytest.raises(ParamsError, match=r"^this needs some: pip install 'outofcore\[extra\]', or do without$"):
         load("some.module", "extra", "this", instead=", or do without")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from outofcore.hardware import queue_workers, usable_cores, usable_memory
+from outofcore.settings.hardware import queue_workers, usable_cores, usable_memory
 
 GIB = 2**30
 NONE_V1 = "9223372036854771712\n"
@@ -139,7 +139,7 @@ def test_affinity_counts_on_this_machine() -> None:
     if not hasattr(os, "sched_setaffinity"):
         pytest.skip("this system has no affinity")
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-    code += "from outofcore.hardware import usable_cores; print(usable_cores().value)"
+    code += "from outofcore.settings.hardware import usable_cores; print(usable_cores().value)"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "1\n"
 
 
@@ -172,7 +172,7 @@ def test_a_real_limit_of_memory_is_seen(limited_group: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path\n"
         f"Path({str(limited_group)!r}, 'cgroup.procs').write_text(str(os.getpid()))\n"
-        "from outofcore.hardware import usable_memory; found = usable_memory(); print(found.value, found.how)"
+        "from outofcore.settings.hardware import usable_memory; found = usable_memory(); print(found.value, found.how)"
     )
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     value, _, how = told.strip().partition(" ")
@@ -181,7 +181,9 @@ def test_a_real_limit_of_memory_is_seen(limited_group: Path) -> None:
 
 
 def test_a_process_knows_how_many_workers_its_queue_has(tmp_path: Path) -> None:
-    asks = f"[{sys.executable!r}, '-c', 'from outofcore.hardware import queue_workers; print(queue_workers())']"
+    asks = (
+        f"[{sys.executable!r}, '-c', 'from outofcore.settings.hardware import queue_workers; print(queue_workers())']"
+    )
     worker = tmp_path / "dvc"
     worker.write_text(f"import subprocess\nsubprocess.run({asks}, check=True)\ninput()\n")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from outofcore.errors import ParamsError
-from outofcore.hardware import Measured
-from outofcore.machine import PREFIX, SETTINGS, Machine, load_machine, machine_file
+from outofcore.settings.hardware import Measured
+from outofcore.settings.machine import PREFIX, SETTINGS, Machine, load_machine, machine_file
 
 
 def test_every_setting_can_be_stated() -> None:
@@ -32,8 +32,8 @@ def test_nothing_stated_is_measured_or_default(tmp_path: Path) -> None:
 
 
 def test_jobs_side_by_side_share_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outofcore.machine.usable_cores", lambda: Measured(8, "8 by affinity"))
-    monkeypatch.setattr("outofcore.machine.usable_memory", lambda: Measured(2**34, "available on the machine"))
+    monkeypatch.setattr("outofcore.settings.machine.usable_cores", lambda: Measured(8, "8 by affinity"))
+    monkeypatch.setattr("outofcore.settings.machine.usable_memory", lambda: Measured(2**34, "available on the machine"))
     found = load_machine(tmp_path, {"OUTOFCORE_JOBS": "4"})
     assert (found.workers, found.memory) == (2, 2**31)
     assert found.origins["workers"] == "measured: 8 by affinity, for one of 4 jobs"
@@ -44,10 +44,10 @@ def test_jobs_side_by_side_share_what_is_measured(tmp_path: Path, monkeypatch: p
 
 
 def test_workers_of_a_queue_share_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outofcore.machine.usable_cores", lambda: Measured(8, "8 by affinity"))
-    monkeypatch.setattr("outofcore.machine.usable_memory", lambda: Measured(2**34, "available on the machine"))
+    monkeypatch.setattr("outofcore.settings.machine.usable_cores", lambda: Measured(8, "8 by affinity"))
+    monkeypatch.setattr("outofcore.settings.machine.usable_memory", lambda: Measured(2**34, "available on the machine"))
     assert load_machine(tmp_path, {}).share == ""
-    monkeypatch.setattr("outofcore.machine.queue_workers", lambda: 2)
+    monkeypatch.setattr("outofcore.settings.machine.queue_workers", lambda: 2)
     found = load_machine(tmp_path, {})
     assert (found.jobs, found.workers, found.memory) == (2, 4, 2**32)
     assert found.share == "one of 2 jobs on this machine: 4 workers, memory 4.29 GB"

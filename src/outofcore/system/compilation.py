@@ -31,12 +31,12 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
-from outofcore.durable import replace_text
 from outofcore.errors import StoreError
+from outofcore.system.durable import replace_text
 
 __all__ = ["inlined_kernel", "kernel", "njit", "source_digest", "variable"]
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 # Folders kept per file: its current one, and those of branches that someone switches between.
 KEPT = 4
 # Free space without which nothing is kept: more than one file compiles.

@@ -1,0 +1,1 @@
+"""Settings of this machine, in bytes and cores; they affect no byte of a store and no order of samples."""
