@@ -28,7 +28,7 @@ def main(name: str) -> None:
         import torch
 
         from outofcore.report.words import told
-        from outofcore.training.evaluation import HeldOut, evaluate
+        from outofcore.training.evaluation import evaluate
         from outofcore.training.loaders import open_split, open_streams
         from outofcore.training.ranks import choose_device
         from outofcore.training.results import load_weights, split_digest, write_metrics
@@ -38,7 +38,7 @@ def main(name: str) -> None:
     counts = [len(fixed.sequences(SPLIT, part)) for part in fixed.parts]
     figures = {}
     if sum(counts) or domain.streamed(section):
-        task = domain.task(HeldOut(store, fixed, SPLIT), section)
+        task = domain.task(store, section, fixed, SPLIT)
         load_weights(task, Path("models") / name)
         if domain.streamed(section):
             (batches,) = open_streams(domain, section, store, machine, device, (SPLIT,))

@@ -12,7 +12,6 @@ import pytest
 from outofcore.loading.arguments import opened_all
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, open_store
-from outofcore.training.evaluation import HeldOut
 from outofcore.training.results import split_digest
 
 LENGTHS = ([[10, 300], [70]], [[5]], [[64, 64, 1]])
@@ -73,9 +72,6 @@ def test_counts_and_bytes_are_sums(joined: JoinedStore, stores: list[Store]) -> 
     assert joined.stored_bytes(array) == sum(store.stored_bytes(store.rows("train")["boards"]) for store in stores)
     sizes = [size for store in stores for size, _ in store.seal.files.values()]
     assert sum(size for size, _ in joined.seal.files.values()) == sum(sizes)
-    held_out = HeldOut(joined, stores[0], "test")
-    assert len(held_out.sources) == 3
-    assert held_out.stored_bytes(array) == joined.stored_bytes(array)
 
 
 def test_a_loader_reads_the_stores(joined: JoinedStore, stores: list[Store]) -> None:

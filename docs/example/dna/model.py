@@ -26,8 +26,9 @@ class NextBaseTask(Task):
         return {"loss": float(sums["loss"] / counts.sum()), "loss_frequencies": float(entropy)}
 
 
-def make_task(store, section):
+def make_task(store, section, evaluated, split):
     return NextBaseTask()
 
 
-planned_task = make_task
+def planned_task(section, schemas):
+    return NextBaseTask()

@@ -78,7 +78,7 @@ class Domain:
     ``source.py``   ``units(files, section)``; ``last_start(text)`` for the cutter, or ``divided(unit, section)``
     ``convert.py``  ``convert(unit, section)``, or ``make_converter(section, rate)`` to audit records
     ``tensors.py``  ``make_reading(store_attributes, section)``
-    ``model.py``    ``make_task(store, section)``; optionally ``planned_task(section, schemas)``
+    ``model.py``    ``make_task(store, section, evaluated, split)``; optionally ``planned_task(section, schemas)``
     ``sample.py``   ``write_sample(folder, generator)``
     ``draw.py``     ``draw(rows, attributes)``; optional
     ``gallery.py``  the functions of :class:`outofcore.domains.gallery.Gallery`; optional
@@ -161,9 +161,12 @@ class Domain:
         reading: Reading = self._module("tensors").make_reading(store_attributes, section)
         return reading
 
-    def task(self, store: Store, section: Any) -> Task:
-        """The model to train on a store, with its loss and metrics."""
-        task: Task = self._module("model").make_task(store, section)
+    def task(self, store: Store, section: Any, evaluated: Store | None = None, split: str = "val") -> Task:
+        """The model to train on a store, with its loss and metrics.
+
+        Figures that compare chosen samples choose them in ``split`` of ``evaluated``, by default the store itself.
+        """
+        task: Task = self._module("model").make_task(store, section, evaluated or store, split)
         return task
 
     def planned_task(self) -> Callable[[Any, Mapping[str, Schema]], Task] | None:

@@ -27,9 +27,9 @@ class JoinedStore(Store):
     """Stores in a folder, of one domain and schema; their rows, sequences and sources follow each other."""
 
     def __init__(self, root: Path, stores: Sequence[Store]) -> None:
-        vars(self).update(vars(stores[0]))
-        self.root = root
-        self.stores = tuple(stores)
+        first = stores[0]
+        self.root, self.stores = root, tuple(stores)
+        self.domain, self.parts, self.splits = first.domain, first.parts, first.splits
         names = [Path(store.root).name for store in stores]
         self.seal = Seal(
             {
@@ -39,10 +39,10 @@ class JoinedStore(Store):
             }
         )
         counts: dict[str, Any] = {}
-        for key in _ADDED & self.attributes.keys():
+        for key in _ADDED & first.attributes.keys():
             values = [store.attributes[key] for store in stores]
             counts[key] = _sums(values) if isinstance(values[0], dict) else sum(values)
-        self.attributes = self.attributes | counts
+        self.attributes = first.attributes | counts
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JoinedStore, (self.root, self.stores)
@@ -62,6 +62,10 @@ class JoinedStore(Store):
         rows = [len(store.rows(split, part)) for store in self.stores]
         start = JoinedArray([table["start"] for table in tables], np.cumsum([0, *rows[:-1]]))
         return Table(tables[0].path, {**_joined(tables).fields, "start": start})
+
+    def part_attributes(self, part: str) -> dict[str, Any]:
+        """Attributes of a part, the same in each store."""
+        return self.stores[0].part_attributes(part)
 
     def stored_bytes(self, array: Array) -> int:
         """Bytes of an array's shards on disk."""

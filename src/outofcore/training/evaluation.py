@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from outofcore.domains.task import Batch, Task
-from outofcore.store.reader import Array, Store, Table
 
 GROUPS = 64
 """Most groups of sequences; more would narrow an interval's own error by little."""
@@ -30,31 +29,6 @@ CONFIDENCE = 0.95
 _DIGITS = 6
 
 Sums = dict[str, Tensor]
-
-
-class HeldOut(Store):
-    """A store in which a split of another takes the place of ``val``: there tasks choose what they compare."""
-
-    def __init__(self, store: Store, fixed: Store, split: str) -> None:
-        vars(self).update(vars(store))
-        self._store, self._fixed, self._split = store, fixed, split
-
-    @property
-    def sources(self) -> Table:
-        """Those of the store that the model was trained on."""
-        return self._store.sources
-
-    def stored_bytes(self, array: Array) -> int:
-        """Bytes of an array's shards on disk."""
-        return self._store.stored_bytes(array)
-
-    def rows(self, split: str, part: str = "") -> Table:
-        """The rows of a split."""
-        return self._fixed.rows(self._split, part) if split == "val" else self._store.rows(split, part)
-
-    def sequences(self, split: str, part: str = "") -> Table:
-        """The sequences of a split."""
-        return self._fixed.sequences(self._split, part) if split == "val" else self._store.sequences(split, part)
 
 
 def add_sums(sums: Sums, task: Task, batch: Batch, micro_batch: int = 0) -> None:

@@ -76,8 +76,9 @@ def _has_chess960(store: Store) -> bool:
     )
 
 
-def make_task(store: Store, section: Any) -> ChessTask:
+def make_task(store: Store, section: Any, evaluated: Store, split: str) -> ChessTask:
     """The task of a store, from the ``tensors`` and ``train`` settings."""
+    del evaluated, split
     return ChessTask(section.tensors, section.train.preset, measure_baseline(store, section.tensors))
 
 

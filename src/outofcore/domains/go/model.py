@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from outofcore.store.reader import Store
     from outofcore.store.schema import Schema
 
-HELD_OUT = "val"
-
 
 def planned_task(section: GoSection, schemas: Mapping[str, Schema]) -> Task:
     """The task of :func:`make_task` before there is a store."""
@@ -36,18 +34,18 @@ def planned_task(section: GoSection, schemas: Mapping[str, Schema]) -> Task:
     return _PlannedStyleTask(reading, section.train, games, Panel(none, none, none, none.astype(np.bool_)), [])
 
 
-def make_task(store: Store, section: GoSection) -> Task:
+def make_task(store: Store, section: GoSection, evaluated: Store, split: str) -> Task:
     """The task of ``train.task``, with its baseline measured on the store."""
     reading = make_reading(store.attributes, section)
     if section.train.task == "policy":
         return PolicyTask(reading, section.train.preset, count_moves(store, reading.frame))
     names = find_players(store, section.train)
-    panel = choose_panel(read_games(store, HELD_OUT, names))
-    baseline = identify(opening_maps(store, HELD_OUT, panel, reading.frame), panel)
+    panel = choose_panel(read_games(evaluated, split, names))
+    baseline = identify(opening_maps(evaluated, split, panel, reading.frame), panel)
     if not baseline:
         message = (
-            f"go.train: none of {len(names)} players has two games in the {HELD_OUT} split, one to be known by and one "
-            "to ask with; raise go.splits.val"
+            f"go.train: none of {len(names)} players has two games in the {split} split, one to be known by and one "
+            "to ask with; raise go.splits.{split}"
         )
         raise ParamsError(message)
     return StyleTask(reading, section.train, read_games(store, "train", names), panel, baseline)

@@ -34,14 +34,14 @@ CONSTANT = 1e-6
 ROWS_AT_ONCE = 4096
 
 
-def make_task(store: Store, section: NeuralSection) -> NeuralTask:
+def make_task(store: Store, section: NeuralSection, evaluated: Store, split: str) -> NeuralTask:
     """The task of a store; raises ParamsError if the settings do not fit what is stored."""
     sessions, repeated, counted = [], [], 0
     for part in store.parts:
         found, count = moments(store, part, section)
         counted += count
         sessions.append(_shape(part, store.part_attributes(part), section, found))
-        repeated.append(repeated_conditions(store, part))
+        repeated.append(repeated_conditions(evaluated, split, part))
     if not counted:
         message = (
             "neural: no response of the train split counts, so there is nothing to learn from; the figures of the "
@@ -320,9 +320,9 @@ def moments(store: Store, part: str, section: NeuralSection) -> tuple[dict[str, 
     return found, int(sums["robs"][0].sum())
 
 
-def repeated_conditions(store: Store, part: str) -> npt.NDArray[np.int64]:
-    """Conditions with at least two repeats in the validation split, ascending."""
+def repeated_conditions(store: Store, split: str, part: str) -> npt.NDArray[np.int64]:
+    """Conditions with at least two repeats in a split, ascending."""
     counts = np.zeros(int(store.part_attributes(part)["conditions"]), np.int64)
-    for rows in store.rows("val", part).blocks(ROWS_AT_ONCE * 16, "condition") if len(counts) else ():
+    for rows in store.rows(split, part).blocks(ROWS_AT_ONCE * 16, "condition") if len(counts) else ():
         counts += np.bincount(rows["condition"][rows["condition"] >= 0], minlength=len(counts))
     return np.flatnonzero(counts > 1)

@@ -25,14 +25,14 @@ BLOCK = 1 << 20
 """Documents whose lengths are held at a time."""
 
 
-def make_task(store: Store, section: TextSection) -> TextTask:
-    """The task of a store or stream, from the ``tensors`` and ``train`` settings."""
+def make_task(store: Store, section: TextSection, evaluated: Store, split: str) -> TextTask:
+    """The task of a store or stream, from the ``tensors`` and ``train`` settings; bits per byte are of one split."""
     first = not (
         torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank()
     )
     if first and not section.tensors.across_documents:
         _note_unread(store.sequences("train"), section.tensors)
-    return TextTask(tokenizer_of(store.attributes), section, _bytes_per_token(store.sequences("val")))
+    return TextTask(tokenizer_of(store.attributes), section, _bytes_per_token(evaluated.sequences(split)))
 
 
 def _bytes_per_token(documents: Table) -> float | None:
