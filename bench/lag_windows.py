@@ -33,9 +33,9 @@ from outofcore.domains.neural.tensors import prepare
 from outofcore.loading.loader import loader
 from outofcore.settings.sizes import format_bytes, parse_bytes
 from outofcore.store.reader import Store, open_store
+from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.loaders import open_loaders
 from outofcore.training.loop import fit
-from outofcore.training.memory import MemoryWatch
 
 SELECT = "index_select, 2 threads, a new batch"
 SESSIONS = "list of sessions, 2 worker processes"

@@ -31,7 +31,7 @@ from harness.results import machine
 from harness.sessions import make_sessions, sessions_section
 from harness.sides import Epoch, Measured, compare_here
 from harness.stores import convert, copy_sequences, section_of, write_arrays
-from outofcore.display.table import Kind, Table, figure
+from outofcore.display.table import DisplayTable, Kind, figure
 from outofcore.domains.chess.schema import SCHEMA
 from outofcore.store.reader import open_store
 from peers import LENGTH
@@ -124,7 +124,7 @@ def neural(folder: Path) -> Ratios:
     return {"neural: lag windows streamed, to index_select": ratio(measured, "streamed", "select")}
 
 
-def compared(now: Mapping[str, float], committed: Mapping[str, float]) -> tuple[Table, list[str]]:
+def compared(now: Mapping[str, float], committed: Mapping[str, float]) -> tuple[DisplayTable, list[str]]:
     """The table, and the ratios that fell."""
     lines, fell = [], []
     for name, value in now.items():
@@ -138,7 +138,7 @@ def compared(now: Mapping[str, float], committed: Mapping[str, float]) -> tuple[
         ("committed", "figure"),
         ("ratio", "figure"),
     ]
-    return Table(header, lines), fell
+    return DisplayTable(header, lines), fell
 
 
 def main() -> None:

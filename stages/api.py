@@ -12,7 +12,7 @@ import outofcore
 
 MODULES = (
     "outofcore.store.reader",
-    "outofcore.store.table",
+    "outofcore.store.array",
     "outofcore.store.schema",
     "outofcore.loading.loader",
     "outofcore.loading.dataset",

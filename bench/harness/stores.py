@@ -23,7 +23,7 @@ from outofcore.store.reader import Store
 from outofcore.store.schema import CodecName, Columns, Field, Layout, Schema
 from outofcore.store.target import Target
 from outofcore.store.writer import StoreWriter
-from outofcore.training.memory import MemoryWatch
+from outofcore.system.peak_memory import MemoryWatch
 
 SLAB = 1 << 18
 NEVER = 1 << 62  # so many sequences are forecast that no record of the input is chosen for an audit

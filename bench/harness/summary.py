@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.tables import Result
-from outofcore.display.table import Kind, Table, figure
+from outofcore.display.table import DisplayTable, Kind, figure
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def summary(results: Mapping[str, Result]) -> str:
         ("times as fast", "figure"),
         ("audited", "figure"),
     ]
-    return Table(header, lines).markdown
+    return DisplayTable(header, lines).markdown
 
 
 def speed_row(result: Result, label: str) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from outofcore.display.table import Kind, Table, figure
+from outofcore.display.table import DisplayTable, Kind, figure
 
 Result = Mapping[str, Any]
 """A file of ``bench/results/``: ``name``, ``title``, ``command``, ``machine``, ``facts``, ``rows``, ``details``."""
@@ -16,7 +16,7 @@ def tables_in(result: Result) -> list[str]:
     return _distinct(row["table"] for row in result["rows"])
 
 
-def one_table(results: Sequence[Result], name: str) -> Table:
+def one_table(results: Sequence[Result], name: str) -> DisplayTable:
     """A table from the rows of one benchmark, or of several, then named in the first column."""
     rows = [(result["title"], row) for result in results for row in result["rows"] if row["table"] == name]
     if not rows:
@@ -47,7 +47,7 @@ def one_table(results: Sequence[Result], name: str) -> Table:
             if against[column]:
                 cells.append(_compared(row, several=len(against[column]) > 1))
         lines.append(cells)
-    return Table(header, lines)
+    return DisplayTable(header, lines)
 
 
 def how(result: Result) -> str:

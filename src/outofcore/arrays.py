@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
 from outofcore.conversion.given import (
-    Piece,
+    FieldArrays,
     by_name,
     fields_of,
     form_of,
@@ -59,7 +59,7 @@ _Checked = TypeVar("_Checked", bound=BaseModel)
 
 def write_store(
     path: str | Path,
-    data: Piece | Iterable[Any],
+    data: FieldArrays | Iterable[Any],
     *,
     splits: Mapping[str, float] | None = None,
     seed: int = 0,

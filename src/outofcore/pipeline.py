@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from outofcore.conversion.ahead import units_ahead
 from outofcore.conversion.assemble import REJECT_COLUMNS
 from outofcore.conversion.described import attributes
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
-from outofcore.conversion.memory import units_ahead
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
 from outofcore.display.console import visible
@@ -41,7 +41,7 @@ from outofcore.store.target import Target, foreign
 from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
 from outofcore.system.durable import replace_text
-from outofcore.training.memory import MemoryWatch
+from outofcore.system.peak_memory import MemoryWatch
 
 STREAMS = Path("data/streams")
 # Shards of each split that are on this machine at a time: one that grows, those that no checkpoint counts yet.

@@ -14,7 +14,7 @@ from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import NOT_CONVERSION
 from outofcore.conversion.run import Conversion
-from outofcore.display.table import Table
+from outofcore.display.table import DisplayTable
 from outofcore.domains.domain import Domain
 from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW, Streaming
@@ -29,7 +29,7 @@ from outofcore.space.filesystems import filesystem_of, folder_bytes
 from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
 from outofcore.space.links import Commit, commit_of
 from outofcore.store.reader import Store, open_store
-from outofcore.training.results import Saved, saved_bytes
+from outofcore.training.results import SavedBytes, saved_bytes
 
 if TYPE_CHECKING:
     from outofcore.training.memory_tables import Fit
@@ -46,11 +46,11 @@ class DomainPlan:
     row: str  # name of a row
     files: int  # raw files
     estimate: Estimate
-    saved: Saved | None  # what training saves; None until a store determines the model's size
+    saved: SavedBytes | None  # what training saves; None until a store determines the model's size
     commit: Commit | None  # DVC's handling of the store; None without DVC
     needs: tuple[Need, ...]
     training: Fit | None = None  # whether training fits; None where the task needs a store
-    tables: tuple[Table, ...] = ()  # about training, and the domain's own
+    tables: tuple[DisplayTable, ...] = ()  # about training, and the domain's own
     # files in the raw folder that will not be read: reason by name
     left_out: Mapping[str, str] = field(default_factory=dict)
     done: tuple[str, ...] = ()  # entries of the raw input whose stores are here, made with these settings
@@ -162,7 +162,7 @@ def _training(
     ranks: int,
     *,
     sizes: bool,
-) -> tuple[Fit, tuple[Table, ...], Saved]:
+) -> tuple[Fit, tuple[DisplayTable, ...], SavedBytes]:
     """Whether training fits, tables about it, and what it saves."""
     from outofcore.training.loaders import BALANCED, refuse_ranks
     from outofcore.training.memory_tables import Forecast, fit_of, parts_table, sizes_table
@@ -188,7 +188,7 @@ def _training(
         sizes=sizes,
     )
     tables += domain.plan(section, outlook)
-    return fit, tuple(tables), Saved(forecast.model.model, forecast.model.optimizer)
+    return fit, tuple(tables), SavedBytes(forecast.model.model, forecast.model.optimizer)
 
 
 def _own_memory(device: str) -> bool:
@@ -205,7 +205,7 @@ def _copies(store: Path, commit: Commit | None) -> int:
     return 1 + commit.copies_made
 
 
-def _saved(domain: Domain, section: Any) -> Saved | None:
+def _saved(domain: Domain, section: Any) -> SavedBytes | None:
     """What training saves, determined by the current store and the params."""
     try:
         opened = open_result(domain, section)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from outofcore.display.table import Table, number, print_table
+from outofcore.display.table import DisplayTable, number, print_table
 from outofcore.report.render import environment
 
 COLUMNS = (("name", "text"), ("files", "count"), ("size", "bytes"))
-TABLE = Table(
+TABLE = DisplayTable(
     COLUMNS, [("a & b", 12_345, 1_520_000_000), ("c", None, "about 2 MB")], title="what there is", notes=("so",)
 )
 
 
-def printed(table: Table, **options: object) -> list[str]:
+def printed(table: DisplayTable, **options: object) -> list[str]:
     console = Console(markup=False, highlight=False, **options)
     with console.capture() as captured:
         print_table(console, table)
@@ -33,13 +33,13 @@ def test_numbers_stand_to_the_right_below_their_names() -> None:
 
 
 def test_columns_without_names_have_no_header() -> None:
-    facts = Table((("", "text"), ("", "text")), [("domain", "chess"), ("digest", "0a")])
+    facts = DisplayTable((("", "text"), ("", "text")), [("domain", "chess"), ("digest", "0a")])
     assert printed(facts, width=10_000) == ["domain  chess", "digest  0a"]
 
 
 def test_a_table_wider_than_the_terminal_is_folded_and_loses_no_character() -> None:
     long = "x" * 200
-    lines = printed(Table(COLUMNS, [(long, 1, 2)]), width=80, force_terminal=True, color_system=None)
+    lines = printed(DisplayTable(COLUMNS, [(long, 1, 2)]), width=80, force_terminal=True, color_system=None)
     assert max(map(len, lines)) <= 80
     assert sum(line.count("x") for line in lines) == len(long)
 
@@ -54,13 +54,13 @@ def test_markdown_aligns_numbers_to_the_right() -> None:
 
 
 def test_text_does_not_leave_its_cell_of_markdown() -> None:
-    table = Table((("a|b", "text"), ("c", "text")), [("x | y", "one\ntwo")])
+    table = DisplayTable((("a|b", "text"), ("c", "text")), [("x | y", "one\ntwo")])
     assert table.markdown.splitlines() == [r"| a\|b | c |", "| --- | --- |", r"| x \| y | one two |"]
 
 
 def test_programs_get_values_by_column() -> None:
     assert TABLE.records[0] == {"name": "a & b", "files": 12_345, "size": 1_520_000_000}
-    by_column = Table(COLUMNS, [{"name": "a", "size": 2, "hidden": 3}])
+    by_column = DisplayTable(COLUMNS, [{"name": "a", "size": 2, "hidden": 3}])
     assert by_column.cells == [["a", "-", "2 B"]]
     assert by_column.records == [{"name": "a", "size": 2, "hidden": 3}]
 
@@ -94,5 +94,5 @@ def test_numbers_have_four_figures_or_are_whole(value: float, shown: str) -> Non
     ],
 )
 def test_figures_have_three_places(value: float | str, shown: str) -> None:
-    table = Table((("value", "figure"),), [(value,)])
+    table = DisplayTable((("value", "figure"),), [(value,)])
     assert table.cells == [[shown]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from outofcore.raw.cutting import Text
+from outofcore.raw.cutting import MemberText
 from outofcore.raw.files import Member
 from outofcore.raw.unit import Unit
 
@@ -12,4 +12,4 @@ from outofcore.raw.unit import Unit
 def unit_of(payload: bytes, offset: int = 0, name: str = "a.pgn") -> Unit:
     """A unit of whole records that begin at ``offset`` in their file."""
     member = Member(name, io.BytesIO(), lambda: 0)
-    return Text(3, name, name, 0, member.stream, "", 0, member).unit(offset, payload)
+    return MemberText(3, name, name, 0, member.stream, "", 0, member).unit(offset, payload)

@@ -8,7 +8,7 @@ from pathlib import Path
 from outofcore.domains.text.tensors import TextReading
 from outofcore.loading.iteration import Loader
 from outofcore.loading.loader import loader
-from outofcore.training.memory import MemoryWatch
+from outofcore.system.peak_memory import MemoryWatch
 
 
 def open_windows(store: Path, split: str, memory: int, threads: int) -> Loader:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outofcore.raw.cutting import TOO_LONG, Text, cut, cut_by, halves
+from outofcore.raw.cutting import TOO_LONG, MemberText, cut, cut_by, halves
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import Unit
 
@@ -172,7 +172,7 @@ def test_units_of_a_cutter_are_joined_up_to_a_size_and_a_number_of_files(
     folder = tmp_path_factory.mktemp("raw")
     (folder / "a.fa").write_bytes(b"anything")
 
-    def cutter(text: Text) -> Iterator[Unit]:
+    def cutter(text: MemberText) -> Iterator[Unit]:
         for number, (size, alone) in enumerate(sizes):
             yield text.unit(number, bytes([number]) * size, detail=alone)
 

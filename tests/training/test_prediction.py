@@ -15,7 +15,7 @@ import torch
 from outofcore.domains.registry import get_domain
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.text.cross_entropy import cross_entropy
-from outofcore.domains.text.network import Network, Size
+from outofcore.domains.text.network import Network, NetworkShape
 from outofcore.loading.loader import loader
 from outofcore.loading.memory import measure
 from outofcore.pipeline import convert
@@ -33,7 +33,7 @@ import psutil
 import torch
 from outofcore.domains.chess import DOMAIN
 from outofcore.training.loop import train_step
-from outofcore.training.memory import MemoryWatch
+from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.optimizers import make_optimizer
 from outofcore.training.prediction import made_up_sample
 
@@ -151,7 +151,7 @@ def test_the_loader_of_balanced_batches_holds_one_of_them():
     assert [each.batch // found.section.train.batch_size for each in val] == [each.batch // 1620 for each in train]
 
 
-def kept_by_torch(size: Size, windows: int, *, mixed: bool, told_apart: bool) -> int:
+def kept_by_torch(size: NetworkShape, windows: int, *, mixed: bool, told_apart: bool) -> int:
     """Bytes of everything that autograd holds on to after a forward pass, but for the parameters."""
     network = Network(size)
     own = {parameter.untyped_storage().data_ptr() for parameter in network.parameters()}
@@ -178,7 +178,7 @@ def kept_by_torch(size: Size, windows: int, *, mixed: bool, told_apart: bool) ->
 class TextStep(WeightedRegression):
     """The step of :func:`kept_by_torch`."""
 
-    def __init__(self, size: Size, *, told_apart: bool):
+    def __init__(self, size: NetworkShape, *, told_apart: bool):
         super().__init__()
         self.told_apart = told_apart
         self.network = Network(size)
@@ -193,7 +193,7 @@ class TextStep(WeightedRegression):
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("told_apart", [False, True])
 def test_activations_are_those_that_torch_keeps(mixed: bool, told_apart: bool):
-    size = Size(layers=3, width=64, heads=2, vocabulary=300, context=96)
+    size = NetworkShape(layers=3, width=64, heads=2, vocabulary=300, context=96)
     found = kept_by_torch(size, 4, mixed=mixed, told_apart=told_apart)
     train = TrainSection(batch_size=4, precision="bf16-mixed" if mixed else "32-true")
     sample = {"inputs": torch.zeros(1, size.context, dtype=torch.int64)}

@@ -11,7 +11,7 @@ from typing import Any
 from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
 from outofcore.conversion.described import counted
 from outofcore.conversion.inputs import Inputs
-from outofcore.conversion.journal import Journal, Saved
+from outofcore.conversion.journal import Journal, SavedState
 from outofcore.conversion.splits import splits_of
 from outofcore.errors import DamagedStore
 from outofcore.raw.unit import Unit, UnitResult
@@ -59,7 +59,7 @@ class Build:
         split_of = partial(splits_of, section=self._section.splits)
         self.assembler = Assembler(self.writer, split_of, drop_duplicates=drop)
 
-    def _restore(self, saved: Saved) -> None:
+    def _restore(self, saved: SavedState) -> None:
         try:
             self.writer.restore(saved.state["tables"])
             self.assembler.restore(saved.state["assembler"], saved.keys, saved.sources)

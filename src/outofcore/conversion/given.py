@@ -18,7 +18,7 @@ TEXT = "UOT"  # kinds of dtypes
 ROWS_TOGETHER = 1 << 16
 _NAME = re.compile(r"(?!__)[A-Za-z0-9_][A-Za-z0-9_-]*")
 
-Piece = Mapping[str, Any]
+FieldArrays = Mapping[str, Any]
 """Arrays that share their first axis, by field: of numpy, h5py, zarr, or anything with a shape that can be sliced."""
 
 Form = dict[str, tuple[str, tuple[int, ...]]]

@@ -29,7 +29,7 @@ NOT_CONVERSION = {"raw", "match", "tensors", "train"}
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedState:
     """A checkpoint: the state, and everything that was appended up to it."""
 
     state: dict[str, Any]
@@ -54,7 +54,7 @@ class Journal:
         self._sources = AppendedFile(self.folder / "sources")
         self._synced: set[str] = set()
 
-    def resume(self) -> Saved | None:
+    def resume(self) -> SavedState | None:
         """The last checkpoint of this conversion, or None after emptying the folder; raises DamagedStore."""
         state = self._read()
         if state is None or self.store.is_symlink() or not self.store.is_dir():
@@ -63,7 +63,7 @@ class Journal:
         try:
             for name, file in (("rejects", self.rejects), ("keys", self._keys), ("sources", self._sources)):
                 file.resume(state[name])
-            return Saved(state, self._keys.content(), self._sources.content())
+            return SavedState(state, self._keys.content(), self._sources.content())
         except OSError as error:
             raise DamagedStore(_unreadable(error)) from error
 

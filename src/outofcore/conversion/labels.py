@@ -12,7 +12,7 @@ from outofcore.conversion.given import TEXT, Form, refuse
 from outofcore.store.schema import Field
 
 Values = npt.NDArray[Any]
-Source = str | Values | None
+LabelSource = str | Values | None
 """Name of a field, one value per row, or nothing."""
 
 
@@ -83,7 +83,9 @@ class Labels:
         if self._ends is not None and self._ends[-1] != self._row:
             refuse("lengths", f"a sum of {self._row:,}, the number of rows", f"{self._ends[-1]:,}")
 
-    def _values(self, name: str, source: Source, arrays: Mapping[str, Any], start: int, stop: int) -> Values | None:
+    def _values(
+        self, name: str, source: LabelSource, arrays: Mapping[str, Any], start: int, stop: int
+    ) -> Values | None:
         if source is None:
             return None
         if isinstance(source, str):
@@ -94,7 +96,7 @@ class Labels:
         return _plain(name, found)
 
 
-def _source(name: str, value: Any, form: Form) -> Source:
+def _source(name: str, value: Any, form: Form) -> LabelSource:
     if value is None:
         return None
     if isinstance(value, str):

@@ -17,7 +17,7 @@ _MAGNITUDES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
 @dataclass(frozen=True)
-class Table:
+class DisplayTable:
     """Rows of values under named columns."""
 
     columns: Sequence[tuple[str, Kind]]
@@ -62,7 +62,7 @@ def columns(kind: Kind, *names: str) -> list[tuple[str, Kind]]:
     return [(name, kind) for name in names]
 
 
-def print_table(console: Console, table: Table) -> None:
+def print_table(console: Console, table: DisplayTable) -> None:
     """Print aligned columns, without a header if no column has a name; plain lines where there is no terminal."""
     named = any(table.header)
     drawn = RichTable(box=None, show_header=named, pad_edge=False, header_style="bold")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from outofcore.display.table import Table
+    from outofcore.display.table import DisplayTable
     from outofcore.domains.gallery import Gallery
     from outofcore.domains.planning import Outlook
     from outofcore.domains.predictor import Predictor
@@ -175,7 +175,7 @@ class Domain:
         make: Callable[[Any, Mapping[str, Schema]], Task] | None = getattr(module, "planned_task", None)
         return make
 
-    def plan(self, section: Any, outlook: Outlook) -> tuple[Table, ...]:
+    def plan(self, section: Any, outlook: Outlook) -> tuple[DisplayTable, ...]:
         """The domain's own tables for ``outofcore plan``."""
         del section, outlook
         return ()

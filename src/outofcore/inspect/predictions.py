@@ -12,21 +12,21 @@ from typing import Any
 from rich.console import Console
 
 from outofcore.display.console import visible
-from outofcore.display.table import Kind, Table, print_table
+from outofcore.display.table import DisplayTable, Kind, print_table
 
-Rows = Iterable[Mapping[str, Any]]
+Predictions = Iterable[Mapping[str, Any]]
 TOGETHER = 1000
 """Most rows of a table; more are printed in several, so that a recording of hours takes no memory."""
 
 
-def print_lines(console: Console, rows: Rows) -> None:
+def print_lines(console: Console, rows: Predictions) -> None:
     """A line of JSON per prediction."""
     del console
     for row in rows:
         sys.stdout.write(f"{json.dumps(row)}\n")
 
 
-def print_csv(console: Console, rows: Rows) -> None:
+def print_csv(console: Console, rows: Predictions) -> None:
     """CSV with a header; a cell of several values lists them with their names."""
     del console
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -36,7 +36,7 @@ def print_csv(console: Console, rows: Rows) -> None:
         writer.writerow(_listed(value, repr) if isinstance(value, Mapping) else value for value in row.values())
 
 
-def print_aligned(console: Console, rows: Rows) -> None:
+def print_aligned(console: Console, rows: Predictions) -> None:
     """A table; a text as it is."""
     rows = iter(rows)
     first = next(rows, {})
@@ -49,10 +49,14 @@ def print_aligned(console: Console, rows: Rows) -> None:
     ]
     rows = chain([first], rows)
     while group := list(islice(rows, TOGETHER)):
-        print_table(console, Table(kinds, [[_cell(value) for value in row.values()] for row in group]))
+        print_table(console, DisplayTable(kinds, [[_cell(value) for value in row.values()] for row in group]))
 
 
-FORMS: dict[str, Callable[[Console, Rows], None]] = {"table": print_aligned, "csv": print_csv, "json": print_lines}
+FORMS: dict[str, Callable[[Console, Predictions], None]] = {
+    "table": print_aligned,
+    "csv": print_csv,
+    "json": print_lines,
+}
 """How predictions are printed, by name."""
 
 

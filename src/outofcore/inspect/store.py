@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outofcore.display.table import Table, columns
+from outofcore.display.table import DisplayTable, columns
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.reader import Array, Store
@@ -85,20 +85,22 @@ def card_of(store: Store) -> Card:
     )
 
 
-def split_table(card: Card) -> Table:
+def split_table(card: Card) -> DisplayTable:
     """Rows and sequences of each split, and of all."""
     counts = [(name, count, card.sequences[name]) for name, count in card.rows.items()]
     total = ("all", sum(card.rows.values()), sum(card.sequences.values()))
     names = columns("count", f"{card.row}s", f"{card.sequence}s")
-    return Table([*columns("text", "split"), *names], [*counts, total])
+    return DisplayTable([*columns("text", "split"), *names], [*counts, total])
 
 
-def reject_table(card: Card) -> Table:
+def reject_table(card: Card) -> DisplayTable:
     """Rejected records by reason."""
-    return Table([*columns("text", "rejected because"), *columns("count", "records")], list(card.rejected.items()))
+    return DisplayTable(
+        [*columns("text", "rejected because"), *columns("count", "records")], list(card.rejected.items())
+    )
 
 
-def field_table(card: Card) -> Table:
+def field_table(card: Card) -> DisplayTable:
     """Type and size of each field."""
     rows = [
         (
@@ -114,10 +116,12 @@ def field_table(card: Card) -> Table:
         for field in card.fields
     ]
     sizes = [*columns("bytes", "decoded", "on disk"), *columns("count", "ratio")]
-    return Table([*columns("text", "field", "type", "row"), *sizes, *columns("text", "codec", "what it is")], rows)
+    return DisplayTable(
+        [*columns("text", "field", "type", "row"), *sizes, *columns("text", "codec", "what it is")], rows
+    )
 
 
-def foreign_table(store: ForeignStore) -> Table:
+def foreign_table(store: ForeignStore) -> DisplayTable:
     """Type and size of each field of a Zarr that outofcore did not write."""
     fields = store.rows("train").fields
     rows = [
@@ -136,22 +140,24 @@ def foreign_table(store: ForeignStore) -> Table:
     counts = [*columns("count", "rows", "rows read together"), *columns("bytes", "decoded")]
     numbers = [*counts, *columns("count", "chunks not written")]
     notes = ("no seal: read in place by loader() and open_zarr(); axis= and fields= choose others",)
-    return Table([*columns("text", "field", "type", "row"), *numbers, *columns("text", "codec")], rows, notes=notes)
+    return DisplayTable(
+        [*columns("text", "field", "type", "row"), *numbers, *columns("text", "codec")], rows, notes=notes
+    )
 
 
-def setting_table(card: Card) -> Table:
+def setting_table(card: Card) -> DisplayTable:
     """The settings that determine the store's bytes."""
-    return Table(columns("text", "setting", "value"), list(flat_params(card.params)))
+    return DisplayTable(columns("text", "setting", "value"), list(flat_params(card.params)))
 
 
-def source_table(card: Card, most: int) -> Table:
+def source_table(card: Card, most: int) -> DisplayTable:
     """The first ``most`` raw files."""
     counts = ("found", "accepted", "rejected")
     rows = [(source["name"], source["bytes"], *(source[name] for name in counts)) for source in card.sources[:most]]
     names = [*columns("text", "source"), *columns("bytes", "size"), *columns("count", *counts)]
     more = len(card.sources) - most
     note = f"and {more:,} more; 'outofcore info {card.path} --json' lists them all"
-    return Table(names, rows, notes=(note,) if more > 0 else ())
+    return DisplayTable(names, rows, notes=(note,) if more > 0 else ())
 
 
 @dataclass(frozen=True)

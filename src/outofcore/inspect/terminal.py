@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from outofcore.display.console import visible
-from outofcore.display.table import Table, columns, print_table
+from outofcore.display.table import DisplayTable, columns, print_table
 from outofcore.errors import OutOfCoreError
 from outofcore.inspect.store import field_table, reject_table, setting_table, source_table, split_table
 from outofcore.raw.files import by_ending, endings
@@ -29,7 +29,7 @@ from outofcore.store.verify import Verdict, verify
 if TYPE_CHECKING:
     from outofcore.inspect.store import Card, Look
     from outofcore.plan import Plan
-    from outofcore.project.create import Entry
+    from outofcore.project.create import ProjectFile
     from outofcore.settings.machine import Machine
     from outofcore.store.reader import Store
 
@@ -57,7 +57,7 @@ def print_card(console: Console, card: Card) -> None:
         named = ", ".join(card.parts[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
         facts.append(("parts", named))
     console.print(card.path, style="bold")
-    print_table(console, Table(columns("text", "", ""), facts))
+    print_table(console, DisplayTable(columns("text", "", ""), facts))
     if card.rejected:
         print_table(console, reject_table(card))
     for table in (split_table(card), field_table(card), setting_table(card), source_table(card, MOST_NAMES)):
@@ -152,7 +152,7 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     ]
     names = [*columns("text", "domain"), *columns("count", "files"), *columns("bytes", "raw", "store")]
     names += [*columns("count", "rows"), *columns("bytes", "sample", "model")]
-    print_table(console, Table(names, written))
+    print_table(console, DisplayTable(names, written))
     for domain in plan.domains:
         kept = f"kept by DVC as {domain.commit}" if domain.commit else "no DVC project here"
         console.print(f"{domain.domain}: {kept}", style="dim")
@@ -193,14 +193,16 @@ def print_plan(console: Console, plan: Plan, machine: Machine) -> None:
     ]
     print_table(
         console,
-        Table([*columns("text", "filesystem"), *sizes, *columns("text", "verdict")], verdicts, notes=tuple(purposes)),
+        DisplayTable(
+            [*columns("text", "filesystem"), *sizes, *columns("text", "verdict")], verdicts, notes=tuple(purposes)
+        ),
     )
     for each in plan.demands:
         if not each.fits:
             console.print(f"\n{each.filesystem}: ways out", style="bold red")
             for way in ways_out(each, plan.domains[0].domain):
                 console.print(f"  - {way}")
-    print_table(console, Table(columns("text", "machine", "value", "from"), machine.described()))
+    print_table(console, DisplayTable(columns("text", "machine", "value", "from"), machine.described()))
 
 
 def plan_facts(plan: Plan, machine: Machine) -> dict[str, Any]:
@@ -258,7 +260,7 @@ def print_committed(console: Console, found: Committed) -> None:
         console.print(f"never run or pulled here: {', '.join(found.absent[:MOST_NAMES])}{rest}")
 
 
-def print_project(console: Console, folder: Path, domains: Sequence[str], entries: Sequence[Entry]) -> None:
+def print_project(console: Console, folder: Path, domains: Sequence[str], entries: Sequence[ProjectFile]) -> None:
     """The files of a project, how to renew those of the pipeline that differ, and the next command."""
     for each in entries:
         console.print(f"{each.action:8} {each.path}{f': {each.note}' if each.note else ''}")

@@ -35,7 +35,7 @@ from outofcore.loading.permutation import key, random_words
 from outofcore.loading.residency import Recyclers, Residency, Work
 from outofcore.loading.sequences import with_columns
 from outofcore.loading.split import Split
-from outofcore.loading.workers import Task, Workers
+from outofcore.loading.workers import Job, Workers
 
 Ints = npt.NDArray[np.int64]
 
@@ -91,7 +91,7 @@ class SplitReader:
 
     def groups(
         self, number: int, start: int, batching: Batching, together: int, workers: Workers
-    ) -> Iterator[Task[Group]]:
+    ) -> Iterator[Job[Group]]:
         """Groups of up to ``together`` batches, of epoch ``number`` after ``start`` samples over all ranks.
 
         Each is submitted when the iterator comes to it.
@@ -121,7 +121,7 @@ class _Pool:
     def __init__(self, start: int, stop: int) -> None:
         self.start, self.stop = start, stop  # positions over all ranks
         self.first = self.chunks = np.empty(0, np.int64)  # first rows of this rank's samples; chunks that hold them
-        self.read: Task[None]
+        self.read: Job[None]
         self.tasks = 0  # that were submitted
         self.done = threading.Semaphore(0)  # released by each task
 
@@ -152,7 +152,7 @@ class SplitEpoch:
         self._phase = reader.split.windows.phase_of(reader.seed, number)
         self._key = key(reader.seed, number, _AUGMENT, reader.split.place or 0)
 
-    def groups(self, start: int, together: int) -> Iterator[Task[Group]]:
+    def groups(self, start: int, together: int) -> Iterator[Job[Group]]:
         """Submit group after group of up to ``together`` batches that begin in one pool."""
         spans = self._batching.spans(start, self._positions)
         self._end = self._batching.end(start, self._positions)
@@ -167,7 +167,7 @@ class SplitEpoch:
                 group.append(span)
             begin, end = group[0][0], group[-1][1]
             size = self._batching.own(begin, end)
-            before: Task[_Gathered] | None = None
+            before: Job[_Gathered] | None = None
             while min(end, self._positions) > pool.stop:  # the rest is in other pools
                 before = self._submit(pool, self._gather, pool, begin, pool.stop, size, before)
                 begin, pool = pool.stop, next(pools)
@@ -222,11 +222,11 @@ class SplitEpoch:
         if self._workers.closed:
             raise CancelledError
 
-    def _submit(self, pool: _Pool, work: Callable[..., Any], *arguments: Any) -> Task[Any]:
+    def _submit(self, pool: _Pool, work: Callable[..., Any], *arguments: Any) -> Job[Any]:
         pool.tasks += 1
         return self._workers.batches.submit(work, *arguments)
 
-    def _gather(self, pool: _Pool, begin: int, end: int, size: int, before: Task[_Gathered] | None) -> _Gathered:
+    def _gather(self, pool: _Pool, begin: int, end: int, size: int, before: Job[_Gathered] | None) -> _Gathered:
         """Copy the samples at these positions of a pool, behind those that were copied before."""
         try:
             pool.read.result()
@@ -243,7 +243,7 @@ class SplitEpoch:
             pool.done.release()
 
     def _make(
-        self, pool: _Pool, begin: int, end: int, size: int, before: Task[_Gathered] | None, spans: list[Span]
+        self, pool: _Pool, begin: int, end: int, size: int, before: Job[_Gathered] | None, spans: list[Span]
     ) -> Group:
         """Gather the last samples of a group, and make its batches."""
         gathered = self._gather(pool, begin, end, size, before)

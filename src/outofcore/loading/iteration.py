@@ -20,7 +20,7 @@ from outofcore.loading.arguments import shown, whole
 from outofcore.loading.batching import Batching, Turns, turns_left
 from outofcore.loading.device import DeviceStream
 from outofcore.loading.epoch import Group, SplitReader
-from outofcore.loading.workers import Task, Workers
+from outofcore.loading.workers import Job, Workers
 from outofcore.system.recycling import keep_freed_memory
 
 Ints = npt.NDArray[np.int64]
@@ -104,8 +104,8 @@ class Loader(IterableDataset[Batch]):
         self._iteration: object = None  # the one that may deliver batches
         self._workers: Workers | None = None  # kept for the next epoch, unless this one is left before its end
         self._reading = False  # for an epoch that has not ended
-        self._coming: Iterator[Task[Group]] = iter(())  # not submitted yet
-        self._submitted: deque[Task[Group]] = deque()
+        self._coming: Iterator[Job[Group]] = iter(())  # not submitted yet
+        self._submitted: deque[Job[Group]] = deque()
         self._ready: Group = []  # made, not delivered yet
 
     def __len__(self) -> int:

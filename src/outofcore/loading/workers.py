@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 _NUMBERS = count()
 
 
-class Task(Generic[Result]):
+class Job(Generic[Result]):
     """Work of a thread, and its result."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
@@ -54,7 +54,7 @@ class Threads:
     """Threads that begin tasks in the order in which they were submitted."""
 
     def __init__(self, number: int, name: str) -> None:
-        self._tasks: SimpleQueue[Task[Any] | None] = SimpleQueue()
+        self._tasks: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._threads = [
             threading.Thread(target=_run_all, args=(self._tasks,), name=f"{name}-{place}", daemon=True)
             for place in range(number)
@@ -74,9 +74,9 @@ class Threads:
                     raise
                 raise error.__context__ from None  # a Ctrl-C, which made the standard library release a free lock
 
-    def submit(self, work: Callable[..., Result], *arguments: Any) -> Task[Result]:
+    def submit(self, work: Callable[..., Result], *arguments: Any) -> Job[Result]:
         """Let a thread do some work after what was submitted before."""
-        task = Task(partial(work, *arguments))
+        task = Job(partial(work, *arguments))
         self._tasks.put(task)
         return task
 
@@ -88,7 +88,7 @@ class Threads:
                 thread.join()
 
 
-def _run_all(tasks: SimpleQueue[Task[Any] | None]) -> None:
+def _run_all(tasks: SimpleQueue[Job[Any] | None]) -> None:
     while (task := tasks.get()) is not None:
         task.run()
         del task  # a waiting thread must not keep its result alive

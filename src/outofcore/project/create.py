@@ -19,11 +19,11 @@ from outofcore.system.extras import load
 
 IGNORED = (".gitignore", ".dvcignore")
 # Entries with the new text of the file, if it is written.
-Plan = list[tuple["Entry", str | None]]
+Plan = list[tuple["ProjectFile", str | None]]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ProjectFile:
     """A file of the project."""
 
     path: str  # relative to its folder
@@ -31,7 +31,7 @@ class Entry:
     note: str = ""  # what to know about one that was kept or changed
 
 
-def create(folder: Path, domains: Sequence[str]) -> list[Entry]:
+def create(folder: Path, domains: Sequence[str]) -> list[ProjectFile]:
     """Write what a project for these domains lacks; returns the files that are new, changed, or differ and were kept.
 
     A ``dvc.yaml`` as this function writes it, for other domains, becomes that of these, and ignore files get the lines
@@ -83,9 +83,9 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
     new = written.definition(wanted, sources=sources, **written.shapes_of(params, wanted))
     plan = _put(folder, "dvc.yaml", new if ours or before is None else before) + _put(folder, "params.yaml", params)
     if before is not None and not ours and before != new:
-        plan.append((Entry("dvc.yaml", "kept", "differs from what this version writes"), None))
+        plan.append((ProjectFile("dvc.yaml", "kept", "differs from what this version writes"), None))
     if left := [name for name in written.sections_in(params) if name and name not in wanted]:
-        plan.append((Entry("params.yaml", "kept", f"still has {', '.join(left)}, which you changed"), None))
+        plan.append((ProjectFile("params.yaml", "kept", f"still has {', '.join(left)}, which you changed"), None))
     if ours and before != new:
         plan += _forget(folder / "dvc.lock", wanted)
     rest = written.others(wanted, place.name, sources=sources)
@@ -93,16 +93,16 @@ def _plan(folder: Path, wanted: tuple[str, ...]) -> Plan:
         rest |= written.dvc_files(git=git)
     elif git and "no_scm = true" in (_text(folder / ".dvc/config") or ""):
         note = "is set up without Git; to use it: dvc config --unset core.no_scm"
-        plan.append((Entry(".dvc", "kept", note), None))
+        plan.append((ProjectFile(".dvc", "kept", note), None))
     elif cache.types[0] != "hardlink":
         note = "copies data; to link it: dvc config cache.type hardlink,symlink"
-        plan.append((Entry(".dvc", "kept", note), None))
+        plan.append((ProjectFile(".dvc", "kept", note), None))
     for path, text in rest.items():
         plan += _added(folder, path, text)
     return plan if git else [(_without_git(entry), text) for entry, text in plan]
 
 
-def _without_git(entry: Entry) -> Entry:
+def _without_git(entry: ProjectFile) -> ProjectFile:
     """An entry of a folder that is in no repository: how to use Git is noted with the settings of DVC."""
     if entry.path != ".dvc/config" or entry.action != "new":
         return entry
@@ -118,7 +118,7 @@ def _is_ours(text: str, *, sources: bool) -> bool:
 def _put(folder: Path, path: str, text: str) -> Plan:
     """A file that may be there."""
     before = _text(folder / path)
-    return [] if before == text else [(Entry(path, "new" if before is None else "changed"), text)]
+    return [] if before == text else [(ProjectFile(path, "new" if before is None else "changed"), text)]
 
 
 def _added(folder: Path, path: str, text: str) -> Plan:
@@ -128,13 +128,13 @@ def _added(folder: Path, path: str, text: str) -> Plan:
         return _put(folder, path, text)
     lacks = [line for line in text.splitlines() if line not in before.splitlines()]
     if path in IGNORED and lacks:
-        entry = Entry(path, "changed", f"{len(lacks)} lines added at its end")
+        entry = ProjectFile(path, "changed", f"{len(lacks)} lines added at its end")
         return [(entry, "\n".join((before.rstrip("\n"), *lacks, "")))]
     if path == written.REQUIREMENTS and written.is_requirements(before):
         return _put(folder, path, text)
     if path in (*IGNORED, written.REQUIREMENTS):
-        return [(Entry(path, "kept", f"lacks {', '.join(lacks)}"), None)] if lacks else []
-    return [(Entry(path, "kept", "not the one of this version" if path.startswith("stages/") else ""), None)]
+        return [(ProjectFile(path, "kept", f"lacks {', '.join(lacks)}"), None)] if lacks else []
+    return [(ProjectFile(path, "kept", "not the one of this version" if path.startswith("stages/") else ""), None)]
 
 
 def _params(path: Path, wanted: Sequence[str], *, drop: bool) -> str:
@@ -181,7 +181,7 @@ def _forget(lock: Path, wanted: Sequence[str]) -> Plan:
     try:
         yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):
-        return [(Entry(lock.name, "kept", "is not whole: see 'outofcore committed'"), None)]
+        return [(ProjectFile(lock.name, "kept", "is not whole: see 'outofcore committed'"), None)]
     head, *stages = re.split(r"^(?=  \S)", text, flags=re.MULTILINE)
     domains = [_domain_of(each.partition(":")[0].strip()) for each in stages]
     left = written.in_order([name for name in domains if name and name not in wanted])
@@ -189,7 +189,7 @@ def _forget(lock: Path, wanted: Sequence[str]) -> Plan:
         return []
     kept = [stage for stage, name in zip(stages, domains, strict=True) if name not in left]
     note = f"without the stages of {', '.join(left)}"
-    return [(Entry(lock.name, "changed", note), head + "".join(kept) if kept else None)]
+    return [(ProjectFile(lock.name, "changed", note), head + "".join(kept) if kept else None)]
 
 
 def _domain_of(stage: str) -> str:

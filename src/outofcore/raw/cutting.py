@@ -26,7 +26,7 @@ LastStart = Callable[[bytes], int]
 
 
 @dataclass(frozen=True)
-class Text:
+class MemberText:
     """The text of a member of a raw file, to be read once."""
 
     source: int  # index of the raw file
@@ -46,7 +46,7 @@ class Text:
         )
 
 
-Cutter = Callable[[Text], Iterator[Unit]]
+Cutter = Callable[[MemberText], Iterator[Unit]]
 """Cuts the text of one member into units, each of :meth:`Text.unit`."""
 
 
@@ -120,7 +120,7 @@ def _of_files(files: Sequence[RawFile], suffixes: tuple[str, ...], cutter: Cutte
         read = 0
         for index, member in enumerate(file.members(suffixes)):
             stream, encoding, offset = transcoded(member.stream)
-            for unit in cutter(Text(source, file.name, member.name, index, stream, encoding, offset, member)):
+            for unit in cutter(MemberText(source, file.name, member.name, index, stream, encoding, offset, member)):
                 if held is not None:
                     yield held
                 position = max(read, min(member.raw_position(), file.bytes))
@@ -148,7 +148,7 @@ def _grouped(units: Iterable[Unit], size: int, joins: Callable[[Unit], bool]) ->
         yield waiting
 
 
-def _of_member(member: Text, *, last_start: LastStart, size: int, longest: int) -> Iterator[Unit]:
+def _of_member(member: MemberText, *, last_start: LastStart, size: int, longest: int) -> Iterator[Unit]:
     text, offset, begun, ended = b"", member.offset, False, False
     while not ended:
         block, damage = read_block(member.stream, size)

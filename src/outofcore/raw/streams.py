@@ -245,7 +245,7 @@ class Transcoded(io.RawIOBase):
         return count
 
 
-class Text(NamedTuple):
+class OpenedText(NamedTuple):
     """A text to be read from ``stream``: as UTF-8 and without its mark if it is UTF-16 or UTF-32."""
 
     stream: BinaryIO
@@ -253,7 +253,7 @@ class Text(NamedTuple):
     offset: int  # bytes of the mark
 
 
-def transcoded(stream: BinaryIO) -> Text:
+def transcoded(stream: BinaryIO) -> OpenedText:
     """A text that begins with a byte-order mark of UTF-16 or UTF-32 as UTF-8; others as they are.
 
     Without a mark, two characters of ASCII with a zero byte each at the beginning tell UTF-16.
@@ -264,12 +264,12 @@ def transcoded(stream: BinaryIO) -> Text:
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
             stream.read(len(mark))
-            return Text(Buffered(Transcoded(stream, encoding)), encoding, len(mark))
+            return OpenedText(Buffered(Transcoded(stream, encoding)), encoding, len(mark))
     for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
         letters = head.replace(b"\0", b"")
         if len(head) == 4 and zeros == b"\0\0" and len(letters) == 2 and letters.isascii() and _is_text(letters):
-            return Text(Buffered(Transcoded(stream, encoding)), encoding, 0)
-    return Text(stream, "", 0)
+            return OpenedText(Buffered(Transcoded(stream, encoding)), encoding, 0)
+    return OpenedText(stream, "", 0)
 
 
 def _is_text(letters: bytes) -> bool:

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, ScalarFormatter
 
 from outofcore.display.table import number
 from outofcore.domains.gallery import Distribution
-from outofcore.report.collect import DomainRun, Rows, StoreView
+from outofcore.report.collect import DomainRun, Records, StoreView
 from outofcore.report.words import baseline_of, figure_name, title_of
 
 MOST_GROUPS = 6
@@ -120,7 +120,7 @@ def table_charts(run: DomainRun) -> Iterator[Chart]:
         )
 
 
-def _series(rows: Rows, word: str | None, x: str, ys: Sequence[str]) -> Iterator[Line]:
+def _series(rows: Records, word: str | None, x: str, ys: Sequence[str]) -> Iterator[Line]:
     groups: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         groups.setdefault(row[word] if word else "", []).append(row)
@@ -144,7 +144,7 @@ def _counted_up(series: Sequence[Line]) -> bool:
     return all(list(line.x) == list(range(len(line.x))) for line in series)
 
 
-def _columns(rows: Rows) -> dict[str, list[float]]:
+def _columns(rows: Records) -> dict[str, list[float]]:
     found = {}
     for name in rows[0] if rows else ():
         try:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outofcore.display.table import Table, columns, number
+from outofcore.display.table import DisplayTable, columns, number
 from outofcore.inspect.store import Card, reject_table
 from outofcore.report.collect import DomainRun
 from outofcore.report.words import results
 from outofcore.settings.sizes import format_bytes
 
 
-def glance(runs: Sequence[DomainRun]) -> Table:
+def glance(runs: Sequence[DomainRun]) -> DisplayTable:
     """One row per domain: contents, sizes and its first result with a baseline."""
     sizes = [*columns("count", "found", "accepted", "rows"), *columns("bytes", "store")]
     sizes += columns("count", "bytes per row", "smaller than plain")
@@ -20,7 +20,7 @@ def glance(runs: Sequence[DomainRun]) -> Table:
         best = next((each for each in results(run.train) if each.baseline), None)
         result = (f"{best.name} {best.value}", f"{best.baseline} ({best.of})") if best else ("", "")
         rows.append((run.name, *_sizes(run), *result))
-    return Table([*columns("text", "domain"), *sizes, *columns("text", "result", "baseline")], rows)
+    return DisplayTable([*columns("text", "domain"), *sizes, *columns("text", "result", "baseline")], rows)
 
 
 def _sizes(run: DomainRun) -> tuple[str | int | float, ...]:
@@ -33,18 +33,18 @@ def _sizes(run: DomainRun) -> tuple[str | int | float, ...]:
     return card.found, card.accepted, f"{count:,} {card.row}s", card.bytes, each, smaller
 
 
-def rejected(card: Card) -> Table:
+def rejected(card: Card) -> DisplayTable:
     """Rejected records by reason, in words."""
     rows = [(reason.replace("_", " "), count) for reason, count in card.rejected.items()]
-    return Table(reject_table(card).columns, rows)
+    return DisplayTable(reject_table(card).columns, rows)
 
 
-def rejects(run: DomainRun) -> Table:
+def rejects(run: DomainRun) -> DisplayTable:
     """The first rejected records."""
-    return Table(columns("text", *run.rejects[0]), run.rejects)
+    return DisplayTable(columns("text", *run.rejects[0]), run.rejects)
 
 
-def outcomes(run: DomainRun) -> Table:
+def outcomes(run: DomainRun) -> DisplayTable:
     """The metrics of a model, each with its baseline; with those on the test split, if it was read."""
     tested = {each.name: each for each in results(run.test)}
     names = [*columns("text", "figure"), *columns("count", "validation", "baseline")]
@@ -61,10 +61,10 @@ def outcomes(run: DomainRun) -> Table:
     for split, key, figures in (("Validation", "val_digest", run.train), ("Test", "test_digest", run.test)):
         if digest := figures.get(key):
             notes.append(f"{split} split {digest}: compare with experiments whose {key} is the same.")
-    return Table([*names, *columns("text", "what the baseline is")], rows, notes=tuple(notes))
+    return DisplayTable([*names, *columns("text", "what the baseline is")], rows, notes=tuple(notes))
 
 
-def costs(runs: Sequence[DomainRun]) -> Table | None:
+def costs(runs: Sequence[DomainRun]) -> DisplayTable | None:
     """Memory and disk space that the runs on this machine took, by domain; None if nothing ran here."""
     rows = [
         {
@@ -82,4 +82,4 @@ def costs(runs: Sequence[DomainRun]) -> Table | None:
         if run.convert_run or run.train_run
     ]
     names = columns("bytes", "peak of conversion", "peak of training", "raw files", "forecast", "store")
-    return Table([*columns("text", "domain"), *names, *columns("text", "free before")], rows) if rows else None
+    return DisplayTable([*columns("text", "domain"), *names, *columns("text", "free before")], rows) if rows else None

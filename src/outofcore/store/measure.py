@@ -14,7 +14,7 @@ from zarr.storage import MemoryStore
 from outofcore.store.codecs import CRC_BYTES
 from outofcore.store.schema import Columns, Layout, Schema
 from outofcore.store.shards import ShardFile, index_bytes
-from outofcore.store.table import TableWriter
+from outofcore.store.table_writer import TableWriter
 from outofcore.store.writer import StoreWriter
 
 # Parts differ little in their metadata, so only this many are examined.

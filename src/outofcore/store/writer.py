@@ -21,7 +21,7 @@ from outofcore.store.encoding_queue import EncodingQueue
 from outofcore.store.schema import LENGTH, START, Columns, Field, Layout, Schema
 from outofcore.store.seal import CHECKSUMS, SEAL, Seal, describe
 from outofcore.store.shards import ShardFile
-from outofcore.store.table import SealedFiles, TableWriter
+from outofcore.store.table_writer import SealedFiles, TableWriter
 from outofcore.store.target import Target
 from outofcore.store.upload import Upload
 from outofcore.system.durable import remove, write_file, writing

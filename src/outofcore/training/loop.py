@@ -19,12 +19,12 @@ from torch.nn.parallel import DistributedDataParallel
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
 from outofcore.errors import ParamsError
+from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.checkpoint import Saver
 from outofcore.training.curves import Curves
 from outofcore.training.evaluation import add_sums
 from outofcore.training.interruption import StopBetweenSteps
 from outofcore.training.loaders import Batches
-from outofcore.training.memory import MemoryWatch
 from outofcore.training.optimizers import learning_rate, make_optimizer
 from outofcore.training.ranks import add_up, add_up_each, choose_device, meet, wait_for_all
 from outofcore.training.results import write_metrics, write_model, write_plots

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
-from outofcore.display.table import Kind, Table, columns
+from outofcore.display.table import DisplayTable, Kind, columns
 from outofcore.domains.planning import LoaderBytes
 from outofcore.domains.streaming import RAW, Streaming
 from outofcore.domains.task import Batch, Task
@@ -158,7 +158,7 @@ def fit_of(found: Forecast, usable: int, *, accelerator: bool = False) -> Fit:
     return Fit(fits, least, usable, data, share, found.model.samples)
 
 
-def parts_table(found: Forecast, fit: Fit) -> Table:
+def parts_table(found: Forecast, fit: Fit) -> DisplayTable:
     """What training holds, part by part, for each way of reading."""
     model, ways = found.model, found.data
     rows = [
@@ -178,7 +178,7 @@ def parts_table(found: Forecast, fit: Fit) -> Table:
     )
     note = "loaded: all rows in memory; streamed: at least, the loader fills its budget;\nmapped: with store.codec none"
     notes = (note,) if "loaded" in ways else ()
-    return Table([("part", "text"), *columns("bytes", *ways)], rows, "training_memory", title, notes)
+    return DisplayTable([("part", "text"), *columns("bytes", *ways)], rows, "training_memory", title, notes)
 
 
 def _outlook(fit: Fit, ranks: int) -> str:
@@ -192,7 +192,7 @@ def _outlook(fit: Fit, ranks: int) -> str:
     return f"training {'fits' if fit.fits else 'does NOT fit'}: {process}"
 
 
-def sizes_table(found: Forecast) -> Table:
+def sizes_table(found: Forecast) -> DisplayTable:
     """Memory of each model size, and which of them train on a machine of 8 GB."""
     rows = []
     for preset in get_args(type(found.section.train).model_fields["preset"].annotation):
@@ -212,7 +212,7 @@ def sizes_table(found: Forecast) -> Table:
         "micro: fits with this micro_batch in machine.yaml",
     )
     title = f"model sizes, and whether training fits {SHARE:.0%} of {format_bytes(SMALL)} of memory"
-    return Table(names, rows, "model_sizes", title, notes)
+    return DisplayTable(names, rows, "model_sizes", title, notes)
 
 
 def _verdict(found: Forecast) -> str:

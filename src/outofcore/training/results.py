@@ -23,18 +23,18 @@ from outofcore.training.optimizers import state_bytes
 MODEL = "model.pt"
 
 
-class Saved(NamedTuple):
+class SavedBytes(NamedTuple):
     """Bytes of what a run saves."""
 
     weights: int
     states: int  # of the optimizer
 
 
-def saved_bytes(task: Task, optimizer: str) -> Saved:
+def saved_bytes(task: Task, optimizer: str) -> SavedBytes:
     """What a run of the task with this optimizer saves."""
     weights = sum(int(tensor.nbytes) for tensor in task.state_dict().values())
     trained = (parameter.numel() for parameter in task.parameters() if parameter.requires_grad)
-    return Saved(weights, state_bytes(trained, optimizer))
+    return SavedBytes(weights, state_bytes(trained, optimizer))
 
 
 def write_metrics(folder: Path, **files: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 import outofcore
-from outofcore.domains.text.network import Network, Size
+from outofcore.domains.text.network import Network, NetworkShape
 from outofcore.domains.text.tensors import TextReading
 from outofcore.errors import ParamsError
 
@@ -65,7 +65,7 @@ def test_a_batch_of_another_domain_is_refused():
 
 def test_each_sequence_alone_gives_the_loss_of_the_windows():
     torch.manual_seed(0)
-    network = Network(Size(layers=2, width=16, heads=2, vocabulary=50, context=8)).eval()
+    network = Network(NetworkShape(layers=2, width=16, heads=2, vocabulary=50, context=8)).eval()
     batch = batch_of(apart=True)
     with torch.no_grad():
         logits = network.logits(network(batch["inputs"], batch["positions"], batch["segments"]))

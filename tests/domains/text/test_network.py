@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from outofcore.domains.text.network import PRESETS, Network, Size, choose_size
+from outofcore.domains.text.network import PRESETS, Network, NetworkShape, choose_size
 from outofcore.errors import ParamsError
 
 
@@ -33,7 +33,7 @@ def test_too_few_parameters_for_the_vocabulary_are_refused():
 @pytest.fixture
 def network() -> Network:
     torch.manual_seed(0)
-    return Network(Size(layers=2, width=16, heads=2, vocabulary=50, context=12)).eval()
+    return Network(NetworkShape(layers=2, width=16, heads=2, vocabulary=50, context=12)).eval()
 
 
 def test_no_token_sees_what_comes_after_it(network: Network):

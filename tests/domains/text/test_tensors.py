@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outofcore.domains.text.network import Network, Size
+from outofcore.domains.text.network import Network, NetworkShape
 from outofcore.domains.text.tensors import TextReading
 
 GENERATOR = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def test_places_begin_again_after_each_end(rows):
 
 def test_the_first_token_of_a_document_is_not_predicted_from_the_document_before():
     torch.manual_seed(0)
-    network = Network(Size(layers=2, width=16, heads=2, vocabulary=50, context=9)).eval()
+    network = Network(NetworkShape(layers=2, width=16, heads=2, vocabulary=50, context=9)).eval()
     rows = np.array([[1, 2, 3, 4, 0, 7, 8, 0, 9, 5], [5, 6, 0, 6, 0, 7, 8, 0, 9, 5]], np.uint16)
     batch = TextReading(end=0)({"tokens": rows}, GENERATOR)
     hidden = network(batch["inputs"], batch["positions"], batch["segments"])

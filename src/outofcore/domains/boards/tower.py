@@ -11,7 +11,7 @@ PRESETS = {"test": (16, 2), "small": (64, 6), "medium": (128, 10), "large": (256
 _GROUPS = 8
 
 
-class _Block(nn.Module):
+class _ResidualBlock(nn.Module):
     """Residual block of two convolutions; norms are per sample, so results do not depend on the micro-batch."""
 
     def __init__(self, channels: int) -> None:
@@ -33,4 +33,4 @@ class _Block(nn.Module):
 def residual_blocks(preset: str) -> nn.Sequential:
     """The blocks of a preset: (batch, channels, rows, columns) -> the same shape."""
     channels, blocks = PRESETS[preset]
-    return nn.Sequential(*(_Block(channels) for _ in range(blocks)))
+    return nn.Sequential(*(_ResidualBlock(channels) for _ in range(blocks)))

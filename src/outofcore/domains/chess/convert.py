@@ -33,7 +33,7 @@ from outofcore.raw.unit import KEY_BYTES, Audit, AuditRate, Reject, Unit, UnitRe
 
 Ints = npt.NDArray[np.int64]
 Times = npt.NDArray[np.int32]
-Rows = dict[str, npt.NDArray[Any]]
+Fields = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class _Conversion:
         place = {"offset": int(self.offset[game]), "file": int(self.file[game])}
         self.rejects[game] = Reject(reason=reason, detail=detail, **place)
 
-    def _play(self, chosen: Ints) -> tuple[Ints, Ints, Rows]:
+    def _play(self, chosen: Ints) -> tuple[Ints, Ints, Fields]:
         """Rows of all positions of the chosen legal games, which games these are, and their half-moves."""
         if not len(chosen):
             return chosen, chosen, self._noted(chosen, chosen, empty_rows(0))
@@ -136,7 +136,7 @@ class _Conversion:
         legal = plies > 0
         return chosen[legal], plies[legal], self._noted(chosen[legal], plies[legal], rows)
 
-    def _noted(self, accepted: Ints, plies: Ints, rows: Rows) -> Rows:
+    def _noted(self, accepted: Ints, plies: Ints, rows: Fields) -> Fields:
         """The rows with what the text notes of each move, and what is the same for a whole game."""
         ply = np.arange(len(rows["move"])) - np.repeat(np.cumsum(plies) - plies, plies)
         tokens = np.repeat(self.games.token_offsets[accepted], plies) + ply
@@ -151,7 +151,7 @@ class _Conversion:
             rows["time_spent"] = _time_spent(rows["clock"], notes.spent[tokens], ply, increments)
         return rows
 
-    def _audits(self, accepted: Ints, plies: Ints, chosen: npt.NDArray[np.bool_], rows: Rows) -> tuple[Audit, ...]:
+    def _audits(self, accepted: Ints, plies: Ints, chosen: npt.NDArray[np.bool_], rows: Fields) -> tuple[Audit, ...]:
         """Comparisons of the chosen games with the oracle's reading."""
         ends = np.cumsum(plies)
         audits = []
@@ -174,7 +174,7 @@ class _Conversion:
         return tuple(audits)
 
     def _select(
-        self, accepted: Ints, plies: Ints, keys: Bytes, rows: Rows
+        self, accepted: Ints, plies: Ints, keys: Bytes, rows: Fields
     ) -> tuple[Ints, Ints, Bytes, Ints, dict[str, int]]:
         """Keep the positions that the filters accept; a game without any is rejected."""
         filters = self.section.filters
@@ -192,7 +192,7 @@ class _Conversion:
             self._reject(int(accepted[place]), "no_positions", f"none of {plies[place]} is wanted")
         return accepted[kept], plies[kept], keys[kept], lengths[kept], counts
 
-    def _sequences(self, accepted: Ints, plies: Ints, lengths: Ints) -> Rows:
+    def _sequences(self, accepted: Ints, plies: Ints, lengths: Ints) -> Fields:
         stretches, file = self.unit.stretches, self.file[accepted]
         return {
             "length": lengths,
@@ -233,7 +233,7 @@ def _time_spent(clock: Times, noted: Times, ply: Ints, increments: Ints) -> Time
 
 
 @cache
-def _standard_start() -> Rows:
+def _standard_start() -> Fields:
     """The start position of standard chess as a row."""
     rows, game = empty_rows(1), oracle.Replay()
     game.add(chess.Board(), chess.Move.from_uci("e2e4"))
@@ -241,7 +241,7 @@ def _standard_start() -> Rows:
     return rows
 
 
-def _unusual(plies: Ints, rows: Rows) -> npt.NDArray[np.bool_]:
+def _unusual(plies: Ints, rows: Fields) -> npt.NDArray[np.bool_]:
     """Games from another start position than that of standard chess, and those with an underpromotion."""
     firsts, start = np.cumsum(plies) - plies, _standard_start()
     unusual: npt.NDArray[np.bool_] = (rows["squares"][firsts] != start["squares"]).any(axis=(1, 2))
@@ -251,7 +251,7 @@ def _unusual(plies: Ints, rows: Rows) -> npt.NDArray[np.bool_]:
     return unusual
 
 
-def _keys(rows: Rows, plies: Ints) -> Bytes:
+def _keys(rows: Fields, plies: Ints) -> Bytes:
     """Hash of start position and moves of each game, (n, 16) uint8."""
     ends = np.cumsum(plies)
     firsts = ends - plies

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from outofcore.domains.go.params import FilterSection, GoSection
 from outofcore.domains.go.play import oracle
-from outofcore.domains.go.play.replay import COUNTED, Played, Rules, Verdict, replay
+from outofcore.domains.go.play.replay import COUNTED, Played, PlayResult, Rules, replay
 from outofcore.domains.go.schema import TO_PLAY, schema
 from outofcore.domains.go.sgf import encoding, meaning
 from outofcore.domains.go.sgf.header import OPENING, Header, Rejection, columns, openings, read_header, refusal
 from outofcore.domains.go.sgf.names import decode
 from outofcore.domains.go.sgf.pieces import Piece
-from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, MainLines, Reading, read_games
+from outofcore.domains.go.sgf.reader import ADD_BLACK, PROPERTIES, MainLines, ReadResult, read_games
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.domains.go.source import LONGEST_GAME, CutGames, cut_games, pieces_of
 from outofcore.raw.keys import keys_of
@@ -27,7 +27,7 @@ from outofcore.raw.unit import Audit, AuditRate, Reject, Unit, UnitResult
 
 USUAL_SIZE = 19
 
-_READ, _TOO_LONG = int(Reading.READ), int(Ending.TOO_LONG)
+_READ, _TOO_LONG = int(ReadResult.READ), int(Ending.TOO_LONG)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Converter:
         headers, refused = self._headers(unit, text, games, cut)
         played = self._play(games, headers)
         refused |= _illegal(games, played)
-        kept = np.flatnonzero(played.outcome == Verdict.KEPT)
+        kept = np.flatnonzero(played.outcome == PlayResult.KEPT)
         chosen = [
             header for header, outcome in zip(headers, played.outcome.tolist(), strict=True) if header and not outcome
         ]
@@ -136,7 +136,7 @@ class Converter:
                 refused[number] = ("too_long", f"longer than {LONGEST_GAME:,} bytes")
             elif status[number] != _READ:
                 where = int(cut.offsets[number] + games.trouble[number] - text.starts[number])
-                refused[number] = (Reading(status[number]).name.lower(), f"at byte {where}")
+                refused[number] = (ReadResult(status[number]).name.lower(), f"at byte {where}")
             else:
                 own = slice(number * width, (number + 1) * width)
                 values = [
@@ -250,11 +250,11 @@ def _first_bytes(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
 def _illegal(games: MainLines, played: Played) -> dict[int, Rejection]:
     """Reasons for played games that are not kept."""
     rejected = {}
-    for number in np.flatnonzero(played.outcome > Verdict.PASSED_OVER).tolist():
-        outcome = Verdict(played.outcome[number])
+    for number in np.flatnonzero(played.outcome > PlayResult.PASSED_OVER).tolist():
+        outcome = PlayResult(played.outcome[number])
         before = games.kind[games.first[number] : played.trouble[number]] < ADD_BLACK
         moves = int(np.count_nonzero(before))
-        why = f"{moves} moves" if outcome is Verdict.TOO_SHORT else f"at move {moves + 1}"
+        why = f"{moves} moves" if outcome is PlayResult.TOO_SHORT else f"at move {moves + 1}"
         rejected[number] = (outcome.name.lower(), why)
     return rejected
 

@@ -15,7 +15,7 @@ from outofcore.domains.go.params import GoSection
 from outofcore.domains.go.sgf.pieces import BLOCK_BYTES, NOTHING, Piece, cut
 from outofcore.domains.go.sgf.scan import Ending
 from outofcore.raw.blocks import read_block
-from outofcore.raw.cutting import Text, cut_by, halves, split_at
+from outofcore.raw.cutting import MemberText, cut_by, halves, split_at
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile, plain_name
 from outofcore.raw.unit import Reject, Unit, raw_size
@@ -87,7 +87,7 @@ def cut_games(unit: Unit) -> CutGames:
     return CutGames(starts + before, ends + before, endings, file, unit.origins(starts + before)[1], trees, codecs)
 
 
-def _pieces(text: Text, block: int) -> Iterator[Unit]:
+def _pieces(text: MemberText, block: int) -> Iterator[Unit]:
     """Units of one stretch; a file without games is one without any, and a game that damage interrupts is in none."""
     end = text.offset
     damage: DamagedInput | None = None
@@ -114,7 +114,7 @@ def _pieces(text: Text, block: int) -> Iterator[Unit]:
         yield text.unit(end, b"", Reject(reason=damage.reason, offset=end, detail=str(damage)))
 
 
-def _path(text: Text) -> str:
+def _path(text: MemberText) -> str:
     """Path of a file in an archive, as if the archive were unpacked in place."""
     if text.name == text.file:
         return plain_name(text.file)

@@ -13,7 +13,7 @@ import torch
 from outofcore.domains.go.params import GoSection, TensorSection
 from outofcore.domains.go.schema import SIZE
 from outofcore.domains.go.symmetry import SYMMETRIES, boards, tables
-from outofcore.domains.go.widening import Rows, Tensors, widen
+from outofcore.domains.go.widening import HistoryRows, Tensors, widen
 from outofcore.domains.reading import Draws
 from outofcore.errors import ParamsError
 from outofcore.system.recycling import Recycler
@@ -85,7 +85,7 @@ class GoReading:
         tensors = Tensors(shown, *np.empty((3, count), np.int64))
         with_ko = self.section.features == "planes3"
         scratch = np.zeros(8 * stones.shape[-1] + 8, np.uint8)
-        widen(Rows(stones, state, move, symmetry), source, target, with_ko, scratch, tensors)
+        widen(HistoryRows(stones, state, move, symmetry), source, target, with_ko, scratch, tensors)
         batch = {
             "planes": torch.from_numpy(shown.reshape(count, -1, frame, frame)),
             "move": torch.from_numpy(tensors.move),

@@ -14,7 +14,7 @@ _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 """The 8 points of a packed byte, one byte each."""
 
 
-class Rows(NamedTuple):
+class HistoryRows(NamedTuple):
     """Rows of samples; steps end with the sample's own row."""
 
     stones: npt.NDArray[np.uint8]  # (samples, steps, 2, bytes)
@@ -55,7 +55,7 @@ def _turn(packed: Any, points: Any, scratch: Any, plane: Any) -> None:
 
 
 @kernel
-def widen(rows: Rows, source: Any, target: Any, with_ko: Any, scratch: Any, tensors: Tensors) -> None:
+def widen(rows: HistoryRows, source: Any, target: Any, with_ko: Any, scratch: Any, tensors: Tensors) -> None:
     """Make the tensors of :class:`outofcore.domains.go.tensors.GoReading` from rows.
 
     ``source`` and ``target`` come from :func:`outofcore.domains.go.symmetry.tables`. With ``with_ko`` the ko

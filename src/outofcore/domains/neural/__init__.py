@@ -8,7 +8,7 @@ from outofcore.domains.domain import Domain
 from outofcore.domains.neural.params import NeuralSection
 
 if TYPE_CHECKING:
-    from outofcore.display.table import Table
+    from outofcore.display.table import DisplayTable
     from outofcore.domains.planning import Outlook
 
 # Files inside a Zarr folder: those of version 3 and 2, and chunks, whose names end with their place in the grid.
@@ -28,7 +28,7 @@ class Neural(Domain):
     packages = ("h5py", "scipy")
     not_audited = "every format has one library, which the conversion uses: no second reader is independent of it"
 
-    def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[Table, ...]:
+    def plan(self, section: NeuralSection, outlook: Outlook) -> tuple[DisplayTable, ...]:
         """Ways to keep the recordings, and which of them fit this machine."""
         from outofcore.domains.neural.plan import ways_table
 

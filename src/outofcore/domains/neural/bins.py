@@ -15,7 +15,7 @@ import numpy.typing as npt
 from outofcore.domains.neural.clocks import BLOCK, INVALID, Times, inside, locate, touching, valid_times
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import DAMAGED, Array, Ints, Mask, identify, readable, take
+from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, Mask, RecordedArray, identify, readable, take
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.domains.neural.transforms import apply, history
 
@@ -259,7 +259,7 @@ def _timed(track: Track, span: Ints) -> tuple[Ints, Ints]:
     return valid_times(track.clock, int(span[0]), int(span[1]))
 
 
-def _taken(array: Array, entry: Ints, present: Mask) -> tuple[npt.NDArray[Any], Mask]:
+def _taken(array: RecordedArray, entry: Ints, present: Mask) -> tuple[npt.NDArray[Any], Mask]:
     """The entry of each bin, 0 in bins that have none; and where none is damaged."""
     taken, read = take(array, entry[present])
     if present.all():

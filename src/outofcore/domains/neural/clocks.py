@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, Ints, Mask, SessionError
+from outofcore.domains.neural.recordings.arrays import Ints, Mask, RecordedArray, SessionError
 
 Times = npt.NDArray[np.int64]
 TIME = np.dtype(np.int64)
@@ -82,14 +82,14 @@ def touching(lows: Times, highs: Times, intervals: Times) -> Mask:
     return found
 
 
-def listed_clock(array: Array, unit: TimeUnit) -> Array:
+def listed_clock(array: RecordedArray, unit: TimeUnit) -> RecordedArray:
     """When each entry of an array was recorded, by times in a file: nanoseconds, :data:`INVALID` where missing."""
-    return Array(array.shape, TIME, lambda start, stop: nanoseconds(array.read(start, stop), unit))
+    return RecordedArray(array.shape, TIME, lambda start, stop: nanoseconds(array.read(start, stop), unit))
 
 
-def regular_clock(start: float, rate: float, count: int) -> Array:
+def regular_clock(start: float, rate: float, count: int) -> RecordedArray:
     """The same from a start in seconds and a rate in hertz."""
-    return Array((count,), TIME, lambda first, end: nanoseconds(start + np.arange(first, end) / rate, "s"))
+    return RecordedArray((count,), TIME, lambda first, end: nanoseconds(start + np.arange(first, end) / rate, "s"))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ClockFacts:
         return self.count - self.invalid
 
 
-def examine(clock: Array, count: int | None = None) -> ClockFacts:
+def examine(clock: RecordedArray, count: int | None = None) -> ClockFacts:
     """Pass over the first ``count`` entries of a clock (default: all), a million at a time."""
     total = clock.shape[0] if count is None else count
     valid, step, ascending = 0, 0, True
@@ -135,20 +135,20 @@ def examine(clock: Array, count: int | None = None) -> ClockFacts:
     return ClockFacts(total, total - valid, first, last, step, ascending, missing)
 
 
-def blocks(clock: Array, count: int) -> Iterator[tuple[Ints, Times]]:
+def blocks(clock: RecordedArray, count: int) -> Iterator[tuple[Ints, Times]]:
     """Indices and times of the valid entries, a million at a time."""
     for start in range(0, count, BLOCK):
         yield valid_times(clock, start, min(start + BLOCK, count))
 
 
-def valid_times(clock: Array, start: int, stop: int) -> tuple[Ints, Times]:
+def valid_times(clock: RecordedArray, start: int, stop: int) -> tuple[Ints, Times]:
     """Indices and times of the valid entries of a range."""
     times = clock.read(start, stop)
     places = np.flatnonzero(times != INVALID)
     return places + start, times[places]
 
 
-def locate(clock: Array, count: int, lows: Times, highs: Times) -> tuple[Times, Times]:
+def locate(clock: RecordedArray, count: int, lows: Times, highs: Times) -> tuple[Times, Times]:
     """First and end entry that determine each span [low, high), in one pass over an ascending clock.
 
     A range covers all times inside the span, the last one before it and the first one at or after its end. ``lows`` and

@@ -25,7 +25,7 @@ from outofcore.domains.neural.trials import UNLABELLED
 from outofcore.errors import RawInputError
 from outofcore.raw.unit import KEY_BYTES, Reject, Unit, UnitResult
 
-Rows = dict[str, npt.NDArray[Any]]
+Fields = dict[str, npt.NDArray[Any]]
 
 NO_PREDECESSOR = len(REASONS)
 """State of a bin that a transform would compare with a bin that does not exist."""
@@ -90,12 +90,12 @@ def _kept(runs: Runs) -> Mask:
     return np.repeat(runs.good, runs.length)
 
 
-def _rows(span: UnitBins, aligned: Slice, runs: Runs) -> Rows:
+def _rows(span: UnitBins, aligned: Slice, runs: Runs) -> Fields:
     bins = np.arange(span.start, span.stop)
     trial = np.searchsorted(span.trials.start, bins, side="right") - 1
     first = span.trials.condition[trial]
     condition = np.where(first >= 0, first + bins - span.trials.start[trial], -1)
-    fields: Rows = {"stim": aligned.stim, "robs": aligned.robs, "dfs": aligned.dfs}
+    fields: Fields = {"stim": aligned.stim, "robs": aligned.robs, "dfs": aligned.dfs}
     if aligned.behavior is not None:
         fields["behavior"] = aligned.behavior
     rows = {name: field[span.start - aligned.first : span.stop - aligned.first] for name, field in fields.items()}
@@ -123,7 +123,7 @@ def _named(label: int) -> str:
     return "bins without a label" if label == UNLABELLED else f"trial {label}"
 
 
-def _counts(runs: Runs, silent: npt.NDArray[np.uint8], rows: Rows) -> dict[str, int]:
+def _counts(runs: Runs, silent: npt.NDArray[np.uint8], rows: Fields) -> dict[str, int]:
     """Bins that are stored or not; of those stored, bins in which no response counts, by reason."""
     stored = _kept(runs)
     reasons = np.bincount(silent[stored], minlength=len(REASONS)).tolist()

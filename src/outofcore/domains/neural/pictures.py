@@ -14,7 +14,7 @@ from outofcore.domains.neural.bins import BinReader
 from outofcore.domains.neural.clocks import BLOCK
 from outofcore.domains.neural.dtypes import encode
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import Array, Ints, identify, take
+from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, identify, take
 from outofcore.domains.neural.streams import Streams
 from outofcore.domains.neural.transforms import apply
 from outofcore.domains.neural.trials import Trials, number_conditions
@@ -56,7 +56,7 @@ def find_pictures(
     return trials, Pictures(trial[counts[place]], content[place[counts[place]]])
 
 
-def lowest_number(numbers: Array) -> int | None:
+def lowest_number(numbers: RecordedArray) -> int | None:
     """The lowest number of a picture that is 0 or more, if there is any."""
     lowest = []
     for start in range(0, numbers.shape[0], BLOCK):
@@ -79,7 +79,7 @@ def _shown(reader: BinReader, trials: Trials) -> tuple[Ints, Ints]:
 
 
 def _contents(
-    frames: Array, numbers: Ints, shape: tuple[int, ...], source: SourceSection
+    frames: RecordedArray, numbers: Ints, shape: tuple[int, ...], source: SourceSection
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
     """Digests (numbers, 16) of pictures as they are stored, and which of them distinguish trials.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.display.table import Kind, Table
+from outofcore.display.table import DisplayTable, Kind
 from outofcore.domains.neural import schema
 from outofcore.domains.neural.convert import convert
 from outofcore.domains.neural.dtypes import StimulusType, bfloat16_values, encode, stored_as
@@ -78,7 +78,7 @@ class Size:
     budget: LoaderBytes  # for the loaders, which get half of it each, however the hash divides the trials
 
 
-def ways_table(section: NeuralSection, outlook: Outlook) -> Table:
+def ways_table(section: NeuralSection, outlook: Outlook) -> DisplayTable:
     """The five ways, their requirements, and which of them fit this machine."""
     schemas = schema.schemas(section, outlook.files)
     frames = sample_frames(outlook.files, section)
@@ -90,7 +90,7 @@ def ways_table(section: NeuralSection, outlook: Outlook) -> Table:
     has = f"{format_bytes(_usable(outlook))} of memory and {format_bytes(outlook.free_bytes)} of disk"
     count = f"{len(schemas)} session{'s' * (len(schemas) != 1)}"
     title = f"advice: {advice(rows)}\n{count}, {totals}; this machine has {has} for them: ways to keep them"
-    return Table(COLUMNS, rows, "ways", title, NOTES)
+    return DisplayTable(COLUMNS, rows, "ways", title, NOTES)
 
 
 def size_of(section: NeuralSection, schemas: Mapping[str, Schema], dtype: StimulusType, outlook: Outlook) -> Size:

@@ -21,12 +21,20 @@ from outofcore.domains.neural.clocks import (
     valid_times,
 )
 from outofcore.domains.neural.params import SourceSection, UnitCondition
-from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, flat, identify, part, whole_numbers
+from outofcore.domains.neural.recordings.arrays import (
+    Ints,
+    RecordedArray,
+    SessionError,
+    flat,
+    identify,
+    part,
+    whole_numbers,
+)
 from outofcore.domains.neural.recordings.recording import Recording, find_vector, matching, missing
 
 
 @dataclass(frozen=True)
-class Labels:
+class SpikeOwners:
     """Owners of the spikes of a single vector."""
 
     known: Ints  # ascending; the first is neuron 0
@@ -36,9 +44,9 @@ class Labels:
 
 @dataclass(frozen=True)
 class Spikes:
-    clocks: tuple[Array, ...]  # ascending times of each neuron, or of all neurons together
-    labels: Labels | None = None  # set only if one vector of the file holds all neurons
-    owners: Array | None = None  # label of each spike if ``clocks`` is one vector for all neurons
+    clocks: tuple[RecordedArray, ...]  # ascending times of each neuron, or of all neurons together
+    labels: SpikeOwners | None = None  # set only if one vector of the file holds all neurons
+    owners: RecordedArray | None = None  # label of each spike if ``clocks`` is one vector for all neurons
     units: tuple[int, ...] | None = None  # rows of a table of units that were chosen
     observed: tuple[Times, ...] | None = None  # when each neuron was, joined intervals; None: all the time
 
@@ -75,7 +83,7 @@ class Spikes:
         return histogram_by(times[counted], owner[counted], self.neurons, edges)
 
 
-def find_spikes(recording: Recording, source: SourceSection, labels: Labels | None = None) -> Spikes:
+def find_spikes(recording: Recording, source: SourceSection, labels: SpikeOwners | None = None) -> Spikes:
     """The spikes that ``names.spike_times`` refers to; raises SessionError."""
     name = source.names.spike_times
     assert name is not None
@@ -149,7 +157,7 @@ def _meeting(column: npt.NDArray[Any], condition: UnitCondition) -> npt.NDArray[
     return met
 
 
-def _labels(owners: Array) -> Labels:
+def _labels(owners: RecordedArray) -> SpikeOwners:
     """Distinct non-negative labels, in one pass."""
     known = np.empty(0, np.int64)
     ordered, last, unowned = True, np.iinfo(np.int64).min, 0
@@ -169,8 +177,8 @@ def _labels(owners: Array) -> Labels:
         message = "names.spike_neurons: no spike belongs to a neuron"
         raise SessionError(message, reason="no_spikes")
     if not ordered or len(known) == 1:
-        return Labels(known, None, unowned)
-    return Labels(known, np.array([bounds[label] for label in known.tolist()], np.int64), unowned)
+        return SpikeOwners(known, None, unowned)
+    return SpikeOwners(known, np.array([bounds[label] for label in known.tolist()], np.int64), unowned)
 
 
 def _neurons(labels: npt.NDArray[Any]) -> Ints:

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import Times, listed_clock
 from outofcore.domains.neural.params import RepeatSection, SourceSection, TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, SessionError
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError
 from outofcore.domains.neural.recordings.by_trial import TrialArrays, find_trial_arrays
 from outofcore.domains.neural.recordings.recording import Recording, find_array, find_vector, unread
 from outofcore.domains.neural.sessions import Session, opened
-from outofcore.domains.neural.spikes import Labels, Spikes, find_spikes
+from outofcore.domains.neural.spikes import SpikeOwners, Spikes, find_spikes
 
 OWN_UNIT = "source.time_unit is not the unit of the file"
 UNIT_OF_FORMAT = "the times of this format are in {}, and those of this file are not: correct them in the file"
@@ -30,8 +30,8 @@ MOST_ENTRY_BYTES = 1 << 28
 class Track:
     """Samples with their clock."""
 
-    array: Array  # time first
-    clock: Array | None  # nanoseconds; None if a sample is a bin
+    array: RecordedArray  # time first
+    clock: RecordedArray | None  # nanoseconds; None if a sample is a bin
     count: int  # samples with both a value and a time
 
 
@@ -39,16 +39,16 @@ class Track:
 class Streams:
     """The arrays of a session by role; None if not named."""
 
-    frames: Array  # the pictures, time (or number) first
+    frames: RecordedArray  # the pictures, time (or number) first
     frame_shape: tuple[int, ...]  # before any transform
     shown: Track  # what was on screen: pictures in order of time, or their numbers if ``indexed``
     indexed: bool
     samples: Track | None  # responses (samples, neurons) or (samples,); None if there are spikes
     spikes: Spikes | None
     behavior: Track | None  # (samples, variables) or (samples,)
-    valid: Array | None  # response mask
-    trial: Array | None
-    repeat: Array | None
+    valid: RecordedArray | None  # response mask
+    trial: RecordedArray | None
+    repeat: RecordedArray | None
     by_trial: TrialArrays | None  # if there is an array for each trial
     time_unit: TimeUnit  # of all times but spikes
     unit_advice: str  # what to correct where times are not in that unit
@@ -64,7 +64,7 @@ class Streams:
         return self.samples.array.columns
 
     @property
-    def tables(self) -> dict[str, Array]:
+    def tables(self) -> dict[str, RecordedArray]:
         """Arrays with an entry per sample or bin, by field of ``names``."""
         tracks = {"responses": self.samples, "behavior": self.behavior}
         arrays = {field: track.array for field, track in tracks.items() if track is not None}
@@ -83,13 +83,13 @@ class Streams:
 
 
 @contextmanager
-def open_streams(session: Session, source: SourceSection, labels: Labels | None = None) -> Iterator[Streams]:
+def open_streams(session: Session, source: SourceSection, labels: SpikeOwners | None = None) -> Iterator[Streams]:
     """Open a session and look up everything that ``source`` names; raises SessionError."""
     with opened(session) as recording:
         yield _find_streams(recording, source, labels)
 
 
-def _find_streams(recording: Recording, source: SourceSection, labels: Labels | None) -> Streams:
+def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwners | None) -> Streams:
     names = source.names
     by_trial = find_trial_arrays(recording, source)
     arrays = by_trial.arrays if by_trial is not None else {}
@@ -166,17 +166,17 @@ def _check_mask(streams: Streams, *, clocked: bool) -> None:
         raise SessionError(message, reason="unequal_length")
 
 
-def _repeated(frames: int, repeats: RepeatSection) -> Array:
+def _repeated(frames: int, repeats: RepeatSection) -> RecordedArray:
     """The frame of each response, derived from the order of the responses."""
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
         number = np.arange(start, stop)
         return number // repeats.count if repeats.order == "together" else number % frames
 
-    return Array((frames * repeats.count,), np.dtype(np.int64), read)
+    return RecordedArray((frames * repeats.count,), np.dtype(np.int64), read)
 
 
-def _bounded(array: Array, field: str) -> None:
+def _bounded(array: RecordedArray, field: str) -> None:
     """Reject an array of which one entry would not fit into memory, as a damaged header may claim."""
     size = array.dtype.itemsize * math.prod(array.shape[1:])
     if size > MOST_ENTRY_BYTES:
@@ -184,7 +184,7 @@ def _bounded(array: Array, field: str) -> None:
         raise SessionError(message, reason="too_large")
 
 
-def _frame_shape(frames: Array, source: SourceSection) -> tuple[int, ...]:
+def _frame_shape(frames: RecordedArray, source: SourceSection) -> tuple[int, ...]:
     if frames.dtype.kind not in "biuf":
         message = f"names.stimulus: expected numbers, got {frames.dtype}"
         raise SessionError(message, reason="wrong_type")
@@ -199,7 +199,9 @@ def _frame_shape(frames: Array, source: SourceSection) -> tuple[int, ...]:
     return source.frame_shape
 
 
-def _table(recording: Recording, field: str, source: SourceSection, arrays: Mapping[str, Array]) -> Array | None:
+def _table(
+    recording: Recording, field: str, source: SourceSection, arrays: Mapping[str, RecordedArray]
+) -> RecordedArray | None:
     """Numbers of shape (samples, columns) or (samples,), or None if ``names`` has none for the field."""
     name = getattr(source.names, field)
     if name is None:
@@ -213,13 +215,13 @@ def _table(recording: Recording, field: str, source: SourceSection, arrays: Mapp
 
 
 def _samples(
-    recording: Recording, field: str, times: str, source: SourceSection, arrays: Mapping[str, Array]
+    recording: Recording, field: str, times: str, source: SourceSection, arrays: Mapping[str, RecordedArray]
 ) -> Track | None:
     array = _table(recording, field, source, arrays)
     return None if array is None else _track(recording, array, getattr(source.names, field), times, source)
 
 
-def _track(recording: Recording, array: Array, name: str, field: str, source: SourceSection) -> Track:
+def _track(recording: Recording, array: RecordedArray, name: str, field: str, source: SourceSection) -> Track:
     """An array with its clock: the one that ``names.<field>`` means, or the format's own."""
     clock, times = None, getattr(source.names, field)
     if times is not None:
@@ -238,7 +240,7 @@ def _track(recording: Recording, array: Array, name: str, field: str, source: So
     return Track(array, clock, array.shape[0] if clock is None else min(array.shape[0], clock.shape[0]))
 
 
-def _turned(message: str, array: Array, expected: int, name: str) -> str:
+def _turned(message: str, array: RecordedArray, expected: int, name: str) -> str:
     """A message about the length of an array, with the remedy if another axis has it."""
     if expected not in array.shape[1:]:
         return f"{message}: they are not of one recording"

@@ -18,7 +18,7 @@ from outofcore.domains.neural.params import NameSection, NeuralSection, SourceSe
 from outofcore.domains.neural.pictures import Pictures, find_pictures, lowest_number
 from outofcore.domains.neural.recordings.arrays import SessionError, readable
 from outofcore.domains.neural.sessions import Session, find_sessions
-from outofcore.domains.neural.spikes import Labels
+from outofcore.domains.neural.spikes import SpikeOwners
 from outofcore.domains.neural.splits import divide, listed
 from outofcore.domains.neural.streams import OWN_UNIT, Streams, Track, open_streams
 from outofcore.domains.neural.transforms import transformed_shape
@@ -60,7 +60,7 @@ class SessionSurvey:
     counts: Mapping[str, int]  # metrics known so far
     longest: Mapping[str, int]  # nanoseconds for which an entry counts, by stream: shown, samples, behavior
     fingerprint: bytes  # equal for sessions of equal content
-    labels: Labels | None  # if one vector holds the spikes of all neurons
+    labels: SpikeOwners | None  # if one vector holds the spikes of all neurons
     units: tuple[int, ...] | None  # rows of a table of units that were chosen
     pictures: Pictures | None = None  # which trials show, if the stimulus holds each once and no repeats are named
     starts_at: int | None = None  # lowest number of a picture in names.frame

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import BLOCK, INVALID, BinClock, Times, blocks, locate, nanoseconds
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import DAMAGED, Array, Ints, SessionError, flat, identify, take
+from outofcore.domains.neural.recordings.arrays import DAMAGED, Ints, RecordedArray, SessionError, flat, identify, take
 from outofcore.domains.neural.recordings.by_trial import MarkedTrials
 from outofcore.domains.neural.streams import Streams, Track
 from outofcore.raw.unit import KEY_BYTES, Reject
@@ -41,7 +41,7 @@ class Trials:
         return replace(self, **{name: getattr(self, name)[chosen] for name in columns})
 
 
-def has_intervals(trial: Array) -> bool:
+def has_intervals(trial: RecordedArray) -> bool:
     """Whether ``names.trial`` has a start and a stop of each trial, not a label for each frame."""
     return len(trial.shape) == 2 and trial.shape[1] == 2
 
@@ -72,7 +72,7 @@ def _blocks(source: SourceSection, bins: int) -> MarkedTrials:
     return MarkedTrials(edges[:-1], edges[1:], number, number, edges[:-1], len(number), [])
 
 
-def _intervals(streams: Streams, table: Array, bins: int, clock: BinClock | None) -> MarkedTrials:
+def _intervals(streams: Streams, table: RecordedArray, bins: int, clock: BinClock | None) -> MarkedTrials:
     """Trials by start and stop: bins whose centre is inside, or bin numbers if a bin is a frame."""
     values = table.read(0, table.shape[0])
     if clock is not None or streams.shown.clock is not None:
@@ -125,7 +125,7 @@ def _first(shown: Track, wanted: Ints, missing: int, *, by_time: bool) -> Ints:
     return found
 
 
-def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None) -> MarkedTrials:
+def _labelled(streams: Streams, labels: RecordedArray, bins: int, clock: BinClock | None) -> MarkedTrials:
     """Trials by a label per frame: stretches of equal, non-negative labels."""
     runs = list(_runs(flat(labels, "names.trial: expected a label for each frame, or (trials, 2) times")))
     if clock is None and runs[-1][1] < bins:
@@ -155,7 +155,7 @@ def _labelled(streams: Streams, labels: Array, bins: int, clock: BinClock | None
     )
 
 
-def _runs(labels: Array) -> Iterator[tuple[int, int, int]]:
+def _runs(labels: RecordedArray) -> Iterator[tuple[int, int, int]]:
     """Start, end and value of each stretch of equal labels; -1 for negative ones."""
     begun, value = 0, -2
     for start in range(0, labels.shape[0], BLOCK):

@@ -14,7 +14,7 @@ from outofcore.store.remote import url_of
 if TYPE_CHECKING:
     import torch
 
-    from outofcore.display.table import Table
+    from outofcore.display.table import DisplayTable
     from outofcore.domains.planning import Outlook
     from outofcore.domains.text.stream import TextStream
 
@@ -98,7 +98,7 @@ class Text(Domain):
 
         return stream_bytes(section, threads)
 
-    def plan(self, section: TextSection, outlook: Outlook) -> tuple[Table, ...]:
+    def plan(self, section: TextSection, outlook: Outlook) -> tuple[DisplayTable, ...]:
         """Recommended settings by hardware, if other sizes are asked for."""
         from outofcore.domains.text.advice import advice_table
 

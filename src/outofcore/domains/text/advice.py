@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from outofcore.display.table import Table, columns
+from outofcore.display.table import DisplayTable, columns
 from outofcore.domains.planning import Outlook
 from outofcore.domains.streaming import RAW
 from outofcore.domains.text.params import TextSection
@@ -39,7 +39,7 @@ def applied(advice: Mapping[str, Any], section: TextSection) -> TextSection:
     return section.model_copy(update=changes)
 
 
-def advice_table(section: TextSection, outlook: Outlook) -> Table:
+def advice_table(section: TextSection, outlook: Outlook) -> DisplayTable:
     """Settings by hardware, with the memory that each takes with the current tokenizer."""
     rows = []
     for row in ADVICE:
@@ -52,4 +52,4 @@ def advice_table(section: TextSection, outlook: Outlook) -> Table:
     names += [*columns("count", "seq_len"), *columns("text", "optimizer", "precision")]
     names += columns("count", "shuffle_windows", "micro_batch")
     title = f"settings that suit a machine, with a batch_size of {BATCH_SIZE}, and what they take from raw text"
-    return Table(names, rows, "advice", title)
+    return DisplayTable(names, rows, "advice", title)

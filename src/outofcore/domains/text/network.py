@@ -21,7 +21,7 @@ _ASPECT = 40.0
 
 
 @dataclass(frozen=True)
-class Size:
+class NetworkShape:
     """The shape of a network."""
 
     layers: int
@@ -37,19 +37,19 @@ class Size:
         return (self.vocabulary + self.context + 2) * self.width + self.layers * block
 
 
-def model_size(section: TextSection, vocabulary: int) -> Size:
+def model_size(section: TextSection, vocabulary: int) -> NetworkShape:
     """The network shape that the params ask for."""
     train = section.train
     return choose_size(train.parameters or PRESETS[train.preset], vocabulary, section.tensors.seq_len)
 
 
-def choose_size(parameters: int, vocabulary: int, context: int) -> Size:
+def choose_size(parameters: int, vocabulary: int, context: int) -> NetworkShape:
     """The shape whose number of parameters is closest below a target.
 
     Of the widths (multiples of 8) and layers within 80 to 100 % of it, the one whose width is closest to 40 times its
     layers; otherwise the closest below. Raises ParamsError if the embedding of the vocabulary alone is larger.
     """
-    shapes: list[Size] = []
+    shapes: list[NetworkShape] = []
     for layers in range(1, _MOST_LAYERS + 1):
         width = 8
         while (size := _shape(layers, width, vocabulary, context)).parameters <= parameters:
@@ -68,20 +68,20 @@ def choose_size(parameters: int, vocabulary: int, context: int) -> Size:
     return min(near, key=lambda size: (_oddity(size), -size.parameters))
 
 
-def _shape(layers: int, width: int, vocabulary: int, context: int) -> Size:
+def _shape(layers: int, width: int, vocabulary: int, context: int) -> NetworkShape:
     heads = max(1, round(width / _HEAD_WIDTH))
     while width % heads:
         heads -= 1
-    return Size(layers, width, heads, vocabulary, context)
+    return NetworkShape(layers, width, heads, vocabulary, context)
 
 
-def _oddity(size: Size) -> float:
+def _oddity(size: NetworkShape) -> float:
     ratio = size.width / size.layers / _ASPECT
     return max(ratio, 1 / ratio)
 
 
-class _Block(nn.Module):
-    def __init__(self, size: Size) -> None:
+class _DecoderBlock(nn.Module):
+    def __init__(self, size: NetworkShape) -> None:
         super().__init__()
         self.heads = size.heads
         self.norm_attention = nn.LayerNorm(size.width)
@@ -108,12 +108,12 @@ class _Block(nn.Module):
 class Network(nn.Module):
     """Ids of a window to what comes next."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: NetworkShape) -> None:
         super().__init__()
         self.size = size
         self.tokens = nn.Embedding(size.vocabulary, size.width)
         self.places = nn.Embedding(size.context, size.width)
-        self.blocks = nn.ModuleList(_Block(size) for _ in range(size.layers))
+        self.blocks = nn.ModuleList(_DecoderBlock(size) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):

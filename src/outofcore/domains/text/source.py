@@ -14,7 +14,7 @@ from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.cuts import WINDOW_BYTES, Cutter, at_character
 from outofcore.domains.text.tokens.engine import open_engine
 from outofcore.domains.text.tokens.tokenizer import EncodingError, load_tokenizer
-from outofcore.raw.cutting import Text, cut_by, halves, split_at
+from outofcore.raw.cutting import MemberText, cut_by, halves, split_at
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import Reject, Unit
@@ -61,7 +61,7 @@ def divided(unit: Unit, section: TextSection) -> tuple[Unit, ...] | None:
     return split_at(unit, at, contents, contents._replace(marks=0)) if at else ()
 
 
-def _of_member(text: Text, scout: Scout, section: TextSection) -> Iterator[Unit]:
+def _of_member(text: MemberText, scout: Scout, section: TextSection) -> Iterator[Unit]:
     """Units of one stretch; unreadable data and the document that it interrupts are one record."""
     opened = None
     try:
@@ -87,7 +87,7 @@ def _of_member(text: Text, scout: Scout, section: TextSection) -> Iterator[Unit]
 
 
 def _pieces(
-    text: Text, opened: OpenMember, offset: int, marks: int, scout: Scout, section: TextSection
+    text: MemberText, opened: OpenMember, offset: int, marks: int, scout: Scout, section: TextSection
 ) -> Iterator[Unit]:
     """Pieces of a document that is too long to be read whole."""
     tokenizer = load_tokenizer(section)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outofcore.domains.go.play.oracle import main_line
 from outofcore.domains.go.sgf.pieces import cut
-from outofcore.domains.go.sgf.reader import NO_POINT, PROPERTIES, MainLines, Reading, read_games
+from outofcore.domains.go.sgf.reader import NO_POINT, PROPERTIES, MainLines, ReadResult, read_games
 
 KINDS = ("B", "W", "AB", "AW", "AE")
 
@@ -57,32 +57,32 @@ def value(data: bytes, name: str) -> bytes | None:
 )
 def test_moves_and_setup(data: bytes, expected: list[tuple[str, str, int]]) -> None:
     games = read(data)
-    assert Reading(games.status[0]) is Reading.READ
+    assert ReadResult(games.status[0]) is ReadResult.READ
     assert events(games) == expected
 
 
 @pytest.mark.parametrize(
     ("data", "status"),
     [
-        (b"(;B[aa];C[no end", Reading.UNTERMINATED_VALUE),
-        (b"(;B[abc])", Reading.BAD_POINT),
-        (b"(;B[a1])", Reading.BAD_POINT),
-        (b"(;AB[])", Reading.READ),
-        (b"(;B[aa:bb])", Reading.BAD_POINT),
-        (b"(;B[aa][bb])", Reading.AMBIGUOUS_NODE),
-        (b"(;B[aa]B[bb])", Reading.AMBIGUOUS_NODE),
-        (b"(;B[aa]AW[bb])", Reading.AMBIGUOUS_NODE),
-        (b"(;C[he said [a] or B[dd] is good];B[aa])", Reading.STRAY_TEXT),
-        (b"(;C[one [two] W[bb] three];W[cc])", Reading.STRAY_TEXT),
-        (b"(;C[one [two]W[bb];W[cc])", Reading.READ),
-        (b"(;B[aa](;W[bb])(;C[variations do not matter)", Reading.READ),
-        (b"(;B[aa]C[see [a] below];W[bb])", Reading.READ),
+        (b"(;B[aa];C[no end", ReadResult.UNTERMINATED_VALUE),
+        (b"(;B[abc])", ReadResult.BAD_POINT),
+        (b"(;B[a1])", ReadResult.BAD_POINT),
+        (b"(;AB[])", ReadResult.READ),
+        (b"(;B[aa:bb])", ReadResult.BAD_POINT),
+        (b"(;B[aa][bb])", ReadResult.AMBIGUOUS_NODE),
+        (b"(;B[aa]B[bb])", ReadResult.AMBIGUOUS_NODE),
+        (b"(;B[aa]AW[bb])", ReadResult.AMBIGUOUS_NODE),
+        (b"(;C[he said [a] or B[dd] is good];B[aa])", ReadResult.STRAY_TEXT),
+        (b"(;C[one [two] W[bb] three];W[cc])", ReadResult.STRAY_TEXT),
+        (b"(;C[one [two]W[bb];W[cc])", ReadResult.READ),
+        (b"(;B[aa](;W[bb])(;C[variations do not matter)", ReadResult.READ),
+        (b"(;B[aa]C[see [a] below];W[bb])", ReadResult.READ),
     ],
 )
-def test_what_is_refused(data: bytes, status: Reading) -> None:
+def test_what_is_refused(data: bytes, status: ReadResult) -> None:
     games = read(data)
-    assert Reading(games.status[0]) is status
-    if status is not Reading.READ:
+    assert ReadResult(games.status[0]) is status
+    if status is not ReadResult.READ:
         assert 0 < games.trouble[0] <= len(data)
 
 
@@ -125,7 +125,7 @@ def test_equals_sgfmill(data: bytes) -> None:
     nodes = main_line(data)
     assert nodes is not None
     games = read(data)
-    assert Reading(games.status[0]) is Reading.READ
+    assert ReadResult(games.status[0]) is ReadResult.READ
     expected = [
         (name, point.decode(), number)
         for number, node in enumerate(nodes)
@@ -147,7 +147,7 @@ def test_what_sgfmill_reads_after_damage_is_read_alike_or_refused(data: bytes, d
         return
     game = found[0].payload[: found[0].ends[0]]
     nodes, games = main_line(game), read(game)
-    if nodes is None or Reading(games.status[0]) is not Reading.READ:
+    if nodes is None or ReadResult(games.status[0]) is not ReadResult.READ:
         return
     told = [
         (name, point.strip().decode())

@@ -35,7 +35,7 @@ OCCUPIED, SUICIDE, KO_RETAKEN, SUPERKO, LATE_SETUP, AFTER_END, SETUP_CAPTURES, P
 _PASS_LETTERS = 19  # tt, on boards without that point
 
 
-class Verdict(IntEnum):
+class PlayResult(IntEnum):
     """Result of playing a game."""
 
     KEPT = 0
@@ -52,10 +52,10 @@ class Verdict(IntEnum):
 
 
 _STOPPED = -1  # kept up to there
-_KEPT, _PASSED_OVER = int(Verdict.KEPT), int(Verdict.PASSED_OVER)
-_OFF_BOARD, _AMBIGUOUS = int(Verdict.OFF_BOARD), int(Verdict.AMBIGUOUS_NODE)
-_TOO_MANY, _TOO_SHORT = int(Verdict.TOO_MANY_MOVES), int(Verdict.TOO_SHORT)
-_ILLEGAL = int(Verdict.OCCUPIED)  # the first of five, in the order of COUNTED
+_KEPT, _PASSED_OVER = int(PlayResult.KEPT), int(PlayResult.PASSED_OVER)
+_OFF_BOARD, _AMBIGUOUS = int(PlayResult.OFF_BOARD), int(PlayResult.AMBIGUOUS_NODE)
+_TOO_MANY, _TOO_SHORT = int(PlayResult.TOO_MANY_MOVES), int(PlayResult.TOO_SHORT)
+_ILLEGAL = int(PlayResult.OCCUPIED)  # the first of five, in the order of COUNTED
 _WHITE_TO_PLAY = np.uint64(0x5851F42D4C957F2D)
 _NOTHING = np.uint64(0)
 
@@ -109,7 +109,7 @@ def replay(games: MainLines, rules: Rules, filters: FilterSection) -> Played:
 
 @kernel
 def _set_up(events: tuple[int, int], games: MainLines, size: int, board: Board) -> int:
-    """Apply the setup of one node; returns 0 or the :class:`Verdict` that forbids it."""
+    """Apply the setup of one node; returns 0 or the :class:`PlayResult` that forbids it."""
     kinds, points, given = games.kind, games.points, board.notes
     given[:] = -1
     for event in range(events[0], events[1]):
@@ -197,7 +197,7 @@ def _play_game(
 ) -> tuple[int, int, int, int]:
     """Play one game: its rows from ``begin``, its record from ``recorded``.
 
-    Returns what :class:`Verdict` says, or ``_STOPPED``; the event that was reached; and the ends of rows and record.
+    Returns what :class:`PlayResult` says, or ``_STOPPED``; the event that was reached; and the ends of rows and record.
     """
     size, superko = rules.size[game], rules.superko[game]
     record, counts = played.record, played.counts[game]

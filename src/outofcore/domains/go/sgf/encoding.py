@@ -64,7 +64,7 @@ _SWALLOWS = re.compile(
 )  # a character's backslash before the closing bracket
 
 
-class Layout(NamedTuple):
+class Brackets(NamedTuple):
     """The brackets of a game under one encoding."""
 
     faults: int  # bytes outside of values that are no SGF, properties inside of values, and an end that is missing
@@ -152,7 +152,7 @@ def candidates(game: bytes) -> list[str]:
     return [*([named] if named and _VARIANTS.get(named, named) in _PAIRS else []), *others]
 
 
-def layout(game: bytes, *, closed: bool) -> Layout:
+def layout(game: bytes, *, closed: bool) -> Brackets:
     """The brackets of a masked game, and whether its last parenthesis closes it."""
     known, faults, tokens = 0, 0, []
     for token in _TOKEN.finditer(game):
@@ -160,10 +160,10 @@ def layout(game: bytes, *, closed: bool) -> Layout:
         tokens.append(token.start())
         if token["value"] is not None:
             faults += len(_SWALLOWED.findall(token["value"]))
-    return Layout(len(game) - known + faults + (not closed), tuple(tokens))
+    return Brackets(len(game) - known + faults + (not closed), tuple(tokens))
 
 
-def choose(readings: Mapping[str, Layout], game: bytes) -> str:
+def choose(readings: Mapping[str, Brackets], game: bytes) -> str:
     """The codec whose reading has the fewest faults, ``""`` for that of plain bytes, or :data:`AMBIGUOUS`.
 
     ``readings`` are those that decode strictly. Where several are as good, they must agree on every bracket, or one

@@ -19,7 +19,7 @@ _EVENT_CODES = np.array([66, 87, (65 << 8) | 66, (65 << 8) | 87, (65 << 8) | 69]
 NO_POINT = 255
 
 
-class Reading(IntEnum):
+class ReadResult(IntEnum):
     """Result of reading a game."""
 
     READ = 0
@@ -29,8 +29,8 @@ class Reading(IntEnum):
     STRAY_TEXT = 4
 
 
-_UNTERMINATED, _BAD_POINT = int(Reading.UNTERMINATED_VALUE), int(Reading.BAD_POINT)
-_AMBIGUOUS, _STRAY = int(Reading.AMBIGUOUS_NODE), int(Reading.STRAY_TEXT)
+_UNTERMINATED, _BAD_POINT = int(ReadResult.UNTERMINATED_VALUE), int(ReadResult.BAD_POINT)
+_AMBIGUOUS, _STRAY = int(ReadResult.AMBIGUOUS_NODE), int(ReadResult.STRAY_TEXT)
 
 
 class MainLines(NamedTuple):

@@ -65,7 +65,7 @@ def refusing(what: str, *damage: type[Exception]) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Array:
+class RecordedArray:
     shape: tuple[int, ...]  # time first
     dtype: np.dtype[Any]  # in the byte order of the machine
     read: Callable[[int, int], npt.NDArray[Any]]  # entries from, to (exclusive); raises OSError if damaged there
@@ -78,7 +78,7 @@ class Array:
 
 def sliced(
     values: Any, axis: int, name: str, *, turned: bool = False, damage: tuple[type[Exception], ...] = SLICE_DAMAGE
-) -> Array:
+) -> RecordedArray:
     """An array of a library that reads slices, time first; ``turned`` has all axes reversed in the file."""
     shape = time_first(values.shape[::-1] if turned else values.shape, axis, name)
     place = len(shape) - 1 - axis if turned else axis
@@ -91,7 +91,7 @@ def sliced(
             raise OSError(message) from error
         return np.moveaxis(entries.T if turned else entries, axis, 0)
 
-    return Array(shape, native_dtype(values.dtype), read)
+    return RecordedArray(shape, native_dtype(values.dtype), read)
 
 
 def chunk_grid(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
@@ -114,7 +114,7 @@ def unwritten(
     return np.repeat([present[number] < whole for number in range(grid[axis])], chunks[axis])[: shape[axis]]
 
 
-def written(array: Array, absent: Mask | None, name: str) -> Array:
+def written(array: RecordedArray, absent: Mask | None, name: str) -> RecordedArray:
     """The array, of which the entries in ``absent`` were never written: they are no values, and reading them fails."""
     if absent is None:
         return array
@@ -125,7 +125,7 @@ def written(array: Array, absent: Mask | None, name: str) -> Array:
             raise OSError(message)
         return array.read(start, stop)
 
-    return Array(array.shape, array.dtype, read)
+    return RecordedArray(array.shape, array.dtype, read)
 
 
 def guard_size(name: str, shape: tuple[int, ...], size: int, stored: int) -> None:
@@ -143,7 +143,7 @@ def time_first(shape: tuple[int, ...], axis: int, name: str) -> tuple[int, ...]:
     return (shape[axis], *shape[:axis], *shape[axis + 1 :]) if shape else ()
 
 
-def concatenated(arrays: Sequence[Array]) -> Array:
+def concatenated(arrays: Sequence[RecordedArray]) -> RecordedArray:
     """Arrays end to end."""
     starts = np.concatenate([[0], np.cumsum([array.shape[0] for array in arrays])]).astype(np.int64)
     dtype = np.result_type(*(array.dtype for array in arrays))
@@ -157,17 +157,17 @@ def concatenated(arrays: Sequence[Array]) -> Array:
         ]
         return parts[0] if len(parts) == 1 else np.concatenate([nothing, *parts])
 
-    return Array((int(starts[-1]), *nothing.shape[1:]), dtype, read)
+    return RecordedArray((int(starts[-1]), *nothing.shape[1:]), dtype, read)
 
 
-def part(array: Array, first: int, last: int) -> Array:
+def part(array: RecordedArray, first: int, last: int) -> RecordedArray:
     """Entries ``first`` to ``last`` (exclusive) of another array."""
-    return Array(
+    return RecordedArray(
         (last - first, *array.shape[1:]), array.dtype, lambda start, stop: array.read(first + start, first + stop)
     )
 
 
-def flat(array: Array, expected: str) -> Array:
+def flat(array: RecordedArray, expected: str) -> RecordedArray:
     """A vector, possibly stored as a column or a row; raises SessionError, beginning with ``expected``, for others."""
     if not array.shape or sum(size > 1 for size in array.shape) > 1:
         message = f"{expected}, got shape {array.shape}"
@@ -181,10 +181,10 @@ def flat(array: Array, expected: str) -> Array:
             return array.read(0, 1).reshape(-1)[start:stop]
         return array.read(start, stop).reshape(-1)
 
-    return Array((math.prod(array.shape),), array.dtype, read)
+    return RecordedArray((math.prod(array.shape),), array.dtype, read)
 
 
-def readable(array: Array, start: int, stop: int) -> tuple[npt.NDArray[Any], Mask]:
+def readable(array: RecordedArray, start: int, stop: int) -> tuple[npt.NDArray[Any], Mask]:
     """Entries ``start`` to ``stop``, 0 where the file is damaged, and which of them were read."""
     if stop <= start:
         return np.empty((0, *array.shape[1:]), array.dtype), np.empty(0, bool)
@@ -198,7 +198,7 @@ def readable(array: Array, start: int, stop: int) -> tuple[npt.NDArray[Any], Mas
         return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])
 
 
-def take(array: Array, index: Ints) -> tuple[npt.NDArray[Any], Mask]:
+def take(array: RecordedArray, index: Ints) -> tuple[npt.NDArray[Any], Mask]:
     """Entries by number, in any order, with repeats; neighbours are read together, each entry once."""
     if not len(index):
         return readable(array, 0, 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from outofcore.domains.neural.params import SourceSection
-from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, flat, identify, part
+from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, SessionError, flat, identify, part
 from outofcore.domains.neural.recordings.recording import Recording, checked, joined, matching, missing
 from outofcore.raw.files import natural_order
 from outofcore.raw.unit import Reject
@@ -38,14 +38,14 @@ class MarkedTrials:
 class TrialArrays:
     """The arrays of all complete trials, end to end."""
 
-    arrays: Mapping[str, Array]  # by field of names; of ``repeat`` the first entry of each trial
+    arrays: Mapping[str, RecordedArray]  # by field of names; of ``repeat`` the first entry of each trial
     trials: MarkedTrials
 
 
 def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArrays | None:
     """The arrays by trial that ``names`` has, or None if it has none; raises SessionError."""
     names = source.names
-    found: dict[str, dict[Key, Array | Reject]] = {}
+    found: dict[str, dict[Key, RecordedArray | Reject]] = {}
     shown = "frame" if names.frame is not None else "stimulus" if source.repeats is None else "responses"
     for field in dict.fromkeys((shown, "responses", "behavior", "valid", "repeat")):
         name = getattr(names, field)
@@ -56,13 +56,13 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
         return None
     _check_stars(source, found)
     keys = sorted({key for each in found.values() for key in each}, key=lambda key: [*map(natural_order, key)])
-    kept: dict[Key, dict[str, Array]] = {}
+    kept: dict[Key, dict[str, RecordedArray]] = {}
     rejects: list[Reject] = []
     starts = [0]
     for number, key in enumerate(keys):
         trial = {field: each.get(key) or _lacking(names, field, key, number) for field, each in found.items()}
         wrong = [each for each in trial.values() if isinstance(each, Reject)]
-        arrays = {field: each for field, each in trial.items() if isinstance(each, Array)}
+        arrays = {field: each for field, each in trial.items() if isinstance(each, RecordedArray)}
         lengths = {field: each.shape[0] for field, each in arrays.items() if field != "repeat"}
         least, most = min(lengths.values(), default=0), max(lengths.values(), default=0)
         if not wrong and not least:
@@ -89,7 +89,7 @@ def find_trial_arrays(recording: Recording, source: SourceSection) -> TrialArray
     )
 
 
-def _by_key(recording: Recording, field: str, name: str, axis: int) -> dict[Key, Array | Reject] | None:
+def _by_key(recording: Recording, field: str, name: str, axis: int) -> dict[Key, RecordedArray | Reject] | None:
     """The arrays of a field by trial, or None if its name is that of one array."""
     vector = field in ("frame", "repeat")
     expected = f"names.{field} = {name!r}: expected a vector for each trial"
@@ -101,7 +101,7 @@ def _by_key(recording: Recording, field: str, name: str, axis: int) -> dict[Key,
         if cells is None:
             return None
         return {(str(place + 1),): flat(cell, expected) if vector else cell for place, cell in enumerate(cells)}
-    found: dict[Key, Array | Reject] = {}
+    found: dict[Key, RecordedArray | Reject] = {}
     for key, each in matching(recording, name).items():
         try:
             array = checked(recording.array(each, axis), field, each)

@@ -13,7 +13,7 @@ from outofcore.domains.neural.recordings.arrays import (
     BLOCK_BYTES,
     STREAM_DAMAGE,
     WHOLE_BYTES,
-    Array,
+    RecordedArray,
     SessionError,
     refusing,
     sliced,
@@ -39,7 +39,7 @@ class FolderRecording(Recording):
         """Paths of all files."""
         return [name.removesuffix(".npy") for name in self._files]
 
-    def array(self, name: str, axis: int = 0) -> Array:
+    def array(self, name: str, axis: int = 0) -> RecordedArray:
         """A file by its path in the folder."""
         file, column = split_column(name)
         if file in self._files and not file.endswith(".npy"):
@@ -63,7 +63,7 @@ def named_files(name: str) -> PurePosixPath:
     return PurePosixPath(split_column(name)[0])
 
 
-def text_array(path: Path, column: int | str | None, axis: int = 0) -> Array:
+def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedArray:
     """A text of numbers or one column of it, separated by commas, semicolons, tabs or blanks; ``#`` for comments.
 
     The first line is a header if the column is a title, or if it has words and no number. An entry that is not a number

@@ -15,8 +15,8 @@ import numpy as np
 
 from outofcore.domains.neural.recordings.arrays import (
     SLICE_DAMAGE,
-    Array,
     Mask,
+    RecordedArray,
     SessionError,
     chunk_grid,
     guard_size,
@@ -58,10 +58,10 @@ class Hdf5Recording(Recording):
         """Whether a group or dataset is one that users name."""
         return isinstance(item, h5py.Dataset) and not name.startswith("#")
 
-    def array(self, name: str, axis: int = 0) -> Array:
+    def array(self, name: str, axis: int = 0) -> RecordedArray:
         return as_array(self.resolve(name), axis)
 
-    def cells(self, name: str, axis: int = 0) -> list[Array] | None:
+    def cells(self, name: str, axis: int = 0) -> list[RecordedArray] | None:
         """MATLAB cells, column by column, or the rows of a ragged dataset."""
         found = self.resolve(name)
         if not isinstance(found, h5py.Dataset):
@@ -113,7 +113,7 @@ def damage_named(name: str) -> AbstractContextManager[None]:
     return refusing(f"{name!r} cannot be read, the file is damaged", *DAMAGE, KeyError)
 
 
-def as_array(found: Any, axis: int = 0) -> Array:
+def as_array(found: Any, axis: int = 0) -> RecordedArray:
     """A dataset as an array; rejects datasets whose values are outside the file."""
     with damage_named(str(found.name)):
         message, reason = _refused(found)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.io import loadmat, whosmat
 
-from outofcore.domains.neural.recordings.arrays import Array, SessionError, clean, sliced
+from outofcore.domains.neural.recordings.arrays import RecordedArray, SessionError, clean, sliced
 from outofcore.domains.neural.recordings.recording import Recording
 
 
@@ -31,11 +31,11 @@ class MatRecording(Recording):
         structs = {name: self._variable(name) for name, kind in self._variables.items() if kind == "struct"}
         return [name for variable in self._variables for name in _inside(variable, structs.get(variable))]
 
-    def array(self, name: str, axis: int = 0) -> Array:
+    def array(self, name: str, axis: int = 0) -> RecordedArray:
         """A variable or a field; raises KeyError, or SessionError for what is no plain array."""
         return _as_array(self.value(name), axis, name)
 
-    def cells(self, name: str, axis: int = 0) -> list[Array] | None:
+    def cells(self, name: str, axis: int = 0) -> list[RecordedArray] | None:
         """The cells of a cell array, column by column."""
         found = self.value(name)
         if not isinstance(found, np.ndarray) or found.dtype != object:
@@ -77,7 +77,7 @@ def _inside(name: str, value: Any) -> Iterator[str]:
         yield from _inside(f"{name}/{field}", value.reshape(-1)[0][field])
 
 
-def _as_array(value: Any, axis: int, name: str) -> Array:
+def _as_array(value: Any, axis: int, name: str) -> RecordedArray:
     plain = isinstance(value, np.ndarray) and value.dtype.kind in "biufSU"
     if not plain:
         kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__

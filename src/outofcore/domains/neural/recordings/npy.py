@@ -19,7 +19,14 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.neural.recordings.arrays import STREAM_DAMAGE, WHOLE_BYTES, Array, SessionError, refusing, sliced
+from outofcore.domains.neural.recordings.arrays import (
+    STREAM_DAMAGE,
+    WHOLE_BYTES,
+    RecordedArray,
+    SessionError,
+    refusing,
+    sliced,
+)
 from outofcore.domains.neural.recordings.recording import Recording
 
 # Local file header of a zip archive: 30 bytes, the last two fields are the lengths of what follows.
@@ -29,7 +36,7 @@ ARCHIVE_DAMAGE = (OSError, zipfile.BadZipFile, RuntimeError, ValueError, struct.
 
 
 @dataclass(frozen=True)
-class Mapped:
+class MappedArray:
     """An uncompressed array, mapped anew for each read so that its pages are released."""
 
     path: Path
@@ -63,10 +70,10 @@ def read_header(stream: IO[bytes], name: str, size: int) -> tuple[tuple[int, ...
     return shape, fortran, dtype
 
 
-def npy_array(path: Path, name: str, axis: int) -> Array:
+def npy_array(path: Path, name: str, axis: int) -> RecordedArray:
     with path.open("rb") as stream:
         shape, fortran, dtype = read_header(stream, name, path.stat().st_size)
-        return sliced(Mapped(path, stream.tell(), shape, dtype, fortran), axis, name)
+        return sliced(MappedArray(path, stream.tell(), shape, dtype, fortran), axis, name)
 
 
 class NpzRecording(Recording):
@@ -82,13 +89,13 @@ class NpzRecording(Recording):
     def names(self) -> list[str]:
         return list(self._entries)
 
-    def array(self, name: str, axis: int = 0) -> Array:
+    def array(self, name: str, axis: int = 0) -> RecordedArray:
         entry = self._entries[name.removesuffix(".npy")]
         with self._member(name, entry) as stream:
             shape, fortran, dtype = read_header(stream, name, entry.file_size)
             offset = stream.tell()
         if entry.compress_type == zipfile.ZIP_STORED:
-            return sliced(Mapped(self._path, self._place(entry) + offset, shape, dtype, fortran), axis, name)
+            return sliced(MappedArray(self._path, self._place(entry) + offset, shape, dtype, fortran), axis, name)
         return sliced(self._whole(name, entry), axis, name)
 
     def _whole(self, name: str, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from outofcore.domains.neural.clocks import joined_intervals, listed_clock, nanoseconds, regular_clock
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, part
+from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, SessionError, part
 from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording, as_array, damage_named, link_of
 
 # Largest plausible number of units; a longer index is invalid.
@@ -39,7 +39,7 @@ class NwbRecording(Hdf5Recording):
             return bool({"data", "start_time", "order_of_images"} & set(item)) or name == "units"
         return item.parent.attrs.get("colnames") is not None
 
-    def array(self, name: str, axis: int = 0) -> Array:
+    def array(self, name: str, axis: int = 0) -> RecordedArray:
         """The data of a series, the intervals of a table, or a column."""
         found = self.resolve(name)
         if isinstance(found, h5py.Dataset):
@@ -58,7 +58,7 @@ class NwbRecording(Hdf5Recording):
             raise SessionError(message, reason="wrong_type")
         return self._in_its_unit(name, array, axis)
 
-    def trains(self, name: str) -> list[Array]:
+    def trains(self, name: str) -> list[RecordedArray]:
         """Spike times of the units, or ragged vectors as in plain HDF5."""
         if link_of(self.resolve(name), "spike_times_index") is None:
             return super().trains(name)
@@ -126,7 +126,7 @@ class NwbRecording(Hdf5Recording):
                 return np.array([self.file[each].name.rpartition("/")[2] for each in found[()]], object)
             return np.asarray(found.asstr()[()] if h5py.check_string_dtype(found.dtype) else found[()])
 
-    def clock(self, name: str, count: int) -> Array | None:
+    def clock(self, name: str, count: int) -> RecordedArray | None:
         """The clock of a series: its timestamps, or its start and rate; always seconds."""
         found = self.resolve(name)
         key = "timestamps" if link_of(found, "timestamps") is not None else "starting_time"
@@ -150,7 +150,7 @@ class NwbRecording(Hdf5Recording):
             raise SessionError(message, reason="no_time")
         return regular_clock(start, rate, count)
 
-    def _in_its_unit(self, name: str, array: Array, axis: int) -> Array:
+    def _in_its_unit(self, name: str, array: RecordedArray, axis: int) -> RecordedArray:
         """A series in its stated unit: data * conversion + offset, with an optional conversion per channel."""
         data = self.resolve(f"{name}/data")
         factor, offset = np.array(_number(data, "conversion", 1.0)), _number(data, "offset", 0.0)
@@ -161,13 +161,15 @@ class NwbRecording(Hdf5Recording):
             factor = factor * self._values(name, "channel_conversion", array.shape[1:2] or (1,))
         if np.all(factor == 1) and offset == 0:
             return array
-        return Array(array.shape, np.dtype(np.float64), lambda start, stop: array.read(start, stop) * factor + offset)
+        return RecordedArray(
+            array.shape, np.dtype(np.float64), lambda start, stop: array.read(start, stop) * factor + offset
+        )
 
-    def _part(self, name: str, key: str, axis: int = 0) -> Array | None:
+    def _part(self, name: str, key: str, axis: int = 0) -> RecordedArray | None:
         """A dataset of a series or table, or None."""
         return None if link_of(self.resolve(name), key) is None else self._there(name, key, axis)
 
-    def _there(self, name: str, key: str, axis: int = 0) -> Array:
+    def _there(self, name: str, key: str, axis: int = 0) -> RecordedArray:
         """A dataset that a series or table must have; its link may be broken."""
         try:
             return as_array(self.resolve(f"{name}/{key}"), axis)
@@ -186,7 +188,7 @@ class NwbRecording(Hdf5Recording):
             return np.asarray(self.resolve(f"{name}/{key}")[()])
 
 
-def _images(file: h5py.File, group: h5py.Group, axis: int) -> Array:
+def _images(file: h5py.File, group: h5py.Group, axis: int) -> RecordedArray:
     """The pictures of a group, one by one, in their stated order, which the numbers of an IndexSeries mean."""
     with damage_named(f"{group.name}/order_of_images"):
         order = group["order_of_images"]
@@ -200,15 +202,15 @@ def _images(file: h5py.File, group: h5py.Group, axis: int) -> Array:
     def read(start: int, stop: int) -> npt.NDArray[Any]:
         return np.stack([picture.read(0, picture.shape[0]) for picture in pictures[start:stop]])
 
-    return Array((len(pictures), *shapes[0]), np.result_type(*(picture.dtype for picture in pictures)), read)
+    return RecordedArray((len(pictures), *shapes[0]), np.result_type(*(picture.dtype for picture in pictures)), read)
 
 
-def _intervals(start: Array, stop: Array) -> Array:
+def _intervals(start: RecordedArray, stop: RecordedArray) -> RecordedArray:
     """Start and stop of each row of an intervals table, shape (rows, 2), seconds."""
     if len(start.shape) != 1 or start.shape != stop.shape:
         message = f"expected start_time and stop_time of one length, got shapes {start.shape} and {stop.shape}"
         raise SessionError(message, reason="unequal_length")
-    return Array(
+    return RecordedArray(
         (start.shape[0], 2),
         np.dtype(np.float64),
         lambda first, end: np.stack([start.read(first, end), stop.read(first, end)], axis=1),

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.neural.params import TimeUnit
-from outofcore.domains.neural.recordings.arrays import Array, Ints, SessionError, concatenated, flat
+from outofcore.domains.neural.recordings.arrays import Ints, RecordedArray, SessionError, concatenated, flat
 from outofcore.raw.files import natural_order
 
 
@@ -24,11 +24,11 @@ class Recording:
         """Names of all arrays, for patterns and messages."""
         raise NotImplementedError
 
-    def array(self, name: str, axis: int = 0) -> Array:
+    def array(self, name: str, axis: int = 0) -> RecordedArray:
         """An array by name, axis ``axis`` first; raises KeyError, or SessionError for neither numbers nor words."""
         raise NotImplementedError
 
-    def cells(self, name: str, axis: int = 0) -> list[Array] | None:
+    def cells(self, name: str, axis: int = 0) -> list[RecordedArray] | None:
         """The arrays of a MATLAB cell array or of ragged rows, None for anything else. Raises as :meth:`array`."""
         del name, axis
         return None
@@ -38,7 +38,7 @@ class Recording:
         del name
         return None
 
-    def trains(self, name: str) -> list[Array]:
+    def trains(self, name: str) -> list[RecordedArray]:
         """One vector per neuron: those of a group, cells, ragged rows, or one vector. Raises as :meth:`array`."""
         members = self.members(name)
         if members is None:
@@ -50,7 +50,7 @@ class Recording:
         message = f"source.units: {name!r} is no table of units with a column {column!r}, which only NWB files have"
         raise SessionError(message, reason="missing_field")
 
-    def clock(self, name: str, count: int) -> Array | None:
+    def clock(self, name: str, count: int) -> RecordedArray | None:
         """The format's own clock, in nanoseconds, for an array of ``count`` entries along time, or None."""
         del name, count
         return None
@@ -68,7 +68,7 @@ class Recording:
         """Release the file."""
 
 
-def _vectors_of(name: str, members: Mapping[str, Array]) -> list[Array]:
+def _vectors_of(name: str, members: Mapping[str, RecordedArray]) -> list[RecordedArray]:
     """Vectors of a group, a neuron each; raises SessionError for members that are not of one kind."""
     kinds = {array.dtype.kind for array in members.values()}
     lengths = {array.shape for array in members.values()}
@@ -83,7 +83,7 @@ def _vectors_of(name: str, members: Mapping[str, Array]) -> list[Array]:
     return [*members.values()]
 
 
-def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Array:
+def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> RecordedArray:
     """The array that ``names.<field>`` refers to; raises SessionError."""
     try:
         if "*" not in name:
@@ -96,7 +96,7 @@ def find_array(recording: Recording, field: str, name: str, axis: int = 0) -> Ar
     return joined(field, name, arrays)
 
 
-def joined(field: str, name: str, arrays: Sequence[Array]) -> Array:
+def joined(field: str, name: str, arrays: Sequence[RecordedArray]) -> RecordedArray:
     """Arrays end to end; raises SessionError if they differ in more than their length."""
     shapes = sorted({array.shape[1:] for array in arrays})
     if len(shapes) > 1:
@@ -105,7 +105,7 @@ def joined(field: str, name: str, arrays: Sequence[Array]) -> Array:
     return concatenated(arrays)
 
 
-def find_vector(recording: Recording, field: str, name: str) -> Array:
+def find_vector(recording: Recording, field: str, name: str) -> RecordedArray:
     """A vector, possibly stored as a column or row. Raises as :func:`find_array`."""
     array, expected = find_array(recording, field, name), f"names.{field} = {name!r}: expected a vector"
     if sum(size != 1 for size in array.shape) > 1:  # also an empty matrix
@@ -136,7 +136,7 @@ def unread(recording: Recording, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in sorted(recording.names(), key=natural_order) if not meant.fullmatch(name))
 
 
-def checked(array: Array, field: str, name: str) -> Array:
+def checked(array: RecordedArray, field: str, name: str) -> RecordedArray:
     """The array, if it is one of numbers or words; raises SessionError."""
     if not array.shape or array.dtype.kind not in "biufSUOT":
         what = f"a single value of {array.dtype}" if not array.shape else f"values of {array.dtype}"

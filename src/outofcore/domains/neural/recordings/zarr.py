@@ -13,7 +13,7 @@ import numpy as np
 import zarr
 
 from outofcore.domains.neural.recordings.arrays import (
-    Array,
+    RecordedArray,
     SessionError,
     guard_size,
     refusing,
@@ -37,7 +37,7 @@ class ZarrRecording(Recording):
         members = self._group.members(max_depth=None)
         return sorted((name for name, member in members if isinstance(member, zarr.Array)), key=natural_order)
 
-    def array(self, name: str, axis: int = 0) -> Array:
+    def array(self, name: str, axis: int = 0) -> RecordedArray:
         found: Any = self._group[name.strip("/")]
         if not isinstance(found, zarr.Array):
             message = f"{name!r} is a group; name one of its arrays"

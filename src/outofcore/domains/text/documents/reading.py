@@ -15,7 +15,7 @@ from outofcore.domains.text.documents.utf8 import BOM
 from outofcore.domains.text.params import SourceSection
 from outofcore.errors import RawInputError
 from outofcore.raw.blocks import read_block
-from outofcore.raw.cutting import Text
+from outofcore.raw.cutting import MemberText
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile, plain_name
 from outofcore.raw.streams import transcoded
@@ -184,7 +184,7 @@ class RecordsMember(Member):
 class OpenMember:
     """A member of a raw file."""
 
-    def __init__(self, text: Text, source: SourceSection) -> None:
+    def __init__(self, text: MemberText, source: SourceSection) -> None:
         self._member = member = text.opened
         self._source = source
         self.marks = 0

@@ -20,7 +20,7 @@ from outofcore.domains.text.params import SUFFIXES, TextSection
 from outofcore.domains.text.tokens.cuts import Cutter
 from outofcore.domains.text.tokens.tokenizer import TOKENIZER_FILE
 from outofcore.errors import ParamsError
-from outofcore.raw.cutting import Text
+from outofcore.raw.cutting import MemberText
 from outofcore.raw.damage import DamagedInput
 from outofcore.raw.files import Member, RawFile
 from outofcore.raw.streams import transcoded
@@ -141,7 +141,7 @@ def texts(file: RawFile, section: TextSection) -> Iterator[Iterator[bytes]]:
 
 
 def _of_member(member: Member, section: TextSection) -> Iterator[Iterator[bytes]]:
-    text = Text(0, member.name, member.name, 0, *transcoded(member.stream), member)
+    text = MemberText(0, member.name, member.name, 0, *transcoded(member.stream), member)
     opened = OpenMember(text, section.source)
     for offset, payload, lengths in opened.documents():
         if payload is None:

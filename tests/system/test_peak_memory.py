@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from outofcore.settings.hardware import Measured
-from outofcore.training import memory
-from outofcore.training.memory import MemoryWatch
+from outofcore.system import peak_memory
+from outofcore.system.peak_memory import MemoryWatch
 
 MIB = 2**20
 
@@ -45,8 +45,8 @@ def test_children_count_and_shared_pages_once():
 
 
 def test_shared_pages_are_told_apart_only_for_a_possible_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    walks, samples, proportional, usual = [], [], memory._proportional, MemoryWatch._sample
-    monkeypatch.setattr(memory, "_proportional", lambda pid, rss: walks.append(pid) or proportional(pid, rss))
+    walks, samples, proportional, usual = [], [], peak_memory._proportional, MemoryWatch._sample
+    monkeypatch.setattr(peak_memory, "_proportional", lambda pid, rss: walks.append(pid) or proportional(pid, rss))
     monkeypatch.setattr(MemoryWatch, "_sample", lambda watch: samples.append(watch) or usual(watch))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE), MemoryWatch(interval=0.01):
         time.sleep(0.3)
@@ -61,8 +61,8 @@ def test_shared_pages_are_told_apart_only_for_a_possible_peak(monkeypatch: pytes
 def test_a_tenth_that_is_left_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, left: int, *, warned: bool
 ) -> None:
-    monkeypatch.setattr(memory, "usable_memory", lambda: Measured(left, "left under the cgroup's limit"))
-    monkeypatch.setattr(memory, "_FAMILY_SECONDS", 0.0)
+    monkeypatch.setattr(peak_memory, "usable_memory", lambda: Measured(left, "left under the cgroup's limit"))
+    monkeypatch.setattr(peak_memory, "_FAMILY_SECONDS", 0.0)
     with MemoryWatch(interval=0.01):
         time.sleep(0.1)
     told = [record.getMessage() for record in caplog.records]

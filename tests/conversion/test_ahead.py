@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from outofcore.conversion.ahead import BEYOND_SAMPLE, SEEN_KEY_BYTES, units_ahead
 from outofcore.conversion.estimate import AHEAD, Estimate
-from outofcore.conversion.memory import BEYOND_SAMPLE, SEEN_KEY_BYTES, units_ahead
 from outofcore.errors import BudgetError
 
 MB = 10**6
