@@ -70,6 +70,8 @@ def main(name: str) -> None:
             threads=machine.workers,
         )
         tell(*train.notes, *val.notes)
+    if not ranks.rank:
+        (Path("metrics") / name / "test.json").unlink(missing_ok=True)  # of another model
     with guard.writing(model):
         figures = fit(
             task,

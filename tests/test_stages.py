@@ -45,7 +45,7 @@ def test_no_stage_removes_what_it_made_before_the_settings_are_checked() -> None
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_the_first_rank_alone_writes_what_a_stream_read(
+def test_the_first_rank_alone_writes_what_a_stream_read_and_removes_figures_of_another_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
 ) -> None:
     train = runpy.run_path(str(ROOT / "stages" / "train.py"))["main"]
@@ -71,8 +71,10 @@ def test_the_first_rank_alone_writes_what_a_stream_read(
     known["load_params"].return_value.section.return_value.train.arithmetic = "native"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "metrics/text").mkdir(parents=True)
+    (tmp_path / "metrics/text/test.json").write_text("{}")
     train("text")
-    assert [path.name for path in (tmp_path / "metrics/text").iterdir()] == (["stream_run.json"] if rank == 0 else [])
+    (left,) = (tmp_path / "metrics/text").iterdir()
+    assert left.name == ("test.json" if rank else "stream_run.json")
 
 
 @pytest.mark.parametrize("stage", STAGES)

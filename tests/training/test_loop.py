@@ -117,6 +117,19 @@ def test_leaves_figures_curves_and_model(tmp_path):
     assert not (tmp_path / "models/toy.partial").exists()
 
 
+def test_files_that_a_cache_holds_by_links_keep_their_content(tmp_path):
+    train(tmp_path)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    kept = {}
+    for number, file in enumerate(sorted(each for each in (tmp_path / "plots").rglob("*") if each.is_file())):
+        (cache / str(number)).hardlink_to(file)
+        kept[cache / str(number)] = file.read_bytes()
+    train(tmp_path, settings=section(learning_rate=0.5))
+    assert len(kept) > 3
+    assert {file: file.read_bytes() for file in kept} == kept
+
+
 def test_a_git_repository_needs_no_commit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q"], check=True)

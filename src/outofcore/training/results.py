@@ -45,15 +45,19 @@ def write_metrics(folder: Path, **files: Mapping[str, Any]) -> None:
 
 
 def write_plots(folder: Path, task: Task, sums: Mapping[str, Tensor]) -> None:
-    """Write the task's tables and pictures."""
+    """Write the task's tables and pictures, each as a new file: one that is there may be a link into DVC's cache."""
     folder.mkdir(parents=True, exist_ok=True)
     for stem, rows in task.plots(sums).items():
-        with (folder / f"{stem}.csv").open("w", newline="", encoding="utf-8") as file:
+        table = folder / f"{stem}.csv"
+        table.unlink(missing_ok=True)
+        with table.open("x", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
     for stem, picture in task.pictures().items():
-        (folder / f"{stem}.png").write_bytes(picture)
+        sheet = folder / f"{stem}.png"
+        sheet.unlink(missing_ok=True)
+        sheet.write_bytes(picture)
 
 
 def identity_of(store: Store, section: Any) -> dict[str, Any]:
