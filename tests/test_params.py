@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from outofcore.domains.registry import get_domain
 from outofcore.errors import ParamsError
-from outofcore.params import load_params
+from outofcore.params import given_settings, load_params, section_of
 
 TEXT = (Path(__file__).parents[1] / "params.yaml").read_text()
 GOOD: dict[str, Any] = yaml.safe_load(TEXT)
@@ -234,3 +234,27 @@ def test_a_missing_section_or_file_is_told(tmp_path: Path) -> None:
         load(tmp_path, [1])
     with pytest.raises(ParamsError, match="no domain 'shogi'; there are chess"):
         load(tmp_path, GOOD).section("shogi")
+
+
+TOO_MUCH = {
+    "nested": "[" * 5000 + "]" * 5000,
+    "digits": "9" * 5000,
+    "date": "2024-13-01",
+    "time": ":".join(["59"] * 4000),
+    "seconds": ":".join(["59"] * 4000) + ".5",
+    "aliases": "{a0: &a0 [x], " + ", ".join(f"a{i}: &a{i} [{f'*a{i - 1},' * 10}]" for i in range(1, 9)) + "}",
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_no_value_is_more_than_one_short_line(tmp_path: Path, name: str) -> None:
+    def call() -> None:
+        section_of("chess", "convert()", None, given_settings(["raw=a", f"filters.min_elo={TOO_MUCH[name]}"]))
+
+    def read() -> None:
+        load_params(tmp_path / "params.yaml").section("chess")
+
+    (tmp_path / "params.yaml").write_text(f"chess: {{raw: a, filters: {{min_elo: {TOO_MUCH[name]}}}}}\n")
+    for each in (call, read):
+        with pytest.raises(ParamsError, match=r"^[^\n]{20,500}$"):
+            each()

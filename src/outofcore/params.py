@@ -81,7 +81,12 @@ def load_params(path: str | Path = "params.yaml") -> Params:
     except FileNotFoundError as error:
         message = f"{file}: no such file; run from the folder that holds params.yaml"
         raise ParamsError(message) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:  # of what is nested too deep, or no date
         message = f"{file}: not YAML: {' '.join(str(error).split())}"
         raise ParamsError(message) from error
     if not isinstance(content, dict):
@@ -144,8 +149,8 @@ def given_settings(words: Sequence[str]) -> dict[str, Any]:
                 raise ParamsError(message)
         try:
             place[last] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            message = f"-S: {keys}: not YAML: {value!r}"
+        except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+            message = f"-S: {keys}: not YAML: {_shown(value)}"
             raise ParamsError(message) from error
     return settings
 
@@ -164,7 +169,14 @@ def _describe(domain: str, kind: type[Section], problem: dict[str, Any]) -> str:
         what = type(problem["input"]).__name__
         return f'{key}: names are texts, got {problem["input"]!r} ({what}); quote the name, as in "2024.01":'
     hint = " (YAML reads on, off, yes and no as booleans; quote them)" if isinstance(problem["input"], bool) else ""
-    return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}, got {reprlib.repr(problem['input'])}{hint}"
+    return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}, got {_shown(problem['input'])}{hint}"
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{reprlib.repr(value):.200}"
+    except ValueError:  # Python writes no number of more than some thousand digits
+        return "a number of too many digits"
 
 
 def _known(kind: type[BaseModel], path: list[str]) -> list[str]:

@@ -231,5 +231,5 @@ def _stated_bytes(lock: Path) -> int:
     try:
         stages = yaml.safe_load(lock.read_text("utf-8"))["stages"].values()
         return sum(out.get("size", 0) for stage in stages for out in stage.get("outs", ()))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError, OSError, TypeError, KeyError, AttributeError):
         return 0

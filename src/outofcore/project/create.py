@@ -166,7 +166,7 @@ def _params(path: Path, wanted: Sequence[str], *, drop: bool) -> str:
 def _keys(path: Path, text: str) -> set[object]:
     try:
         content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         message = f"{path}: expected YAML, got {' '.join(str(error).split())}"
         raise ParamsError(message) from error
     if not isinstance(content, dict | None):
@@ -180,7 +180,7 @@ def _forget(lock: Path, wanted: Sequence[str]) -> Plan:
     text = _text(lock) or ""
     try:
         yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
         return [(ProjectFile(lock.name, "kept", "is not whole: see 'outofcore committed'"), None)]
     head, *stages = re.split(r"^(?=  \S)", text, flags=re.MULTILINE)
     domains = [_domain_of(each.partition(":")[0].strip()) for each in stages]

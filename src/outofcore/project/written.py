@@ -74,7 +74,7 @@ def domains_in(text: str) -> tuple[str, ...]:
     """The domains of a ``dvc.yaml``; none if it is not one of outofcore's."""
     try:
         found = yaml.safe_load(text)["stages"]["sample"]["foreach"]
-    except (yaml.YAMLError, ValueError, KeyError, TypeError):
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError, KeyError, TypeError):
         return ()
     return tuple(found) if isinstance(found, dict) and all(isinstance(name, str) for name in found) else ()
 

@@ -67,7 +67,7 @@ def domains_of(project: Path) -> set[str] | None:
         return set(yaml.safe_load((project / "params.yaml").read_text("utf-8")) or ())
     except FileNotFoundError:
         return None
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError) as error:
         message = f"{project / 'params.yaml'}: expected sections of domains, {' '.join(str(error).split())}"
         raise ParamsError(message) from error
 

@@ -167,13 +167,13 @@ def machine_file(folder: Path) -> Path | None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         message = f"{path}: expected YAML, {' '.join(str(error).split())}"
         raise ParamsError(message) from error
     if content is None:
         return {}
     if not isinstance(content, dict):
-        message = f"{path}: expected settings by name, such as 'workers: 2', got {content!r}"
+        message = f"{path}: expected settings by name, such as 'workers: 2', got {type(content).__name__}"
         raise ParamsError(message)
     for name in content:
         if name not in SETTINGS:

@@ -17,7 +17,7 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from outofcore.domains.domain import Section
 from outofcore.domains.text.documents.reading import BLOCK_BYTES, RecordsMember, Values
@@ -45,7 +45,7 @@ def open_raw(section: TextSection) -> list[RawFile]:
     (file,) = files
     try:
         dataset = Dataset.model_validate(yaml.safe_load(file.path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         message = f"text.raw: expected {file.path} to say 'dataset: <id>' in YAML; {' '.join(str(error).split())}"
         raise ParamsError(message) from error
     return [HubFile(file.name, file.path, file.bytes, section.source.text_column, dataset)]
