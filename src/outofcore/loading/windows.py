@@ -50,9 +50,9 @@ class Windows:
     """The windows of a split: from a sample's number to its first row.
 
     With ``phase``, starts move from epoch to epoch by less than ``stride`` rows; the number of samples is the one that
-    all phases allow, and in a sequence with room for a single window the start moves as far as possible. ``runs`` are
-    first rows and lengths of runs of rows in the order of their samples, none of which crosses the end of a run; by
-    default a single one. ``sequences`` returns first rows and lengths of the sequences, called only for ``"never"``;
+    all phases allow, and in a sequence with room for a single window the start moves as far as possible. ``runs``:
+    first row and length of each range of rows, in the order of their samples; no window crosses the end of one; by
+    default a single range. ``sequences`` returns first rows and lengths of the sequences, called only for ``"never"``;
     two int64 per sequence with a window are then held. ``origins``, first rows of the stores, are given if runs or
     sequences are a selection; then windows that reach back may begin before a run. ``length`` is 1 without a window,
     ``span`` is the number after that of the last row.
