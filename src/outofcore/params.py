@@ -81,12 +81,8 @@ def load_params(path: str | Path = "params.yaml") -> Params:
     except FileNotFoundError as error:
         message = f"{file}: no such file; run from the folder that holds params.yaml"
         raise ParamsError(message) from error
-    except (
-        yaml.YAMLError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-    ) as error:  # of what is nested too deep, or no date
+    # Of what is nested too deep, and of dates and numbers that Python has not.
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         message = f"{file}: not YAML: {' '.join(str(error).split())}"
         raise ParamsError(message) from error
     if not isinstance(content, dict):

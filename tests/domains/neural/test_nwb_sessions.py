@@ -90,7 +90,7 @@ def test_neurons_may_be_named_by_words(clocked, write_h5):
 
 
 @pytest.mark.parametrize("clocked", [True, False])
-def test_what_was_not_observed_does_not_count(tmp_path, clocked):
+def test_what_was_not_observed_does_not_count(tmp_path, clocked, capsys):
     draw, rate = np.random.default_rng(7), 20.0
     intervals = [[[0.0, 10.0]], [[0.0, 3.01], [3.01, 5.0], [8.0, 9.0]], [[2.0, 4.0]]]
     invalid = [(2.0, 3.0), (2.5, 3.5), (9.52, 9.53)]
@@ -119,6 +119,7 @@ def test_what_was_not_observed_does_not_count(tmp_path, clocked):
     assert np.array_equal(rows["dfs"], expected)
     assert np.array_equal(rows["robs"], expected * (2 if clocked else 1))
     assert not result.rejects
+    assert "invalid_times" not in capsys.readouterr().err  # among what is not read
 
 
 def test_units_without_intervals_count_where_they_fired(tmp_path):

@@ -120,7 +120,7 @@ def _find_streams(recording: Recording, source: SourceSection, labels: SpikeOwne
         unit_advice=OWN_UNIT if recording.unit is None else UNIT_OF_FORMAT.format(recording.unit),
         invalid=recording.invalid_times(),
         streamed=recording.streamed,
-        unread=unread(recording, [name for name in names.model_dump().values() if name is not None]),
+        unread=unread(recording, [*recording.always_read, *filter(None, names.model_dump().values())]),
     )
     _check_mask(streams, clocked=source.bin_width is not None)
     if source.bin_width is None:

@@ -24,12 +24,14 @@ from outofcore.domains.neural.recordings.hdf5 import Hdf5Recording, as_array, da
 MOST_NEURONS = 1 << 20
 
 
+INVALID = "intervals/invalid_times"
 ALWAYS = np.array([[-(2**62), 2**62]])
 """Nanoseconds before and after any recording."""
 
 
 class NwbRecording(Hdf5Recording):
     unit: TimeUnit | None = "s"
+    always_read = (INVALID,)
 
     def listed(self, name: str, item: Any) -> bool:
         """Whether something is a series, a table or a column of one."""
@@ -93,10 +95,10 @@ class NwbRecording(Hdf5Recording):
     def invalid_times(self) -> Ints:
         """The table ``intervals/invalid_times``."""
         try:
-            table = self.array("intervals/invalid_times")
+            table = self.array(INVALID)
         except KeyError:
             return super().invalid_times()
-        with damage_named("intervals/invalid_times"):
+        with damage_named(INVALID):
             return joined_intervals(nanoseconds(table.read(0, table.shape[0]), "s"))
 
     def _bounds(self, name: str, column: str, entries: int) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ class Recording:
     """An open session."""
 
     streamed = False  # some arrays are decompressed whole, so that one process reads: compressed members, text
+    always_read: tuple[str, ...] = ()  # what is read if it is there, without a setting
     unit: TimeUnit | None = None  # of all times if the format prescribes one; None if params.yaml gives it
 
     def names(self) -> Sequence[str]:
