@@ -321,19 +321,31 @@ def test_the_file_is_the_same_each_time(project: Path, elsewhere: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
+class Runs:
+    """Runs a command wherever it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("touch ran",)
+
+
 def test_what_is_no_model_says_what_to_do(project: Path, elsewhere: Path) -> None:
     file = write_random(project, "chess", elsewhere / "model") / "model.pt"
     whole, middle = file.read_bytes(), file.stat().st_size // 2
     with pytest.raises(StateError, match="nowhere: no model here; expected the folder that training leaves"):
         outofcore.load_model("nowhere")
+    torch.save({"model": Runs()}, file)
+    with pytest.raises(StateError, match=r"got a damaged or another file"):
+        outofcore.load_model(file)
+    assert not Path("ran").exists()
     for damaged in (b"", whole[:middle], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]):
         file.write_bytes(damaged)
         with pytest.raises(StateError, match=r"got a damaged or another file; .* train again"):
             outofcore.load_model(file)
-    content = {"identity": json.dumps({"store": "1", "params": {}}), "step": 1, "model": {}}
-    torch.save(content, file)
-    with pytest.raises(StateError, match=r"expected a model that says what makes its task, .* train it again"):
-        outofcore.load_model(file.parent)
+    made_by = {"domain": "chess", "params": {}, "attributes": None, "parts": {}}
+    for identity in (json.dumps({"store": "1", "params": {}}), json.dumps(made_by), "[" * 100_000):
+        torch.save({"identity": identity, "version": "1", "step": 1, "model": {}}, file)
+        with pytest.raises(StateError, match=r"expected a model that says what makes its task, .* train it again"):
+            outofcore.load_model(file.parent)
     file.write_bytes(whole)
     content = torch.load(file, weights_only=True)
     content["version"], content["model"] = "0.0.9", {}

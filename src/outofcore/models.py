@@ -77,9 +77,9 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     content = _read(file)
     try:
         identity = json.loads(content["identity"])
-        name, params, attributes, parts = (identity[key] for key in ("domain", "params", "attributes", "parts"))
-        version = content["version"]
-    except (KeyError, TypeError, ValueError) as error:
+        name, params, parts = str(identity["domain"]), identity["params"], identity["parts"]
+        attributes, version = dict(identity["attributes"]), content["version"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         message = (
             f"{file}: expected a model that says what makes its task, got one of an earlier version; train it again"
         )
