@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from outofcore.domains.domain import Section
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
+from outofcore.settings.yaml_text import parse_yaml
 
 REMOVED = {
     "chess.filters.max_positions": "all positions of a game are stored",
@@ -77,13 +77,12 @@ def load_params(path: str | Path = "params.yaml") -> Params:
     """Read a params file; raises ParamsError if it is missing, invalid, or has an unknown section."""
     file = Path(path)
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = parse_yaml(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         message = f"{file}: no such file; run from the folder that holds params.yaml"
         raise ParamsError(message) from error
-    # Of what is nested too deep, and of dates and numbers that Python has not.
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        message = f"{file}: not YAML: {' '.join(str(error).split())}"
+    except ValueError as error:
+        message = f"{file}: not YAML: {error}"
         raise ParamsError(message) from error
     if not isinstance(content, dict):
         message = f"{file}: expected a mapping of sections, got {type(content).__name__}"
@@ -144,8 +143,8 @@ def given_settings(words: Sequence[str]) -> dict[str, Any]:
                 message = f"-S: {keys} is inside of a setting that has a value already"
                 raise ParamsError(message)
         try:
-            place[last] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+            place[last] = parse_yaml(value)
+        except ValueError as error:
             message = f"-S: {keys}: not YAML: {_shown(value)}"
             raise ParamsError(message) from error
     return settings

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.journal import NOT_CONVERSION
@@ -24,6 +22,7 @@ from outofcore.project.entries import STORES, entries_of
 from outofcore.raw.files import RawFile, Search, search
 from outofcore.settings.hardware import usable_memory
 from outofcore.settings.machine import Machine
+from outofcore.settings.yaml_text import parse_yaml
 from outofcore.space.dvc_cache import DvcCache
 from outofcore.space.filesystems import filesystem_of, folder_bytes
 from outofcore.space.forecast import Demand, Need, demands, experiment_needs, kept_free, store_needs, training_needs
@@ -229,7 +228,7 @@ def plan_run(domains: Sequence[DomainPlan], machine: Machine, experiments: int =
 def _stated_bytes(lock: Path) -> int:
     """Bytes of all outputs in ``dvc.lock``, as checked out by a fresh workspace; 0 if it is unreadable."""
     try:
-        stages = yaml.safe_load(lock.read_text("utf-8"))["stages"].values()
+        stages = parse_yaml(lock.read_text("utf-8"))["stages"].values()
         return sum(out.get("size", 0) for stage in stages for out in stage.get("outs", ()))
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError, OSError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return 0

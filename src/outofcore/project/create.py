@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import yaml
-
 from outofcore.domains.registry import DOMAINS, get_domain
 from outofcore.errors import ParamsError
 from outofcore.project import written
+from outofcore.settings.yaml_text import parse_yaml
 from outofcore.space.dvc_cache import find_cache
 from outofcore.system.durable import replace_text
 from outofcore.system.extras import load
@@ -165,9 +164,9 @@ def _params(path: Path, wanted: Sequence[str], *, drop: bool) -> str:
 
 def _keys(path: Path, text: str) -> set[object]:
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        message = f"{path}: expected YAML, got {' '.join(str(error).split())}"
+        content = parse_yaml(text)
+    except ValueError as error:
+        message = f"{path}: expected YAML, got {error}"
         raise ParamsError(message) from error
     if not isinstance(content, dict | None):
         message = f"{path}: expected sections of domains, got {type(content).__name__}"
@@ -179,8 +178,8 @@ def _forget(lock: Path, wanted: Sequence[str]) -> Plan:
     """``dvc.lock`` without the stages of domains that left; what others have run stays, as 'dvc pull' needs it."""
     text = _text(lock) or ""
     try:
-        yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
+        parse_yaml(text)
+    except ValueError:
         return [(ProjectFile(lock.name, "kept", "is not whole: see 'outofcore committed'"), None)]
     head, *stages = re.split(r"^(?=  \S)", text, flags=re.MULTILINE)
     domains = [_domain_of(each.partition(":")[0].strip()) for each in stages]

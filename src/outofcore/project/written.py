@@ -13,6 +13,7 @@ import yaml
 
 from outofcore.domains.registry import get_domain
 from outofcore.project.code import stated_versions
+from outofcore.settings.yaml_text import parse_yaml
 from outofcore.system.extras import load
 
 # The order in which a project lists its domains; others follow by name.
@@ -41,7 +42,7 @@ def definition(domains: Sequence[str], *, sources: bool, several: Sequence[str] 
 
 def shapes_of(params: str, domains: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The arguments ``several`` and ``fixed`` for what ``params.yaml`` states of these domains."""
-    content = yaml.safe_load(params) or {}
+    content = parse_yaml(params) or {}
     sections = {name: content[name] for name in in_order(domains) if isinstance(content.get(name), dict)}
     return {
         "several": tuple(name for name, section in sections.items() if isinstance(section.get("raw"), dict)),
@@ -73,8 +74,8 @@ def sections_in(text: str) -> dict[str, str]:
 def domains_in(text: str) -> tuple[str, ...]:
     """The domains of a ``dvc.yaml``; none if it is not one of outofcore's."""
     try:
-        found = yaml.safe_load(text)["stages"]["sample"]["foreach"]
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError, KeyError, TypeError):
+        found = parse_yaml(text)["stages"]["sample"]["foreach"]
+    except (ValueError, KeyError, TypeError):
         return ()
     return tuple(found) if isinstance(found, dict) and all(isinstance(name, str) for name in found) else ()
 

@@ -11,12 +11,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from outofcore.display.console import visible
 from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, gallery_of
 from outofcore.errors import ParamsError
 from outofcore.inspect.store import Card, card_of
+from outofcore.settings.yaml_text import parse_yaml
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, open_store
 
@@ -64,11 +63,11 @@ def collect(project: Path) -> list[DomainRun]:
 def domains_of(project: Path) -> set[str] | None:
     """The domains of a project: the sections of its ``params.yaml``; None if there is none."""
     try:
-        return set(yaml.safe_load((project / "params.yaml").read_text("utf-8")) or ())
+        return set(parse_yaml((project / "params.yaml").read_text("utf-8")) or ())
     except FileNotFoundError:
         return None
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError) as error:
-        message = f"{project / 'params.yaml'}: expected sections of domains, {' '.join(str(error).split())}"
+    except (ValueError, TypeError) as error:
+        message = f"{project / 'params.yaml'}: expected sections of domains, {error}"
         raise ParamsError(message) from error
 
 

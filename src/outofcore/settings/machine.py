@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
-import yaml
 from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from outofcore.errors import ParamsError
 from outofcore.settings.hardware import queue_workers, usable_cores, usable_memory
 from outofcore.settings.sizes import EXPECTED_SIZE, format_bytes, parse_bytes
+from outofcore.settings.yaml_text import parse_yaml
 
 FILE: Final = "machine.yaml"
 PREFIX: Final = "OUTOFCORE_"
@@ -166,9 +166,9 @@ def machine_file(folder: Path) -> Path | None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        message = f"{path}: expected YAML, {' '.join(str(error).split())}"
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        message = f"{path}: expected YAML, {error}"
         raise ParamsError(message) from error
     if content is None:
         return {}

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-import yaml
-
 from outofcore.errors import OutOfCoreError, ParamsError
+from outofcore.settings.yaml_text import parse_yaml
 from outofcore.space.dvc_cache import find_cache
 
 CURE = (
@@ -37,7 +36,11 @@ def committed(folder: str | Path = ".", targets: Sequence[str] = ()) -> Committe
         message = f"{Path(folder).resolve()}: expected a DVC project, found no .dvc folder here or above"
         raise ParamsError(message)
     lock = cache.project / "dvc.lock"
-    if lock.is_file() and not lock.read_bytes().endswith(b"\n"):  # DVC passes over what is lost
+    content = lock.read_bytes() if lock.is_file() else b"\n"
+    if b"\n<<<<<<< " in content:
+        message = f"{lock} holds the conflict of a merge: 'git checkout --ours dvc.lock', then 'dvc repro'"
+        raise OutOfCoreError(message)
+    if not content.endswith(b"\n"):  # DVC passes over what is lost
         message = f"{lock} is cut short, as after a disk that ran full: {RENEW}"
         raise OutOfCoreError(message)
     command = [sys.executable, "-m", "dvc", "data", "status", "--json", "--granular"]
@@ -60,7 +63,7 @@ def committed(folder: str | Path = ".", targets: Sequence[str] = ()) -> Committe
 
 def _paths(lock: Path, target: str) -> list[str]:
     """The outputs of a stage in a lock file, or the one output or ``.dvc`` file's path that is named."""
-    stages = yaml.safe_load(lock.read_text("utf-8"))["stages"] if lock.is_file() else {}
+    stages = parse_yaml(lock.read_text("utf-8"))["stages"] if lock.is_file() else {}
     outputs = {name: [out["path"] for out in stage.get("outs", ())] for name, stage in stages.items()}
     if target in outputs:
         return outputs[target]

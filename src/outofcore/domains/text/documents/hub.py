@@ -16,7 +16,6 @@ from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 from pydantic import Field
 
 from outofcore.domains.domain import Section
@@ -24,6 +23,7 @@ from outofcore.domains.text.documents.reading import BLOCK_BYTES, RecordsMember,
 from outofcore.domains.text.params import HUB, SUFFIXES, TextSection
 from outofcore.errors import OutOfCoreError, ParamsError, RawInputError
 from outofcore.raw.files import Member, RawFile, find_files
+from outofcore.settings.yaml_text import parse_yaml
 from outofcore.system.extras import load
 
 
@@ -44,8 +44,8 @@ def open_raw(section: TextSection) -> list[RawFile]:
         return files
     (file,) = files
     try:
-        dataset = Dataset.model_validate(yaml.safe_load(file.path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        dataset = Dataset.model_validate(parse_yaml(file.path.read_text(encoding="utf-8")))
+    except ValueError as error:
         message = f"text.raw: expected {file.path} to say 'dataset: <id>' in YAML; {' '.join(str(error).split())}"
         raise ParamsError(message) from error
     return [HubFile(file.name, file.path, file.bytes, section.source.text_column, dataset)]
