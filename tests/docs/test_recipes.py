@@ -40,6 +40,7 @@ RESUMED = {
 }
 """Programs that save their position every ten batches, and what they need."""
 EVERY = 10
+MAP_STYLE = "Hugging Face Trainer over a dataset"
 DISTRIBUTED = {RANKS: "torch", "accelerate": "accelerate", "Hugging Face Trainer": "transformers"}
 CHESS, TEXT = ("chess", 256), ("text", 16)
 """Store and size of batches."""
@@ -172,6 +173,13 @@ def check_each_once(project: Path, name: str, ranks: int, ended: Run) -> None:
             assert sorted(sample for share in shares for sample in share) == sorted(whole)
 
 
+def test_the_trainer_takes_samples_of_a_dataset(start: Start) -> None:
+    needs("transformers")
+    ended = start(MAP_STYLE)
+    assert ended.code == 0, ended.output
+    assert "train_loss" in ended.output
+
+
 def test_arrays_of_numpy(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project / "data/stores")
     names = {"__name__": "program"}
@@ -189,6 +197,6 @@ def test_arrays_of_jax(project: Path, start: Start) -> None:
 
 
 def test_every_program_of_the_page_is_run() -> None:
-    assert {*PROGRAMS} == {*RESUMED, *DISTRIBUTED, "NumPy and JAX"}
+    assert {*PROGRAMS} == {*RESUMED, *DISTRIBUTED, MAP_STYLE, "NumPy and JAX"}
     assert {len(programs) for name, programs in PROGRAMS.items() if name != "NumPy and JAX"} == {1}
     assert len(PROGRAMS["NumPy and JAX"]) == 2

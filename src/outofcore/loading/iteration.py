@@ -12,8 +12,9 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
+from outofcore.domains.consumer import check_consumer
 from outofcore.domains.task import Batch
 from outofcore.errors import ParamsError, StateError
 from outofcore.loading.arguments import shown, whole
@@ -140,11 +141,10 @@ class Loader(IterableDataset[Batch]):
         Raises
         ------
         ParamsError
-            In a worker process of a ``DataLoader``; when continued after a later iteration has begun.
+            In a ``DataLoader`` with worker processes or a ``batch_size``; when continued after a later iteration has
+            begun.
         """
-        if get_worker_info() is not None:
-            message = "a loader reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
-            raise ParamsError(message)
+        check_consumer("loader")
         self._iteration = None
         self._end()
         if self._begun:

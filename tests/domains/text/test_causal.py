@@ -58,9 +58,20 @@ def test_packed_sequences_are_the_documents_of_each_window(apart):
     assert torch.equal(packed["labels"].view(3, 8)[:, 1:], packed["shift_labels"].view(3, 8)[:, :-1])
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_list_of_samples_is_a_batch(packed):
+    batch = batch_of(apart=True)
+    samples = [{name: tensor[place] for name, tensor in batch.items()} for place in range(3)]
+    named = outofcore.causal_lm(samples, packed=packed)
+    for name, expected in outofcore.causal_lm(batch, packed=packed).items():
+        assert torch.equal(torch.as_tensor(named[name]), torch.as_tensor(expected))
+
+
 def test_a_batch_of_another_domain_is_refused():
     with pytest.raises(ParamsError, match=r"batch: expected the inputs and targets of a text, got \['planes'\]"):
         outofcore.causal_lm({"planes": torch.zeros(1)})
+    with pytest.raises(ParamsError, match=r"got \[\]; a Trainer needs .*remove_unused_columns=False"):
+        outofcore.causal_lm([{}, {}])  # what a Trainer leaves of samples whose names its model does not take
 
 
 def test_each_sequence_alone_gives_the_loss_of_the_windows():

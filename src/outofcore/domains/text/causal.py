@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import default_collate
 
 from outofcore.errors import ParamsError
 
@@ -14,7 +15,7 @@ IGNORED = -100
 """The label of a token that no loss counts, as in torch and in Hugging Face models."""
 
 
-def causal_lm(batch: Mapping[str, Tensor], *, packed: bool = False) -> dict[str, Any]:
+def causal_lm(batch: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], *, packed: bool = False) -> dict[str, Any]:
     """Give a batch of text the names that Hugging Face's causal language models take.
 
     ::
@@ -29,7 +30,8 @@ def causal_lm(batch: Mapping[str, Tensor], *, packed: bool = False) -> dict[str,
     ----------
     batch
         ``inputs`` and ``targets`` (batch, seq_len) int64, of a loader or a stream; ``positions`` where documents are
-        kept apart (``reset_at_documents: true``).
+        kept apart (``reset_at_documents: true``). Or a list of samples, as a ``DataLoader`` passes them to its
+        ``collate_fn``, the Trainer of Hugging Face to its ``data_collator``.
     packed
         All windows as one row for variable-length attention, such as ``attn_implementation="flash_attention_2"`` or
         ``flash_attn_varlen_func``: a sequence is a document, or the part of it in a window.
@@ -49,8 +51,11 @@ def causal_lm(batch: Mapping[str, Tensor], *, packed: bool = False) -> dict[str,
     ParamsError
         If the batch has no ``inputs`` and ``targets``.
     """
+    if not isinstance(batch, Mapping):
+        batch = dict(default_collate(list(batch)))
     if not {"inputs", "targets"} <= set(batch):
-        message = f"batch: expected the inputs and targets of a text, got {sorted(batch)}"
+        removed = "" if batch else "; a Trainer needs TrainingArguments(remove_unused_columns=False)"
+        message = f"batch: expected the inputs and targets of a text, got {sorted(batch)}{removed}"
         raise ParamsError(message)
     inputs = batch["inputs"]
     named: dict[str, Any] = {

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
+from outofcore.domains.consumer import check_consumer
 from outofcore.domains.reading import Reading
 from outofcore.domains.text.documents.hub import HubFile
 from outofcore.domains.text.params import TextSection
@@ -150,11 +151,10 @@ class TextStream(IterableDataset[dict[str, Tensor]]):
         Raises
         ------
         ParamsError
-            In a worker process of a ``DataLoader``; when continued after a later iteration has begun.
+            In a ``DataLoader`` with worker processes or a ``batch_size``; when continued after a later iteration has
+            begun.
         """
-        if get_worker_info() is not None:
-            message = "a stream tokenizes with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
-            raise ParamsError(message)
+        check_consumer("stream")
         self.close()
         if self._begun:
             self.set_epoch(self.epoch + 1)
