@@ -147,6 +147,8 @@ def plan(
 ) -> None:
     """Forecast what 'dvc repro' would write, where, and whether it fits; exit code 1 if not.
 
+    So it is if training would be refused for what the raw input holds, as far as the sample is all of it.
+
     A sample of the real input is converted in memory; nothing is kept on disk.
 
     \b
@@ -169,7 +171,10 @@ def plan(
             from outofcore.domains.registry import get_domain
             from outofcore.plan import plan_domain, plan_run
             from outofcore.project.create import misread
+            from outofcore.project.locked import refuse_earlier_tokenizer
 
+        if "text" in sections:
+            refuse_earlier_tokenizer(sections["text"], params.with_name("dvc.lock"))
         for name in misread(Path()):
             note = f"dvc.yaml was written for another form of {name}.raw: run 'outofcore init .' before 'dvc repro'"
             typer.echo(note, err=True)
@@ -180,7 +185,7 @@ def plan(
                 planned.append(plan_domain(get_domain(name), section, machine, cache, ranks, sizes=sizes))
         found = plan_run(planned, machine, experiments)
         _print_json(terminal.plan_facts(found, machine)) if as_json else terminal.print_plan(_console(), found, machine)
-        if not found.fits or found.empty:
+        if not found.runs:
             raise typer.Exit(EXIT_WRONG)
 
 

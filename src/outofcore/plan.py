@@ -71,6 +71,11 @@ class Plan:
     def fits(self) -> bool:
         return all(demand.fits for demand in self.demands)
 
+    @property
+    def runs(self) -> bool:
+        """Whether nothing that is known now would stop the run."""
+        return self.fits and not self.empty and not any(each.estimate.refused for each in self.domains)
+
 
 def plan_domain(
     domain: Domain, section: Any, machine: Machine, cache: DvcCache | None, ranks: int = 1, *, sizes: bool = False
@@ -117,6 +122,8 @@ def plan_domain(
     saved = saved or _saved(domain, section)
     if saved:
         needs += training_needs(MODELS / domain.name, PLOTS / domain.name, *saved, commit)
+    if done or not planned:  # a part of the store, or no model of outofcore's
+        expected = replace(expected, refused="")
     left_out = {name: reason for each in found for name, reason in each.left_out.items()}
     return DomainPlan(
         domain.name, domain.row, len(files), expected, saved, commit, needs, training, tables, left_out, tuple(done)

@@ -18,6 +18,7 @@ from outofcore.conversion.executors import in_order
 from outofcore.conversion.splits import SPLITS, splits_of
 from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
+from outofcore.errors import ParamsError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import NO_AUDIT, AuditRate, Unit
 from outofcore.store.measure import MeasuredStore
@@ -46,6 +47,7 @@ class Estimate:
     unusual: int = 0  # of these, the most of an unusual kind that are to be expected
     rejected: Mapping[str, int] = field(default_factory=dict)  # records of the sample by reason
     doubts: tuple[str, ...] = ()  # what in the sample looks like a mistake in the settings
+    refused: str = ""  # why training would refuse the store, where the sample is the whole input
 
     def audit_rate(self, records: int) -> AuditRate:
         """At which about ``records`` sequences are audited, and as many unusual ones, or all if there are fewer."""
@@ -94,7 +96,16 @@ def estimate(
             sampled_bytes=sampled,
             rejected=dict(assembler.rejected.most_common()),
             doubts=tuple(doubts(domain, section, assembler)),
+            refused=_refused(domain, section, store) if whole else "",
         )
+
+
+def _refused(domain: Domain, section: Any, store: MeasuredStore) -> str:
+    try:
+        domain.check_trainable(section, store)
+    except ParamsError as error:
+        return str(error)
+    return ""
 
 
 def _at_most(unusual: int, found: int, share: float, *, spread: bool) -> int:

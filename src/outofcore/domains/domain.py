@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+    import numpy.typing as npt
 
     from outofcore.display.table import DisplayTable
     from outofcore.domains.gallery import Gallery
@@ -56,6 +57,23 @@ class Section(BaseModel):
             return tuple(value) if isinstance(value, list) else value
 
         return {name: meant(name, value) for name, value in values.items()}
+
+
+class Sequenced(Protocol):
+    """A store as far as its sequences go: one on the disk, or the sample of a plan."""
+
+    @property
+    def parts(self) -> Sequence[str]:
+        """Names of its parts."""
+        ...
+
+    def sequences(self, split: str, part: str = "") -> Any:
+        """The sequences of a split by column, as of :meth:`outofcore.store.reader.Store.sequences`."""
+        ...
+
+    def extents(self, split: str, part: str = "") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """First row and number of rows of each sequence."""
+        ...
 
 
 Divided = Callable[[Unit], "Sequence[Unit] | None"]
@@ -168,6 +186,18 @@ class Domain:
         """
         task: Task = self._module("model").make_task(store, section, evaluated or store, split)
         return task
+
+    def check_trainable(self, section: Any, store: Sequenced) -> None:
+        """Raise ParamsError if training would refuse a store for the sequences that it has."""
+        del section
+        for split in ("train", "val"):
+            if not any(len(store.sequences(split, part)) for part in store.parts):
+                more = f", divide one by {self.name}.{self.divided_by}" if self.divided_by else ""
+                message = (
+                    f"{self.name}: training needs a {self.sequence} in the {split} split, which has none: convert more"
+                    f"{more}, or change {self.name}.splits"
+                )
+                raise ParamsError(message)
 
     def planned_task(self) -> Callable[[Any, Mapping[str, Schema]], Task] | None:
         """The function that makes the task before there is a store, if the domain has one."""

@@ -8,6 +8,8 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from zarr.abc.buffer import Buffer
 from zarr.storage import MemoryStore
 
@@ -39,13 +41,41 @@ class CountedShard(ShardFile):
         return (index_bytes(self.chunks) + sum(self.lengths), "") if any(self.lengths) else None
 
 
+class HeldColumn:
+    """A column that is in memory, to be read like one of a store."""
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self.values = values
+
+    def read(self) -> npt.NDArray[Any]:
+        return self.values
+
+
 class MeasuredStore(StoreWriter):
-    """Takes the data of a store and reports its size; arguments as for :class:`outofcore.store.writer.StoreWriter`."""
+    """Takes the data of a store and reports its size; arguments as for :class:`outofcore.store.writer.StoreWriter`.
+
+    Its sequences can be read like those of a store.
+    """
 
     def __init__(
         self, schemas: Mapping[str, Schema], layout: Layout, splits: tuple[str, ...], encoders: Executor
     ) -> None:
         super().__init__(Path(), schemas, layout, splits, encoders, shard=CountedShard)
+        self._held: defaultdict[tuple[str, str], list[Columns]] = defaultdict(list)
+
+    def append_sequences(self, part: str, split: str, sequences: Columns) -> None:
+        super().append_sequences(part, split, sequences)
+        self._held[part, split].append(sequences)
+
+    def sequences(self, split: str, part: str = "") -> dict[str, HeldColumn]:
+        """The sequences of a split by column; none without sequences."""
+        held = self._held[part, split]
+        return {name: HeldColumn(np.concatenate([each[name] for each in held])) for name in (held[0] if held else ())}
+
+    def extents(self, split: str, part: str = "") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """First row and number of rows of each sequence."""
+        columns = self.sequences(split, part)
+        return columns["start"].read(), columns["length"].read()
 
     def size(self, attributes: Mapping[str, Any], sources: Columns, scale: float) -> int:
         """Bytes that the seal would list, for ``scale`` rows per appended row in every table but ``sources``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outofcore.domains.domain import Domain
+from outofcore.domains.domain import Domain, Sequenced
 from outofcore.domains.go.params import GoSection
 
 
@@ -16,6 +16,14 @@ class Go(Domain):
     section = GoSection
     packages = ("sgfmill",)
     bytes_version = 3
+
+    def check_trainable(self, section: GoSection, store: Sequenced) -> None:
+        """Also for its players, where the task tells them apart."""
+        super().check_trainable(section, store)
+        if section.train.task == "style":
+            from outofcore.domains.go.learn.players import check_players
+
+            check_players(store, section.train)
 
 
 DOMAIN = Go()

@@ -45,7 +45,7 @@ def make_task(store: Store, section: GoSection, evaluated: Store, split: str) ->
     if not baseline:
         message = (
             f"go.train: none of {len(names)} players has two games in the {split} split, one to be known by and one "
-            "to ask with; raise go.splits.{split}"
+            f"to ask with; raise go.splits.{split}"
         )
         raise ParamsError(message)
     return StyleTask(reading, section.train, read_games(store, "train", names), panel, baseline)

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from outofcore.domains.domain import Sequenced
 from outofcore.domains.go.params import GoTrainSection
 from outofcore.errors import ParamsError
-
-if TYPE_CHECKING:
-    from outofcore.store.reader import Store
 
 Ints = npt.NDArray[np.int64]
 
@@ -36,7 +34,7 @@ class PlayedGames:
     alternating: npt.NDArray[np.bool_]  # the colours take turns
 
 
-def find_players(store: Store, section: GoTrainSection) -> tuple[str, ...]:
+def find_players(store: Sequenced, section: GoTrainSection) -> tuple[str, ...]:
     """Sorted names of the players that count, from the train split.
 
     With ``players: files``, the owners of files: the first line if it is a name, else the name in most of its games;
@@ -56,7 +54,19 @@ def find_players(store: Store, section: GoTrainSection) -> tuple[str, ...]:
     return chosen
 
 
-def _owners(store: Store, sides: tuple[list[str], list[str]], games: Counter[str]) -> set[str]:
+def check_players(store: Sequenced, section: GoTrainSection) -> None:
+    """Raise ParamsError if the train split has fewer players than a batch."""
+    games = read_games(store, "train", find_players(store, section))
+    players = len(np.unique(entries(games, section.positions_per_game, section.first_moves)["group"]))
+    if players < section.players_per_batch:
+        message = (
+            f"go.train.players_per_batch: expected at most {players}, the players in the train split with games long "
+            f"enough, got {section.players_per_batch}; lower it, or convert games of more players"
+        )
+        raise ParamsError(message)
+
+
+def _owners(store: Sequenced, sides: tuple[list[str], list[str]], games: Counter[str]) -> set[str]:
     """The player of each file; on ties the one with fewer games elsewhere."""
     labels, lines = _column(store, "train", "player_of_file"), _column(store, "train", "first_line")
     of_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -71,7 +81,7 @@ def _owners(store: Store, sides: tuple[list[str], list[str]], games: Counter[str
     return owners
 
 
-def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
+def _names(store: Sequenced, split: str) -> tuple[list[str], list[str]]:
     """Names identifying Black and White in each game."""
     known = []
     for side in ("black", "white"):
@@ -80,7 +90,7 @@ def _names(store: Store, split: str) -> tuple[list[str], list[str]]:
     return known[0], known[1]
 
 
-def read_games(store: Store, split: str, names: tuple[str, ...]) -> PlayedGames:
+def read_games(store: Sequenced, split: str, names: tuple[str, ...]) -> PlayedGames:
     """The games of a split with the players of both sides; raises DamagedStore if the games do not cover the rows."""
     number = {name: place for place, name in enumerate(names)}
     sides = [[number.get(name, -1) for name in side] for side in _names(store, split)]
@@ -117,5 +127,5 @@ def entries(games: PlayedGames, least: int, first_moves: int | None) -> dict[str
     }
 
 
-def _column(store: Store, split: str, name: str) -> list[Any]:
+def _column(store: Sequenced, split: str, name: str) -> list[Any]:
     return list(store.sequences(split)[name].read())

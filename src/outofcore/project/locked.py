@@ -1,0 +1,45 @@
+"""What ``dvc.lock`` records of the tokenizer that is here."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from outofcore.errors import ParamsError
+
+STAGE = "tokenizer"
+
+
+def refuse_earlier_tokenizer(section: Any, lock: Path) -> None:
+    """Raise ParamsError if the tokenizer of a text was made by DVC from another text or other settings."""
+    path = Path(section.tokenizer.path)
+    try:
+        stage = yaml.safe_load(lock.read_text("utf-8"))["stages"][STAGE]
+        made = {out["path"]: out["md5"] for out in stage["outs"]}
+        content = path.read_bytes()
+        texts = {each["path"] for each in stage["deps"]}
+        stated = {name.removeprefix("text."): value for name, value in stage["params"]["params.yaml"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+        return  # no project, none made yet, or none that can be read
+    if made.get(str(path)) != hashlib.md5(content, usedforsecurity=False).hexdigest():
+        return  # made by hand since
+    settings = section.model_dump(mode="json")
+    changed = [f"text.{name}" for name, value in stated.items() if _differ(value, settings.get(name))]
+    if isinstance(section.raw, str) and section.raw not in texts:
+        changed.insert(0, "text.raw")
+    if changed:
+        message = (
+            f"text.tokenizer.path: {path} was made for another {' and another '.join(changed)}, by {lock}, so that "
+            "token counts would be wrong; run 'dvc repro tokenizer' first"
+        )
+        raise ParamsError(message)
+
+
+def _differ(stated: Any, now: Any) -> bool:
+    """Whether settings of a lock file are not those of now, as far as both have them: stores do not record a path."""
+    if isinstance(stated, dict) and isinstance(now, dict):
+        return any(_differ(value, now[key]) for key, value in stated.items() if key in now)
+    return bool(stated != now)

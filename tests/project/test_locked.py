@@ -1,0 +1,62 @@
+"""A tokenizer that DVC made of another text is not that of the run."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from outofcore.domains.text.params import TextSection
+from outofcore.errors import ParamsError
+from outofcore.project.locked import refuse_earlier_tokenizer
+
+
+@pytest.fixture
+def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Settings of which DVC made a tokenizer, in a project."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer = {"kind": "bpe", "vocab_size": 1024, "path": "data/text.json"}
+    Path("data").mkdir()
+    Path("data/text.json").write_text("{}")
+    stage = {
+        "deps": [{"path": "data/checked/text.convert"}, {"path": "data/raw"}],
+        "params": {"params.yaml": {"text.match": "**/*", "text.source": {"bom": "strip"}, "text.tokenizer": tokenizer}},
+        "outs": [{"path": "data/text.json", "md5": hashlib.md5(b"{}").hexdigest()}],
+    }
+    Path("dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": {"tokenizer": stage}}))
+    return {"raw": "data/raw", "tokenizer": tokenizer}
+
+
+def check(section: dict[str, Any], **changes: Any) -> None:
+    refuse_earlier_tokenizer(TextSection.model_validate(section | changes), Path("dvc.lock"))
+
+
+def test_settings_that_made_it_are_accepted(section: dict[str, Any]) -> None:
+    check(section)
+    check(section, train={"batch_size": 7})
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"raw": "data/mine.txt"}, "another text.raw, by"),
+        ({"source": {"bom": "keep"}}, "another text.source, by"),
+        ({"raw": "data/mine.txt", "match": "*.txt"}, "another text.raw and another text.match, by"),
+        ({"tokenizer": {"vocab_size": 2048, "path": "data/text.json"}}, "another text.tokenizer, by"),
+    ],
+)
+def test_other_settings_are_refused(section: dict[str, Any], changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ParamsError, match=f"data/text.json was made for {named} dvc.lock.*'dvc repro tokenizer'"):
+        check(section, **changes)
+
+
+def test_without_a_record_of_that_file_nothing_is_known(section: dict[str, Any]) -> None:
+    Path("data/text.json").write_text("{ }")  # made by hand since
+    check(section, raw="data/mine.txt")
+    Path("dvc.lock").write_text("stages: [")
+    check(section, raw="data/mine.txt")
+    Path("dvc.lock").unlink()
+    check(section, raw="data/mine.txt")
