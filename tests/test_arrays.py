@@ -19,10 +19,11 @@ import zarr
 from torch.utils.data import DataLoader
 from typer.testing import CliRunner
 
-from outofcore import ZarrDataset, arrays, loader, write_store
+from outofcore import ZarrDataset, arrays, loader, open_store, write_store
 from outofcore.cli import app
 from outofcore.conversion.given import fields_of, form_of
 from outofcore.conversion.labels import Labels
+from outofcore.errors import ParamsError
 from outofcore.space.filesystems import folder_bytes
 from outofcore.store.schema import Layout
 from tests.own_arrays import ROWS, check, data_of, pieces
@@ -73,6 +74,23 @@ def test_pieces_of_any_size_give_the_same_store(way: str, tmp_path: Path, monkey
     write_store(tmp_path / "steps.zarr", data, **options)
     assert digests(tmp_path / "steps.zarr") == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pieces.zarr", "steps.zarr", "whole.zarr"]
+
+
+def test_only_a_store_of_the_same_form_is_replaced_unasked(tmp_path: Path) -> None:
+    path, data = tmp_path / "a.zarr", {"x": np.arange(100), "y": np.ones((100, 3), np.float32)}
+    first = write_store(path, data).digest
+    assert write_store(path, {"x": data["x"] + 1, "y": data["y"]}).digest != first
+    kept = open_store(path).digest
+    for others, settings, told in (
+        ({"x": np.arange(100)}, {}, "has other fields: x, y;"),
+        ({"x": np.arange(100.0), "y": data["y"]}, {}, "has other fields: x, y;"),
+        (data, {"splits": {"val": 0.1}}, "was made with other settings: splits;"),
+        (data, {"codec": "lz4"}, "was made with other settings: store;"),
+    ):
+        with pytest.raises(ParamsError, match=rf"a\.zarr: the store that is there {told} .*replace=True"):
+            write_store(path, others, **settings)
+        assert open_store(path).digest == kept
+    assert set(write_store(path, {"x": np.arange(100)}, replace=True).rows("train").fields) == {"x"}
 
 
 def test_the_order_of_mappings_is_of_no_effect(tmp_path: Path) -> None:

@@ -90,11 +90,45 @@ def test_a_fixed_store_that_is_not_here_is_left_to_the_evaluation(project: Path)
     store = outofcore.open_store("own.zarr")
     section = domain.section.model_validate({"raw": raw, "evaluate": "fixed.zarr"})
     check_evaluated(domain, section, store)
-    with pytest.raises(StoreError, match=r"fixed\.zarr: does not exist; .* or 'dvc pull' to fetch it"):
+    with pytest.raises(StoreError, match=r"fixed\.zarr: does not exist; check the path"):
         open_evaluated(domain, section, store)
     Path("fixed.zarr").mkdir()
     with pytest.raises(StoreError, match=r"fixed\.zarr: is not a sealed store"):
         check_evaluated(domain, section, store)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_only_a_store_of_the_same_settings_is_replaced_unasked() -> None:
+    Path("a.txt").write_text("\n\n".join(f"document {number}" * 20 for number in range(40)))
+    settings: dict[str, Any] = {"tokenizer": {"vocab_size": 300}, "source": {"separator": "\n\n"}}
+    first = outofcore.convert("text", "a.txt", "text.zarr", **settings)
+    assert outofcore.convert("text", "a.txt", "text.zarr", **settings) == first  # a run that is repeated
+    with Path("a.txt").open("a") as text:
+        text.write("\n\none more")
+    assert outofcore.convert("text", "a.txt", "text.zarr", **settings)["accepted"] == first["accepted"] + 1
+    store = outofcore.open_store("text.zarr")
+    ids, kept = store.rows("train")["tokens"].read(0, 20).tolist(), store.digest
+    assert len(ids) == 20
+    assert store.tokenizer.decode(ids) in Path("a.txt").read_text()
+    other = {**settings, "filters": {"min_bytes": 10}}
+    with pytest.raises(
+        ParamsError, match=r"text\.zarr: the store that is there was made with other settings: filters;"
+    ):
+        outofcore.convert("text", "a.txt", "text.zarr", **other)
+    outofcore.write_store("arrays.zarr", {"x": [1, 2, 3]})
+    with pytest.raises(ParamsError, match=r"arrays\.zarr: the store that is there is one of arrays; .*replace=True"):
+        outofcore.convert("text", "a.txt", "arrays.zarr", **settings)
+    assert outofcore.open_store("text.zarr").digest == kept
+    assert outofcore.convert("text", "a.txt", "text.zarr", **other, replace=True)["accepted"] == first["accepted"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_forgotten_store_is_named() -> None:
+    Path("games").mkdir()
+    told = CliRunner().invoke(app, ["convert", "chess", "games"])
+    assert told.exit_code == 2
+    assert "got 'games' alone, and no params.yaml here" in told.output
+    assert "'outofcore convert chess games chess.zarr'" in told.output
 
 
 def test_a_pattern_names_the_files(project: Path, elsewhere: Path) -> None:

@@ -18,21 +18,26 @@ from outofcore.errors import OutOfCoreError
 
 if TYPE_CHECKING:
     from outofcore.arrays import write_store
+    from outofcore.domains.task import Batch
     from outofcore.domains.text.causal import causal_lm
     from outofcore.loading.dataset import ZarrDataset
+    from outofcore.loading.iteration import Loader
     from outofcore.loading.loader import loader
     from outofcore.loading.split import reading
     from outofcore.models import load_model
     from outofcore.pipeline import convert
     from outofcore.store.foreign import open_zarr
-    from outofcore.store.reader import open_store
+    from outofcore.store.reader import Store, open_store
     from outofcore.streaming import stream
     from outofcore.tokenizer import train_tokenizer
 
     __version__: str
 
 __all__ = [
+    "Batch",
+    "Loader",
     "OutOfCoreError",
+    "Store",
     "ZarrDataset",
     "causal_lm",
     "convert",
@@ -48,6 +53,9 @@ __all__ = [
 
 # Imported on first use: the command line needs no torch, and most commands no compiler.
 _LAZY = {
+    "Batch": "outofcore.domains.task",
+    "Loader": "outofcore.loading.iteration",
+    "Store": "outofcore.store.reader",
     "ZarrDataset": "outofcore.loading.dataset",
     "causal_lm": "outofcore.domains.text.causal",
     "convert": "outofcore.pipeline",

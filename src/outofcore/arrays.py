@@ -35,12 +35,13 @@ from outofcore.errors import ParamsError
 from outofcore.settings.machine import load_machine
 from outofcore.space.forecast import Need, Purpose
 from outofcore.space.guard import Guard
-from outofcore.store.reader import Store, open_store
+from outofcore.store.reader import Store, open_store, refuse_replacing
 from outofcore.store.schema import Columns, Field, Layout, Schema
 from outofcore.store.target import Target, foreign
 from outofcore.store.writer import SEQUENCE_CHUNK_ROWS, StoreWriter
 from outofcore.system.durable import remove
 
+DOMAIN = "arrays"
 CHUNK_BYTES, SHARD_BYTES = 1 << 18, 1 << 26  # decoded, of the widest field
 LEAST_CHUNK_ROWS, MOST_CHUNK_ROWS = 16, 1 << 18
 MOST_SHARD_CHUNKS = 1 << 12
@@ -71,6 +72,7 @@ def write_store(
     chunk_rows: int | None = None,
     shard_rows: int | None = None,
     attributes: Mapping[str, Any] | None = None,
+    replace: bool = False,
 ) -> Store:
     """Write arrays as a sealed store.
 
@@ -79,7 +81,8 @@ def write_store(
     Parameters
     ----------
     path
-        Folder of the store. A sealed store that is there is replaced when the new one is complete.
+        Folder of the store. A store of the same fields and settings that is there is replaced when the new one is
+        complete; nothing else ever is.
     data
         Arrays that share their first axis, by field name (bool, integers, or floats of 16 to 64 bits); a table of
         pandas, Arrow, polars, DuckDB or ``datasets``, or a group of h5py or Zarr; or an iterator of these, each with
@@ -103,6 +106,8 @@ def write_store(
         Rows of a file, a multiple of ``chunk_rows``; by default about 64 MiB of the widest field.
     attributes
         Further facts about the store, JSON values.
+    replace
+        Also replace a store of other fields or settings, or of another domain.
 
     Returns
     -------
@@ -141,6 +146,9 @@ def write_store(
     if not fields:
         refuse("data", "at least one field of numbers", f"only {text}")
     store = _store_section(fields, codec=codec, level=level, chunk_rows=chunk_rows, shard_rows=shard_rows)
+    params = {"splits": dict(shares.shares), "seed": shares.seed, "store": store.model_dump(mode="json")}
+    if not replace:
+        refuse_replacing(Path(str(path)), DOMAIN, params, fields)
     labels = Labels(groups, sequences, lengths, form)
     need = 0
     if isinstance(data, Mapping):
@@ -171,7 +179,6 @@ def write_store(
                 refuse("data", "at least one row", "none")
             sequencer.close()
             facts = _facts(writer, shares)
-            params = {"splits": dict(shares.shares), "seed": shares.seed, "store": store.model_dump(mode="json")}
             writer.commit(target, {**own, **facts, "params": params}, _source(facts["found"], total * row_bytes))
         except BaseException:
             writer.abandon()
@@ -275,7 +282,7 @@ def _facts(writer: StoreWriter, shares: Shares) -> dict[str, Any]:
     counts = {name: writer.count(name) for name in shares.names}
     total = sum(sequences for _, sequences in counts.values())
     return {
-        "domain": "arrays",
+        "domain": DOMAIN,
         "row": "row",
         "sequence": "sequence",
         "parts": [""],

@@ -34,6 +34,7 @@ EXIT_WRONG = 1
 app = typer.Typer(
     help="Convert raw files into stores, look into stores, plan runs, and try trained models.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -199,6 +200,7 @@ def convert_files(
     setting: Annotated[
         list[str] | None, typer.Option("-S", "--set", help="A setting, such as filters.min_elo=2000; may be repeated.")
     ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a store of other settings.")] = False,
 ) -> None:
     """Convert raw files into a sealed store, here or in an object storage; prints its figures as JSON.
 
@@ -217,13 +219,19 @@ def convert_files(
         settings = given_settings(setting or [])
         if second is None:
             file = params or Path("params.yaml")
+            if params is None and not file.exists():
+                message = (
+                    f"expected RAW and STORE, got {first!r} alone, and no {file} here that names the raw files; write "
+                    f"'outofcore convert {domain} {first} {domain}.zarr'"
+                )
+                raise ParamsError(message)
             raw = load_params(file).section(domain).raw
             if not isinstance(raw, str):
                 message = f"{file}: {domain}.raw has several entries; name the path of one before the store"
                 raise ParamsError(message)
-            figures = convert(domain, raw, first, params=file, **settings)
+            figures = convert(domain, raw, first, params=file, replace=replace, **settings)
         else:
-            figures = convert(domain, first, second, params=params, **settings)
+            figures = convert(domain, first, second, params=params, replace=replace, **settings)
         _print_json(figures)
 
 

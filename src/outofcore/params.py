@@ -63,7 +63,8 @@ class Params:
         try:
             return kind.model_validate(self._content[domain])
         except ValidationError as error:
-            problems = [_describe(domain, kind, dict(item)) for item in error.errors()]
+            called = self._path.name.endswith("()")
+            problems = [_describe(domain, kind, dict(item), called=called) for item in error.errors()]
             message = f"{self._path}: {'; '.join(problems)}"
             raise ParamsError(message) from error
 
@@ -150,12 +151,16 @@ def given_settings(words: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _describe(domain: str, kind: type[Section], problem: dict[str, Any]) -> str:
+def _describe(domain: str, kind: type[Section], problem: dict[str, Any], *, called: bool = False) -> str:
     # In angle brackets: which of several types a value was taken for; and pydantic's word for a key of a mapping.
     place = [str(step) for step in problem["loc"] if str(step)[:1] != "<" and step != "[key]"]
     key = ".".join([domain, *place])
     if problem["type"] == "extra_forbidden" and key in REMOVED:
         return f"{key} is gone: {REMOVED[key]}; remove the key"
+    if problem["type"] == "extra_forbidden" and len(place) == 1 and (inside := _sections_with(kind, place[0])):
+        written = f"{{'{place[0]}': {reprlib.repr(problem['input'])}}}"
+        meant = [f"{name}={written}" if called else f"{domain}.{name}.{place[0]}" for name in inside]
+        return f"unknown key {key}; did you mean {' or '.join(meant)}?"
     if problem["type"] == "extra_forbidden":
         return f"unknown key {key}{_nearest(place[-1], _known(kind, place[:-1]))}"
     if problem["type"] == "missing":
@@ -182,6 +187,16 @@ def _known(kind: type[BaseModel], path: list[str]) -> list[str]:
             return []
         kind = inner
     return list(kind.model_fields)
+
+
+def _sections_with(kind: type[BaseModel], key: str) -> list[str]:
+    """Names of the sections that have such a key."""
+    return [name for name in kind.model_fields if key in _known(kind, [name])]
+
+
+def settings_named(key: str, domain: str) -> list[str]:
+    """Names of the sections of a domain that have a key; none if it is no domain here."""
+    return _sections_with(get_domain(domain).section, key) if domain in DOMAINS else []
 
 
 def _nearest(word: str, known: list[str]) -> str:

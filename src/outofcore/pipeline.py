@@ -20,6 +20,7 @@ from outofcore.conversion.assemble import REJECT_COLUMNS
 from outofcore.conversion.described import attributes
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
+from outofcore.conversion.journal import NOT_CONVERSION
 from outofcore.conversion.run import Conversion
 from outofcore.conversion.splits import SPLITS
 from outofcore.display.console import visible
@@ -34,7 +35,7 @@ from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
 from outofcore.store.joined import JoinedStore, check_stores
-from outofcore.store.reader import Store, open_store
+from outofcore.store.reader import Store, open_store, refuse_replacing
 from outofcore.store.remote import url_of
 from outofcore.store.schema import Layout
 from outofcore.store.target import Target, foreign
@@ -51,7 +52,14 @@ MOST_NAMES = 1000
 
 
 def convert(
-    domain: str, raw: str | Path, target: str | Path, /, *, params: str | Path | None = None, **settings: Any
+    domain: str,
+    raw: str | Path,
+    target: str | Path,
+    /,
+    *,
+    params: str | Path | None = None,
+    replace: bool = False,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Convert raw files into a sealed store.
 
@@ -69,9 +77,12 @@ def convert(
     raw
         A file, a folder, or a pattern such as ``"games/2024-*.pgn.zst"``; compressed files and archives are streamed.
     target
-        Where the store goes: a folder, or ``s3://bucket/folder/name.zarr``. An existing store is replaced at the end.
+        Where the store goes: a folder, or ``s3://bucket/folder/name.zarr``. A store that is there is replaced at the
+        end if it was made with the same settings, of whatever raw files; nothing else ever is.
     params
         A params file whose section of the domain holds the settings; None for the defaults of the domain.
+    replace
+        Also replace a store of another domain or other settings.
     **settings
         Sections of the settings by name (``filters``, ``source``, ``splits``, ``store``, ...), each a mapping of the
         keys that differ; they take precedence over those of ``params``. A text is tokenized by
@@ -97,6 +108,8 @@ def convert(
     if url_of(str(target)) is None and (why := foreign(folder)):
         message = f"{target}: {why}"
         raise ParamsError(message)
+    if not replace:
+        refuse_replacing(target, kind.name, section.model_dump(mode="json", exclude=NOT_CONVERSION))
     if params is None:
         section = kind.prepared(section, str(target))
     if url_of(str(target)) is not None:

@@ -104,7 +104,7 @@ def test_a_scheduler_that_dies_is_one_line_and_the_next_run_goes_on(
             if next(left, None) == 18:
                 dying.scheduler.kill()
 
-        with pytest.raises(ClusterError, match="the connection to the scheduler is lost; run 'dvc repro' again"):
+        with pytest.raises(ClusterError, match="the connection to the scheduler is lost; run the same command again"):
             run(Lines(), LinesSection(), raw, tmp_path / "found", dying.address, watch, checkpoint_seconds=0)
     found = run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address if then == "cluster" else "")
     assert found.seal.digest == expected.seal.digest
@@ -147,7 +147,7 @@ def test_a_cluster_whose_workers_are_all_gone_is_one_line(
             if next(left, None) == 8:
                 cluster.workers[0].kill()
 
-        with pytest.raises(ClusterError, match="all workers are gone; start some, and run 'dvc repro' again"):
+        with pytest.raises(ClusterError, match="all workers are gone; start some, and run the same command again"):
             run(Lines(), LinesSection(), raw, tmp_path / "found", cluster.address, watch)
 
 

@@ -131,5 +131,5 @@ def test_a_driver_that_is_cut_off_is_one_line_and_the_next_run_goes_on(
         _, err = process.communicate()
         assert process.returncode == 2
         assert err.count("error: ") == 1
-        assert "the connection to the scheduler is lost; run 'dvc repro' again" in err
+        assert "the connection to the scheduler is lost; run the same command again" in err
         assert digests(start(project, hosts[0], cluster.address, str(there), "more", "text")) == expected

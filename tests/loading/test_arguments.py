@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import outofcore
 from outofcore.errors import BudgetError, ParamsError, StoreError
 from outofcore.loading.loader import loader
 from tests.loading.conftest import ROWS, MakeStore, Plain, identities
@@ -83,6 +85,13 @@ from tests.loading.conftest import ROWS, MakeStore, Plain, identities
         ({"lanes": 4.0}, ParamsError, "lanes: expected a whole number"),
         ({"rank": 2, "world_size": 2}, ParamsError, "rank 2 of 2"),
         ({"split": "tain"}, StoreError, "no split 'tain'"),
+        ({"split": "valid"}, StoreError, r"no split 'valid' \(did you mean 'val'\?\); there are"),
+        ({"num_workers": 4}, ParamsError, "unknown argument 'num_workers'; .* threads= sets the number"),
+        ({"pin_memory": True}, ParamsError, "unknown argument 'pin_memory'; write device='cuda'"),
+        ({"drop_last": True}, ParamsError, "unknown argument 'drop_last'; write last='drop'"),
+        ({"seq_len": 64}, ParamsError, "unknown argument 'seq_len'; write window="),
+        ({"bathc_size": 64}, ParamsError, "unknown argument 'bathc_size'; did you mean 'batch_size'"),
+        ({"qwertz": 1}, ParamsError, "unknown argument 'qwertz'$"),
         ({"fields": ("idd",)}, StoreError, "no field 'idd'"),
         ({"memory": "lots"}, ParamsError, "memory"),
         ({"residency": "disk"}, ParamsError, "residency"),
@@ -101,6 +110,17 @@ def test_what_cannot_be_is_refused_at_once(
         loader(**{"store": make_store(), "memory": "8MiB", **options})
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 300
+
+
+def test_settings_of_a_domain_are_told_where_they_go(tmp_path: Path) -> None:
+    (tmp_path / "game.pgn").write_text('[Result "1-0"]\n\n1. e4 e5 1-0\n')
+    outofcore.convert("chess", tmp_path / "game.pgn", tmp_path / "chess.zarr")
+    with pytest.raises(ParamsError, match=r"argument 'min_elo'; a conversion filters, .*; where= selects"):
+        loader(tmp_path / "chess.zarr", min_elo=2000)  # type: ignore[arg-type]
+    with pytest.raises(ParamsError, match=r"ZarrDataset\(\): .*; write tensors=.*reading\(store, mirror=True\)"):
+        outofcore.ZarrDataset(tmp_path / "chess.zarr", mirror=True)  # type: ignore[arg-type]
+    with pytest.raises(ParamsError, match=r"unknown key chess.min_elo; did you mean filters=\{'min_elo': 2000\}\?"):
+        outofcore.convert("chess", tmp_path / "game.pgn", tmp_path / "other.zarr", min_elo=2000)
 
 
 @pytest.mark.parametrize("epoch", [-1, 1.5, "1", True, None])

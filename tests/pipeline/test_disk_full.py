@@ -168,7 +168,7 @@ def test_figures_that_find_no_room_are_one_line(disk: Disk, tmp_path: Path) -> N
     fill(small, 0)
     told = place.run("convert", code=2)
     assert told.startswith(f"error: {small} (tmpfs): it is full, ")
-    assert "what was made is whole; make room and run 'dvc repro' again" in told
+    assert "what was made is whole; make room and run the same command again" in told
     assert told.count("\n") == 1
     assert verify(place.store).problems == ()
     (small / "ballast").unlink()
@@ -199,7 +199,7 @@ def test_training_asks_first_and_a_full_disk_keeps_the_last_checkpoint(disk: Dis
     told = running.communicate(timeout=280)[0]
     assert running.returncode == 2, told
     assert told.splitlines()[-1].startswith(f"error: {small} (ext4): it is full, ")
-    assert "the last checkpoint is kept; make room and run 'dvc repro' again" in told
+    assert "the last checkpoint is kept; make room and run the same command again" in told
     assert "Traceback" not in told
     assert not (small / "neural").exists()
     (small / "ballast").unlink()

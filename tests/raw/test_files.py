@@ -344,7 +344,7 @@ def test_a_path_that_is_too_long_is_one_line() -> None:
 def test_a_pipe_or_a_socket_in_the_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a/a.pgn")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(RawInputError, match=r"pipe is a pipe, a socket or a device: 'dvc repro' would wait"):
+    with pytest.raises(RawInputError, match=r"pipe is a pipe, a socket or a device: a conversion would wait"):
         found(tmp_path)
     with pytest.raises(RawInputError, match=r"expected a file or a folder, found a pipe, a socket or a device"):
         found(tmp_path / "pipe")

@@ -126,7 +126,7 @@ def test_a_disk_that_fills_while_writing_stops_it_between_shards(disk: Disk, *, 
     message = str(stopped.value)
     assert "\n" not in message
     assert message.startswith(f"{small} (tmpfs) is nearly full: ")
-    assert message.endswith("finished shards are kept; make room and run 'dvc repro' again to resume")
+    assert message.endswith("finished shards are kept; make room and run the same command again to resume")
     shards = sorted(work.rglob("c.*"))
     assert len(shards) > 8
     assert {shard.stat().st_size for shard in shards} == {shards[0].stat().st_size}

@@ -14,6 +14,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import outofcore
 from outofcore.errors import DamagedStore, OutOfCoreError, StoreError
 from outofcore.loading.loader import loader
 from outofcore.loading.residency import Mapped
@@ -93,6 +94,9 @@ def test_what_is_not_sealed_is_refused(make_store: Callable[..., Path], tmp_path
         match=r"is not a sealed store; it is a conversion that was not finished .*or a Zarr of another program",
     ):
         open_store(path)
+    with pytest.raises(StoreError, match="is not a sealed store; check the path, or convert raw files into it"):
+        open_store(tmp_path)
+    (tmp_path / ".dvc").mkdir()
     with pytest.raises(StoreError, match="is not a sealed store; run 'dvc repro'"):
         open_store(tmp_path)
     (path / "seal.json").mkdir()
@@ -184,6 +188,19 @@ def test_a_missing_or_short_shard_is_named(make_store: Callable[..., Path]) -> N
     shard.unlink()
     with pytest.raises(DamagedStore, match=r"train/move/c\.0 is missing"):
         open_store(path)
+
+
+def test_what_a_notebook_shows_has_the_counts_and_no_markup_of_a_name(tmp_path: Path) -> None:
+    store = outofcore.write_store(tmp_path / "<b>.zarr", {"x": np.arange(2000)}, splits={"val": 0.2}, chunk_rows=16)
+    train, val = (len(store.rows(name)) for name in ("train", "val"))
+    assert train + val == 2000
+    assert f"train {train:,}, val {val:,}" in repr(store)
+    page = store._repr_html_()
+    assert f"<th>train</th><td>{train:,}</td><td>{len(store.sequences('train'))}</td>" in page
+    assert "&lt;b&gt;.zarr" in page
+    assert "<b>" not in page
+    with pytest.raises(StoreError, match="a store of arrays has no tokenizer"):
+        _ = store.tokenizer
 
 
 def test_an_absent_field_or_split_is_answered_with_those_that_exist(make_store: Callable[..., Path]) -> None:

@@ -26,7 +26,7 @@ ALONE_SECONDS = 120
 # Interval of checks of scheduler and workers while a unit is awaited.
 LOOK_SECONDS = 2
 _CHECK = "outofcore: like the driver"
-_AGAIN = "run 'dvc repro' again to resume"
+_AGAIN = "run the same command again to resume"
 
 Item = TypeVar("Item")
 

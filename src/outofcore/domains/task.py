@@ -13,6 +13,7 @@ from torch import Tensor, distributed, nn
 from outofcore.domains.reading import Reading
 
 Batch = dict[str, Tensor]
+"""A batch of a loader: tensors by name, each with one entry per sample along the first axis."""
 
 
 def doubles(values: Tensor) -> Tensor:

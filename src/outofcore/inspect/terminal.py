@@ -25,6 +25,7 @@ from outofcore.space.guard import ways_out
 from outofcore.store.remote import shown
 from outofcore.store.seal import SEAL, read_seal
 from outofcore.store.verify import Verdict, verify
+from outofcore.system.project import project_of
 
 if TYPE_CHECKING:
     from outofcore.inspect.store import Card, Look
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
 MOST_NAMES = 12
 RESTORE = (
     "damaged; to restore: delete it and its links in DVC's cache (docs/disk-space.md, 'A damaged store'), "
-    "then 'dvc pull' or 'dvc repro'; without DVC, convert again"
+    "then 'dvc pull' or 'dvc repro'"
 )
+RESTORE_OUTSIDE = "damaged; to restore: convert again"
+"""Outside of a project."""
 
 
 def print_card(console: Console, card: Card) -> None:
@@ -109,12 +112,16 @@ def print_verdicts(console: Console, found: Iterable[Verdict]) -> None:
             console.print(f"{each.store}: not whole", style="bold red")
             for problem in each.problems:
                 console.print(f"  {problem}")
-            console.print(RESTORE)
+            console.print(_way_back(each))
         else:
             console.print(
                 f"{each.store}: whole, {each.files:,} sealed files, {format_bytes(each.bytes)}, digest {each.digest}",
                 style="green",
             )
+
+
+def _way_back(verdict: Verdict) -> str:
+    return RESTORE if project_of(Path(verdict.store)) else RESTORE_OUTSIDE
 
 
 def verdict_facts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
@@ -123,7 +130,7 @@ def verdict_facts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
         {
             **asdict(each),
             "whole": not each.problems,
-            "way_back": RESTORE if each.problems else "",
+            "way_back": _way_back(each) if each.problems else "",
         }
         for each in found
     ]

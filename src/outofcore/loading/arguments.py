@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -15,6 +16,7 @@ import torch
 from outofcore.domains.reading import Reading
 from outofcore.domains.sections import MOST
 from outofcore.errors import ParamsError, StoreError
+from outofcore.params import settings_named
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, is_foreign, open_store
@@ -26,6 +28,43 @@ def refuse(name: str, expected: str, value: object, cause: BaseException | None 
     """Raise the error of a wrong argument."""
     message = f"{name}: expected {expected}, got {shown(value, 80)}"
     raise ParamsError(message) from cause
+
+
+# What other libraries call it, and what it is here.
+_ELSEWHERE = {
+    "collate_fn": "map= is a function of each batch",
+    "drop_last": "write last='drop'",
+    "generator": "write seed=",
+    "num_workers": "a loader has threads of its own, of which threads= sets the number",
+    "persistent_workers": "a loader keeps its threads",
+    "pin_memory": "write device='cuda', and batches arrive there",
+    "prefetch_factor": "memory= decides how much is read ahead",
+    "sampler": "write shuffle=, weighted= or balanced=; ZarrDataset in a DataLoader takes any sampler",
+    "seq_len": "write window={'length': ..., 'stride': ...}",
+    "transform": "map= is a function of each batch",
+    "workers": "a loader has threads of its own, of which threads= sets the number",
+}
+
+
+def refuse_unknown(where: str, known: Sequence[str], given: Mapping[str, object], domains: Sequence[str]) -> None:
+    """Raise ParamsError for the first argument that there is not, with what may be meant.
+
+    ``domains`` are those of the stores, whose settings some look for here.
+    """
+    for name, value in given.items():
+        sections = {section for domain in domains for section in settings_named(name, domain)}
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = ""
+        if "tensors" in sections:
+            hint = f"write tensors=outofcore.reading(store, {name}={shown(value, 40)})"
+        elif name in _ELSEWHERE:
+            hint = _ELSEWHERE[name]
+        elif "filters" in sections:
+            hint = "a conversion filters, outofcore.convert(..., filters={...}); where= selects from a store"
+        elif close:
+            hint = f"did you mean {close[0]!r}?"
+        message = f"{where}: unknown argument {name!r}{f'; {hint}' if hint else ''}"
+        raise ParamsError(message)
 
 
 def shown(value: object, most: int = 300) -> str:

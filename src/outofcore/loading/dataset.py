@@ -6,8 +6,9 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
+from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Never, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from outofcore.domains.reading import Reading
 from outofcore.domains.task import Batch
 from outofcore.errors import BudgetError, ParamsError
-from outofcore.loading.arguments import budget_bytes, integers, opened_all, word, words
+from outofcore.loading.arguments import budget_bytes, integers, opened_all, refuse_unknown, word, words
 from outofcore.loading.gather import BatchBuffer
 from outofcore.loading.permutation import random_words
 from outofcore.loading.residency import Arena
@@ -109,9 +110,13 @@ class ZarrDataset(Dataset[Batch]):
         where: str | None = None,
         part: str | None = None,
         memory: str | int = "64MiB",
+        **unknown: Never,
     ) -> None:
         names, budget = None if fields is None else words("fields", fields), budget_bytes(memory)
         stores, split = opened_all(store, fields=names), word("split", split)
+        refuse_unknown(
+            "ZarrDataset()", list(signature(type(self)).parameters), unknown, [each.domain for each in stores]
+        )
         check_stores(stores)
         known = stores[0].parts
         if part is None and len(known) > 1:

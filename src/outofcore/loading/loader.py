@@ -7,9 +7,10 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Never, get_args
 
 import torch
 import torch.distributed
@@ -23,6 +24,7 @@ from outofcore.loading.arguments import (
     one_of,
     opened_sources,
     refuse,
+    refuse_unknown,
     whole,
     whole_or_none,
     word,
@@ -95,6 +97,7 @@ def loader(
     rows: tuple[int, int] | None = None,
     splits: Mapping[str, float] | None = None,
     strict: bool = False,
+    **unknown: Never,
 ) -> Loader:
     """Batches of a split.
 
@@ -215,6 +218,7 @@ def loader(
     wanted = names if names is None or drawn is None else tuple(dict.fromkeys((*names, drawn.column)))
     named = opened_sources(store, fields=wanted, axis=axis, rows=rows, splits=splits, strict=strict)
     stores, split = tuple(chain.from_iterable(named.values())), word("split", split)
+    refuse_unknown("loader()", list(signature(loader).parameters), unknown, [store.domain for store in stores])
     sources = None
     if isinstance(store, Mapping):
         sources = weigh(weights, {name: len(own) for name, own in named.items()})

@@ -253,8 +253,8 @@ def _search(root: Path, match: str, suffixes: tuple[str, ...], section: str) -> 
                 left_out[name] = NO_READER
         elif path.exists():
             message = (
-                f"{section}.raw: {label(str(path))} is a pipe, a socket or a device: 'dvc repro' would wait for it for "
-                "ever; move it out of the folder"
+                f"{section}.raw: {label(str(path))} is a pipe, a socket or a device: a conversion would wait for it "
+                "for ever; move it out of the folder"
             )
             raise RawInputError(message)
         elif counts or unread(entry.name, suffixes):

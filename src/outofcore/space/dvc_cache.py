@@ -9,6 +9,7 @@ from typing import Any
 
 from outofcore.errors import ParamsError
 from outofcore.system.extras import load
+from outofcore.system.project import project_of
 
 REMOVE_OLD = (
     "'dvc gc --workspace --all-commits --all-experiments --dry' (lists it; without --dry it is removed, also what "
@@ -41,7 +42,7 @@ class DvcCache:
 
 def find_cache(folder: str | Path = ".") -> DvcCache | None:
     """The cache of the DVC project containing a folder, or None; raises ParamsError if DVC is missing or refuses it."""
-    project = _project(Path(folder))
+    project = project_of(Path(folder))
     if project is None:
         return None
     dvc = load("dvc.config", "project", f"{project}: a DVC project")  # takes a tenth of a second
@@ -69,13 +70,3 @@ def find_cache(folder: str | Path = ".") -> DvcCache | None:
         raise ParamsError(message)
     place = Path(os.path.normpath(settings.get("dir", project / ".dvc" / "cache")))
     return DvcCache(project, place, types, origin)
-
-
-def _project(folder: Path) -> Path | None:
-    folder = folder.resolve()
-    for place in (folder, *folder.parents):
-        if (place / ".dvc").is_dir():
-            return place
-        if os.path.ismount(place):  # as DVC does; Path.is_mount of Python 3.11 does not exist on Windows
-            return None
-    return None

@@ -15,9 +15,9 @@ from outofcore.space.filesystems import filesystem_of
 from outofcore.space.forecast import Demand, Need, Purpose, demands
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
-KEPT_SHARDS = "finished shards are kept; make room and run 'dvc repro' again to resume"
-KEPT_CHECKPOINT = "the last checkpoint is kept; make room and run 'dvc repro' again to resume"
-KEPT_STORE = "what was made is whole; make room and run 'dvc repro' again"
+KEPT_SHARDS = "finished shards are kept; make room and run the same command again to resume"
+KEPT_CHECKPOINT = "the last checkpoint is kept; make room and run the same command again to resume"
+KEPT_STORE = "what was made is whole; make room and run the same command again"
 
 
 @dataclass

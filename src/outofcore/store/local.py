@@ -18,6 +18,7 @@ from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.files import REPLACED, Item, Listed, Ranges, Reached
 from outofcore.store.seal import ADVICE, SEAL, Seal, read_seal
 from outofcore.system.descriptors import Descriptor, Folder, most_open_files
+from outofcore.system.project import project_of
 
 # Enough for every shard of a large split; if the process limit is lower, a quarter of that.
 OPEN_FILES = 256
@@ -43,7 +44,10 @@ class LocalFiles:
         try:
             self._open_folder: Folder | None = with_room(lambda: Folder(self._place))
         except FileNotFoundError as error:
-            message = f"{root}: does not exist; run 'dvc repro' to convert, or 'dvc pull' to fetch it"
+            message = f"{root}: does not exist; {_way(self._place)}"
+            raise StoreError(message) from error
+        except NotADirectoryError as error:
+            message = f"{root}: expected the folder of a store, got a file; convert it first, with outofcore.convert"
             raise StoreError(message) from error
         except OSError as error:
             raise self._unreadable(error, "the folder") from error
@@ -84,7 +88,7 @@ class LocalFiles:
                 "it is a conversion that was not finished (convert again), or a Zarr of another program (loader(), "
                 "open_zarr() and 'outofcore info' read it)"
                 if zarr
-                else "run 'dvc repro' to convert, or 'dvc pull' to fetch it"
+                else _way(self._place)
             )
             message = f"{self.root}: is not a sealed store; {way}"
             raise StoreError(message) from error
@@ -261,6 +265,13 @@ def open_limit() -> int:
     """Most files of a store that are kept open."""
     limit = most_open_files()
     return OPEN_FILES if limit is None else max(1, min(OPEN_FILES, limit // 4))
+
+
+def _way(place: Path) -> str:
+    """How to get a store that is not there."""
+    if project_of(place):
+        return "run 'dvc repro' to convert, or 'dvc pull' to fetch it"
+    return "check the path, or convert raw files into it ('outofcore convert')"
 
 
 def _read(file: Descriptor, offset: int, length: int) -> bytes:

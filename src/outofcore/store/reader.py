@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -12,13 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.errors import DamagedStore, StoreError
+from outofcore.errors import DamagedStore, ParamsError, StoreError
 from outofcore.store.array import Array, SealedArray, Table
 from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
 from outofcore.store.metadata import Attributes, parse_array, parse_document, parse_root
 from outofcore.store.remote import RemoteFiles, has_any, url_of
+from outofcore.store.schema import Field
 from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
+from outofcore.system.extras import load
 
 _SLAB = 1 << 12  # sequences examined at a time
 
@@ -63,7 +66,41 @@ class Store:
         return open_sealed, (self._files,)  # a copy in another process reads seal and metadata again
 
     def __repr__(self) -> str:
-        return f"Store({str(self.root)!r}, domain={self.domain!r}, digest={self.digest[:12]!r})"
+        counts = ", ".join(f"{split} {rows:,}" for split, rows in self._counts("rows").items())
+        row = f"{self.attributes.get('row', 'row')}s"
+        return f"Store({str(self.root)!r}, domain={self.domain!r}, {row}: {counts}, digest={self.digest[:12]!r})"
+
+    def _repr_html_(self) -> str:
+        """The splits as a table, in a notebook."""
+        row, sequence = (html.escape(str(self.attributes.get(name, name))) for name in ("row", "sequence"))
+        counts = zip(self._counts("rows").items(), self._counts("sequences").values(), strict=True)
+        lines = "".join(
+            f"<tr><th>{html.escape(split)}</th><td>{rows:,}</td><td>{sequences:,}</td></tr>"
+            for (split, rows), sequences in counts
+        )
+        where = f"{html.escape(str(self.root))}: {html.escape(self.domain)}, digest {html.escape(self.digest[:12])}"
+        head = f"<caption>{where}</caption><tr><th>split</th><th>{row}s</th><th>{sequence}s</th></tr>"
+        return f"<table>{head}{lines}</table>"
+
+    def _counts(self, what: str) -> dict[str, int]:
+        """Rows or sequences of each split, as recorded."""
+        recorded = self.attributes.get(what)
+        return {split: int(recorded[split]) for split in self.splits} if isinstance(recorded, dict) else {}
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of a store of text, of the library ``tokenizers``: ``store.tokenizer.decode(ids)``.
+
+        Raises
+        ------
+        StoreError
+            If this is no store of text.
+        """
+        content = self.attributes.get("tokenizer")
+        if not isinstance(content, str):
+            message = f"{self.root}: a store of {self.domain} has no tokenizer; one of text has"
+            raise StoreError(message)
+        return load("tokenizers", "text", "the tokenizer of a store").Tokenizer.from_str(content)
 
     @property
     def digest(self) -> str:
@@ -203,10 +240,11 @@ class Store:
 
     def _path(self, split: str, part: str) -> str:
         if split not in self.splits or part not in self.parts:
-            message = (
-                f"{self.root}: no split {split!r} of part {part!r}; "
-                f"there are splits {', '.join(self.splits)} and parts {', '.join(map(repr, self.parts))}"
-            )
+            meant = next((name for name in self.splits if str(split).startswith(name)), None)
+            message = f"{self.root}: no split {split!r}{f' (did you mean {meant!r}?)' if meant else ''}"
+            message += f"; there are {', '.join(self.splits)}"
+            if split in self.splits:
+                message = f"{self.root}: no part {part!r}; there are {', '.join(map(repr, self.parts))}"
             raise StoreError(message)
         return f"{part}/{split}" if part else split
 
@@ -250,6 +288,32 @@ def open_store(path: str | Path) -> Store:
         If a file is missing, of another size, or its metadata has changed.
     """
     return open_sealed(files_of(path))
+
+
+def refuse_replacing(path: str | Path, domain: str, params: Mapping[str, Any], fields: Sequence[Field] = ()) -> None:
+    """Raise ParamsError if a store is there that was made otherwise: of another domain, or with other settings.
+
+    One that is damaged may be replaced. ``fields`` are those that rows will have, where the settings do not say.
+    """
+    try:
+        there = open_store(path)
+        rows = there.rows(there.splits[0], there.parts[0]).fields if fields else {}
+    except StoreError:
+        return
+    made = there.attributes.get("params")
+    known = made if isinstance(made, dict) else {}
+    stored = {name: (str(each.dtype), each.shape[1:]) for name, each in rows.items()}
+    if there.domain != domain:
+        what = f"is one of {there.domain}"
+    elif stored != {each.name: (each.dtype, tuple(each.shape)) for each in fields}:
+        what = f"has other fields: {', '.join(rows)}"
+    elif made != params:
+        changed = [name for name in params if known.get(name) != params[name]]
+        what = f"was made with other settings: {', '.join(changed)}"
+    else:
+        return
+    message = f"{path}: the store that is there {what}; name another path, or replace it: replace=True (--replace)"
+    raise ParamsError(message)
 
 
 def is_foreign(path: str | Path) -> bool:

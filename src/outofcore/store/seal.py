@@ -17,7 +17,7 @@ from outofcore.errors import DamagedStore, StoreError
 SEAL = "seal.json"
 CHECKSUMS = "checksums"  # of all chunks: four bytes each, by array in the order of their paths
 FORMAT = 2
-ADVICE = "'outofcore verify' also looks into DVC's cache, and says how to get it back"
+ADVICE = "'outofcore verify' finds all damage, and says how to get the store back"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,5 @@
+"""``python -m outofcore``: the command line."""
+
+from outofcore.cli import main
+
+main()
