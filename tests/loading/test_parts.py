@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -95,6 +96,17 @@ def test_a_reading_for_each_part(make_store: MakeStore) -> None:
     tensors = {part: Shifted(10_000 * number) for number, part in enumerate(PARTS)}
     for batch in open_parts(make_store, tensors=tensors, fields=None):
         assert set((batch["id"] // 10_000).tolist()) == set(batch["part"].tolist())
+
+
+def test_a_loader_of_many_parts_says_what_it_does_in_one_line(
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "outofcore")
+    list(open_parts(make_store, last="drop", threads=2))
+    assert caplog.messages == [
+        "3 parts: residency ram of 3 (memory 8.39 MB, 2 threads)",
+        f"3 parts: {3 * (sum(LENGTHS) % 50)} samples are dropped each epoch, so that all batches hold 50",
+    ]
 
 
 def test_a_part_alone_needs_no_word_of_parts(make_store: MakeStore) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
@@ -373,19 +373,31 @@ def _selected_line(split: Split) -> str:
 
 
 def _notes(readers: Sequence[SplitReader], mixing: Sequence[str], batching: Batching, limits: str) -> list[str]:
-    """Lines for the user on each split: where its rows are, how its batches mix, what happens to its last samples."""
+    """Lines for the user: where rows are, how the batches of a single part mix, what happens to the last samples."""
+    first = readers[0]
+    path = first.split.path if len(readers) == 1 else f"{len(readers)} parts"
     notes = []
+    if len(first.split.stores) > 1:
+        rows = sum(reader.split.windows.rows for reader in readers)
+        notes.append(f"{path}: {len(first.split.stores)} stores, {rows:,} rows")
+    if len(readers) == 1:
+        notes += [f"{path}: residency {first.choice.kind}: {first.choice.reason} ({limits})", f"{path}: {mixing[0]}"]
+    else:
+        kinds = Counter(reader.choice.kind for reader in readers)
+        notes.append(f"{path}: residency {', '.join(f'{kind} of {count}' for kind, count in kinds.items())} ({limits})")
     for reader, line in zip(readers, mixing, strict=True):
-        path, choice = reader.split.path, reader.choice
-        if len(reader.split.stores) > 1:
-            notes.append(f"{path}: {len(reader.split.stores)} stores, {reader.split.windows.rows:,} rows")
-        notes += [f"{path}: residency {choice.kind}: {choice.reason} ({limits})", f"{path}: {line}"]
+        if len(readers) > 1 and not reader.sampler.positions:
+            notes.append(f"{reader.split.path}: {line}")
         if reader.split.selects and reader.split.sequences.selected:
-            notes.append(f"{path}: {_selected_line(reader.split)}")
-        notes += [f"{path}: {line}" for line in reader.sampler.report()]
-        rest, full = reader.sampler.positions % batching.size, f"so that all batches hold {batching.size:,}"
-        if rest and batching.last == "drop":
-            notes.append(f"{path}: {rest:,} samples are dropped each epoch, {full}")
-        if rest and batching.last == "pad":
-            notes.append(f"{path}: {batching.size - rest:,} samples come twice each epoch, {full}")
+            notes.append(f"{reader.split.path}: {_selected_line(reader.split)}")
+        notes += [f"{reader.split.path}: {line}" for line in reader.sampler.report()]
+    rests, full = (
+        [reader.sampler.positions % batching.size for reader in readers],
+        f"so that all batches hold {batching.size:,}",
+    )
+    if any(rests) and batching.last == "drop":
+        notes.append(f"{path}: {sum(rests):,} samples are dropped each epoch, {full}")
+    if any(rests) and batching.last == "pad":
+        twice = sum(batching.size - rest for rest in rests if rest)
+        notes.append(f"{path}: {twice:,} samples come twice each epoch, {full}")
     return notes

@@ -36,6 +36,8 @@ def mixing_line(split: Split, sampler: Sampler, batch: int, label: str | None) -
             why = f"no sequence of {split.path} is one where {split.selects}"
         return f"no samples, so no batches: {why}"
     order = sampler.epoch(0)
+    if order.cut.shuffle is False:
+        return "samples in the order of the store"
     cut, draws = order.cut, min(batch, order.cut.samples)
     all_blocks, all_sequences = max(1, -(-cut.samples // cut.block)), max(1, split.sequences.selected)
     blocks, sequences = _distinct(order, draws, all_blocks, all_sequences)
@@ -63,8 +65,6 @@ def _counted(count: float, name: str) -> str:
 def _distinct(order: EpochOrder, draws: int, all_blocks: int, all_sequences: int) -> tuple[float, float]:
     """Expected number of distinct blocks and sequences in a batch."""
     cut = order.cut
-    if cut.shuffle is False:
-        return -(-draws // cut.block), draws * all_sequences / max(cut.samples, 1)
     if cut.shuffle == "full":
         return _expected(all_blocks, draws), _expected(all_sequences, draws)
     pool = cut.samples if order.pools == 1 else order.pool_start(1) - order.pool_start(0)
