@@ -6,9 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from outofcore.errors import ParamsError
+from outofcore.settings.yaml_text import parse_yaml
 
 STAGE = "tokenizer"
 
@@ -17,12 +16,12 @@ def refuse_earlier_tokenizer(section: Any, lock: Path) -> None:
     """Raise ParamsError if the tokenizer of a text was made by DVC from another text or other settings."""
     path = Path(section.tokenizer.path)
     try:
-        stage = yaml.safe_load(lock.read_text("utf-8"))["stages"][STAGE]
+        stage = parse_yaml(lock.read_text("utf-8"))["stages"][STAGE]
         made = {out["path"]: out["md5"] for out in stage["outs"]}
         content = path.read_bytes()
         texts = {each["path"] for each in stage["deps"]}
         stated = {name.removeprefix("text."): value for name, value in stage["params"]["params.yaml"].items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return  # no project, none made yet, or none that can be read
     if made.get(str(path)) != hashlib.md5(content, usedforsecurity=False).hexdigest():
         return  # made by hand since
