@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -25,6 +27,9 @@ from tests.conversion.clusters import CHECKOUT, Cluster, open_processes
 from tests.conversion.lines import Lines, LinesSection, write_lines
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+
+from distributed.comm import CommClosedError
+
 pytestmark = [
     pytest.mark.xdist_group("cluster"),
     # Dask leaves sockets to the garbage collector when a scheduler dies under a client.
@@ -177,6 +182,22 @@ def test_a_domains_package_that_only_one_side_has_is_named() -> None:
     fewer = {name: version for name, version in here.items() if name != "numpy"}
     with pytest.raises(ClusterError, match=r"worker tcp://a:1 has numpy [\d.]+, the driver none: install"):
         compare("tcp://a:1", "lines", fewer, [])
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_worker_that_dies_while_all_are_checked_is_no_lost_scheduler(
+    monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    client = MagicMock(status="closed" if lost else "running")
+    client.nthreads.return_value = {"tcp://a:1": 1}
+    client.register_plugin.side_effect = [CommClosedError("in <TCP (closed)>"), None]
+    monkeypatch.setattr("outofcore.conversion.cluster._client", lambda *_: nullcontext(client))
+    if lost:
+        with pytest.raises(ClusterError, match="the connection to the scheduler is lost"), open_cluster("", 1, [], "x"):
+            pass
+    else:
+        with open_cluster("", 1, [], "lines") as executor:
+            assert executor.width == 1
 
 
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ CONNECT_SECONDS = 30
 ALONE_SECONDS = 120
 # Interval of checks of scheduler and workers while a unit is awaited.
 LOOK_SECONDS = 2
+ATTEMPTS = 3
 _CHECK = "outofcore: like the driver"
 _AGAIN = "run the same command again to resume"
 
@@ -108,7 +109,7 @@ def open_cluster(address: str, workers: int, files: Sequence[RawFile], domain: s
             raise ClusterError(message) from error
         seen = [(str(file.path), file.bytes) for file in (*files[:1], *files[-1:])]
         expected = versions(domain)
-        client.register_plugin(_check(lambda worker: compare(worker.address, domain, expected, seen)))
+        _register(client, _check(lambda worker: compare(worker.address, domain, expected, seen)))
         try:
             yield ClusterExecutor(client, where)
         finally:  # a cluster may outlive this conversion and its files
@@ -153,6 +154,19 @@ def _one_line(distributed: Any, where: str) -> Iterator[None]:
     except (CancelledError, TimeoutError, import_module("distributed.comm").CommClosedError) as error:
         message = f"{where}: the connection to the scheduler is lost; {_AGAIN}"
         raise ClusterError(message) from error
+
+
+def _register(client: Any, plugin: Any) -> None:
+    """Have all workers checked, again without those that die meanwhile."""
+    for _ in range(ATTEMPTS):
+        try:
+            client.register_plugin(plugin)
+        except import_module("distributed.comm").CommClosedError:
+            if client.status != "running":
+                raise
+        else:
+            return
+    client.register_plugin(plugin)
 
 
 def _check(check: Callable[[Any], None]) -> Any:

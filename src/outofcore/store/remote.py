@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ import numpy as np
 
 from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.files import IN_MEMORY, REPLACED, Item, Ranges, Reached
-from outofcore.store.seal import SEAL
+from outofcore.store.seal import SEAL, UNFINISHED
 from outofcore.system.descriptors import Descriptor
 from outofcore.system.extras import load
 
@@ -143,6 +143,9 @@ class RemoteFiles:
                 return bytes(answer.bytes())
             except FileNotFoundError as error:
                 message = f"{self.root}: there is no sealed store at this address ({SEAL} or the bucket is missing)"
+                with suppress(FileNotFoundError):
+                    self._obstore.head(self._store, UNFINISHED)
+                    message = f"{self.root}: a conversion was stopped while it put its store there; run it again"
                 raise StoreError(message) from error
 
     def compare(self, files: Mapping[str, tuple[int, str]]) -> None:

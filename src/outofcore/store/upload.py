@@ -17,7 +17,7 @@ from typing import Any
 
 from outofcore.errors import StoreError
 from outofcore.store.remote import RemoteFiles, connect, imported, listed, repeated, what_failed
-from outofcore.store.seal import SEAL, Seal, names_of, read_seal
+from outofcore.store.seal import SEAL, UNFINISHED, Seal, names_of, read_seal
 from outofcore.system.durable import MARK
 
 # Concurrent files, and parts of each; memory is their product times PART_BYTES.
@@ -25,8 +25,6 @@ FILES = 4
 PARTS = 4
 PART_BYTES = 8 << 20
 COPIES = 16
-# In place of the seal during the switch: a seal with the names of both stores.
-UNFINISHED = "unfinished"
 
 
 class Upload:
