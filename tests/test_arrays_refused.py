@@ -110,7 +110,7 @@ def test_what_is_stopped_leaves_nothing_and_replaces_nothing(error: type[BaseExc
 
     for name in ("a.zarr", "b.zarr"):
         with pytest.raises(error):
-            write_store(tmp_path / name, broken(), chunk_rows=16, shard_rows=32)
+            write_store(tmp_path / name, broken(), chunk_rows=16, shard_rows=32, replace=True)
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
     assert open_store(tmp_path / "a.zarr").digest == old.digest
 

@@ -134,7 +134,7 @@ def test_by_date_later_games_are_held_out_and_undated_ones_are_listed(
         assert [line["reason"] for line in csv.DictReader(lines)] == ["undated"] * 7
     assert "note: chess.splits" not in capfd.readouterr().err
     splits = {"by": "date", "test_from": "2030-01-01"}
-    outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "chess.zarr", splits=splits)
+    outofcore.convert("chess", tmp_path / "games.pgn", tmp_path / "later.zarr", splits=splits)
     assert "note: chess.splits: nothing is in test, split by date\n" in capfd.readouterr().err
 
 

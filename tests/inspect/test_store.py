@@ -48,7 +48,7 @@ def test_by_default_rows_are_spread_over_a_split(store: Path) -> None:
     ("arguments", "told"),
     [
         (["--split", "tran"], "no split 'tran'"),
-        (["--part", "monday"], "there are splits train, val, test and parts ''"),
+        (["--part", "monday"], "no part 'monday'; it has no parts"),
         (["--row", "1000000"], "there is no row 1,000,000"),
     ],
 )

@@ -244,7 +244,8 @@ class Store:
             message = f"{self.root}: no split {split!r}{f' (did you mean {meant!r}?)' if meant else ''}"
             message += f"; there are {', '.join(self.splits)}"
             if split in self.splits:
-                message = f"{self.root}: no part {part!r}; there are {', '.join(map(repr, self.parts))}"
+                there = "it has no parts" if self.parts == ("",) else f"there are {', '.join(map(repr, self.parts))}"
+                message = f"{self.root}: no part {part!r}; {there}"
             raise StoreError(message)
         return f"{part}/{split}" if part else split
 
