@@ -97,6 +97,7 @@ def test_leaves_figures_curves_and_model(tmp_path):
     task, figures = train(tmp_path)
     assert figures["steps"] == STEPS
     assert json.loads((tmp_path / "metrics/toy/train.json").read_text()) == figures
+    assert json.loads((tmp_path / "metrics/toy/headline.json").read_text()) == figures  # the task names none of them
     with torch.no_grad():
         validated = task.summarize(task.evaluate(columns(40, 2)))
     assert figures["error"] == pytest.approx(validated["error"], abs=1e-5)

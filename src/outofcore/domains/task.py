@@ -37,11 +37,14 @@ class Task(nn.Module, ABC):
     ----------
     columns
         Columns of the sequences that validation batches also have, for :meth:`evaluate` to count by.
+    headline
+        Figures, five at most, by which experiments are compared; all if empty.
     tally
         Counts of the stream that is evaluated, where the domain streams.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
+    headline: ClassVar[tuple[str, ...]] = ()
     tally: Any = None
 
     @abstractmethod

@@ -63,10 +63,10 @@ def fit(
     this machine, 0 for its own default, too many in a container with fewer. A checkpoint of another ``identity``
     (params and the store's digest) is ignored. ``facts`` are further entries of ``train.json``.
 
-    Written to ``out``: ``metrics/<name>/train.json`` (a function of params and data, up to device rounding),
-    ``metrics/<name>/train_run.json`` (this machine), ``plots/<name>/*.csv`` and ``*.png``, DVCLive's curves in
-    ``plots/<name>/train``, and ``models/<name>/model.pt`` with the model's outputs; until then
-    ``models/<name>.partial/checkpoint.pt``.
+    Written to ``out``: ``metrics/<name>/train.json`` and, with the task's headline alone, ``headline.json`` (a function
+    of params and data, up to device rounding), ``metrics/<name>/train_run.json`` (this machine),
+    ``plots/<name>/*.csv`` and ``*.png``, DVCLive's curves in ``plots/<name>/train``, and ``models/<name>/model.pt``
+    with the model's outputs; until then ``models/<name>.partial/checkpoint.pt``.
 
     Raises ParamsError if the device does not exist, a split has no batch, or the loss is not finite; StateError if the
     checkpoint is of another version; KeyboardInterrupt after Ctrl-C or SIGTERM, once the current step is finished and
@@ -123,7 +123,8 @@ def fit(
         task.to("cpu")  # what it generates does not depend on the device
         write_plots(out / "plots" / name, task, progress.sums)
         write_model(out / "models" / name, task, saver.identity, progress.step)
-        write_metrics(out / "metrics" / name, train=figures, train_run=machine)
+        headline = {key: figures[key] for key in (*(task.headline or figures), *(facts or {})) if key in figures}
+        write_metrics(out / "metrics" / name, train=figures, headline=headline, train_run=machine)
         saver.remove()
     return figures
 

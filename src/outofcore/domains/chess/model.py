@@ -97,6 +97,7 @@ class ChessTask(MovePrediction):
     """
 
     columns = ("white_elo", "black_elo")
+    headline = ("top1", "top1_most_frequent", "top5", "policy_loss", "value_loss")
 
     def __init__(self, section: TensorSection, preset: str, baseline: Baseline) -> None:
         super().__init__(baseline.move_counts, PLIES_PER_BIN)

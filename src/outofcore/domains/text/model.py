@@ -75,6 +75,8 @@ class TextTask(Task):
     ``bytes_per_token`` is that of the documents to evaluate on; where they are streamed, ``tally`` counts them.
     """
 
+    headline = ("loss", "loss_frequencies", "perplexity", "bits_per_byte", "bits_per_byte_frequencies")
+
     def __init__(self, tokenizer: Tokenizer, section: TextSection, bytes_per_token: float | None = None) -> None:
         super().__init__()
         self.bytes_per_token = bytes_per_token

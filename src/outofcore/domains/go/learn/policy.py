@@ -71,6 +71,8 @@ class PolicyNetwork(nn.Module):
 class PolicyTask(MovePrediction):
     """Predict the next move: cross-entropy over all points and the pass."""
 
+    headline = ("top1", "top1_most_frequent", "top5", "loss", "loss_frequencies")
+
     def __init__(self, reading: GoReading, preset: str, frequencies: npt.NDArray[np.int64]) -> None:
         super().__init__(frequencies, MOVES_PER_BIN)
         self.reach = reading.reach
