@@ -345,5 +345,5 @@ def _read(file: Path) -> dict[str, Any]:
     if not file.is_file():
         message = f"{file}: no model here; expected the folder that training leaves, such as models/chess"
         raise StateError(message)
-    message = f"{file}: expected a model, got a damaged or another file; get it again ('dvc checkout'), or train again"
+    message = f"{file}: expected a model, got a damaged or another file; get it again, or train again"
     return read_saved(file, message)
