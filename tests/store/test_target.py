@@ -179,7 +179,7 @@ PGN = '[Event "x"]\n[Result "1-0"]\n\n1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-
 
 def convert(out: Path) -> None:
     (out / "k.pgn").write_text(PGN)
-    outofcore.convert("chess", out / "k.pgn", out / "s.zarr", splits={"val": 0.0, "test": 0.0})
+    outofcore.convert("chess", out / "k.pgn", out / "s.zarr", splits={"val": 0.0, "test": 0.0}, replace=True)
 
 
 def write(out: Path) -> None:

@@ -14,10 +14,12 @@ def check_consumer(what: str) -> None:
     if get_worker_info() is not None:
         message = f"a {what} reads with threads of its own: use it directly, or DataLoader(..., num_workers=0)"
         raise ParamsError(message)
-    # torch tells a dataset nothing of that; the function that calls iter(dataset) has it under this name.
+    # torch tells a dataset nothing of that; its function that calls iter(dataset) has it under this name. The variables
+    # of a user's function must not be read: its frame would keep them.
     frame = inspect.currentframe()
     caller = frame and frame.f_back and frame.f_back.f_back
-    if caller and caller.f_locals.get("auto_collation") is True:
+    of_torch = caller and str(caller.f_globals.get("__name__")).startswith("torch.utils.data.")
+    if caller and of_torch and caller.f_locals.get("auto_collation") is True:
         message = (
             f"a {what} gives whole batches: expected DataLoader(..., batch_size=None), got one that would make batches "
             f"of batches; the size of a batch is that of the {what}"

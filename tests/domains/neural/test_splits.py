@@ -159,7 +159,8 @@ def convert(folder, *, on_clock, marked, **source):
         source |= {"bin_width": 1 / 60}
     names |= {"trial": "trial"} if marked else {}
     source = {"names": names, **source}
-    outofcore.convert("neural", folder / "raw", folder / "a.zarr", source=source, splits={"val": 0.2, "test": 0.2})
+    shares = {"val": 0.2, "test": 0.2}
+    outofcore.convert("neural", folder / "raw", folder / "a.zarr", source=source, splits=shares, replace=True)
     return outofcore.open_store(folder / "a.zarr")
 
 
