@@ -35,10 +35,10 @@ from outofcore.space.forecast import Need, Purpose, store_needs
 from outofcore.space.guard import Guard
 from outofcore.space.links import Commit
 from outofcore.store.joined import JoinedStore, check_stores
-from outofcore.store.reader import Store, open_store, refuse_replacing
+from outofcore.store.reader import Store, open_store
 from outofcore.store.remote import url_of
 from outofcore.store.schema import Layout
-from outofcore.store.target import Target, foreign
+from outofcore.store.target import Target, foreign, refuse_replacing
 from outofcore.store.upload import Upload
 from outofcore.store.writer import StoreWriter
 from outofcore.system.durable import replace_text

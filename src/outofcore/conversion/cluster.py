@@ -25,7 +25,7 @@ CONNECT_SECONDS = 30
 ALONE_SECONDS = 120
 # Interval of checks of scheduler and workers while a unit is awaited.
 LOOK_SECONDS = 2
-ATTEMPTS = 3
+ATTEMPTS = 4  # to have workers checked while some of them die
 _CHECK = "outofcore: like the driver"
 _AGAIN = "run the same command again to resume"
 
@@ -158,15 +158,14 @@ def _one_line(distributed: Any, where: str) -> Iterator[None]:
 
 def _register(client: Any, plugin: Any) -> None:
     """Have all workers checked, again without those that die meanwhile."""
-    for _ in range(ATTEMPTS):
+    for left in reversed(range(ATTEMPTS)):
         try:
             client.register_plugin(plugin)
         except import_module("distributed.comm").CommClosedError:
-            if client.status != "running":
+            if client.status != "running" or not left:
                 raise
         else:
             return
-    client.register_plugin(plugin)
 
 
 def _check(check: Callable[[Any], None]) -> Any:

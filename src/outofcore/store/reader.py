@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.errors import DamagedStore, ParamsError, StoreError
+from outofcore.errors import DamagedStore, StoreError
 from outofcore.store.array import Array, SealedArray, Table
 from outofcore.store.files import Files
 from outofcore.store.local import LocalFiles
 from outofcore.store.metadata import Attributes, parse_array, parse_document, parse_root
 from outofcore.store.remote import RemoteFiles, has_any, url_of
-from outofcore.store.schema import Field
 from outofcore.store.seal import ADVICE, CHECKSUMS, SEAL, Seal, read_seal
 from outofcore.system.extras import load
 
@@ -289,32 +288,6 @@ def open_store(path: str | Path) -> Store:
         If a file is missing, of another size, or its metadata has changed.
     """
     return open_sealed(files_of(path))
-
-
-def refuse_replacing(path: str | Path, domain: str, params: Mapping[str, Any], fields: Sequence[Field] = ()) -> None:
-    """Raise ParamsError if a store is there that was made otherwise: of another domain, or with other settings.
-
-    One that is damaged may be replaced. ``fields`` are those that rows will have, where the settings do not say.
-    """
-    try:
-        there = open_store(path)
-        rows = there.rows(there.splits[0], there.parts[0]).fields if fields else {}
-    except StoreError:
-        return
-    made = there.attributes.get("params")
-    known = made if isinstance(made, dict) else {}
-    stored = {name: (str(each.dtype), each.shape[1:]) for name, each in rows.items()}
-    if there.domain != domain:
-        what = f"is one of {there.domain}"
-    elif stored != {each.name: (each.dtype, tuple(each.shape)) for each in fields}:
-        what = f"has other fields: {', '.join(rows)}"
-    elif made != params:
-        changed = [name for name in params if known.get(name) != params[name]]
-        what = f"was made with other settings: {', '.join(changed)}"
-    else:
-        return
-    message = f"{path}: the store that is there {what}; name another path, or replace it: replace=True (--replace)"
-    raise ParamsError(message)
 
 
 def is_foreign(path: str | Path) -> bool:

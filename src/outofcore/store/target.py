@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from outofcore.errors import StoreError
+from outofcore.errors import ParamsError, StoreError
+from outofcore.store.reader import open_store
+from outofcore.store.schema import Field
 from outofcore.store.seal import SEAL, names_of
 from outofcore.system.durable import WorkFolder, remove, sync_folder, writing
 
@@ -94,6 +97,32 @@ def foreign(final: Path) -> str:
         if name not in own and (path.is_symlink() or not path.is_dir()):
             return f"expected nothing but a sealed store to replace, got {name} in it as well; move it elsewhere"
     return ""
+
+
+def refuse_replacing(path: str | Path, domain: str, params: Mapping[str, Any], fields: Sequence[Field] = ()) -> None:
+    """Raise ParamsError if a store is there that was made otherwise: of another domain, or with other settings.
+
+    One that is damaged may be replaced. ``fields`` are those that rows will have, where the settings do not say.
+    """
+    try:
+        there = open_store(path)
+        rows = there.rows(there.splits[0], there.parts[0]).fields if fields else {}
+    except StoreError:
+        return
+    made = there.attributes.get("params")
+    known = made if isinstance(made, dict) else {}
+    stored = {name: (str(each.dtype), each.shape[1:]) for name, each in rows.items()}
+    if there.domain != domain:
+        what = f"is one of {there.domain}"
+    elif stored != {each.name: (each.dtype, tuple(each.shape)) for each in fields}:
+        what = f"has other fields: {', '.join(rows)}"
+    elif made != params:
+        changed = [name for name in {**params, **known} if known.get(name) != params.get(name)]
+        what = f"was made with other settings: {', '.join(changed)}"
+    else:
+        return
+    message = f"{path}: the store that is there {what}; name another path, or replace it: replace=True (--replace)"
+    raise ParamsError(message)
 
 
 def _sync_folders(root: Path) -> None:

@@ -59,7 +59,7 @@ class _Notice(event.Listener):
     def on_start(self, _: object) -> None:
         if not self.said and sys.stderr.isatty():
             self.said = True
-            sys.stderr.write("compiling machine code, once for this version of outofcore: about 10 seconds\n")
+            sys.stderr.write("compiling machine code, once for this version of outofcore: about half a minute\n")
 
     def on_end(self, _: object) -> None:
         pass
