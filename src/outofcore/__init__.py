@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from outofcore.pipeline import convert
     from outofcore.store.foreign import open_zarr
     from outofcore.store.reader import Store, open_store
+    from outofcore.store.token_files import open_tokens
     from outofcore.streaming import stream
     from outofcore.tokenizer import train_tokenizer
 
@@ -44,6 +45,7 @@ __all__ = [
     "load_model",
     "loader",
     "open_store",
+    "open_tokens",
     "open_zarr",
     "reading",
     "stream",
@@ -62,6 +64,7 @@ _LAZY = {
     "load_model": "outofcore.models",
     "loader": "outofcore.loading.loader",
     "open_store": "outofcore.store.reader",
+    "open_tokens": "outofcore.store.token_files",
     "open_zarr": "outofcore.store.foreign",
     "reading": "outofcore.loading.split",
     "stream": "outofcore.streaming",

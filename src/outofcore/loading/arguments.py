@@ -20,6 +20,7 @@ from outofcore.params import settings_named
 from outofcore.settings.sizes import parse_bytes
 from outofcore.store.joined import JoinedStore
 from outofcore.store.reader import Store, is_foreign, open_store
+from outofcore.store.token_files import SUFFIXES, open_tokens
 
 Instance = TypeVar("Instance")
 
@@ -144,9 +145,27 @@ def integers(name: str, value: object) -> npt.NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def opened(value: object, **foreign: Any) -> Store:
-    """A store, opened if its folder or address is given; ``foreign`` are arguments of :func:`open_zarr`."""
+# Arguments of what is read in place, and what they are where they are not given.
+_IN_PLACE = {"axis": 0, "rows": None, "splits": None, "strict": False, "dtype": None, "end_of_document": None}
+
+
+def _of_place(root: object, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that are for this kind of data; raises ParamsError for others that are given."""
+    for name, default in _IN_PLACE.items():
+        if name not in names and given.get(name, default) != default:
+            kind = {"axis": "a Zarr", "strict": "a Zarr", "rows": "data", "splits": "data"}.get(
+                name, "a file of tokens"
+            )
+            message = f"{name} is for {kind} that outofcore did not write, which {root} is not"
+            raise ParamsError(message)
+    return {name: given[name] for name in names if name in given}
+
+
+def opened(value: object, fields: Sequence[str] | None = None, **given: Any) -> Store:
+    """A store, opened if its folder or address is given; others as for :func:`open_zarr`, :func:`open_tokens`."""
     stored = value if isinstance(value, Store) else None
+    if isinstance(value, str | Path) and Path(value).suffix in SUFFIXES and Path(value).is_file():
+        return open_tokens(value, **_of_place(value, ("dtype", "end_of_document", "rows", "splits"), given))
     if isinstance(value, str | Path):
         try:
             stored = open_store(value)
@@ -154,35 +173,32 @@ def opened(value: object, **foreign: Any) -> Store:
             if not is_foreign(value):
                 raise
     if stored is not None:
-        for name, default in (("axis", 0), ("rows", None), ("splits", None), ("strict", False)):
-            if foreign.get(name, default) != default:
-                message = f"{name} is for a Zarr that outofcore did not write: {stored.root} has splits of its own"
-                raise ParamsError(message)
+        _of_place(stored.root, (), given)
         return stored
     from outofcore.store.foreign import READABLE, open_zarr  # here, as sealed stores are read without zarr
 
     if not isinstance(value, READABLE):
         refuse("store", "a store, or where it is, or a zarr Group, Array or Store", value)
-    return open_zarr(value, **foreign)
+    return open_zarr(value, fields, **_of_place(value, ("axis", "rows", "splits", "strict"), given))
 
 
-def opened_all(value: object, **foreign: Any) -> tuple[Store, ...]:
+def opened_all(value: object, **given: Any) -> tuple[Store, ...]:
     """One store or several, as :func:`opened` opens them."""
     if isinstance(value, JoinedStore):
         return value.stores
     if not isinstance(value, list | tuple):
-        return (opened(value, **foreign),)
+        return (opened(value, **given),)
     if not value:
         refuse("store", "at least one store", value)
-    return tuple(opened(each, **foreign) for each in value)
+    return tuple(opened(each, **given) for each in value)
 
 
-def opened_sources(value: object, **foreign: Any) -> dict[str, tuple[Store, ...]]:
+def opened_sources(value: object, **given: Any) -> dict[str, tuple[Store, ...]]:
     """Stores by the source of a mixture; those of a single one, without a name, unless a mapping is given."""
     sources = value if isinstance(value, Mapping) else {"": value}
     if not sources:
         refuse("store", "at least one source", value)
-    return {word("store, the name of a source", name): opened_all(each, **foreign) for name, each in sources.items()}
+    return {word("store, the name of a source", name): opened_all(each, **given) for name, each in sources.items()}
 
 
 def makes_tensors(name: str, value: object) -> Reading | None:

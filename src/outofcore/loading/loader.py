@@ -41,7 +41,7 @@ from outofcore.loading.mixture import MOST_LANES, MixtureSampler, Stop, weigh
 from outofcore.loading.order import LANES, PlainSampler, Sampler, Shuffle, cut_samples
 from outofcore.loading.residency import Recyclers
 from outofcore.loading.sequences import SOURCE
-from outofcore.loading.split import Split, open_split
+from outofcore.loading.split import Split, open_split, reading
 from outofcore.loading.transform import Transform
 from outofcore.loading.weighted import Weighted, WeightedSampler
 from outofcore.loading.windows import Window
@@ -72,6 +72,7 @@ def loader(
     memory: str | int = "256MiB",
     residency: ResidencyName = "auto",
     tensors: Reading | Mapping[str, Reading] | Literal["stored"] | None = None,
+    seq_len: int | None = None,
     fields: tuple[str, ...] | None = None,
     columns: tuple[str, ...] = (),
     window: Window | Mapping[str, Any] | None = None,
@@ -97,6 +98,8 @@ def loader(
     rows: tuple[int, int] | None = None,
     splits: Mapping[str, float] | None = None,
     strict: bool = False,
+    dtype: str | None = None,
+    end_of_document: int | None = None,
     **unknown: Never,
 ) -> Loader:
     """Batches of a split.
@@ -109,10 +112,10 @@ def loader(
     Parameters
     ----------
     store
-        A store, its folder or address, or any Zarr (a path, an address, a ``zarr.Group`` or zarr ``Store``); or several
-        that are read as one, shuffled together: ``["jan.zarr", "feb.zarr"]``. They
-        need the same fields, parts and rows per chunk. No window crosses from one into the next. A mapping of names to
-        stores, or to lists of them, mixes sources by ``weights``: ``{"lichess": a, "twic": [b, c]}``.
+        A store, its folder or address, any Zarr (a path, an address, a ``zarr.Group`` or zarr ``Store``), or a file of
+        token ids (``train.bin``); or several that are read as one, shuffled together: ``["jan.zarr", "feb.zarr"]``.
+        They need the same fields, parts and rows per chunk. No window crosses from one into the next. A mapping of
+        names to stores, or to lists of them, mixes sources by ``weights``: ``{"lichess": a, "twic": [b, c]}``.
     split
         Which split.
     batch_size
@@ -130,6 +133,8 @@ def loader(
         What turns rows into tensors, for all parts or by part, such as ``reading(store, lags=32)``. By default
         ``reading(store)``, or the stored fields where the store's domain has no ready tensors. ``"stored"``: the stored
         fields. Random changes (mirror images, symmetries) are made in the split ``train`` only.
+    seq_len
+        Tokens of a sample of text; short for ``tensors=reading(store, seq_len=...)``.
     fields
         The stored fields to read, instead of tensors.
     columns
@@ -186,6 +191,9 @@ def loader(
     axis, rows, splits, strict
         Of a Zarr that outofcore did not write: which axis is that of the samples, which rows are read and as which
         splits, and whether missing chunks are refused, as :func:`outofcore.open_zarr` describes.
+    dtype, end_of_document, rows, splits
+        Of a file of token ids that outofcore did not write, such as ``train.bin``, as :func:`outofcore.open_tokens`
+        describes.
 
     Raises
     ------
@@ -216,9 +224,22 @@ def loader(
     names = None if fields is None else words("fields", fields)
     of_sequences = () if columns == () else words("columns", columns)
     wanted = names if names is None or drawn is None else tuple(dict.fromkeys((*names, drawn.column)))
-    named = opened_sources(store, fields=wanted, axis=axis, rows=rows, splits=splits, strict=strict)
+    named = opened_sources(
+        store,
+        fields=wanted,
+        axis=axis,
+        rows=rows,
+        splits=splits,
+        strict=strict,
+        dtype=dtype,
+        end_of_document=end_of_document,
+    )
     stores, split = tuple(chain.from_iterable(named.values())), word("split", split)
     refuse_unknown("loader()", list(signature(loader).parameters), unknown, [store.domain for store in stores])
+    if seq_len is not None:
+        if tensors is not None:
+            refuse("seq_len", "nothing next to tensors, which it is short for", seq_len)
+        tensors = reading(stores[0], seq_len=seq_len)
     sources = None
     if isinstance(store, Mapping):
         sources = weigh(weights, {name: len(own) for name, own in named.items()})

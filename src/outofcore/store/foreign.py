@@ -10,8 +10,6 @@ keeps the stored chunk that was decoded last.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import threading
@@ -26,10 +24,9 @@ import zarr.abc.store
 import zarr.storage
 
 from outofcore.errors import ParamsError, StoreError
-from outofcore.store.array import Array, Table
-from outofcore.store.reader import Store
+from outofcore.store.array import Array
 from outofcore.store.remote import RETRIES, shown, without_secrets
-from outofcore.store.seal import Seal
+from outofcore.store.unsealed import Unsealed, split_rows
 from outofcore.system.extras import load
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
@@ -92,22 +89,7 @@ class ForeignArray(Array):
         return np.moveaxis(values, self._axis, 0)
 
 
-class Counted(Array):
-    """Values in memory, for the table of the one sequence that all rows of a split are."""
-
-    def __init__(self, root: Path | str, path: str, values: npt.NDArray[Any]) -> None:
-        self.root, self.path, self.name = root, path, path.rpartition("/")[2]
-        self.shape, self.dtype, self.attributes = values.shape, values.dtype, {}
-        self.chunk_rows = self.shard_rows = max(1, len(values))
-        self.codec_name = "none"
-        self._values = values
-
-    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
-        out[...] = self._values[number * self.chunk_rows :][: len(out)]
-        return out.nbytes
-
-
-class ForeignStore(Store):
+class ForeignStore(Unsealed):
     """A Zarr without a seal; made by :func:`open_zarr`."""
 
     def __init__(
@@ -119,54 +101,21 @@ class ForeignStore(Store):
         splits: Mapping[str, range],
         arguments: tuple[Any, ...],
     ) -> None:
-        self.root, self.seal = root, Seal({})
-        self.domain, self.attributes = "zarr", {}
-        self.parts, self.splits = ("",), tuple(splits)
-        self._zarrs, self._axes, self._chunk, self._rows, self._arguments = arrays, axes, chunk, splits, arguments
         facts = {
             name: [list(array.shape), str(array.dtype), list(array.chunks), axes[name]]
             for name, array in arrays.items()
         }
-        ranges = {name: [rows.start, rows.stop] for name, rows in splits.items()}
-        self._digest = hashlib.sha256(json.dumps([facts, ranges, chunk], sort_keys=True).encode()).hexdigest()
+        super().__init__(root, "zarr", {}, splits, chunk, facts)
+        self._zarrs, self._axes, self._arguments = arrays, axes, arguments
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open_zarr, self._arguments
 
-    def __repr__(self) -> str:
-        return f"ForeignStore({str(self.root)!r}, fields={', '.join(self._zarrs)})"
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over the shapes, dtypes and chunks of the fields and the rows of the splits, not over values."""
-        return self._digest
-
-    @property
-    def identity(self) -> str:
-        return f"{self.digest} {self.root}"
-
-    @property
-    def sources(self) -> Table:
-        message = f"{self.root}: a Zarr that outofcore did not write has no table of raw files"
-        raise StoreError(message)
-
-    def rows(self, split: str, part: str = "") -> Table:
-        rows = self._rows[self._path(split, part)]
-        return Table(
-            split,
-            {
-                name: ForeignArray(self.root, name, array, self._axes[name], rows, self._chunk)
-                for name, array in self._zarrs.items()
-            },
-        )
-
-    def sequences(self, split: str, part: str = "") -> Table:
-        rows = self._rows[self._path(split, part)]
-        values = {"start": np.zeros(1, np.int64), "length": np.array([len(rows)])}
-        return Table(
-            f"{split}/sequences",
-            {name: Counted(self.root, f"{split}/sequences/{name}", each) for name, each in values.items()},
-        )
+    def fields(self, rows: range) -> dict[str, ForeignArray]:
+        return {
+            name: ForeignArray(self.root, name, array, self._axes[name], rows, self.chunk_rows)
+            for name, array in self._zarrs.items()
+        }
 
     def missing(self, field: str) -> int | None:
         """Stored chunks of a field that were never written or are missing; None if its storage lists nothing."""
@@ -249,7 +198,7 @@ def open_zarr(
         arrays,
         axes,
         chunk,
-        _ranges(root, count, chunk, rows, splits),
+        split_rows(root, count, chunk, rows, splits),
         (source, fields, axis, rows, splits),
     )
     for name in arrays if strict else ():
@@ -370,30 +319,6 @@ def _chunk_rows(arrays: Mapping[str, zarr.Array[Any]], axes: Mapping[str, int]) 
         common = math.lcm(rows, arrays[name].chunks[axes[name]])
         rows = common if common <= _MOST_TOGETHER * stored else rows
     return rows
-
-
-def _ranges(
-    root: Path | str, count: int, chunk: int, rows: tuple[int, int] | None, splits: Mapping[str, float] | None
-) -> dict[str, range]:
-    """The rows of each split."""
-    first, stop = rows if rows is not None else (0, count)
-    if not 0 <= first < stop <= count:
-        message = f"rows: expected a range inside 0..{count}, got {rows} of {root}"
-        raise ParamsError(message)
-    shares = dict(splits or {})
-    if (
-        "train" in shares
-        or not all(isinstance(share, float | int) and 0 < share < 1 for share in shares.values())
-        or sum(shares.values()) >= 1
-    ):
-        message = f"splits: expected shares of splits other than train that leave some for it, got {splits}"
-        raise ParamsError(message)
-    ends, left = [first], 1 - sum(shares.values())
-    for share in shares.values():
-        ends.append(max(ends[-1], first + round((stop - first) * left) // chunk * chunk))
-        left += share
-    ends.append(stop)
-    return {name: range(low, high) for name, low, high in zip(["train", *shares], ends, ends[1:], strict=False)}
 
 
 def _line(error: Exception) -> str:

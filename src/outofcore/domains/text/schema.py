@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from outofcore.domains.text.params import TextSection
 from outofcore.domains.text.tokens.tokenizer import Tokenizer, load_tokenizer
@@ -31,6 +33,14 @@ def schemas(section: TextSection, files: Sequence[RawFile]) -> dict[str, Schema]
 def attributes(tokenizer: Tokenizer) -> dict[str, Any]:
     """Store attributes that describe the tokenizer."""
     return {"tokenizer": tokenizer.json, "end_of_document": tokenizer.end_of_document, "vocabulary": tokenizer.size}
+
+
+def ids_of(store_attributes: Mapping[str, Any]) -> tuple[np.dtype[Any], int | None]:
+    """Dtype of the ids of a store or of a file of tokens, and the id that separates documents, if one does."""
+    if "tokenizer" not in store_attributes:
+        return np.dtype(store_attributes["dtype"]), store_attributes["end_id"]
+    tokenizer = tokenizer_of(store_attributes)
+    return np.dtype(tokenizer.dtype), tokenizer.end_id
 
 
 def tokenizer_of(store_attributes: Any) -> Tokenizer:

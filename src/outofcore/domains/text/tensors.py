@@ -13,28 +13,28 @@ from torch import Tensor
 
 from outofcore.domains.reading import Draws
 from outofcore.domains.text.params import TextSection
-from outofcore.domains.text.schema import tokenizer_of
+from outofcore.domains.text.schema import ids_of
 from outofcore.errors import ParamsError
 from outofcore.system.recycling import Recycler
 
 
 def make_reading(attributes: Mapping[str, Any], section: TextSection) -> TextReading:
     """The reading of a store or stream; raises ParamsError to separate documents that have no end token."""
-    tokenizer = tokenizer_of(attributes)
-    mask = int(np.iinfo(tokenizer.dtype).max)
+    dtype, end = ids_of(attributes)
+    mask = int(np.iinfo(dtype).max)
     tensors = section.tensors
     mode = "pack" if tensors.across_documents else "never"
     # Inputs and targets share all but one token.
     window = {"length": tensors.seq_len + 1, "stride": tensors.step, "mode": mode}
     if not tensors.reset_at_documents:
         return TextReading(mask=mask, window=window, phase=tensors.phase)
-    if tokenizer.end_id is None:
+    if end is None:
         message = (
-            "text.tensors.reset_at_documents: documents are separated by the token that ends them, and "
-            "text.source.end_of_document is null"
+            "text.tensors.reset_at_documents: documents are separated by the token that ends them, and there is none: "
+            "text.source.end_of_document is null, or none was given to open_tokens"
         )
         raise ParamsError(message)
-    return TextReading(tokenizer.end_id, mask, window, phase=tensors.phase)
+    return TextReading(end, mask, window, phase=tensors.phase)
 
 
 @dataclass(frozen=True)

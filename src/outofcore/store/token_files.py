@@ -1,0 +1,218 @@
+"""Files of token ids that other programs wrote, read in place as an unsealed store of text.
+
+nanoGPT (``.bin``: ids alone), llm.c and modded-nanogpt (``.bin``: 1,024 bytes of header, then ids), Megatron-LM
+(``.bin`` and ``.idx``), datatrove (``.ds`` and ``.ds.index``) and NumPy (``.npy``). Ids are little-endian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.errors import DamagedStore, ParamsError, StoreError
+from outofcore.store.array import Array
+from outofcore.store.unsealed import Unsealed, split_rows
+from outofcore.system.descriptors import Descriptor
+
+CHUNK_ROWS = 65_536
+SUFFIXES = (".bin", ".idx", ".ds", ".npy")
+_LLM_C, _LLM_C_BYTES = 20_240_520, 1024
+_LLM_C_DTYPES = {1: "<u2", 7: "<u4"}  # by the version of the header
+_MEGATRON, _MEGATRON_BYTES = b"MMIDIDX\x00\x00", 34
+_MEGATRON_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Where the ids of a file are."""
+
+    dtype: np.dtype[Any]
+    offset: int  # bytes before the first
+    count: int
+    ends: Ints | None = None  # of the documents, in tokens, ascending; None if no file tells
+
+
+class TokenArray(Array):
+    """The ids of a file, from ``first`` on."""
+
+    codec_name = "none"
+    attributes: Mapping[str, Any] = {}
+
+    def __init__(self, path: Path, file: Descriptor, ids: Ids, rows: range) -> None:
+        self.root, self.path, self.name = path, "tokens", "tokens"
+        self.shape, self.dtype = (len(rows),), ids.dtype
+        self.chunk_rows = self.shard_rows = CHUNK_ROWS
+        self._file, self._begin = file, ids.offset + rows.start * ids.dtype.itemsize
+
+    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
+        first = number * self.chunk_rows * self.row_bytes
+        length = min(self.chunk_rows * self.row_bytes, len(self) * self.row_bytes - first)
+        content = self._file.read(self._begin + first, length)
+        if len(content) < length:
+            message = f"{self.root}: is shorter than when it was opened; open it again"
+            raise DamagedStore(message)
+        count = length // self.row_bytes
+        out[:count], out[count:] = np.frombuffer(content, self.dtype), 0
+        return length
+
+
+class TokenFile(Unsealed):
+    """A file of token ids; made by :func:`open_tokens`."""
+
+    def __init__(self, path: Path, ids: Ids, end: int | None, splits: Mapping[str, range], arguments: Any) -> None:
+        attributes = {"row": "token", "sequence": "document", "dtype": ids.dtype.name, "end_id": end}
+        facts = [ids.dtype.str, ids.offset, ids.count, end]
+        super().__init__(path, "text", attributes, splits, CHUNK_ROWS, facts)
+        self._file, self._ids, self._end, self._arguments = Descriptor(path), ids, end, arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_tokens, self._arguments
+
+    def fields(self, rows: range) -> dict[str, TokenArray]:
+        return {"tokens": TokenArray(Path(self.root), self._file, self._ids, rows)}
+
+    def lengths(self, rows: range) -> Ints:
+        """Tokens of each document, as its index tells, or the id that ends one; without either they are one."""
+        ends = self._ids.ends
+        if ends is None and self._end is not None:
+            tokens = self.fields(rows)["tokens"]
+            places = [
+                np.flatnonzero(tokens.read(start, min(start + CHUNK_ROWS, len(rows))) == self._end) + start + 1
+                for start in range(0, len(rows), CHUNK_ROWS)
+            ]
+            ends = np.concatenate([np.empty(0, np.int64), *places]) + rows.start
+        inside = np.empty(0, np.int64) if ends is None else ends[(ends > rows.start) & (ends < rows.stop)]
+        return np.diff(np.concatenate(([rows.start], inside, [rows.stop])))
+
+    def note(self, split: str, fields: Any) -> str:
+        del split, fields
+        return f"{self.root}: not sealed: changes are not noticed"
+
+
+def open_tokens(
+    path: str | Path,
+    dtype: str | None = None,
+    end_of_document: int | None = None,
+    rows: tuple[int, int] | None = None,
+    splits: Mapping[str, float] | None = None,
+) -> TokenFile:
+    """Open a file of token ids that another program wrote, to read it in place as a store of text.
+
+    ::
+
+        tokens = outofcore.open_tokens("train.bin", "uint16", end_of_document=50256)
+        batches = outofcore.loader(tokens, batch_size=64, tensors=outofcore.reading(tokens, seq_len=1024))
+
+    Parameters
+    ----------
+    path
+        A ``.bin`` of nanoGPT, llm.c or Megatron-LM (with its ``.idx``), a ``.ds`` of datatrove (with its
+        ``.ds.index``), or a flat ``.npy``.
+    dtype
+        Of the ids, such as ``"uint16"``; needed where no header or index tells it.
+    end_of_document
+        The id that ends each document or begins it; None if the documents are in an index, or do not matter.
+    rows
+        First token and end of what is read as the split ``train``; None for all.
+    splits
+        Shares of further splits, such as ``{"val": 0.1}``: contiguous tokens at the end, whole chunks of 65,536.
+
+    Raises
+    ------
+    StoreError
+        If there is no such file, or it is of no such kind.
+    ParamsError
+        If the dtype is missing or another one, or rows or splits do not fit.
+    """
+    try:
+        given = None if dtype is None else np.dtype(dtype)
+    except TypeError:
+        given = np.dtype(object)
+    if given is not None and (given.kind not in "iu" or not given.isnative):
+        message = f"dtype: expected one of integers, such as uint16, got {dtype!r}"
+        raise ParamsError(message)
+    place = Path(path)
+    if place.suffix == ".idx":
+        place = place.with_suffix(".bin")
+    try:
+        ids = _ids_of(place, given)
+    except FileNotFoundError as error:
+        message = f"{error.filename}: does not exist"
+        raise StoreError(message) from error
+    except (OSError, ValueError, EOFError) as error:
+        message = f"{place}: no file of token ids can be read there: {error}"
+        raise StoreError(message) from error
+    if given not in (None, ids.dtype):
+        message = f"dtype: {place} holds {ids.dtype.name} by its header or index, got {dtype!r}"
+        raise ParamsError(message)
+    if end_of_document is not None and not 0 <= end_of_document <= np.iinfo(ids.dtype).max:
+        message = f"end_of_document: expected an id of {ids.dtype.name} as in {place}, got {end_of_document}"
+        raise ParamsError(message)
+    if not ids.count:
+        message = f"{place}: has no tokens"
+        raise StoreError(message)
+    parts = split_rows(place, ids.count, CHUNK_ROWS, rows, splits)
+    return TokenFile(place, ids, end_of_document, parts, (path, dtype, end_of_document, rows, splits))
+
+
+def _ids_of(path: Path, given: np.dtype[Any] | None) -> Ids:
+    size = path.stat().st_size
+    if path.suffix == ".npy":
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if array.ndim != 1 or array.dtype.kind not in "iu" or not array.dtype.isnative:
+            message = f"expected little-endian integers of one axis, got {array.dtype.str} {array.shape}"
+            raise ValueError(message)
+        return Ids(array.dtype, array.offset, len(array))
+    if path.suffix == ".ds":
+        ends = np.fromfile(f"{path}.index", "<u8").astype(np.int64)
+        wide = len(ends) > 0 and size >= 4 * ends[-1]
+        return _whole(path, size, 0, np.dtype("<u4" if wide else "<u2"), ends)
+    if path.with_suffix(".idx").exists():
+        return _megatron(path, size)
+    head = np.fromfile(path, "<i4", 3)
+    if len(head) == 3 and head[0] == _LLM_C and head[1] in _LLM_C_DTYPES:
+        ids = _whole(path, size, _LLM_C_BYTES, np.dtype(_LLM_C_DTYPES[int(head[1])]))
+        if ids.count != head[2]:
+            message = f"its header says {head[2]:,} tokens, there are {ids.count:,}"
+            raise ValueError(message)
+        return ids
+    if given is None:
+        message = f"dtype: {path} does not tell that of its ids: give it, such as dtype='uint16'"
+        raise ParamsError(message)
+    return _whole(path, size, 0, given)
+
+
+def _whole(path: Path, size: int, offset: int, dtype: np.dtype[Any], ends: Ints | None = None) -> Ids:
+    """All ids from an offset to the end of a file; raises ValueError if a part of one is left, or documents differ."""
+    count, rest = divmod(size - offset, dtype.itemsize)
+    last = count if ends is None or not len(ends) else int(ends[-1])
+    if rest or last != count or (ends is not None and (np.diff(ends, prepend=0) < 0).any()):
+        message = f"{size - offset:,} bytes are not {last:,} ids of {dtype.name}: {path.name} was cut or is of another"
+        raise ValueError(message)
+    return Ids(dtype, offset, count, ends)
+
+
+def _megatron(path: Path, size: int) -> Ids:
+    """By the index: lengths and places of sequences, and the first sequence of each document."""
+    index = path.with_suffix(".idx").read_bytes()
+    version, code, sequences, documents = (
+        int.from_bytes(index[start:stop], "little") for start, stop in ((9, 17), (17, 18), (18, 26), (26, 34))
+    )
+    if index[:9] != _MEGATRON or version != 1 or code not in _MEGATRON_DTYPES:
+        message = f"{path.with_suffix('.idx').name} is no index of Megatron-LM, version 1, for integers"
+        raise ValueError(message)
+    lengths = np.frombuffer(index, "<i4", sequences, _MEGATRON_BYTES).astype(np.int64)
+    places = np.frombuffer(index, "<i8", sequences, _MEGATRON_BYTES + 4 * sequences)
+    firsts = np.frombuffer(index, "<i8", documents, _MEGATRON_BYTES + 12 * sequences)
+    dtype, ends = np.dtype(_MEGATRON_DTYPES[code]), np.concatenate(([0], np.cumsum(lengths)))
+    if (places != ends[:-1] * dtype.itemsize).any() or (firsts < 0).any() or (firsts > sequences).any():
+        message = "its index does not name sequences that follow each other"
+        raise ValueError(message)
+    return _whole(path, size, 0, dtype, ends[firsts[1:]])

@@ -1,0 +1,117 @@
+"""Data that outofcore did not write, read in place: what every store without a seal has.
+
+Splits are ranges of rows. What a sealed store promises is not known here: a file that changes is not noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outofcore.errors import ParamsError, StoreError
+from outofcore.store.array import Array, Table
+from outofcore.store.reader import Store
+from outofcore.store.seal import Seal
+
+
+class Unsealed(Store):
+    """A store without a seal; ``facts`` describe its form, for the digest."""
+
+    def __init__(
+        self,
+        root: Path | str,
+        domain: str,
+        attributes: dict[str, Any],
+        splits: Mapping[str, range],
+        chunk_rows: int,
+        facts: object,
+    ) -> None:
+        self.root, self.seal = root, Seal({})
+        self.domain, self.attributes = domain, attributes
+        self.parts, self.splits = ("",), tuple(splits)
+        self.chunk_rows, self._rows = chunk_rows, splits
+        ranges = {name: [rows.start, rows.stop] for name, rows in splits.items()}
+        self._digest = hashlib.sha256(json.dumps([facts, ranges, chunk_rows], sort_keys=True).encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        fields = ", ".join(self.fields(next(iter(self._rows.values()))))
+        return f"{type(self).__name__}({str(self.root)!r}, fields={fields})"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the form of the fields and the rows of the splits, not over values."""
+        return self._digest
+
+    @property
+    def identity(self) -> str:
+        return f"{self.digest} {self.root}"
+
+    @property
+    def sources(self) -> Table:
+        message = f"{self.root}: data that outofcore did not write has no table of raw files"
+        raise StoreError(message)
+
+    @abstractmethod
+    def fields(self, rows: range) -> Mapping[str, Array]:
+        """The arrays of these rows."""
+
+    def lengths(self, rows: range) -> npt.NDArray[np.int64]:
+        """Rows of each sequence in these rows, (sequences,): by default they are one."""
+        return np.array([len(rows)])
+
+    def rows(self, split: str, part: str = "") -> Table:
+        return Table(split, self.fields(self._rows[self._path(split, part)]))
+
+    def sequences(self, split: str, part: str = "") -> Table:
+        length = self.lengths(self._rows[self._path(split, part)])
+        values = {"start": np.cumsum(length) - length, "length": length}
+        return Table(
+            f"{split}/sequences",
+            {name: Counted(self.root, f"{split}/sequences/{name}", each) for name, each in values.items()},
+        )
+
+
+class Counted(Array):
+    """Values in memory, for the table of sequences."""
+
+    def __init__(self, root: Path | str, path: str, values: npt.NDArray[Any]) -> None:
+        self.root, self.path, self.name = root, path, path.rpartition("/")[2]
+        self.shape, self.dtype, self.attributes = values.shape, values.dtype, {}
+        self.chunk_rows = self.shard_rows = max(1, len(values))
+        self.codec_name = "none"
+        self._values = values
+
+    def chunk(self, number: int, out: npt.NDArray[Any]) -> int:
+        out[...] = self._values[number * self.chunk_rows :][: len(out)]
+        return out.nbytes
+
+
+def split_rows(
+    root: Path | str, count: int, chunk: int, rows: tuple[int, int] | None, splits: Mapping[str, float] | None
+) -> dict[str, range]:
+    """The rows of each split, as :func:`outofcore.open_zarr` describes; raises ParamsError."""
+    first, stop = rows if rows is not None else (0, count)
+    if not 0 <= first < stop <= count:
+        message = f"rows: expected a range inside 0..{count}, got {rows} of {root}"
+        raise ParamsError(message)
+    shares = dict(splits or {})
+    if (
+        "train" in shares
+        or not all(isinstance(share, float | int) and 0 < share < 1 for share in shares.values())
+        or sum(shares.values()) >= 1
+    ):
+        message = f"splits: expected shares of splits other than train that leave some for it, got {splits}"
+        raise ParamsError(message)
+    ends, left = [first], 1 - sum(shares.values())
+    for share in shares.values():
+        ends.append(max(ends[-1], first + round((stop - first) * left) // chunk * chunk))
+        left += share
+    ends.append(stop)
+    return {name: range(low, high) for name, low, high in zip(["train", *shares], ends, ends[1:], strict=False)}
