@@ -6,8 +6,12 @@ import os
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+# A time limit for an example fails on a loaded machine.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 # What a shell starts in the background ignores Ctrl-C, and so do its children: the tests of Ctrl-C need it back.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Machine code is keyed by its sources: copies of the project, in other processes, need not compile the same again.

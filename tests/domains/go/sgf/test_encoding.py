@@ -14,7 +14,7 @@ from tests.domains.go.games import convert
 
 HIDING = {
     "cp932": (
-        ("Shift_JIS", "Windows-31J", "x-sjis", "MS_Kanji", "SJIS", "csShiftJIS", "cp932"),
+        ("Shift_JIS", "Windows-31J", " x-sjis ", "Shift JIS", '"Shift_JIS"', "MS_Kanji", "SJIS", "csShiftJIS", "cp932"),
         "表ソ能予申十貼構暴噂充従ゼアー",
     ),
     "gb18030": (("GBK", "GB2312", "GB-2312", "gb18030", "windows-936", "x-gbk"), "歕漒塢媆昞燶乗俓孿檁賊"),

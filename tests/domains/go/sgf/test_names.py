@@ -21,7 +21,9 @@ from outofcore.domains.go.sgf.names import NameRule, decode, unescaped
         ("Jürgen".encode("latin-1"), b"ISO-8859-1", "Jürgen", NameRule.DECLARED),
         ("柯洁".encode(), b"", "柯洁", NameRule.UTF8),
         ("柯洁".encode(), b"no such thing", "柯洁", NameRule.UTF8),
-        ("柯洁".encode(), b"EUC-KR", "柯洁", NameRule.UTF8),
+        *(("柯洁".encode(), charset, "柯洁", NameRule.UTF8) for charset in (b"EUC-KR", b"GBK", b"latin-1")),
+        ("対局".encode(), b"Shift_JIS", "対局", NameRule.UTF8),
+        ("毛".encode("gbk"), b"GBK", "毛", NameRule.DECLARED),  # also a character of UTF-8
         ("这是从压长星定式演变而来".encode("gb18030"), b"", "这是从压长星定式演变而来", NameRule.GB18030),
         ("Jürgen Müßig".encode("latin-1"), b"", "Jürgen Müßig", NameRule.LATIN1),
         ("éèêë àù".encode("latin-1"), b"UTF-8", "éèêë àù", NameRule.LATIN1),
@@ -67,6 +69,7 @@ def test_utf8_comes_back(text: str) -> None:
 def test_a_codec_that_showed_the_brackets_decodes_before_escapes() -> None:
     assert decode(("表\\]ソ".encode("cp932"),), b"Windows-31J", codec="cp932") == (("表]ソ",), NameRule.DECLARED)
     assert decode(("ﾊﾞ表".encode("cp932"),), b"", codec="cp932")[1] in (NameRule.UNDECLARED, NameRule.LATIN1)
+    assert decode(("功许".encode("hz"),), b"HZ-GB-2312", codec="hz") == (("功许",), NameRule.DECLARED)
 
 
 @pytest.mark.parametrize(

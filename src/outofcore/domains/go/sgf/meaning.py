@@ -13,7 +13,8 @@ _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?|[+-]?[.,]\d+")
 _MIXED = re.compile(r"(?:(\d+)(?:\s+|\s*[+又と]\s*))?(\d+)\s*[/⁄]\s*(\d+)")  # 3/4, 1 3/4
 _SIGNED = re.compile(r"(\d*)\s*([¼½¾])")
 _SIGNS = {"¼": 0.25, "½": 0.5, "¾": 0.75}
-_UNITS = re.compile(r"\s*(?:[目집호点子]|points?|pts)?\s*(半|반)?")
+_UNITS = re.compile(r"\s*([目집호点子]|points?|pts)?\s*(半|반)?(.*)", re.DOTALL)
+_MORE = re.compile(r"[^(,;]*[\d¼½¾]")  # a number that is not read whole
 _RESULT = re.compile(r"(B|W|Black|White)(?:\s*\+\s*(.*))?", re.IGNORECASE | re.DOTALL)
 _DATE = re.compile(r"(\d{4})(?:[-/.](\d{1,2})(?:[-/.](\d{1,2}))?)?")
 _RANK = re.compile(r"(P?)\s*(\d{1,2})\s*(dan pro|[a-z]+|段|级|級|品|단|급|段位)?", re.IGNORECASE)
@@ -150,8 +151,8 @@ def board_size(raw: bytes) -> int:
     return sides[0] if len(set(sides)) == 1 else 0
 
 
-def points(text: str) -> float | None:
-    """The number at the beginning of a text, with fractions: 3.5, 3/4, 1 3/4, 3½, 3目半; None without one."""
+def points(text: str) -> tuple[float, str]:
+    """The number at the beginning of a text, and what follows it: 3.5, 3/4, 1 3/4, 3½, 3目半; NaN without one."""
     number = _MIXED.match(text)
     if number and int(number[3]):
         value = int(number[1] or 0) + int(number[2]) / int(number[3])
@@ -160,12 +161,16 @@ def points(text: str) -> float | None:
     elif number := _NUMBER.match(text):
         value = float(number[0].replace(",", "."))
     elif text.startswith(("半", "반")):
-        return 0.5
+        return 0.5, text[1:]
     else:
-        return None
-    half = _UNITS.match(text, number.end())
-    value += 0.5 if half and half[1] else 0.0
-    return 2 * value if text[number.end() :].lstrip().startswith("子") else value  # area counting halves points
+        return math.nan, text
+    ((unit, half, rest), *_) = _UNITS.findall(text[number.end() :])
+    value += 0.5 if half else 0.0
+    return 2 * value if unit == "子" else value, rest  # area counting halves points
+
+
+def _plain(text: str) -> str:
+    return text.strip() if set(text) & set(_SIGNS) else unicodedata.normalize("NFKC", text).strip()
 
 
 @lru_cache(maxsize=4096)
@@ -178,12 +183,11 @@ def komi(raw: bytes, *, fox: bool = False) -> tuple[float, KomiRule]:
     """
     if not raw.strip():
         return math.nan, KomiRule.MISSING
-    text = raw.decode("utf-8", "replace").strip()
+    text = _plain(raw.decode("utf-8", "replace"))
     sign = -1 if text.startswith(("-", "−")) else 1
     plain = text.lstrip("+-−").strip()
-    value = points(plain)
-    whole = _MIXED.fullmatch(plain) or _SIGNED.fullmatch(plain) or _NUMBER.fullmatch(plain)
-    if value is None or not whole or len(text) - len(plain) > 2:
+    value, rest = points(plain)
+    if math.isnan(value) or rest or len(text) - len(plain) > 2:
         return math.nan, KomiRule.UNREADABLE
     if plain.isdecimal() and (25 if fox else 50) <= value <= 1000 and value % 25 == 0:
         if value < 100 * _MOST_STONES and (value % 50 or value == 350):
@@ -199,7 +203,7 @@ def komi(raw: bytes, *, fox: bool = False) -> tuple[float, KomiRule]:
 @lru_cache(maxsize=4096)
 def result(text: str) -> GameResult:
     """Winner and kind of result. A result without a named winner is a draw, void or unknown, never a win."""
-    text = unicodedata.normalize("NFKC", text).strip() if not set(text) & set(_SIGNS) else text.strip()
+    text = _plain(text)
     word = text.lower()
     if word in _DRAWN:
         return GameResult(0, ResultKind.DRAW, 0.0)
@@ -216,8 +220,8 @@ def result(text: str) -> GameResult:
     for prefix, kind in (("r", ResultKind.RESIGNATION), ("t", ResultKind.TIME), ("f", ResultKind.FORFEIT)):
         if how.startswith(prefix) or _HOW[kind.name].search(how):
             return GameResult(winner, kind, math.nan)
-    margin = points(how) or 0.0
-    if 0 < margin <= _LARGEST_MARGIN:
+    margin, rest = points(how)
+    if 0 < margin <= _LARGEST_MARGIN and not _MORE.match(rest):
         return GameResult(winner, ResultKind.SCORE, margin)
     return GameResult(winner, ResultKind.WIN, math.nan)
 

@@ -16,6 +16,7 @@ _PLAIN = re.compile(rb"[\x00!-\[\]-~]*")  # ASCII without spaces and backslashes
 _CUT = re.compile(
     rb"[\xc2-\xdf]\?|[\xe0-\xef](?:\?[\x80-\xbf?]|[\x80-\xbf]\?)|[\xf0-\xf4](?=[\x80-\xbf]{0,2}\?)[\x80-\xbf?]{3}"
 )
+_WIDE = re.compile(rb"[\xe0-\xf4][\x80-\xbf]{2}")  # of UTF-8; in other encodings such bytes are rare
 _CUT_CHARACTER = "\ufffd".encode()
 
 
@@ -29,7 +30,7 @@ class NameRule(IntEnum):
     DECLARED = 2
     """According to the game's CA property."""
     UTF8 = 3
-    """Undeclared valid UTF-8."""
+    """Valid UTF-8 that is undeclared, or has characters of three bytes, whatever is declared."""
     DAMAGED_UTF8 = 4
     """UTF-8 in which question marks overwrote bytes of characters; each becomes U+FFFD."""
     GB18030 = 5
@@ -55,7 +56,7 @@ def decode(
     ``charset`` is the CA property, ``codec`` the encoding by which the brackets of the game were read, if not ASCII.
     """
     joined = b"\0".join(values)
-    if _PLAIN.fullmatch(joined) and joined.count(b"\0") == len(values) - 1:
+    if not codec and _PLAIN.fullmatch(joined) and joined.count(b"\0") == len(values) - 1:
         return tuple(joined.decode("ascii").split("\0")), NameRule.ASCII
     if codec and not (joined.isascii() and b"\x1b" not in joined and b"~{" not in joined and b"\x0e" not in joined):
         rule = NameRule.DECLARED if codec_of(charset) == codec else NameRule.UNDECLARED
@@ -90,9 +91,10 @@ def _simple(text: str) -> str:
 def _codec(whole: bytes, declared: str | None, *, utf16: bool) -> tuple[str, NameRule]:
     if utf16:
         return "utf-8", NameRule.UTF16
-    if declared and decodes(whole, declared):
+    valid = decodes(whole, "utf-8")
+    if declared and decodes(whole, declared) and not (valid and _WIDE.search(whole)):
         return declared, NameRule.DECLARED
-    if decodes(whole, "utf-8"):
+    if valid:
         return "utf-8", NameRule.UTF8
     if _is_damaged_utf8(whole):
         return "utf-8", NameRule.DAMAGED_UTF8
