@@ -85,6 +85,13 @@ def test_tables_of_text(tmp_path, text):
         (",0,1\n0,3,4\n1,4,5\n", None, 0, "its first line has titles and numbers"),
         ("1,2\n3\n", None, 0, "expected 2 entries in each line, as in the first, got '3'"),
         ("1\n2 3\n", None, 0, "expected 1 entries in each line"),
+        ("cell,rate\n-,Hz\n1,2\n3,4\n", "rate", 0, r"its second line has no number either \(-, Hz\)"),
+        ("a,b\nHz,mV\n1,2\n3,4\n", None, 0, r"its second line has no number either \(Hz, mV\): leave it out"),
+        ("a,b\nHz,mV\n1,2\n3,4\n", "b", 0, r"its second line has no number either \(Hz, mV\): leave it out"),
+        ("a;b\n0,5;1,5\n1,5;2,5\n", None, 0, "column 1 has no number, but '5;1'; name .* decimals with a point"),
+        ("0,5 1,5\n1,5 2,5\n", 1, 0, "its first line has titles and numbers"),
+        ("left,1\nright,2\nleft,3\n", None, 0, "column 0 has no number, but 'left'"),
+        ("left,1\nright,2\nleft,3\n", 0, 0, "column 0 has no number, but 'left'"),
     ],
 )
 def test_what_a_text_cannot_be_is_refused_with_its_shape(tmp_path, text, column, axis, words):

@@ -79,7 +79,11 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedA
     data = lines[1:] if titled or _is_header(path.name, first, lines[1:]) else lines
     if not data:
         return sliced(np.empty(0), axis, path.name)
-    separator, width = _separator(data[0]), len(_cells(data[0]))
+    second = _cells(data[0])
+    if data is not lines and _words(second, data[1:]) and all(math.isnan(_number(cell)) for cell in second):
+        message = f"{path.name}: its second line has no number either ({', '.join(second[:8])}): leave it out"
+        raise SessionError(message, reason="unclear_header")
+    separator, width = _separator(data[0]), len(second)
     if place is not None and place >= width:
         message = f"{path.name}: no column {place}, lines have {width}, numbered from 0"
         raise SessionError(message, reason="wrong_shape")
@@ -91,6 +95,13 @@ def text_array(path: Path, column: int | str | None, axis: int = 0) -> RecordedA
         values = np.loadtxt(data, delimiter=separator, usecols=place, ndmin=2)
     except ValueError:  # some entry is no number
         values = np.loadtxt(data, delimiter=separator, usecols=place, ndmin=2, converters=_number)
+        for empty in np.flatnonzero(np.isnan(values).all(axis=0)).tolist():
+            number = empty if place is None else place
+            cells = {line.split(separator)[number].strip(" \"'") for line in data}
+            if words := {cell for cell in cells if cell.lower() not in MISSING}:
+                message = f"{path.name}: column {number} has no number, but {min(words)!r:.40}; name the columns that "
+                message += "are meant, and write decimals with a point"
+                raise SessionError(message, reason="wrong_type") from None
     return sliced(values[:, 0] if place is not None or values.shape[1] <= 1 else values, axis, path.name)
 
 
@@ -127,16 +138,20 @@ def _titled(name: str, titles: Sequence[str], title: str) -> int:
 
 def _is_header(name: str, first: Sequence[str], rest: Sequence[str]) -> bool:
     """Whether the first line has titles; raises SessionError where that cannot be known."""
-    words = [cell for cell in first if cell.lower() not in MISSING and math.isnan(_number(cell))]
+    words = _words(first, rest)
     numbers = [cell for cell in first if not math.isnan(_number(cell))]
-    # A word that comes again marks what is missing.
-    again = any(word in _cells(line) for word in words for line in rest)
     numbered = first[0] == "" and first[1:] == [str(number) for number in range(len(first) - 1)]  # by pandas
-    if numbers and ((words and not again) or numbered):
+    if numbers and (words or numbered):
         message = f"{name}: its first line has titles and numbers ({', '.join(first[:8])}): leave it out, or name a "
         message += "column by its title"
         raise SessionError(message, reason="unclear_header")
-    return bool(words) and not again
+    return bool(words)
+
+
+def _words(cells: Sequence[str], rest: Sequence[str]) -> list[str]:
+    """What is neither a number nor missing; a word that comes again marks what is missing."""
+    words = [cell for cell in cells if cell.lower() not in MISSING and math.isnan(_number(cell))]
+    return [] if any(word in _cells(line) for word in words for line in rest) else words
 
 
 def _number(cell: str) -> float:
