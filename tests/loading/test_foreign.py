@@ -230,7 +230,7 @@ def test_what_does_not_fit_is_one_line(
 @pytest.mark.parametrize("options", [{"axis": 1}, {"rows": (0, 100)}, {"splits": {"val": 0.1}}, {"strict": True}])
 def test_what_is_for_other_zarrs_is_refused_for_an_own_store(make_store: MakeStore, options: dict[str, Any]) -> None:
     for store in (make_store(), outofcore.open_store(make_store())):
-        with pytest.raises(ParamsError, match="is for .* that outofcore did not write"):
+        with pytest.raises(ParamsError, match=r"is for .* that outofcore did not write"):
             loader(store, **SMALL, **options)
 
 

@@ -279,6 +279,12 @@ def test_addresses_are_told_from_paths(path: str, url: str | None) -> None:
     assert url_of(Path(path)) == url
 
 
+@pytest.mark.parametrize("path", ["s3://bucket", "s3://bucket/", "s3://bucket/a?versionId=1", "s3://bucket/a#b"])
+def test_an_address_is_a_bucket_and_a_folder(path: str) -> None:
+    with pytest.raises(StoreError, match=r"expected s3://bucket/folder$"):
+        url_of(path)
+
+
 @pytest.mark.parametrize(
     "address",
     [

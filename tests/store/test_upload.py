@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import outofcore
 from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion, Outcome
@@ -28,6 +29,12 @@ pytestmark = pytest.mark.xdist_group("object storage")
 def raw(tmp_path: Path) -> Path:
     write_lines(tmp_path / "raw", np.random.default_rng(5), lines=150)
     return tmp_path / "raw"
+
+
+@pytest.fixture
+def game(tmp_path: Path) -> Path:
+    (tmp_path / "a.pgn").write_text('[Result "1-0"]\n\n1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-0\n')
+    return tmp_path / "a.pgn"
 
 
 def run(raw: Path, out: Path, url: str = "", watch: Any = lambda *_: None, **kwargs: Any) -> Outcome:
@@ -61,7 +68,7 @@ def test_a_file_of_several_parts_arrives_whole(endpoint: str, tmp_path: Path) ->
     assert content(endpoint, "s3://stores/parts.zarr.work/token") == {"large": whole}
 
 
-def test_an_address_with_other_objects_is_refused_before_anything_is_written(endpoint: str) -> None:
+def test_an_address_with_other_objects_is_refused_before_anything_is_written(endpoint: str, game: Path) -> None:
     """Also where one of them is called like a file of ours, and beside a folder of somebody else for the work."""
     for name, objects in {
         "a": {"thesis/raw.tar": b"precious", "other.zarr/seal.json": b"precious", "notes.txt": b"precious"},
@@ -76,6 +83,19 @@ def test_an_address_with_other_objects_is_refused_before_anything_is_written(end
             Upload(f"s3://stores/{name.removesuffix('.work')}").check()
         assert content(endpoint, f"s3://stores/{name}") == objects
     assert not content(endpoint, "s3://stores/d")
+    for name in ("a", "a/thesis", "b/", "c"):  # also below others, and with a slash
+        with pytest.raises(StoreError, match="nothing was touched"):
+            outofcore.convert("chess", game, f"s3://stores/{name}")
+
+
+def test_neighbours_whose_names_begin_alike_are_left_alone(endpoint: str, game: Path) -> None:
+    objects = {"data2/seal.json": b"{}", "data2/x": b"y", "data.txt": b"q", "data.zarr/a": b"z", "data": b"precious"}
+    put_objects(endpoint, "s3://stores/near", objects)
+    for _ in range(2):  # a store is replaced as well
+        outofcore.convert("chess", game, "s3://stores/near/data")
+        found = content(endpoint, "s3://stores/near")
+        assert {name: found[name] for name in objects} == objects
+        assert not verify("s3://stores/near/data").problems
 
 
 def test_a_store_is_replaced_without_what_was_put_among_its_files(endpoint: str, raw: Path, tmp_path: Path) -> None:

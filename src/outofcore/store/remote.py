@@ -77,7 +77,7 @@ def url_of(path: str | Path) -> str | None:
         raise StoreError(message)
     if not scheme:
         return None
-    address = re.fullmatch(r"s3:/{1,2}([^/:@]+)/+(.*[^/])/*", str(path))
+    address = re.fullmatch(r"s3:/{1,2}([^/:@]+)/+([^?#]*[^/?#])/*", str(path))
     if not address:
         keys = "; keys do not belong in an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         message = f"{shown(path)}: expected s3://bucket/folder{keys if '***' in shown(path) else ''}"
