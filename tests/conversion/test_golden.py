@@ -55,6 +55,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "99fcb4d9baea69f2495ccce53c756033ac927db7280c1525771d318703a941f1",
             "none": "817b99bc41a7720d18442d58e18dbe0b77b05fa1df9519d296eaac91de7a465c",
         },
+        4: {
+            "zstd": "54a09693b4487dae1604c001ca58ab6be3483bf27f2138f52046a565104375d2",
+            "none": "4161b331dedaa4c8081bf3ffdaf14874ab4f7feb0cede10d4867e8e2b2ce8667",
+        },
     },
     "go": {
         1: {
@@ -70,8 +74,8 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "none": "489c21ea1d783fb5ffa0b47bb68aee77ffb3cd071aaa02754a49df6882f2d143",
         },
         4: {
-            "zstd": "3bfa2eafa638dfab55ba28b919579b2c9511e00764e03e876b3eda6108003265",
-            "none": "489c21ea1d783fb5ffa0b47bb68aee77ffb3cd071aaa02754a49df6882f2d143",
+            "zstd": "9490882a30f20fcc47f5c9c25d1eba6e7cf52dc3e7db57d5ccaf57e16389553e",
+            "none": "44c264189509d64bd8a39558490faaaf304d42b52e23f4da81be314f2390d998",
         },
     },
     "text": {
@@ -87,6 +91,10 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "e98cf6f2afd0cace92bf16f50279308f02e31e7ae5c170641458948252ed499a",
             "none": "cb20fe55d88b33a30367f886f9cab25481a39e14eb27601c810ac356cc72baf5",
         },
+        4: {
+            "zstd": "4c0d2c51176be656fbc579af3d8ee456b5be9768113719715dc17c14f91b0916",
+            "none": "3d5a5d4cfc728e5b4dafd975e29196cba2a0e1fe1cc632d4b87ec5d25d4af393",
+        },
     },
     "neural": {
         1: {
@@ -97,16 +105,20 @@ STORES: dict[str, dict[int, dict[str, str]]] = {
             "zstd": "5f4b800c3282218315bfdae5f2131b6341a870d6e6d6651287c34bc89209789b",
             "none": "ff41b76e72d0b8cfa02f6b1e8d8362bb3a204d86fde8bdf97981a2ce9aa867f1",
         },
+        3: {
+            "zstd": "4c8c5c5223ba9046fac71607989b8ef2a7d0ca2c2422caf2a0c47b5d2197ed1f",
+            "none": "6987efb12c864630089067830334ec612ab70e758fb164cf728de67685aa7f43",
+        },
     },
 }
 # Versions with the bytes of the one before, as they differ for other input than this: text 2 for UTF-16 and UTF-32,
 # .json, Parquet without the column, added tokens, and ends of documents in a text; chess 3
-# and go 3 for UTF-16 and damage; go 4 for komi and margins with units, and names in another encoding than CA's.
-EQUAL_HERE = {("text", 2), ("chess", 3), ("go", 3), ("go", 4)}
+# and go 3 for UTF-16 and damage.
+EQUAL_HERE = {("text", 2), ("chess", 3), ("go", 3)}
 ARRAYS = {
-    "zstd": "8eb843e601830e509639716d65f77d1708720a00c496c3748b94b3712c6a0feb",
-    "lz4": "d425e1e35e53b684e76788021fcbea4d12bd740385b14d64bd65e24050f8b6ed",
-    "none": "d0eddef5e43d73089bdb86ed9e27e45c56aca6cf74bb066f2696ef5c26536b66",
+    "zstd": "2b270dc84279cff6be3439b2e84ca45eb0fb178b820ca4dbfdd057d8d59913de",
+    "lz4": "9e0b5864ab734fdefd402e684de3a275112a911a9ae95217b9bfff12b316418e",
+    "none": "3fdd87f9275ef675c67d836c3a64b5066ed736ec99f5befb7f272e630eaabebd",
 }
 
 

@@ -13,12 +13,16 @@ from zarr.abc.store import Store
 from outofcore.store.codecs import ChunkCodec
 from outofcore.store.schema import Field, Layout
 
+# Names of the first dimension by the table that an array belongs to, for xarray and others; rows in all other tables.
+_FIRST = {"sequences": "sequence", "sources": "file"}
 
-def write_metadata(store: Store, name: str, field: Field, codec: ChunkCodec, layout: Layout, rows: int) -> None:
-    """Write the ``zarr.json`` of a field of so many rows."""
+
+def write_metadata(store: Store, table: str, field: Field, codec: ChunkCodec, layout: Layout, rows: int) -> None:
+    """Write the ``zarr.json`` of a field of a table with so many rows."""
+    axes = field.axes or [f"{field.name}_{axis}" for axis in range(1, len(field.shape) + 1)]
     zarr.create_array(
         store=store,
-        name=name,
+        name=f"{table}/{field.name}",
         shape=(rows, *field.shape),
         dtype=str if field.dtype == "string" else np.dtype(field.dtype).newbyteorder("<"),
         chunks=(layout.chunk_rows, *field.shape),
@@ -27,6 +31,7 @@ def write_metadata(store: Store, name: str, field: Field, codec: ChunkCodec, lay
         filters=None,
         fill_value=field.fill if field.dtype != "string" else "",
         chunk_key_encoding={"name": "default", "separator": "."},
+        dimension_names=(_FIRST.get(table.rpartition("/")[2], "row"), *axes),
         attributes=dict(sorted({"doc": field.doc, **field.attributes}.items())),
     )
 

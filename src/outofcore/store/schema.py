@@ -27,6 +27,8 @@ class Field:
         A little-endian numpy dtype name (``"uint8"``, ``"float32"``, ...), or ``"string"`` for text of any length.
     shape
         Shape of one row; ``()`` for a scalar.
+    axes
+        Names of the axes of a row, for xarray and others; by default the field's name and a number.
     fill
         Value of rows that were never written. A chunk with only this value takes no space.
     doc
@@ -39,6 +41,7 @@ class Field:
     dtype: str
     doc: str
     shape: tuple[int, ...] = ()
+    axes: tuple[str, ...] = ()
     fill: int | float | str = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)
 

@@ -99,7 +99,7 @@ class TableWriter:
     def write_metadata(self, store: Store) -> None:
         """Write the ``zarr.json`` of each array."""
         for field, codec in zip(self.fields, self._codecs, strict=True):
-            write_metadata(store, f"{self.path}/{field.name}", field, codec, self.layout, self.rows)
+            write_metadata(store, self.path, field, codec, self.layout, self.rows)
 
     def snapshot(self) -> dict[str, Any]:
         """State from which a later process can resume; unfinished shards are flushed to the disk."""

@@ -51,9 +51,16 @@ def session_schema(session: Session, survey: SessionSurvey, source: SourceSectio
             name="robs",
             dtype=source.response_dtype,
             shape=(survey.neurons,),
+            axes=("neuron",),
             doc="response of each neuron: spikes in the bin, or the trace; 0 where dfs is",
         ),
-        Field(name="dfs", dtype="uint8", shape=(survey.neurons,), doc="1 where the response counts, 0 where not"),
+        Field(
+            name="dfs",
+            dtype="uint8",
+            shape=(survey.neurons,),
+            axes=("neuron",),
+            doc="1 where the response counts, 0 where not",
+        ),
     ]
     if survey.behaviors:
         rows.append(Field(name="behavior", dtype="float32", shape=(survey.behaviors,), doc="behaviour in this bin"))
