@@ -215,6 +215,19 @@ def test_what_others_have_where_we_would_work_is_refused_and_left_alone(
     assert not (tmp_path / "s.zarr").exists()
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [a_folder, an_empty_folder, a_file, a_link, a_fifo])
+def test_what_others_have_where_rejects_are_listed_is_left_alone(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    convert(tmp_path)
+    convert(tmp_path)  # replaces the list
+    (tmp_path / "s.zarr.rejects.csv").unlink()
+    make(tmp_path / "s.zarr.rejects.csv")
+    before = tree(tmp_path)
+    with pytest.raises(StoreError, match=r"rejects\.csv: expected no such path, or an earlier list of rejects"):
+        convert(tmp_path)
+    assert tree(tmp_path) == before
+
+
 def test_links_inside_a_work_folder_lead_nowhere(tmp_path: Path) -> None:
     """A process that was killed, or somebody with access, may have left links where files are to grow."""
     a_folder(tmp_path / "precious")

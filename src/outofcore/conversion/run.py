@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from outofcore.conversion.assemble import Assembler
+from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
 from outofcore.conversion.build import Build
 from outofcore.conversion.cluster import width
 from outofcore.conversion.described import attributes, sources
@@ -30,7 +30,7 @@ from outofcore.conversion.progress import ConversionProgress, size
 from outofcore.conversion.splits import SPLITS
 from outofcore.conversion.units import unit_converter
 from outofcore.domains.domain import Domain
-from outofcore.errors import DamagedStore, RawInputError
+from outofcore.errors import DamagedStore, RawInputError, StoreError
 from outofcore.raw.files import RawFile
 from outofcore.raw.unit import AuditRate
 from outofcore.store.seal import Seal
@@ -93,6 +93,7 @@ class Conversion:
         Raises AuditError if engine and oracle disagree, ClusterError if a process is gone, RawInputError if nothing is
         accepted or a raw file changes meanwhile, StoreError if a file cannot be written or the work folder is in use.
         """
+        self._refuse_other_file()
         if self._raw_bytes >= NOTICE_BYTES:
             sys.stderr.write(f"convert {self.domain.name}: digesting {size(self._raw_bytes)} of raw input first\n")
         inputs = Inputs(self.files, threads=max(1, workers))
@@ -137,6 +138,19 @@ class Conversion:
         for each in figures.get("doubts", ()):
             sys.stderr.write(f"note: {self.domain.name}: {each}\n")
         return Outcome(seal, figures, resumed)
+
+    def _refuse_other_file(self) -> None:
+        """Raise StoreError if the place of the rejects has something else."""
+        header = ",".join(REJECT_COLUMNS).encode()
+        if self.rejects.is_file():
+            with writing(self.rejects), self.rejects.open("rb") as table:
+                if table.read(len(header)) == header:
+                    return
+        elif not os.path.lexists(self.rejects):
+            return
+        message = f"{self.rejects}: expected no such path, or an earlier list of rejects, got something else; nothing "
+        message += "was touched: rename it, or choose another target"
+        raise StoreError(message)
 
     def _clear(self, journal: Journal) -> None:
         if self.upload:
