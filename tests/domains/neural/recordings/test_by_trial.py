@@ -130,3 +130,32 @@ def test_matlab_cells_are_trials(tmp_path, version):
     assert np.array_equal(result.only.rows["stim"], np.concatenate(stim))
     np.testing.assert_allclose(result.only.rows["robs"], np.concatenate(robs), rtol=1e-6)
     assert result.reasons == {"no_bin": 1}
+
+
+@pytest.mark.parametrize("robs", [(1, 3), (1, 2, 3, 4)])
+def test_a_number_of_cells_that_is_another_is_refused(tmp_path, robs):
+    """Which of them is missing cannot be known."""
+    cells = {name: np.empty((1, len(each)), object) for name, each in {"stim": (1, 2, 3), "robs": robs}.items()}
+    for place, trial in enumerate((1, 2, 3)):
+        cells["stim"][0, place] = np.full((5, 2, 2), trial, np.uint8)
+    for place, trial in enumerate(robs):
+        cells["robs"][0, place] = np.full((5, 1), float(trial))
+    scipy.io.savemat(tmp_path / "a.mat", cells)
+    with pytest.raises(RawInputError, match=f"got others: names.stimulus has 3, names.responses has {len(robs)}"):
+        convert(tmp_path, names={"stimulus": "stim", "responses": "robs"})
+
+
+def test_names_that_count_from_zero_are_not_paired_with_cells(tmp_path):
+    cells = np.empty((1, 2), object)
+    for place in range(2):
+        cells[0, place] = np.full((5, 1), float(place))
+    names = {"stimulus": "stim*", "responses": "robs"}
+    arrays = {f"stim{trial}": np.full((5, 2, 2), trial, np.uint8) for trial in range(2)} | {"robs": cells}
+    scipy.io.savemat(tmp_path / "a.mat", arrays)
+    with pytest.raises(RawInputError, match="cells are paired by their numbers, from 1"):
+        convert(tmp_path, names=names)
+    arrays["stim2"] = arrays.pop("stim0")
+    scipy.io.savemat(tmp_path / "a.mat", arrays)
+    rows = convert(tmp_path, names=names).only.rows
+    assert rows["stim"][::5, 0, 0].tolist() == [1, 0]
+    assert rows["robs"][::5, 0].tolist() == [0, 1]

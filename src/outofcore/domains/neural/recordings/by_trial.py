@@ -1,7 +1,8 @@
 """Sessions that keep an array for each trial: names with ``*``, MATLAB cells, ragged rows.
 
 Arrays belong to one trial if ``*`` stands for the same in their names, or by the number of their cell. A trial that
-lacks an array is rejected; one whose arrays differ in length is cut to the shortest.
+lacks an array is rejected; one whose arrays differ in length is cut to the shortest. Too few cells are refused: which
+of them is missing cannot be known.
 """
 
 from __future__ import annotations
@@ -127,6 +128,12 @@ def _check_stars(source: SourceSection, found: Mapping[str, Mapping[Key, object]
     counts = {f"names.{field} = {getattr(names, field)!r}": len(next(iter(each))) for field, each in found.items()}
     if len(set(counts.values())) > 1:
         message = f"names with * are paired by what it stands for: expected as many * in each, got {', '.join(counts)}"
+        raise SessionError(message, reason="missing_field")
+    numbered = any("*" not in getattr(names, field) for field in found)
+    if numbered and len({frozenset(each) for each in found.values()}) > 1:
+        sizes = ", ".join(f"names.{field} has {len(each)}" for field, each in found.items())
+        message = "cells are paired by their numbers, from 1: expected one for each trial, empty where a trial lacks "
+        message += f"it, got others: {sizes}"
         raise SessionError(message, reason="missing_field")
 
 
