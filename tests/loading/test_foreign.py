@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import re
 import shutil
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -281,3 +282,16 @@ def test_info_describes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     frames, times = json.loads(capsys.readouterr().out)
     assert (frames["field"], frames["type"], frames["row"], frames["rows"]) == ("frames", "float32", "6 x 4", ROWS)
     assert (times["field"], times["chunks not written"], frames["decoded"]) == ("time", 0, FRAMES.nbytes)
+
+
+def test_a_refused_budget_says_what_rechunking_would_save(tmp_path: Path) -> None:
+    values = np.random.default_rng(2).normal(size=(4000, 500)).astype(np.float32)
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("frames", data=values, chunks=(1000, 50))
+    options: dict[str, Any] = {"batch_size": 32, "memory": "6MB", "pool_blocks": 8, "threads": 2}
+    with pytest.raises(BudgetError, match=r"a chunk of 1,000 rows takes 2\.00 MB") as refused:
+        loader(tmp_path / "a.zarr", **options)
+    rows = int(re.findall(r"in a copy with chunks of (\d+) rows about", str(refused.value))[0])
+    group.create_array("frames", data=values, chunks=(rows, 50), overwrite=True)
+    got = np.concatenate([batch["frames"].numpy() for batch in loader(tmp_path / "a.zarr", **options)])
+    assert sorted(got[:, 0]) == sorted(values[:, 0])

@@ -58,6 +58,8 @@ class Needs:
     sources: int = 1  # of a mixture
     opening: int = 0  # bytes held while tables are read
     unused: int = 0  # chunks of the split that no sample is in
+    chunk_rows: int = 1
+    kept: int = 0  # bytes of the tables that are stored chunks of fields whose chunks are of other rows
     pool_weights: int = 0  # most weights of a pool's rows, 8 bytes each while its samples are drawn
 
     @property
@@ -130,6 +132,22 @@ class Needs:
             pool_weights=int(self.pool_weights * share) + 1 if self.pool_weights else 0,
         )
 
+    def rechunked(self, rows: int) -> Needs:
+        """About the needs with chunks of fewer rows, a multiple of 16, and as many blocks in a pool."""
+        parts = self.chunk_rows / rows
+        chunks = math.ceil(self.chunks * parts)
+        return replace(
+            self,
+            chunk=math.ceil(self.chunk / parts),
+            chunk_rows=rows,
+            chunks=chunks,
+            pool_chunks=min(chunks, self.pool_blocks + 2 * self.sources),
+            pool_samples=math.ceil(self.pool_samples / parts),
+            pool_weights=math.ceil(self.pool_weights / parts),
+            tables=self.tables - self.kept,
+            kept=0,
+        )
+
 
 def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, world: int, threads: int) -> Needs:
     """What one of ``world`` ranks needs to read a split; reads its first sample."""
@@ -137,8 +155,10 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
     mask = split.sequences.mask
     tables = sampler.table_bytes + (split.columns.bytes if split.columns else 0) + (0 if mask is None else mask.nbytes)
     rows = split.rows
+    kept = sum(array.held_bytes for array in rows.arrays)
     return Needs(
         chunk=rows.row_bytes * rows.chunk_rows,
+        chunk_rows=rows.chunk_rows,
         chunks=rows.chunks if split.used is None else len(split.used),
         unused=0 if split.used is None else rows.chunks - len(split.used),
         pool_blocks=pool_blocks,
@@ -146,7 +166,8 @@ def measure(split: Split, sampler: Sampler, batch_size: int, pool_blocks: int, w
         pool_samples=sampler.pool_samples(dealt),
         batch_size=batch_size,
         batch=-(-batch_size // world) * _sample_bytes(split),
-        tables=tables + table_bytes(rows.chunks, len(rows.fields)) + sum(array.held_bytes for array in rows.arrays),
+        tables=tables + table_bytes(rows.chunks, len(rows.fields)) + kept,
+        kept=kept,
         opening=tables + (split.sequences.extents_bytes if _reads_extents(split, sampler) else 0),
         threads=threads,
         decoding=max(array.decoding for array in rows.fields.values()),
@@ -287,6 +308,15 @@ def prove(budget: int, needs: Sequence[Needs]) -> None:
     sized = all(each.access != "recurring" and each.opening <= each.fixed for each in needs)
     ways += [f"batch_size={samples}"] if sized and samples > 0 else []
     message += f", or {' or '.join(ways)} with this budget" if ways else "; no smaller pool or batch fits this budget"
+    if not smaller:
+        largest = max(needs, key=lambda each: each.chunk)
+        for rows in (2**power for power in range(20, 3, -1) if 2**power < largest.chunk_rows):
+            if (fitting := sum(each.rechunked(min(rows, each.chunk_rows)).streamed for each in needs)) <= budget:
+                message += (
+                    f"; a chunk of {largest.chunk_rows:,} rows takes {format_bytes(largest.chunk)}: in a copy with "
+                    f"chunks of {rows:,} rows about {format_bytes(fitting)} would do"
+                )
+                break
     raise BudgetError(message)
 
 
