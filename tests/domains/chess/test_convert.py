@@ -110,6 +110,13 @@ def test_a_game_from_end_to_end():
         ("what is this", "not_pgn", ""),
         ('[FEN "8/8/8/8 w"]\n\n1. e4 1-0', "invalid_position", "8/8/8/8"),
         ('[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 1-0', "invalid_position", "NO_WHITE_KING"),
+        ('[SetUp "1"]\n\n1. e4 1-0', "invalid_position", "SetUp 1 without FEN"),
+        (
+            '[SetUp "1"]\n[fen "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n\n1. e4 1-0',
+            "invalid_position",
+            "SetUp 1 without FEN",
+        ),
+        ('[SetUp "1"]\n[FEN ""]\n\n1. e4 1-0', "invalid_position", "SetUp 1 without FEN"),
         ('[Variant "Three-check"]\n\n1. e4 1-0', "variant", "Three-check"),
     ],
 )
@@ -405,3 +412,7 @@ def test_a_conversion_imports_no_pandas():
     """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "1\n1\n1\nFalse\n"
+
+
+def test_a_game_that_says_that_it_begins_as_usual_is_kept():
+    assert moves_of(convert('[SetUp "0"]\n\n1. e4 1-0')) == ["e2e4"]

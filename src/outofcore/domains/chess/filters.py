@@ -22,6 +22,7 @@ REASONS = (
     "not_one_game",
     "too_long",
     "variant",
+    "invalid_position",
     "no_moves",
     "unterminated",
     "result_conflict",
@@ -55,6 +56,7 @@ def judge(games: Games, facts: Facts, filters: FilterSection) -> Bytes:
     reject("not_one_game", games.faults > 0)
     reject("too_long", games.plies > LARGEST_PLY)
     reject("variant", ~np.isin(facts.variant, accepted_variants))
+    reject("invalid_position", _lacks_its_position(games))
     reject("no_moves", games.plies == 0)
     cut = games.results == NO_RESULT
     reject("unterminated", cut if filters.unterminated == "reject" else cut & (facts.outcome == NO_RESULT))
@@ -103,6 +105,8 @@ def describe(games: Games, facts: Facts, filters: FilterSection, game: int, reas
         return "neither a tag that is known nor 1-0, 0-1, 1/2-1/2 or *"
     if reason == "not_one_game":
         return FAULTS[games.faults[game]]
+    if reason == "invalid_position":
+        return "SetUp 1 without FEN: from which position is not known"
     if reason == "unterminated":
         return "no 1-0, 0-1, 1/2-1/2 or * after the moves: the game may be cut off"
     if reason == "result_conflict":
@@ -112,6 +116,14 @@ def describe(games: Games, facts: Facts, filters: FilterSection, game: int, reas
         return next(f"{tag} {text!r}" for tag, text in values.items() if not _matches(text, filters.tags[tag]))
     causes = {"variant": "Variant", "time_class": "TimeControl", "termination": "Termination", "not_rated": "Event"}
     return (games.tag(game, causes[reason]) or "no tag") if reason in causes else ""
+
+
+def _lacks_its_position(games: Games) -> Bools:
+    """Which games, (n,), begin from a position of their own, by SetUp, and have none."""
+    lacks = games.spans("SetUp")[:, 0] >= 0
+    for game in np.flatnonzero(lacks).tolist():
+        lacks[game] = text_of(games, game, "SetUp").strip() == "1" and not games.start_fen(game)
+    return lacks
 
 
 def _judge_texts(games: Games, filters: FilterSection, reject: Any) -> None:

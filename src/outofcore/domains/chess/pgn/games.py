@@ -72,6 +72,7 @@ TAGS = (
     "Termination",
     "Variant",
     "FEN",
+    "SetUp",
     "WhiteTitle",
     "BlackTitle",
     "WhiteRatingDiff",
