@@ -81,6 +81,7 @@ def test_an_edited_callee_or_constant_in_another_file_is_compiled_again(package:
 
 def test_what_no_source_of_it_has_changed_is_used_again(package: Path) -> None:
     assert load()(1) == 2
+    end_process(package)
     (package / "other.py").write_text("# edited\n")
     run = load()
     assert run(1) == 2
@@ -146,16 +147,25 @@ def test_damaged_machine_code_is_compiled_again(package: Path, kind: int, caplog
     assert hits(run) == 1
 
 
-def test_machine_code_of_a_process_that_was_killed_is_used_if_it_is_whole(package: Path) -> None:
-    assert load()(1) == 2
-    run = load()
-    assert run(1) == 2
-    assert hits(run) == 1
-    for file in cached_files(package):
-        file.write_bytes(file.read_bytes()[:-100])
+def test_what_a_killed_process_compiled_last_is_compiled_again(package: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It may be cut, zeroed or flipped anywhere after a power loss; what was compiled before is listed."""
+    command = "from kernels.kernel import run; run(1); import os; os._exit(9)"
+    environment = os.environ | {"PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": ""}
+    assert subprocess.run([sys.executable, "-c", command], env=environment).returncode == 9
+    callee, last = ([file for file in cached_files(package) if name in file.name] for name in ("callee", "kernel"))
+    assert [len(callee), len(last)] == [2, 2]
+    before = [file.read_bytes() for file in callee]
+    for file in last:
+        file.write_bytes(damage_of_each_kind(file.read_bytes())[3])
     run = load()
     assert run(1) == 2
     assert hits(run) == 0
+    assert not caplog.records
+    assert [file.read_bytes() for file in callee] == before
+    end_process(package)
+    run = load()
+    assert run(1) == 2
+    assert hits(run) == 1
 
 
 def test_the_sums_are_listed_when_a_process_ends(package: Path) -> None:

@@ -3,8 +3,8 @@
 Numba only checks the file of a compiled function: after an edit of a callee or constant in another file, the old
 machine code stays in use. What a file compiles is kept in a folder named by the digest of that file and of all files of
 this package that it imports, directly or indirectly. Numba trusts what it finds there: a file cut by a power loss stops
-a start, and a flipped bit can end the process. Each folder therefore lists the sums of its files, and what differs is
-compiled again.
+a start, and a flipped bit can end the process. Each folder therefore lists the sums of its files, and what is not as
+listed is compiled again.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import atexit
 import contextlib
 import errno
 import hashlib
-import io
 import json
 import logging
 import os
-import pickle
 import re
 import shutil
 import sys
@@ -51,21 +49,32 @@ variable: Any = numba.int64
 """A number to begin with that is no constant to the compiler: what is called with constants is compiled once more."""
 
 
-class _Notice(event.Listener):
-    """Says at a terminal, once in a process, why nothing seems to happen when machine code is not there yet."""
+class _Listener(event.Listener):
+    """Says at a terminal, once in a process, why nothing seems to happen; lists what was compiled before.
+
+    Numba keeps a function after the event that it is compiled, so each is listed with the next, and the last at exit.
+    """
 
     said = False
+    last: Path | None = None
 
     def on_start(self, _: object) -> None:
+        self._list_last()
         if not self.said and sys.stderr.isatty():
             self.said = True
             sys.stderr.write("compiling machine code, once for this version of outofcore: about half a minute\n")
 
-    def on_end(self, _: object) -> None:
-        pass
+    def on_end(self, compiled: Any) -> None:
+        self._list_last()
+        self.last = _folders.get(compiled.data["dispatcher"].py_func.__code__.co_filename)
+
+    def _list_last(self) -> None:
+        if self.last:
+            _list(self.last)
 
 
-event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]
+_folders: dict[str, Path] = {}
+event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
 
 
 def njit(**options: Any) -> Callable[[Function], Function]:
@@ -160,6 +169,7 @@ def _folder(file: Path, configured: str) -> Path | None:
             _check_room(folder)
             _remove_damaged(folder)
             atexit.register(_list, folder)
+            _folders[str(file)] = folder
             return folder
     _warn(
         f"no place for machine code has {ROOM_BYTES >> 20} MiB that can be written, so it is compiled at each start; "
@@ -195,24 +205,13 @@ def _warn(message: str) -> None:
 
 
 def _remove_damaged(folder: Path) -> None:
-    """Remove machine code that is not as listed; what no process has listed yet has to be readable at least."""
+    """Remove machine code that is not as listed; what a process that was killed compiled last is not listed."""
     known = _listed(folder)
     for name, content in _contents(folder):
-        # A process that still runs may have added a function to an index that is listed.
-        unlisted = name not in known or name.endswith(".nbi")
-        if known.get(name) != zlib.crc32(content) and not (unlisted and _is_readable(content)):
-            _warn(f"{folder} has damaged machine code, which is compiled again")
+        if known.get(name) != zlib.crc32(content):
+            if name in known:
+                _warn(f"{folder} has damaged machine code, which is compiled again")
             (folder / name).unlink(missing_ok=True)
-
-
-def _is_readable(content: bytes) -> bool:
-    stream = io.BytesIO(content)
-    try:
-        while stream.tell() < len(content):
-            pickle.load(stream)  # noqa: S301 - Numba does the same next
-    except Exception:  # noqa: BLE001 - of any kind, as what is read is damaged
-        return False
-    return bool(content)
 
 
 def _list(folder: Path) -> None:
