@@ -80,6 +80,7 @@ REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "no JSON": (lambda: {"attributes": {"a": {1, 2}}}, "attributes: expected JSON values"),
     "an attribute": (lambda: {"attributes": {"rows": 1}}, "attributes: expected names .*, got 'rows'"),
     "an address": (lambda: {"path": "s3://bucket/a.zarr"}, "path: expected a folder, got s3://bucket/a.zarr"),
+    "another address": (lambda: {"path": "gs://bucket/a.zarr"}, "path: expected a folder, got gs://bucket/a.zarr"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -201,7 +202,7 @@ def _work(final: Path) -> Iterator[tuple[Target, Path]]:
 
 def _target(path: object) -> Path:
     """The folder of the store, links resolved."""
-    if not isinstance(path, str | Path) or str(path).startswith("s3:/"):
+    if not isinstance(path, str | Path) or re.match(r"[a-z][a-z0-9+.-]+:/", str(path)):
         refuse("path", "a folder", path)
     final = Path(os.path.realpath(path))
     if why := foreign(final):

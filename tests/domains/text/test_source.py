@@ -238,6 +238,13 @@ def test_a_table_that_is_named_is_refused(convert, tmp_path: Path, name: str, co
         convert(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["train.bin", "val.npy"])
+def test_a_file_of_tokens_that_is_named_is_refused(convert, tmp_path: Path, name: str):
+    (tmp_path / name).write_bytes(bytes(range(200)))
+    with pytest.raises(RawInputError, match=rf"{name} is no text; .* outofcore\.open_tokens"):
+        convert(tmp_path / name)
+
+
 @pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl", "a.json", "a.tar"])

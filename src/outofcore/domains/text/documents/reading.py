@@ -29,6 +29,7 @@ RECORD_BYTES = 16 << 20
 
 Format = Literal["text", "lines", "values", "json", "nothing"]
 TABLES = (".csv", ".tsv", ".arrow", ".feather")
+TOKENS = (".bin", ".npy")
 TABLE_MARKS = (b"ARROW1", b"PAR1")
 
 
@@ -212,6 +213,10 @@ class OpenMember:
             return "text"
         if name.endswith(TABLES) or head.startswith(TABLE_MARKS):
             message = f"text.raw: {self._member.name} is a table; save it as .parquet, or a document per line as .jsonl"
+            raise RawInputError(message)
+        if name.endswith(TOKENS):
+            message = f"text.raw: {self._member.name} is no text; tokens in a file are read as they are: "
+            message += f'outofcore.open_tokens("{self._member.name}", "uint16")'
             raise RawInputError(message)
         line, end, _ = head.lstrip().partition(b"\n")
         line = line.strip()
