@@ -136,6 +136,7 @@ def stages_run(told: str) -> list[str]:
     return [line.split("'")[1] for line in told.splitlines() if line.startswith("Running stage")]
 
 
+@pytest.mark.long
 def test_a_month_that_is_added_is_converted_alone_and_trained_on_with_all(own: Project, tmp_path: Path) -> None:
     months = Project(tmp_path / "months")
     own.run("git", "clone", "-q", str(own.folder), str(months.folder))

@@ -88,6 +88,7 @@ def content(project: Project) -> dict[str, bytes]:
     return {path.relative_to(project.folder).as_posix(): path.read_bytes() for path in made}
 
 
+@pytest.mark.long
 def test_the_number_of_workers_changes_no_byte(project: Project, clone: Project) -> None:
     clone.git("checkout", "-q", "--", ".")
     expected = content(project)  # of two threads

@@ -110,6 +110,7 @@ def test_a_model_is_trained_straight_from_raw_text(streamed: tuple[Project, str]
     assert ran(project.dvc("repro", "--dry", "-s", "train@text")) == {"train@text"}
 
 
+@pytest.mark.long
 def test_another_tokenizer_reruns_what_depends_on_it(project: Project) -> None:
     before = json.loads(project.read("metrics/text/convert.json"))
     given = project.folder / GIVEN / "tokenizer.json"
@@ -153,7 +154,8 @@ def test_a_text_that_is_added_is_converted_alone_with_the_same_tokenizer(project
     assert "train: 2 stores, " in told
 
 
-@pytest.mark.parametrize("mode", [pytest.param("store", marks=pytest.mark.long), "stream"])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["store", "stream"])
 def test_a_training_that_is_stopped_goes_on_with_the_next_batch(
     trained: Project, streamed: tuple[Project, str], tmp_path: Path, mode: str
 ) -> None:
