@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -15,8 +14,6 @@ with stopped_at_once():
     from outofcore.pipeline import check_evaluated, open_result
     from outofcore.settings.machine import load_machine
     from outofcore.space.dvc_cache import find_cache
-    from outofcore.space.forecast import training_needs
-    from outofcore.space.guard import KEPT_CHECKPOINT, Guard
     from outofcore.space.links import commit_of
     from outofcore.system.extras import load
     from outofcore.system.importing import large_imports
@@ -34,66 +31,18 @@ def main(name: str) -> None:
     check_evaluated(domain, section, store)  # a store that evaluate would refuse is refused before the training
     tell(f"{name}: training on {store.root}", *filter(None, [machine.share]))
     with large_imports():  # which take seconds
-        import torch
-
         load("dvclive", "project", "training")
         from outofcore.report.words import told
-        from outofcore.training.loaders import open_loaders, open_streams
-        from outofcore.training.loop import fit
-        from outofcore.training.ranks import choose_device, meet
-        from outofcore.training.results import identity_of, saved_bytes, split_digest
+        from outofcore.training.ranks import this_rank
+        from outofcore.training.run import run
 
-    device = choose_device(machine.device)
-    ranks = meet(device)  # before the task is made, whose notes come from the first rank
-    tell(f"{name}: device {device}")
-    if section.train.arithmetic == "portable":
-        tell(f"{name}: {name}.train.arithmetic is portable: one thread on the CPU; native uses the whole machine")
-        torch.set_num_threads(1)
-    torch.manual_seed(section.train.seed)
-    task = domain.task(store, section)
-    model, cache = Path("models") / name, find_cache()
-    guard = Guard(name, machine.disk_margin, machine.disk_reserve, KEPT_CHECKPOINT)
-    commit = commit_of(model, cache) if cache else None
-    guard.require(training_needs(model, Path("plots") / name, *saved_bytes(task, section.train.optimizer), commit))
-    streamed = domain.streamed(section)
-    if streamed:
-        train, val = open_streams(domain, section, store, machine, device)
-        task.tally = val.tally
-    else:
-        reading = domain.reading(store.attributes, section)
-        train, val = open_loaders(
-            store,
-            task,
-            reading,
-            section.train,
-            memory=machine.memory,
-            residency=machine.residency,
-            device=device,
-            threads=machine.workers,
+    cache = find_cache()
+    commit = commit_of(Path("models") / name, cache) if cache else None
+    figures = run(domain, section, store, machine, Path(), tell, commit)
+    if not this_rank().rank:
+        print(
+            *told(figures), f"metrics/{name}/train.json has all figures; 'python stages/report.py' draws them", sep="\n"
         )
-        tell(*train.notes, *val.notes)
-    if not ranks.rank:
-        (Path("metrics") / name / "test.json").unlink(missing_ok=True)  # of another model
-    with guard.writing(model):
-        figures = fit(
-            task,
-            train,
-            val,
-            section.train,
-            name=name,
-            out=Path(),
-            identity=identity_of(store, section),
-            device=str(device),
-            micro_batch=machine.micro_batch,
-            threads=machine.workers,
-            facts={"val_digest": split_digest(store, "val")},
-        )
-    if ranks.rank:
-        return
-    print(*told(figures), f"metrics/{name}/train.json has all figures; 'python stages/report.py' draws them", sep="\n")
-    if streamed:
-        read = json.dumps(train.tally.figures(), indent=2)
-        (Path("metrics") / name / "stream_run.json").write_text(read + "\n")
 
 
 def tell(*lines: str) -> None:

@@ -46,6 +46,18 @@ def test_plan_states_needs_free_and_verdict(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["params.yaml", "raw"]
 
 
+def test_a_plan_of_raw_files_needs_no_project(folder: Path) -> None:
+    expected = json.loads(call("plan", "--json").stdout)["domains"]
+    (folder / "params.yaml").unlink()
+    assert json.loads(call("plan", "lines", str(folder / "raw"), "--json").stdout)["domains"] == expected
+    assert json.loads(call("plan", "lines", "raw/*.txt", "--json").stdout)["domains"] == expected
+    small = ("plan", "lines", "raw", "-S", "store.codec=none", "--json")
+    assert json.loads(call(*small).stdout)["domains"] != expected
+    assert "found nothing at elsewhere" in call("plan", "lines", "elsewhere", code=2).stderr
+    assert "no such file; run from the folder that holds params.yaml" in call("plan", "lines", code=2).stderr
+    assert "-S: expected DOMAIN and RAW" in call("plan", "-S", "store.codec=none", code=2).stderr
+
+
 def test_plan_tells_what_the_conversion_would_reject(folder: Path) -> None:
     for file in (folder / "raw").iterdir():
         file.write_text("no number\n\n")

@@ -11,8 +11,6 @@ from unittest.mock import MagicMock
 import pytest
 import yaml
 
-from outofcore.training.ranks import Ranks
-
 ROOT = Path(__file__).parents[1]
 
 
@@ -42,39 +40,6 @@ def test_no_stage_removes_what_it_made_before_the_settings_are_checked() -> None
         safe.add(name)
     assert found["convert"]["outs"][0] in found["train"]["deps"]  # and so comes after the check
     assert {name for name, stage in found.items() if "params" in stage} == safe | {"train"}
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_the_first_rank_alone_writes_what_a_stream_read_and_removes_figures_of_another_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
-) -> None:
-    train = runpy.run_path(str(ROOT / "stages" / "train.py"))["main"]
-    anything, nothing = MagicMock(), MagicMock(return_value=None)
-    anything.tally.figures.return_value = {"found": 5}
-    known = dict.fromkeys(("find_cache", "training_needs"), nothing)
-    replaced = ("load_params", "load_machine", "get_domain", "open_result", "check_evaluated", "Guard")
-    known |= {name: MagicMock() for name in replaced}
-    for name, value in known.items():
-        monkeypatch.setitem(train.__globals__, name, value)
-    for name, value in {
-        "report.words.told": MagicMock(return_value=[]),
-        "training.loaders.open_streams": MagicMock(return_value=(anything, anything)),
-        "training.loop.fit": MagicMock(),
-        "training.ranks.choose_device": MagicMock(),
-        "training.ranks.meet": MagicMock(return_value=Ranks(rank, 2)),
-        "training.results.identity_of": MagicMock(),
-        "training.results.saved_bytes": MagicMock(return_value=(1, 1)),
-        "training.results.split_digest": MagicMock(),
-    }.items():
-        monkeypatch.setattr(f"outofcore.{name}", value)
-    known["load_params"].return_value.section.return_value.train.seed = 0
-    known["load_params"].return_value.section.return_value.train.arithmetic = "native"
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "metrics/text").mkdir(parents=True)
-    (tmp_path / "metrics/text/test.json").write_text("{}")
-    train("text")
-    (left,) = (tmp_path / "metrics/text").iterdir()
-    assert left.name == ("test.json" if rank else "stream_run.json")
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from outofcore.store.token_files import open_tokens
     from outofcore.streaming import stream
     from outofcore.tokenizer import train_tokenizer
+    from outofcore.training.run import train
 
     __version__: str
 
@@ -49,6 +50,7 @@ __all__ = [
     "open_zarr",
     "reading",
     "stream",
+    "train",
     "train_tokenizer",
     "write_store",
 ]
@@ -68,6 +70,7 @@ _LAZY = {
     "open_zarr": "outofcore.store.foreign",
     "reading": "outofcore.loading.split",
     "stream": "outofcore.streaming",
+    "train": "outofcore.training.run",
     "train_tokenizer": "outofcore.tokenizer",
     "write_store": "outofcore.arrays",
 }

@@ -1,4 +1,4 @@
-"""``outofcore info | show | verify | plan | convert | tokenizer | predict | init | committed``.
+"""``outofcore info | show | verify | plan | convert | train | tokenizer | predict | init | committed``.
 
 Exit codes: 0 all is well; 1 something is wrong with what was looked at, or the system refused to read or write; 2 a
 mistake in the call or the settings; 130 stopped by Ctrl-C.
@@ -15,6 +15,7 @@ from outofcore.display.console import one_line_errors, stopped_at_once, visible
 
 with stopped_at_once():
     from dataclasses import asdict
+    from functools import partial
 
     import typer
     from rich.console import Console
@@ -135,9 +136,17 @@ def verify(
 
 @app.command(short_help="Forecast what a run writes.")
 def plan(
-    domains: Annotated[list[str] | None, typer.Argument(help="Domains; all of params.yaml by default.")] = None,
+    domains: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DOMAINS | DOMAIN RAW]", help="Domains, all of params.yaml by default; or one, and raw files."
+        ),
+    ] = None,
     *,
-    params: Annotated[Path, typer.Option(help="The params file.")] = Path("params.yaml"),
+    params: Annotated[Path | None, typer.Option(help="A params file; params.yaml, but none with RAW.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("-S", "--set", help="With RAW: a setting, such as filters.min_elo=2000.")
+    ] = None,
     experiments: Annotated[
         int,
         typer.Option(min=0, help="Experiments side by side, each in a workspace of its own (--temp, --queue)."),
@@ -148,6 +157,8 @@ def plan(
 ) -> None:
     """Forecast what 'dvc repro' would write, where, and whether it fits; exit code 1 if not.
 
+    With RAW what 'outofcore convert' and 'outofcore train' would write in this folder.
+
     So it is if training would be refused for what the raw input holds, as far as the sample is all of it.
 
     A sample of the real input is converted in memory; nothing is kept on disk.
@@ -156,29 +167,41 @@ def plan(
     Examples:
       outofcore plan
       outofcore plan chess --sizes
+      outofcore plan chess games/ -S filters.min_elo=2000
       OUTOFCORE_DISK_MARGIN=0.5 outofcore plan --experiments 4
     """
     with one_line_errors(resumes=False):
-        from outofcore.params import load_params
+        from outofcore.domains.registry import DOMAINS
+        from outofcore.params import given_settings, load_params, section_of
         from outofcore.settings.machine import load_machine
 
-        machine, cache, settings = load_machine(), find_cache(), load_params(params)
-        names = domains or settings.domains
-        if not names:
-            message = f"{params}: expected a section of a domain, found none"
+        machine, cache = load_machine(), find_cache()
+        raw = domains[1] if domains and len(domains) == 2 and domains[1] not in DOMAINS else None
+        if raw is None and setting:
+            message = "-S: expected DOMAIN and RAW with it; the settings of a project are in its params file"
             raise ParamsError(message)
-        sections = {name: settings.section(name) for name in names}
         with large_imports():
             from outofcore.domains.registry import get_domain
+            from outofcore.pipeline import raw_settings
             from outofcore.plan import plan_domain, plan_run
             from outofcore.project.create import misread
             from outofcore.project.locked import refuse_earlier_tokenizer
 
-        if "text" in sections:
-            refuse_earlier_tokenizer(sections["text"], params.with_name("dvc.lock"))
-        for name in misread(Path()):
-            note = f"dvc.yaml was written for another form of {name}.raw: run 'outofcore init .' before 'dvc repro'"
-            typer.echo(note, err=True)
+        if domains and raw is not None:
+            given, cache = given_settings(setting or []), None
+            sections = {domains[0]: section_of(domains[0], "plan", params, {**given, **raw_settings(raw, given)})}
+        else:
+            file = params or Path("params.yaml")
+            settings = load_params(file)
+            if not (names := domains or settings.domains):
+                message = f"{file}: expected a section of a domain, found none"
+                raise ParamsError(message)
+            sections = {name: settings.section(name) for name in names}
+            if "text" in sections:
+                refuse_earlier_tokenizer(sections["text"], file.with_name("dvc.lock"))
+            for name in misread(Path()):
+                note = f"dvc.yaml was written for another form of {name}.raw: run 'outofcore init .' before 'dvc repro'"
+                typer.echo(note, err=True)
         with terminal.waiting() as tell:
             planned = []
             for name, section in sections.items():
@@ -233,6 +256,43 @@ def convert_files(
         else:
             figures = convert(domain, first, second, params=params, replace=replace, **settings)
         _print_json(figures)
+
+
+@app.command("train", short_help="Train a model on a store.")
+def train_model(
+    store: Annotated[str, typer.Argument(help="Folder or address of a store of chess, go, text or neural.")],
+    out: Annotated[Path, typer.Argument(help="Folder for models, metrics and plots.")],
+    *,
+    params: Annotated[Path | None, typer.Option(help="A params file; the defaults of the domain without it.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("-S", "--set", help="A setting, such as train.max_steps=100; may be repeated.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Where to train: cpu, cuda or mps; the best by default.")] = None,
+) -> None:
+    """Train the model of a store's domain; prints the figures of its last validation as JSON.
+
+    A run that was stopped resumes with the same command. In a DVC project, 'dvc repro' trains.
+
+    \b
+    Examples:
+      outofcore train chess.zarr runs/first -S train.max_steps=1000
+      outofcore train text.zarr runs/small -S train.preset=small -S tensors.seq_len=512 --device cuda
+    """
+    with one_line_errors():
+        from outofcore.params import given_settings
+
+        with large_imports():
+            from outofcore.system.extras import load
+
+            load("dvclive", "project", "training")
+            from outofcore.training.ranks import this_rank
+            from outofcore.training.run import train
+
+        settings = given_settings(setting or [])
+        tell = partial(print, sep="\n", file=sys.stderr, flush=True)
+        figures = train(store, out, params=params, device=device, tell=tell, **settings)
+        if not this_rank().rank:
+            _print_json(figures)
 
 
 @app.command("tokenizer", short_help="Train a tokenizer on raw text.")

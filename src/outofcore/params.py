@@ -97,6 +97,18 @@ def section_of(domain: str, caller: str, params: str | Path | None, settings: Ma
     return Params({domain: _merged(given, settings)}, Path(caller)).section(domain)
 
 
+def section_of_store(
+    store: Mapping[str, Any], domain: str, caller: str, params: str | Path | None, settings: Mapping[str, Any]
+) -> Any:
+    """The same for a store with these attributes: what has no default, such as the raw input, is as in the store."""
+    content = dict(settings)
+    if params is None:
+        stored = {"raw": ".", **store.get("params", {})}
+        required = [name for name, key in get_domain(domain).section.model_fields.items() if key.is_required()]
+        content |= {name: stored[name] for name in required if name in stored}
+    return section_of(domain, caller, params, content)
+
+
 def by_section(domain: str, sections: Sequence[str], *settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a call, later ones over earlier ones.
 

@@ -103,7 +103,7 @@ def convert(
         If the disk has too little room.
     """
     kind, machine = get_domain(domain), load_machine()
-    section = section_of(domain, "convert()", params, {**settings, **_raw_and_match(raw, settings)})
+    section = section_of(domain, "convert()", params, {**settings, **raw_settings(raw, settings)})
     folder = Path(os.path.realpath(target))  # a link to a folder on another disk stays a link
     if url_of(str(target)) is None and (why := foreign(folder)):
         message = f"{target}: {why}"
@@ -118,7 +118,7 @@ def convert(
     return convert_to_folder(kind, section, folder, named.with_name(f"{named.name}.rejects.csv"), machine)[0]
 
 
-def _raw_and_match(raw: str | Path, settings: Mapping[str, Any]) -> dict[str, str]:
+def raw_settings(raw: str | Path, settings: Mapping[str, Any]) -> dict[str, str]:
     """The settings for a file or a folder, or for the folder and the rest of a pattern."""
     if not isinstance(raw, str | Path):
         message = f"raw: expected a file, a folder, or a pattern such as 'games/*.pgn', got a {type(raw).__name__}"

@@ -21,7 +21,7 @@ from outofcore.loading.sequences import SequenceColumns, Sequences, indexable
 from outofcore.loading.transform import Transform
 from outofcore.loading.where import Where
 from outofcore.loading.windows import Window, Windows
-from outofcore.params import section_of
+from outofcore.params import section_of_store
 from outofcore.store.joined import check_fields
 from outofcore.store.reader import Array, Store, Table
 
@@ -62,13 +62,9 @@ def reading(store: Store | str | Path, params: str | Path | None = None, **setti
             f"{source.domain!r}; give what turns its rows into tensors, or read the stored fields"
         )
         raise ParamsError(message)
-    domain = get_domain(source.domain)
-    content: dict[str, Any] = {"tensors": settings} if settings else {}
-    if params is None:  # what has no default, such as where the raw input was, is as in the store
-        stored = {"raw": ".", **source.attributes.get("params", {})}
-        required = [name for name, key in domain.section.model_fields.items() if key.is_required()]
-        content |= {name: stored[name] for name in required if name in stored}
-    return domain.reading(source.attributes, section_of(domain.name, "reading()", params, content))
+    content = {"tensors": settings} if settings else {}
+    section = section_of_store(source.attributes, source.domain, "reading()", params, content)
+    return get_domain(source.domain).reading(source.attributes, section)
 
 
 class Rows:

@@ -1,0 +1,97 @@
+"""A training from a store alone: the model of a project's stage, its refusals, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import outofcore
+from outofcore.cli import app
+from outofcore.errors import ParamsError
+from outofcore.params import load_params
+from outofcore.training.ranks import Ranks
+from outofcore.training.run import run
+from tests.samples import ROOT
+
+pytestmark = pytest.mark.xdist_group("report")
+
+
+def test_it_is_the_training_of_a_project_and_resumes(project: Path, tmp_path: Path) -> None:
+    """The weights after two steps equal those of a run by the project's section, in two parts."""
+    store, params = project / "data/stores/chess.zarr", ROOT / "params.yaml"
+    section = load_params(params).section("chess")
+    settings = {
+        "train": {**section.train.model_dump(mode="json"), "max_steps": 2, "val_examples": 8, "arithmetic": "native"}
+    }
+    lines: list[str] = []
+    whole = outofcore.train(store, tmp_path / "whole", params=params, tell=lambda *more: lines.extend(more), **settings)
+    assert whole["steps"] == 2
+    assert any("residency" in line for line in lines)
+    assert whole == json.loads((tmp_path / "whole/metrics/chess/train.json").read_text())
+    given = {name: value for name, value in settings["train"].items() if name != "max_steps"}
+    outofcore.train(store, tmp_path / "defaults", max_steps=2, tensors=section.tensors.model_dump(mode="json"), **given)
+    one, other = (
+        torch.load(tmp_path / name / "models/chess/model.pt", weights_only=True)["model"]
+        for name in ("whole", "defaults")
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    rows = {name: values[:1] for name, values in outofcore.open_store(store).rows("train").read(0, 1).items()}
+    batch = outofcore.load_model(tmp_path / "whole/models/chess").reading(rows, np.zeros(1, np.uint64))
+    assert batch["planes"].shape[0] == 1
+
+
+def test_the_command_trains_text(project: Path, tmp_path: Path) -> None:
+    words = ["train", str(project / "data/stores/text.zarr"), str(tmp_path / "out"), "-S", "max_steps=1"]
+    ended = CliRunner().invoke(app, [*words, "-S", "seq_len=16", "-S", "train.batch_size=4", "-S", "val_examples=4"])
+    assert ended.exit_code == 0, ended.stderr
+    assert json.loads(ended.stdout)["steps"] == 1
+    assert (tmp_path / "out/models/text/model.pt").exists()
+
+
+def test_mistakes_are_one_line(project: Path, tmp_path: Path) -> None:
+    store = project / "data/stores/chess.zarr"
+    outofcore.write_store(tmp_path / "own.zarr", {"x": np.zeros((8, 2))})
+    for given, settings, message in (
+        (store, {"maks_steps": 1}, "unknown key chess.train.maks_steps; did you mean 'max_steps'"),
+        (store, {"max_steps": "many"}, "chess.train.max_steps"),
+        (store, {"mode": "stream"}, "expected no setting 'mode'"),
+        (store, {"device": "abacus"}, "abacus"),
+        (tmp_path / "own.zarr", {}, "expected a sealed store of chess, go, neural, text, got 'arrays'"),
+    ):
+        with pytest.raises(ParamsError, match=message) as refused:
+            outofcore.train(given, tmp_path / "out", **settings)
+        assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_first_rank_alone_writes_what_a_stream_read_and_removes_figures_of_another_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
+    anything, domain, machine = MagicMock(), MagicMock(), MagicMock(device="cpu")
+    anything.tally.figures.return_value = {"found": 5}
+    domain.name, domain.task.return_value.parameters.return_value = "text", []
+    for name, value in {
+        "meet": Ranks(rank, 2),
+        "saved_bytes": (1, 1),
+        "training_needs": [],
+        "open_streams": (anything, anything),
+        "fit": {},
+        "identity_of": {},
+        "split_digest": "",
+        "Guard": MagicMock(),
+    }.items():
+        monkeypatch.setattr(f"outofcore.training.run.{name}", MagicMock(return_value=value))
+    section = MagicMock()
+    section.train.seed = 0
+    (tmp_path / "metrics/text").mkdir(parents=True)
+    (tmp_path / "metrics/text/test.json").write_text("{}")
+    run(domain, section, MagicMock(), machine, tmp_path)
+    (left,) = (tmp_path / "metrics/text").iterdir()
+    assert left.name == ("test.json" if rank else "stream_run.json")
