@@ -10,7 +10,7 @@ import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
 from outofcore.domains.task import Batch
-from outofcore.errors import ParamsError
+from outofcore.errors import BudgetError, ParamsError
 from outofcore.training.loop import fit
 from outofcore.training.optimizers import learning_rate
 from tests.training.runs import STEPS, curves, same, train, weights
@@ -233,6 +233,20 @@ def test_a_loss_that_is_no_number_ends_in_words(tmp_path):
 
     with pytest.raises(ParamsError, match=r"the loss is nan around step 1; lower train\.learning_rate"):
         train(tmp_path, task=Exploding())
+
+
+@pytest.mark.parametrize("micro_batch", [0, 5])
+@pytest.mark.parametrize("where", ["loss", "evaluate"])
+def test_a_device_without_memory_ends_in_words(tmp_path, monkeypatch, where, micro_batch):
+    def full(*_: object) -> None:
+        message = "CUDA out of memory. Tried to allocate\n"
+        raise torch.OutOfMemoryError(message)
+
+    monkeypatch.setattr(WeightedRegression, where, full)
+    expected = f"device cpu: no memory left for passes of {micro_batch or 16} samples.*such as {micro_batch // 2 or 8}$"
+    with pytest.raises(BudgetError, match=expected) as caught:
+        train(tmp_path, micro_batch=micro_batch)
+    assert "\n" not in str(caught.value)
 
 
 def test_empty_splits_end_in_words(tmp_path):

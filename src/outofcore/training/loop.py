@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from outofcore.domains.sections import TrainSection
 from outofcore.domains.task import Batch, Task
-from outofcore.errors import ParamsError
+from outofcore.errors import BudgetError, ParamsError
 from outofcore.system.peak_memory import MemoryWatch
 from outofcore.training.checkpoint import Saver
 from outofcore.training.curves import Curves
@@ -68,9 +68,9 @@ def fit(
     ``plots/<name>/*.csv`` and ``*.png``, DVCLive's curves in ``plots/<name>/train``, and ``models/<name>/model.pt``
     with the model's outputs; until then ``models/<name>.partial/checkpoint.pt``.
 
-    Raises ParamsError if the device does not exist, a split has no batch, or the loss is not finite; StateError if the
-    checkpoint is of another version; KeyboardInterrupt after Ctrl-C or SIGTERM, once the current step is finished and
-    saved.
+    Raises ParamsError if the device does not exist, a split has no batch, or the loss is not finite; BudgetError if the
+    device runs out of memory; StateError if the checkpoint is of another version; KeyboardInterrupt after Ctrl-C or
+    SIGTERM, once the current step is finished and saved.
     """
     started = time.monotonic()
     where = choose_device(device)
@@ -82,10 +82,12 @@ def fit(
         out / "models" / f"{name}.partial" / "checkpoint.pt", json.dumps(identity, sort_keys=True), checkpoint_seconds
     )
     curves = Curves(out / "plots" / name / "train", steps)
-    run = _Run(task.to(where), section, steps, where, micro_batch, saver, curves)
+    device_memory = partial(_device_memory, where, micro_batch or section.batch_size)
+    with device_memory():
+        run = _Run(task.to(where), section, steps, where, micro_batch, saver, curves)
     progress = run.progress
     resumed_from = progress.step
-    with saver.alone(), MemoryWatch() as memory, curves, run.stop:
+    with saver.alone(), MemoryWatch() as memory, curves, run.stop, device_memory():
         for step, row in progress.history:
             curves.draw(step, row)
         curves.move(progress.step)
@@ -127,6 +129,19 @@ def fit(
         write_metrics(out / "metrics" / name, train=figures, headline=headline, train_run=machine)
         saver.remove()
     return figures
+
+
+@contextmanager
+def _device_memory(where: torch.device, samples: int) -> Iterator[None]:
+    """Raise BudgetError if the device has no memory left for passes of so many samples."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        message = (
+            f"device {where}: no memory left for passes of {samples:,} samples through the model; set micro_batch in "
+            f"machine.yaml, or OUTOFCORE_MICRO_BATCH, to less, such as {max(1, samples // 2)}"
+        )
+        raise BudgetError(message) from error
 
 
 def _lengths(train: Batches, val: Batches, section: TrainSection, name: str) -> tuple[int, int]:
