@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
 
+import numpy as np
 import pytest
 
 from outofcore.loading.loader import loader
@@ -46,3 +50,30 @@ def test_tasks_begin_in_order_and_errors_are_raised_where_results_are_awaited() 
     workers.close()
     assert [task.result() for task in late] == [10, 1]
     assert not workers.working
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_a_cancelled_task_holds_nothing_even_before_garbage_is_collected() -> None:
+    held: list[weakref.ref[np.ndarray]] = []
+
+    def work() -> None:
+        buffer = np.empty(10)
+        held.append(weakref.ref(buffer))
+        raise CancelledError
+
+    workers = Workers(1)
+    workers.start()
+    tasks = [workers.chunks.submit(work)]
+    tasks.append(workers.batches.submit(tasks[0].result))
+    with pytest.raises(CancelledError):
+        tasks[1].result()
+    workers.close()
+    tasks.clear()
+    assert held[0]() is None

@@ -10,6 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
@@ -36,6 +37,8 @@ class Job(Generic[Result]):
         assert work is not None
         try:
             self._results.append(work())
+        except CancelledError as error:
+            self._error = error.with_traceback(None)  # whose frames hold this job and a batch, in a cycle
         except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
             self._error = error
         finally:
