@@ -25,7 +25,7 @@ def train(out: Path, *, task: WeightedRegression | None = None, train_loader=Non
         name="toy",
         out=out,
         identity=options.pop("identity", {"store": "1"}),
-        device="cpu",
+        device=options.pop("device", "cpu"),
         **options,
     )
     return task, figures
