@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.kill_runs import DOMAINS, Killer
+from tests.pipeline.power_loss import Losses
 from tests.pipeline.workplace import Workplace, make_workplace
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
@@ -65,3 +67,11 @@ def test_a_training_stage_killed_at_any_step_ends_with_the_same_weights(converte
         assert not checkpoint.exists()
         (place.folder / "models/chess/model.pt").unlink()
     assert max(resumed) > 0
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_power_loss_leaves_the_earlier_store_or_the_new_one(tmp_path: Path) -> None:
+    losses, dice = Losses(tmp_path, "text"), random.Random(5)
+    assert {event.kind for event in losses.recorded.events} >= {"create", "mkdir", "rename", "remove", "write", "sync"}
+    for _ in range(8):
+        losses.lose(dice)
