@@ -57,9 +57,9 @@ bench-quick: $(VENV)/installed
 	python bench/quick.py
 
 bench-loader: $(VENV)/installed peers/installed
-	python bench/run.py --only loading_chess loading_text loading_frames --peers peers/bin/python
+	python bench/run.py --only loading_chess loading_text loading_frames in_place --peers peers/bin/python
 
-# annbatch needs Python 3.12. It is run to be found: there may be a wrapper of that name that starts nothing.
+# annbatch and insitubatch need Python 3.12. It is run to be found: there may be a wrapper of that name that starts nothing.
 peers/installed: bench/peers.txt
 	$$(python3.12 -c "import sys; print(sys.executable)" 2>/dev/null || echo $(PYTHON)) -m venv peers
 	peers/bin/pip install --quiet --requirement bench/peers.txt

@@ -202,16 +202,16 @@ def peer_sides(kind: str, folder: Path, python: Path, names: Iterable[str]) -> l
     ]
 
 
-def versions_of(python: Path) -> dict[str, str]:
+def versions_of(python: Path, names: Iterable[str] = PEERS) -> dict[str, str]:
     """Versions of the other libraries that their environment has."""
     script = (
         "from importlib.metadata import distributions; [print(each.name, each.version) for each in distributions()]"
     )
     listed = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout
     installed = dict(line.split() for line in listed.splitlines())
-    for name in PEERS.keys() - installed:
+    for name in set(names) - installed.keys():
         tell(f"{name} is left out: it is not installed there, see bench/peers.txt")
-    return {name: installed[name] for name in PEERS if name in installed}
+    return {name: installed[name] for name in names if name in installed}
 
 
 def prepare(given: argparse.Namespace, inputs: Inputs, folder: Path) -> tuple[str, list[Side]]:

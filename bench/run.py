@@ -31,9 +31,10 @@ QUESTIONS = {
     "loading_chess": ("loading chess {store}", "--rounds 3 --seconds 1", ""),
     "loading_text": (f"loading text {TEXT}", "100 --rounds 3 --seconds 1", "1000"),
     "loading_frames": ("loading frames", "--rows 50000 --rounds 3 --seconds 1", ""),
+    "in_place": ("in_place", "--share 0.1 --rounds 1 --seconds 1", ""),
     "lag_windows": ("lag_windows", "--gigabytes 0.2 --rounds 3 --seconds 1", "--gigabytes 12"),
 }
-WITH_PEERS = ("loading_chess", "loading_text", "loading_frames")
+WITH_PEERS = ("loading_chess", "loading_text", "loading_frames", "in_place")
 
 
 def main() -> None:

@@ -53,6 +53,8 @@ class Side:
         Of a turn, where it differs from that of the others; 0 for one piece of work.
     rehearsed
         Opened once before memory is looked at, so that what it imports and compiles does not count.
+    rehearsal
+        Arguments that differ then.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Side:
     ahead: int = 8
     seconds: float | None = None
     rehearsed: bool = True
+    rehearsal: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -72,6 +75,8 @@ class Measured:
     core_us: list[float]  # time of all cores per sample, in microseconds
     held_bytes: int = 0  # anonymous and shared pages beyond those of its imports
     mapped_bytes: int = 0  # pages of mapped files
+    peak_bytes: int = 0  # resident in the process itself, beyond what was when it was opened; never missed
+    first_seconds: float = 0  # from opening to the first batch
 
     @property
     def rate(self) -> float:
@@ -91,6 +96,8 @@ class Measured:
             "core_us": round(median(self.core_us), 3),
             "held_bytes": self.held_bytes,
             "mapped_bytes": self.mapped_bytes,
+            "peak_bytes": self.peak_bytes,
+            "first_seconds": round(self.first_seconds, 4),
         }
 
 
@@ -121,6 +128,7 @@ def compare(sides: Sequence[Side], rounds: int, seconds: float) -> dict[str, Mea
                     into.core_us.append(answer["core_us"])
                 else:
                     into.held_bytes, into.mapped_bytes = answer["held"], answer["mapped"]
+                    into.peak_bytes, into.first_seconds = answer["peak"], answer["first"]
     finally:
         for process in processes.values():
             process.end()
@@ -143,9 +151,9 @@ def compare_here(epochs: Mapping[str, Epoch], rounds: int, seconds: float, ahead
     return measured
 
 
-def once(function: Callable[..., Any], **arguments: Any) -> Any:
+def once(function: Callable[..., Any], python: str | Path = sys.executable, **arguments: Any) -> Any:
     """The result of a function, as JSON holds it, from a process that ends with it."""
-    command = _command(sys.executable, function, arguments)
+    command = _command(python, function, arguments)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment())
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -160,7 +168,9 @@ class _Process:
 
     def __init__(self, side: Side) -> None:
         command = _command(side.python, side.function, side.arguments)
-        command += ["serve", str(side.ahead), *(["rehearse"] if side.rehearsed else [])]
+        command += ["serve", str(side.ahead)]
+        if side.rehearsed:
+            command.append(json.dumps({**side.arguments, **side.rehearsal}, default=str))
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -267,6 +277,11 @@ def _text(pid: int, name: str) -> str:
     return Path(f"/proc/{pid}/{name}").read_text()
 
 
+def _resident(which: str) -> int:
+    """Resident bytes of this process: RSS now, HWM at most so far."""
+    return int(_text(os.getpid(), "status").partition(f"Vm{which}:")[2].split()[0]) << 10
+
+
 def _core_seconds() -> float:
     """Time that this process and its children have had a core."""
     spent = 0
@@ -276,29 +291,31 @@ def _core_seconds() -> float:
     return spent / _TICK
 
 
-def _serve(function: Callable[..., Epoch], arguments: Mapping[str, Any], ahead: int, *, rehearse: bool) -> None:
+def _serve(function: Callable[..., Epoch], arguments: Mapping[str, Any], ahead: str, rehearsal: str = "") -> None:
     """Open, warm up, and take a turn for each line that comes in."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, a side ends and nothing else
     ctypes.CDLL(None).prctl(_WITH_PARENT, signal.SIGKILL)  # a stopped side would outlive a killed comparison
-    if rehearse:
-        next(function(**arguments)())
+    if rehearsal:
+        next(function(**json.loads(rehearsal))())
         gc.collect()
-    watch = Watch()
+    watch, resident, started = Watch(), _resident("RSS"), time.perf_counter()
     with watch:
-        epoch = function(**arguments)
-        batches = _endless(epoch)
+        batches = _endless(function(**arguments))
+        next(batches)
+        first = time.perf_counter() - started
         _take(batches, 1.0)
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        for _ in range(ahead):
+        for _ in range(int(ahead)):
             next(batches)
         used = _core_seconds()
         if asked["watch"]:
             with watch:
                 _take(batches, asked["seconds"])
             answer: dict[str, float] = {"held": watch.held_bytes, "mapped": watch.mapped_bytes}
+            answer |= {"peak": _resident("HWM") - resident, "first": first}
         else:
             samples, seconds = _take(batches, asked["seconds"])
             answer = {"rate": samples / seconds, "core_us": 1e6 * (_core_seconds() - used) / samples}
@@ -324,7 +341,7 @@ def _main() -> None:
     module, name, arguments, *options = sys.argv[1:]
     function = getattr(import_module(module), name)
     if options:
-        _serve(function, json.loads(arguments), int(options[1]), rehearse="rehearse" in options)
+        _serve(function, json.loads(arguments), *options[1:])
     else:
         print("\n" + json.dumps(function(**json.loads(arguments))))
 

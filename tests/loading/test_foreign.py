@@ -7,6 +7,7 @@ import logging
 import pickle
 import re
 import shutil
+from collections import Counter
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -128,6 +129,30 @@ def test_rows_and_splits_are_contiguous(foreign: tuple[Path, dict[str, Any]]) ->
     assert 50 <= len(splits["val"]) <= 150 <= len(splits["test"]) <= 250
     with pytest.raises(StateError, match="another store"):
         loader(path, **options).load_state_dict(loader(path, splits=shares, **options).state_dict())
+
+
+class Counted(zarr.storage.WrapperStore[zarr.storage.MemoryStore]):
+    """A store that counts how often each of its values is read."""
+
+    def __init__(self, store: zarr.storage.MemoryStore) -> None:
+        super().__init__(store)
+        self.reads: Counter[str] = Counter()
+
+    async def get(self, key: str, *args: Any, **options: Any) -> Any:
+        self.reads[key] += 1
+        return await super().get(key, *args, **options)
+
+
+@pytest.mark.parametrize("rows", [1, 8, 16, 24, 100])
+def test_an_epoch_decodes_each_chunk_once(rows: int) -> None:
+    store = Counted(zarr.storage.MemoryStore())
+    array = zarr.create_array(store, shape=(100 * 16 * rows, 2), chunks=(rows, 2), dtype="i4")
+    array[:] = np.arange(array.shape[0])[:, None]
+    batches = loader(array, batch_size=64, memory="16MiB", pool_blocks=4, residency="streamed")
+    store.reads.clear()
+    values = np.concatenate([batch["array"].numpy() for batch in batches])
+    assert np.sort(values[:, 0]).tolist() == list(range(len(values)))
+    assert set(store.reads.values()) == {1}
 
 
 def test_a_dataset_reads_it_in_worker_processes(tmp_path: Path) -> None:

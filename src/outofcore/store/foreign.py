@@ -5,7 +5,8 @@ promises is not known here: a file that changes is not noticed, and a missing ch
 
 Rows are read by chunks of rows that the loader's blocks and budget are made of: as many as a stored chunk of the widest
 field has, or up to four times as many if these are whole chunks of the other fields too. A field of which they are not
-keeps the stored chunk that was decoded last.
+keeps the stored chunk that was decoded last. Stored chunks that fill whole blocks of the loader are read together, if
+they are at most four, or 1 MiB.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy.typing as npt
 import zarr
 import zarr.abc.store
 import zarr.storage
+from zarr.buffer.cpu import NDBuffer
 
 from outofcore.errors import ParamsError, StoreError
 from outofcore.store.array import Array
@@ -30,6 +32,9 @@ from outofcore.store.unsealed import Unsealed, split_rows
 from outofcore.system.extras import load
 
 _MOST_TOGETHER = 4  # stored chunks of the widest field
+_TOGETHER_BYTES = 1 << 20  # of more chunks, if they are small
+_BLOCK_ROWS = 16  # the loader's blocks are multiples of this; one that ends inside a chunk decodes all of it
+_LEAST_CHUNKS = 64  # that a store is made of if stored chunks are read together: a pool mixes as many
 _NUMBERS = "biuf"
 
 Zarr = zarr.Group | zarr.Array[Any] | zarr.abc.store.Store
@@ -63,7 +68,7 @@ class ForeignArray(Array):
         if self.held_bytes:
             self._copy_kept(first, out[:count])
         else:
-            out[:count] = self._decode(first, first + count)
+            self._decode(first, out[:count])
         out[count:] = 0
         return count * self.row_bytes
 
@@ -74,19 +79,25 @@ class ForeignArray(Array):
                 kept = self._kept
                 if kept is None or kept[0] != stored:
                     begin = stored * self._stored_rows
-                    kept = self._kept = stored, self._decode(begin, begin + self._stored_rows)
+                    rows = min(self._stored_rows, self._array.shape[self._axis] - begin)
+                    kept = self._kept = stored, self._decode(begin, self._room(rows))
             some = kept[1][within : within + len(out)]
             out[: len(some)] = some
             first, out = first + len(some), out[len(some) :]
 
-    def _decode(self, start: int, stop: int) -> npt.NDArray[Any]:
+    def _decode(self, start: int, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        stop = start + len(out)
         place = (*(slice(None),) * self._axis, slice(start, stop))
         try:
-            values = np.asarray(self._array[place])
+            # Into the rows themselves, which saves a copy, if they are in the order in which zarr-python writes.
+            if self._axis == 0 and self._array.dtype == out.dtype and out.flags.c_contiguous:
+                self._array.get_basic_selection(place, out=NDBuffer.from_numpy_array(out))
+            else:
+                out[...] = np.moveaxis(np.asarray(self._array[place]), self._axis, 0)
         except Exception as error:  # of any codec or storage
             message = f"{self.root}: rows {start} to {stop} of {self.name} cannot be read: {_line(error)}"
             raise StoreError(message) from error
-        return np.moveaxis(values, self._axis, 0)
+        return out
 
 
 class ForeignStore(Unsealed):
@@ -318,7 +329,9 @@ def _chunk_rows(arrays: Mapping[str, zarr.Array[Any]], axes: Mapping[str, int]) 
     for name in others:
         common = math.lcm(rows, arrays[name].chunks[axes[name]])
         rows = common if common <= _MOST_TOGETHER * stored else rows
-    return rows
+    blocks = math.lcm(rows, _BLOCK_ROWS)
+    most = max(_MOST_TOGETHER * stored, _TOGETHER_BYTES // max(1, sizes[widest]))
+    return blocks if blocks <= min(most, arrays[widest].shape[axes[widest]] // _LEAST_CHUNKS) else rows
 
 
 def _line(error: Exception) -> str:
