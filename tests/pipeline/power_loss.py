@@ -178,6 +178,10 @@ def apply(event: Event, names: dict[str, int], folders: set[str]) -> None:
             folders.discard(path)
     elif event.kind == "rename":
         new = event.paths[1]
+        if not any(each == path or each.startswith(path + "/") for each in (*names, *folders)):
+            return
+        for old in [each for each in names if each == new or each.startswith(new + "/")]:
+            del names[old]  # a name leads to one thing
         for old in [each for each in names if each == path or each.startswith(path + "/")]:
             names[new + old.removeprefix(path)] = names.pop(old)
         for old in [each for each in folders if each == path or each.startswith(path + "/")]:
