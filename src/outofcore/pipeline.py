@@ -45,6 +45,7 @@ from outofcore.system.durable import replace_text
 from outofcore.system.peak_memory import MemoryWatch
 
 STREAMS = Path("data/streams")
+REJECTS = ".rejects.csv"  # behind the address of a store
 # Shards of each split that are on this machine at a time: one that grows, those that no checkpoint counts yet.
 SHARDS_HERE = 4
 # Of files that are left out, in the figures of a conversion; all are counted.
@@ -158,6 +159,7 @@ def convert_to_address(domain: Domain, section: Any, target: str, machine: Machi
         raise ParamsError(message)
     upload = Upload(url)
     upload.check()
+    upload.check_next(REJECTS, ",".join(REJECT_COLUMNS).encode())
     # Conversions to several addresses have work folders of their own.
     place = STORES / f"{domain.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}.zarr"
     rejects = place.with_suffix(".csv")
@@ -167,7 +169,7 @@ def convert_to_address(domain: Domain, section: Any, target: str, machine: Machi
         return [Need(work, Purpose.WORK, min(held, forecast.store_bytes))]
 
     figures, _ = _run(domain, section, machine, place, rejects, needs, upload)
-    upload.put_next(".rejects.csv", rejects)
+    upload.put_next(REJECTS, rejects)
     rejects.unlink()
     return figures
 

@@ -88,6 +88,15 @@ def test_an_address_with_other_objects_is_refused_before_anything_is_written(end
             outofcore.convert("chess", game, f"s3://stores/{name}")
 
 
+@pytest.mark.parametrize("theirs", [b"precious, and longer than the columns of our list of rejects", b"x", b""])
+def test_a_list_of_somebody_else_next_to_the_address_is_left_alone(endpoint: str, game: Path, theirs: bytes) -> None:
+    place = f"s3://stores/lists{len(theirs)}"
+    put_objects(endpoint, place, {"a.rejects.csv": theirs})
+    with pytest.raises(StoreError, match=r"a\.rejects\.csv: expected nothing, or the list of an earlier conversion"):
+        outofcore.convert("chess", game, f"{place}/a")
+    assert content(endpoint, place) == {"a.rejects.csv": theirs}
+
+
 def test_neighbours_whose_names_begin_alike_are_left_alone(endpoint: str, game: Path) -> None:
     objects = {"data2/seal.json": b"{}", "data2/x": b"y", "data.txt": b"q", "data.zarr/a": b"z", "data": b"precious"}
     put_objects(endpoint, "s3://stores/near", objects)

@@ -95,6 +95,21 @@ class Upload:
         """Upload a file that belongs to the store but is next to it."""
         self._put(self._name + suffix, file)
 
+    def check_next(self, suffix: str, header: bytes) -> None:
+        """Raise StoreError if the object next to the store does not begin like the file that will replace it."""
+        try:
+            begin = bytes(self._obstore.get_range(self._store, self._name + suffix, start=0, length=len(header)))
+        except FileNotFoundError:
+            return
+        except self._obstore.exceptions.BaseError:  # shorter than that
+            begin = b""
+        if begin != header:
+            message = (
+                f"{self.root}{suffix}: expected nothing, or the list of an earlier conversion, got something else; "
+                "nothing was touched: choose another address"
+            )
+            raise StoreError(message)
+
     def _own_names(self) -> set[str]:
         """Names of the store at the address, empty if there is none; raises StoreError for anything else."""
         found = self._listed(self._name)
