@@ -41,6 +41,14 @@ class Event:
     offset: int = 0
     content: bytes = b""
 
+    def change(self, held: bytearray, content: bytes) -> None:
+        """Write this content, or cut what the file holds."""
+        if self.kind == "cut":
+            del held[self.offset :]
+        elif self.kind == "write":
+            held.extend(bytes(max(0, self.offset - len(held))))
+            held[self.offset : self.offset + len(content)] = content
+
 
 @dataclass
 class Recorded:
@@ -116,11 +124,23 @@ class Recorded:
             offset = int(re.findall(r", (\d+) *\) +=", rest)[-1]) if name == "pwrite64" else places.get(path, 0)
             places[path] = offset + len(content) if name == "write" else places.get(path, 0)
             self.events.append(Event("write", file=self.names[path], offset=offset, content=content))
+        elif name == "sendfile":
+            begin, source = places.get(path, 0), os.path.normpath(opened[1])
+            content = self._content(self.names[source])[places.get(source, 0) :][:result]
+            places[path], places[source] = begin + result, places.get(source, 0) + result
+            self.events.append(Event("write", file=self.names[path], offset=begin, content=content))
         elif name == "ftruncate":
             length = int(re.findall(r", (\d+) *\) +=", rest)[-1])
             self.events.append(Event("cut", file=self.names[path], offset=length))
         elif name in ("fsync", "fdatasync"):
             self.events.append(Event("sync", (path,), self.names.get(path, -1)))
+
+    def _content(self, file: int) -> bytes:
+        content = bytearray(self.begun[file])
+        for event in self.events:
+            if event.file == file:
+                event.change(content, event.content)
+        return bytes(content)
 
 
 def plain(text: str) -> str:
@@ -134,9 +154,8 @@ def disk_after(recorded: Recorded, stop: int, dice: random.Random) -> None:
     synced_folders = {path: at for at, event in enumerate(happened) if event.kind == "sync" for path in event.paths}
     synced_files = {event.file: at for at, event in enumerate(happened) if event.kind == "sync"}
     named = [at for at, event in enumerate(happened) if event.kind in ("create", "mkdir", "rename", "remove")]
-    sure = {
-        at for at in named if all(synced_folders.get(str(Path(each).parent), -1) > at for each in happened[at].paths)
-    }
+    # A rename is there once the folder of the new name was synced.
+    sure = {at for at in named if synced_folders.get(str(Path(happened[at].paths[-1]).parent), -1) > at}
     if dice.random() < 0.7:  # a journal: everything up to some moment
         last = dice.choice([at for at in named if at >= max(sure, default=-1)] or [-1])
         kept = {at for at in named if at <= last}
@@ -154,13 +173,9 @@ def disk_after(recorded: Recorded, stop: int, dice: random.Random) -> None:
             if event.file != number or event.kind not in ("write", "cut"):
                 continue
             fate = "there" if synced_files.get(number, -1) > at else dice.choice(["there", "lost", "cut", "zero"])
-            if event.kind == "cut" and fate != "lost":
-                del content[event.offset :]
-            elif event.kind == "write" and fate != "lost":
-                some = event.content[: dice.randrange(len(event.content) + 1)] if fate == "cut" else event.content
-                some = bytes(len(some)) if fate == "zero" else some
-                content.extend(bytes(max(0, event.offset - len(content))))
-                content[event.offset : event.offset + len(some)] = some
+            some = event.content[: dice.randrange(len(event.content) + 1)] if fate == "cut" else event.content
+            if fate != "lost":
+                event.change(content, bytes(len(some)) if fate == "zero" else some)
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_bytes(content)
 

@@ -55,7 +55,7 @@ def game_starts(data: bytes) -> list[int]:
             i += 1
         elif c == b"[" and line_start and (quoted or (tag and tag[1] == b"Event") or phase != "moves"):
             name = tag[1] if tag else None
-            finished = phase == "over" and (numbered or (moved and only_moves))
+            finished = phase == "over" and moved and (numbered or only_moves)
             sure = phase == "outside" or not tagged or finished or (names[:1] == [name] and tag)
             if sure or (name == b"Event" and (b"Event" in names or numbered or closed or broken)):
                 depth = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import chess
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from outofcore.domains.chess import DOMAIN
@@ -115,6 +115,9 @@ def test_a_game_that_is_cut_off_anywhere_takes_nothing_from_the_next(end, betwee
 @given(
     st.integers(1, len(HEADER)), st.text(st.sampled_from('[]"\n\r ;{}(a1.-*:\\%') | st.characters(max_codepoint=999))
 )
+@example(3, "1*")
+@example(3, "12. *")
+@example(3, "1... 1-0")
 @settings(max_examples=200, deadline=None)
 def test_whatever_is_between_the_tags_no_game_is_on_another_board(place, junk):
     text = "\n".join([*HEADER[:place], junk, *HEADER[place:]]) + "\n\n1. e4 e5 2. Nf3 1-0\n\n"

@@ -288,7 +288,7 @@ def _read_file(
             is_tag = value >= 0 or number == _EVENT or phase != _IN_MOVES
             if is_tag:
                 end = tag_end
-                finished = phase == _OVER and (numbered or (moved and only_moves))
+                finished = phase == _OVER and moved and (numbered or only_moves)
                 begins = begins or finished or not tagged or same(data, i + 1, name_end, first_name, first_name_end)
                 if number == _EVENT:
                     begins = begins or event_seen or numbered or closed or open_comment
