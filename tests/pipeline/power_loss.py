@@ -154,8 +154,15 @@ def disk_after(recorded: Recorded, stop: int, dice: random.Random) -> None:
     synced_folders = {path: at for at, event in enumerate(happened) if event.kind == "sync" for path in event.paths}
     synced_files = {event.file: at for at, event in enumerate(happened) if event.kind == "sync"}
     named = [at for at, event in enumerate(happened) if event.kind in ("create", "mkdir", "rename", "remove")]
-    # A rename is there once the folder of the new name was synced.
-    sure = {at for at in named if synced_folders.get(str(Path(happened[at].paths[-1]).parent), -1) > at}
+    # A rename is there once the folder of the new name was synced, whatever the thing was called in between.
+    sure: set[int] = set()
+    needed: set[str] = set()
+    for at in reversed(named):
+        name = happened[at].paths[-1]
+        if name in needed or synced_folders.get(str(Path(name).parent), -1) > at:
+            sure.add(at)
+            needed.discard(name)
+            needed.update(happened[at].paths[:-1])
     if dice.random() < 0.7:  # a journal: everything up to some moment
         last = dice.choice([at for at in named if at >= max(sure, default=-1)] or [-1])
         kept = {at for at in named if at <= last}
