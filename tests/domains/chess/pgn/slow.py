@@ -24,12 +24,12 @@ def game_starts(data: bytes) -> list[int]:
     i = 0
 
     def begin(name: bytes | None) -> None:
-        nonlocal moved, only_moves, numbered, closed, names, tagged
+        nonlocal moved, only_moves, words, enough, numbered, closed, names, tagged
         starts.append(i)
-        moved, only_moves, numbered, closed, tagged = False, True, False, False, False
+        moved, only_moves, words, enough, numbered, closed, tagged = False, True, 0, False, False, False, False
         names = [name]
 
-    moved, only_moves, numbered, closed, tagged = False, True, False, False, False
+    moved, only_moves, words, enough, numbered, closed, tagged = False, True, 0, False, False, False, False
     names: list[bytes | None] = []
     while i < len(data):
         c = data[i : i + 1]
@@ -55,7 +55,7 @@ def game_starts(data: bytes) -> list[int]:
             i += 1
         elif c == b"[" and line_start and (quoted or (tag and tag[1] == b"Event") or phase != "moves"):
             name = tag[1] if tag else None
-            finished = phase == "over" and moved and (numbered or only_moves)
+            finished = phase == "over" and enough and (numbered or only_moves)
             sure = phase == "outside" or not tagged or finished or (names[:1] == [name] and tag)
             if sure or (name == b"Event" and (b"Event" in names or numbered or closed or broken)):
                 depth = 0
@@ -86,15 +86,17 @@ def game_starts(data: bytes) -> list[int]:
                     one = bool(MOVE_ONE.match(data, i))
                     prose = first_of_line and not re.search(rb"[0-9]|^--|^O-", word)
                     if phase == "over" and not result and _is_word(word):
-                        begins = (numbered or not tagged) and (one or prose)
+                        begins = ((numbered and enough) or not tagged) and (one or prose)
                     else:
                         begins = phase == "moves" and not result and first_of_line and moved and not tagged and one
                     if begins:
                         begin(None)
                         phase = "moves"
-                    only_moves = only_moves and (result or bool(re.search(rb"[0-9]|^--|^O-", word)))
+                    like = not result and bool(re.search(rb"[0-9]|^--|^O-", word))
+                    only_moves, words = only_moves and (result or like), words + like
                     moved = moved or any(byte >= ord("A") for byte in word)
                     numbered = numbered or (phase == "moves" and not result and bool(NUMBER.match(word)))
+                    enough = enough or (result and phase != "over" and moved and words > 1)
                     phase = "over" if result else phase
                 closed = result
                 i += len(word)

@@ -2,7 +2,8 @@
 
 A game surely begins
 
-* at a tag after moves and a result, where the moves are numbered or no other words, or after text without any tag;
+* at a tag after moves and a result, where the moves are numbered or no other words and more than one, or after text
+  without any tag;
 * at a tag that repeats the first one of the section;
 * at an ``Event`` after another one, after numbered moves, after a result, or inside a comment that was never closed;
 * at ``1.``, or at a line of prose, after numbered moves and a result, or after those of a game without tags;
@@ -243,7 +244,7 @@ def _read_file(
     first_game, first_token = count, token
     phase, depth = _OUTSIDE, 0
     in_comment, at_line_start = False, True
-    moved, after_move, only_moves = False, False, True
+    moved, after_move, only_moves, words, enough = False, False, True, 0, False
     tagged, event_seen, numbered, remark_seen, closed = False, False, False, False, False
     black, first_number = 0, 1
     first_name, first_name_end = 0, 0
@@ -288,7 +289,7 @@ def _read_file(
             is_tag = value >= 0 or number == _EVENT or phase != _IN_MOVES
             if is_tag:
                 end = tag_end
-                finished = phase == _OVER and moved and (numbered or only_moves)
+                finished = phase == _OVER and enough and (numbered or only_moves)
                 begins = begins or finished or not tagged or same(data, i + 1, name_end, first_name, first_name_end)
                 if number == _EVENT:
                     begins = begins or event_seen or numbered or closed or open_comment
@@ -310,7 +311,7 @@ def _read_file(
                 result = NO_RESULT
             elif phase == _OVER and result == NO_RESULT and is_word(data, i, end):
                 prose = at_line_start and not is_like_a_move(data, i, end)
-                begins = (numbered or not tagged) and (prose or is_move_one(data, i))
+                begins = ((numbered and enough) or not tagged) and (prose or is_move_one(data, i))
                 fault = 0 if begins else _AFTER_RESULT
             elif phase == _IN_MOVES and result == NO_RESULT and at_line_start and moved and is_move_one(data, i):
                 begins = not tagged
@@ -326,7 +327,7 @@ def _read_file(
             games.token_offsets[count] = first_token = token
             count += 1
             phase, depth = _IN_MOVES, 0
-            moved, after_move, only_moves = False, False, True
+            moved, after_move, only_moves, words, enough = False, False, True, 0, False
             tagged, event_seen, numbered, remark_seen, closed = False, False, False, False, False
             black, first_number = 0, 1
             first_name, first_name_end = i + 1, name_end
@@ -357,7 +358,8 @@ def _read_file(
         if not is_token or depth > 0:
             continue
         moved = moved or has_letter(data, start, end)
-        only_moves = only_moves and (result != NO_RESULT or is_like_a_move(data, start, end))
+        like_a_move = result == NO_RESULT and is_like_a_move(data, start, end)
+        only_moves, words = only_moves and (result != NO_RESULT or like_a_move), words + like_a_move
         written_number = move_number(data, start, end) if is_digit(c) and phase == _IN_MOVES else 0
         if written_number and result == NO_RESULT:
             numbered = True
@@ -368,6 +370,7 @@ def _read_file(
         if by_white and faults[game] == 0 and is_of_black(data, start, end):
             faults[game] = _NUMBERS
         if result != NO_RESULT:
+            enough = enough or (phase != _OVER and moved and words > 1)
             phase = _OVER
             results[game] = result if results[game] in (NO_RESULT, result) else CONFLICT
             continue
