@@ -157,9 +157,8 @@ def plan(
 ) -> None:
     """Forecast what 'dvc repro' would write, where, and whether it fits; exit code 1 if not.
 
-    With RAW what 'outofcore convert' and 'outofcore train' would write in this folder.
-
-    So it is if training would be refused for what the raw input holds, as far as the sample is all of it.
+    So it is if training would be refused for what the raw input holds, as far as the sample is all of it. With RAW, the
+    forecast is of 'outofcore convert' and 'outofcore train' in this folder.
 
     A sample of the real input is converted in memory; nothing is kept on disk.
 
@@ -171,7 +170,7 @@ def plan(
       OUTOFCORE_DISK_MARGIN=0.5 outofcore plan --experiments 4
     """
     with one_line_errors(resumes=False):
-        from outofcore.domains.registry import DOMAINS
+        from outofcore.domains.registry import DOMAINS, get_domain
         from outofcore.params import given_settings, load_params, section_of
         from outofcore.settings.machine import load_machine
 
@@ -181,7 +180,6 @@ def plan(
             message = "-S: expected DOMAIN and RAW with it; the settings of a project are in its params file"
             raise ParamsError(message)
         with large_imports():
-            from outofcore.domains.registry import get_domain
             from outofcore.pipeline import raw_settings
             from outofcore.plan import plan_domain, plan_run
             from outofcore.project.create import misread

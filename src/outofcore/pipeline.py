@@ -45,7 +45,7 @@ from outofcore.system.durable import replace_text
 from outofcore.system.peak_memory import MemoryWatch
 
 STREAMS = Path("data/streams")
-REJECTS = ".rejects.csv"  # behind the address of a store
+REJECTS = ".rejects.csv"  # behind the name or address of a store
 # Shards of each split that are on this machine at a time: one that grows, those that no checkpoint counts yet.
 SHARDS_HERE = 4
 # Of files that are left out, in the figures of a conversion; all are counted.
@@ -116,7 +116,7 @@ def convert(
     if url_of(str(target)) is not None:
         return convert_to_address(kind, section, str(target), machine)
     named = Path(target).absolute()
-    return convert_to_folder(kind, section, folder, named.with_name(f"{named.name}.rejects.csv"), machine)[0]
+    return convert_to_folder(kind, section, folder, named.with_name(named.name + REJECTS), machine)[0]
 
 
 def raw_settings(raw: str | Path, settings: Mapping[str, Any]) -> dict[str, str]:
