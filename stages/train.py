@@ -15,7 +15,6 @@ with stopped_at_once():
     from outofcore.settings.machine import load_machine
     from outofcore.space.dvc_cache import find_cache
     from outofcore.space.links import commit_of
-    from outofcore.system.extras import load
     from outofcore.system.importing import large_imports
     from outofcore.training.arithmetic import with_arithmetic
 
@@ -31,7 +30,6 @@ def main(name: str) -> None:
     check_evaluated(domain, section, store)  # a store that evaluate would refuse is refused before the training
     tell(f"{name}: training on {store.root}", *filter(None, [machine.share]))
     with large_imports():  # which take seconds
-        load("dvclive", "project", "training")
         from outofcore.report.words import told
         from outofcore.training.ranks import this_rank
         from outofcore.training.run import run

@@ -280,9 +280,6 @@ def train_model(
         from outofcore.params import given_settings
 
         with large_imports():
-            from outofcore.system.extras import load
-
-            load("dvclive", "project", "training")
             from outofcore.training.ranks import this_rank
             from outofcore.training.run import train
 

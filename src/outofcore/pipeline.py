@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from outofcore.conversion.ahead import units_ahead
-from outofcore.conversion.assemble import REJECT_COLUMNS
+from outofcore.conversion.assemble import REJECTS_HEADER
 from outofcore.conversion.described import attributes
 from outofcore.conversion.estimate import Estimate, estimate
 from outofcore.conversion.executors import open_executor
@@ -159,7 +159,7 @@ def convert_to_address(domain: Domain, section: Any, target: str, machine: Machi
         raise ParamsError(message)
     upload = Upload(url)
     upload.check()
-    upload.check_next(REJECTS, ",".join(REJECT_COLUMNS).encode())
+    upload.check_next(REJECTS, REJECTS_HEADER.encode())
     # Conversions to several addresses have work folders of their own.
     place = STORES / f"{domain.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}.zarr"
     rejects = place.with_suffix(".csv")
@@ -310,7 +310,7 @@ def write_catalogue(domain: Any, section: Any, rejects: Path, *, threads: int) -
             target.put_back(work)
             target.empty()  # of a process that was killed
             seal = StoreWriter(work, schemas, Layout(), SPLITS, pool).commit(target, root, sources)
-    replace_text(rejects, ",".join(REJECT_COLUMNS) + "\n")
+    replace_text(rejects, REJECTS_HEADER)
     return {"files": len(files), "bytes_raw": int(sources["bytes"].sum()), "digest": seal.digest}
 
 

@@ -140,7 +140,7 @@ def test_damaged_machine_code_is_compiled_again(package: Path, kind: int, caplog
     run = load()
     assert run(1) == 2
     assert hits(run) == 0
-    assert "has damaged machine code, which is compiled again" in caplog.text
+    assert "has machine code that is not as listed: it is compiled again" in caplog.text
     end_process(package)
     run = load()
     assert run(1) == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -68,6 +70,37 @@ def test_mistakes_are_one_line(project: Path, tmp_path: Path) -> None:
             outofcore.train(given, tmp_path / "out", **settings)
         assert "\n" not in str(refused.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_git_repository_is_left_as_it_is(project: Path, tmp_path: Path) -> None:
+    """In a process of its own, started in a repository without DVC: the run's folder is all that Git sees."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    store = str(project / "data/stores/chess.zarr")
+    code = (
+        f"import outofcore; outofcore.train({store!r}, 'out', max_steps=1, preset='test', batch_size=8, val_examples=8)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+    seen = subprocess.run(["git", "status", "--short"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert seen.stdout == "?? out/\n"
+
+
+def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(project: Path, tmp_path: Path) -> None:
+    """Of a model of the same name, curves of DVCLive, a file, a link that leads nowhere: the same bytes after it."""
+    store = project / "data/stores/chess.zarr"
+    others = {"models/chess/model.pt": b"mine", "plots/chess/train/metrics/loss.tsv": b"step\tloss\n", "notes.txt": b""}
+    for name, content in others.items():
+        out = tmp_path / name.replace("/", "-")
+        (out / name).parent.mkdir(parents=True)
+        (out / name).write_bytes(content)
+        with pytest.raises(ParamsError, match=r"expected a new or empty folder.*nothing was touched"):
+            outofcore.train(store, out, max_steps=1)
+        assert [path for path in out.rglob("*") if path.is_file()] == [out / name]
+        assert (out / name).read_bytes() == content
+    for out in (tmp_path / "file", tmp_path / "link"):
+        out.symlink_to(tmp_path / "nowhere") if out.name == "link" else out.write_text("mine")
+        with pytest.raises(ParamsError, match="expected a new or empty folder"):
+            outofcore.train(store, out, max_steps=1)
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -20,7 +20,7 @@ from outofcore.store.schema import Columns
 from outofcore.store.writer import StoreWriter
 
 Ints = npt.NDArray[np.int64]
-REJECT_COLUMNS = ("file", "offset", "reason", "detail")
+REJECTS_HEADER = "file,offset,reason,detail\n"
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 Rejected = tuple[int, int, str, str]
 """File (an index into the unit's), offset, reason and detail of a rejected record."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
+from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
 from outofcore.conversion.described import counted
 from outofcore.conversion.inputs import Inputs
 from outofcore.conversion.journal import Journal, SavedState
@@ -49,7 +49,7 @@ class Build:
             )
             self._journal.begin()
             self._open()
-        self._journal.rejects.write(f"{','.join(REJECT_COLUMNS)}\n".encode())
+        self._journal.rejects.write(REJECTS_HEADER.encode())
         return 0
 
     def _open(self) -> None:

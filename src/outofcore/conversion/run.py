@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from outofcore.conversion.assemble import REJECT_COLUMNS, Assembler
+from outofcore.conversion.assemble import REJECTS_HEADER, Assembler
 from outofcore.conversion.build import Build
 from outofcore.conversion.cluster import width
 from outofcore.conversion.described import attributes, sources
@@ -141,7 +141,7 @@ class Conversion:
 
     def _refuse_other_file(self) -> None:
         """Raise StoreError if the place of the rejects has something else."""
-        header = ",".join(REJECT_COLUMNS).encode()
+        header = REJECTS_HEADER.encode()
         if self.rejects.is_file():
             with writing(self.rejects), self.rejects.open("rb") as table:
                 if table.read(len(header)) == header:

@@ -188,12 +188,14 @@ def loader(
         A column of the sequences whose mixing is to be measured.
     threads
         Threads that decode chunks, and as many that make batches; by default one a core, 8 at most.
-    axis, rows, splits, strict
-        Of a Zarr that outofcore did not write: which axis is that of the samples, which rows are read and as which
-        splits, and whether missing chunks are refused, as :func:`outofcore.open_zarr` describes.
-    dtype, end_of_document, rows, splits
+    axis, strict
+        Of a Zarr that outofcore did not write: which axis is that of the samples, and whether missing chunks are
+        refused, as :func:`outofcore.open_zarr` describes.
+    dtype, end_of_document
         Of a file of token ids that outofcore did not write, such as ``train.bin``, as :func:`outofcore.open_tokens`
         describes.
+    rows, splits
+        Of either: which rows are read, and as which splits.
 
     Raises
     ------

@@ -209,8 +209,8 @@ def _remove_damaged(folder: Path) -> None:
     known = _listed(folder)
     for name, content in _contents(folder):
         if known.get(name) != zlib.crc32(content):
-            if name in known:
-                _warn(f"{folder} has damaged machine code, which is compiled again")
+            if name in known:  # also where another process is compiling, until it lists what it has changed
+                _warn(f"{folder} has machine code that is not as listed: it is compiled again")
             (folder / name).unlink(missing_ok=True)
 
 

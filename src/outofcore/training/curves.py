@@ -1,46 +1,48 @@
-"""What a run shows while it trains: curves, as DVCLive writes them, and a progress bar on a terminal."""
+"""What a run shows while it trains: curves, in the files that DVC and its extensions draw, and a progress bar."""
 
 from __future__ import annotations
 
+import csv
+import shutil
 import sys
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
-from dvclive.live import Live
 from rich.console import Console
 from rich.progress import Progress as Bar
-from scmrepo.exceptions import SCMError
 
 from outofcore.training.ranks import this_rank
 
 
 class Curves:
-    """Shows a run of so many steps; ranks other than the first show nothing."""
+    """Shows a run of so many steps; ranks other than the first show nothing.
+
+    A curve is a table of two columns, ``plots/metrics/<name>.tsv`` as DVCLive lays them out. DVCLive itself would make
+    a DVC repository of any Git repository that it is started in.
+    """
 
     def __init__(self, folder: Path, steps: int) -> None:
         self._folder, self._first = folder, this_rank().rank == 0
-        self._live: _Live | None = None
         self._bar = Bar(console=Console(stderr=True), disable=not (self._first and sys.stderr.isatty()))
         self._line = self._bar.add_task("training", total=steps)
-        self._open = ExitStack()
 
     def __enter__(self) -> Self:
         if self._first:
-            self._live = self._open.enter_context(_Live(str(self._folder)))  # which removes the curves before
-        self._open.enter_context(self._bar)
+            shutil.rmtree(self._folder, ignore_errors=True)  # the curves before
+        self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._open.__exit__(*error)  # type: ignore[arg-type]
+        self._bar.stop()
 
     def draw(self, step: int, figures: dict[str, float]) -> None:
         """Add a row."""
-        if self._live:
-            self._live.step = step
-            for key, value in figures.items():
-                self._live.log_metric(key, value)
-            self._live.sync()  # type: ignore[no-untyped-call]  # dvclive has no types here
+        for key, value in figures.items() if self._first else ():
+            table = self._folder / "plots" / "metrics" / f"{key}.tsv"
+            rows = [(step, value)] if table.exists() else [("step", table.stem), (step, value)]
+            table.parent.mkdir(parents=True, exist_ok=True)
+            with table.open("a", encoding="utf-8", newline="") as file:
+                csv.writer(file, "excel-tab", lineterminator="\n").writerows(rows)
 
     def say(self, what: str) -> None:
         """Name what is done now."""
@@ -49,14 +51,3 @@ class Curves:
     def move(self, step: int) -> None:
         """Show that so many steps are made."""
         self._bar.update(self._line, completed=step)
-
-
-class _Live(Live):
-    """DVCLive that neither saves experiments nor writes ``dvc.yaml``."""
-
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder, dvcyaml=False, save_dvc_exp=False)
-
-    def _init_dvc(self) -> None:  # asks for the last commit whatever the arguments, and fails where there is none
-        with suppress(SCMError):
-            super()._init_dvc()

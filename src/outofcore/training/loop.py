@@ -65,7 +65,7 @@ def fit(
 
     Written to ``out``: ``metrics/<name>/train.json`` and, with the task's headline alone, ``headline.json`` (a function
     of params and data, up to device rounding), ``metrics/<name>/train_run.json`` (this machine),
-    ``plots/<name>/*.csv`` and ``*.png``, DVCLive's curves in ``plots/<name>/train``, and ``models/<name>/model.pt``
+    ``plots/<name>/*.csv`` and ``*.png``, curves in ``plots/<name>/train``, and ``models/<name>/model.pt``
     with the model's outputs; until then ``models/<name>.partial/checkpoint.pt``.
 
     Raises ParamsError if the device does not exist, a split has no batch, or the loss is not finite; BudgetError if the

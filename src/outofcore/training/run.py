@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from outofcore.space.forecast import training_needs
 from outofcore.space.guard import KEPT_CHECKPOINT, Guard
 from outofcore.space.links import Commit
 from outofcore.store.reader import Store
+from outofcore.system.durable import write_file
 from outofcore.training.arithmetic import with_arithmetic
 from outofcore.training.loaders import open_loaders, open_streams
 from outofcore.training.loop import fit
@@ -28,6 +30,8 @@ from outofcore.training.results import identity_of, saved_bytes, split_digest
 
 Tell = Callable[..., None]
 """Takes lines for the user."""
+# Names the folder of a run as ours, so that its files may be replaced.
+MARK = "outofcore-run"
 
 
 def train(
@@ -55,8 +59,8 @@ def train(
     store
         A sealed store of one of the domains, or its folder or address.
     out
-        The folder for ``models/<domain>``, ``metrics/<domain>`` and ``plots/<domain>``; those of an earlier run are
-        replaced.
+        A new or empty folder for ``models/<domain>``, ``metrics/<domain>`` and ``plots/<domain>``, or that of an
+        earlier run, whose files are replaced.
     params
         A params file whose section of the domain holds the settings; None for the defaults of the domain.
     device
@@ -74,7 +78,8 @@ def train(
     Raises
     ------
     ParamsError
-        If the store has no domain with a model, or a setting is unknown, out of range or refused by the data.
+        If the store has no domain with a model, a setting is unknown, out of range or refused by the data, or the
+        folder has other files than those of a run.
     SpaceError
         If the disk has too little room.
     KeyboardInterrupt
@@ -94,7 +99,22 @@ def train(
     if device is not None:
         machine = replace(machine, device=str(named_device(device)))
     domain.check_trainable(section, source)
+    _mark(Path(out))
     return run(domain, section, source, with_arithmetic(machine, section.train.arithmetic), Path(out), tell)
+
+
+def _mark(out: Path) -> None:
+    """Make the folder of a run ours; raises ParamsError if it is somebody else's."""
+    mark = out / MARK
+    if mark.is_file():
+        return
+    if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
+        message = (
+            f"{out}: expected a new or empty folder, or that of an earlier run ({MARK} in it), got something else; "
+            "nothing was touched: name another folder"
+        )
+        raise ParamsError(message)
+    write_file(mark, b"models, metrics and plots of this folder are replaced by outofcore.train\n")
 
 
 def run(
