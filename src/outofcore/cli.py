@@ -23,7 +23,7 @@ with stopped_at_once():
 
     from outofcore import __version__
     from outofcore.display.table import print_table
-    from outofcore.errors import ParamsError
+    from outofcore.errors import BudgetError, ParamsError
     from outofcore.inspect import terminal
     from outofcore.space.committed import committed as check_committed
     from outofcore.space.dvc_cache import find_cache
@@ -68,7 +68,7 @@ def info(
 ) -> None:
     """Summarise a store: counts, splits, fields with their sizes, settings, sources, rejects, a sample.
 
-    Of a Zarr that outofcore did not write: its fields along the first axis.
+    Of a Zarr that outofcore did not write: its fields along the first axis, and what loader() says of them.
 
     \b
     Examples:
@@ -81,7 +81,15 @@ def info(
         if is_foreign(store):
             from outofcore.store.foreign import open_zarr
 
-            table = foreign_table(open_zarr(store))
+            with large_imports():
+                from outofcore.loading.loader import loader
+
+            foreign = open_zarr(store)
+            try:
+                lines = loader(foreign).notes
+            except BudgetError as error:
+                lines = (str(error),)
+            table = foreign_table(foreign, lines)
             _print_json(table.records) if as_json else print_table(_console(), table)
             return
         card = card_of(open_store(store))

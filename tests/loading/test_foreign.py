@@ -21,6 +21,7 @@ import zarr
 import zarr.codecs
 import zarr.storage
 from torch.utils.data import DataLoader
+from typer.testing import CliRunner
 
 import outofcore
 from outofcore.cli import app
@@ -307,6 +308,17 @@ def test_info_describes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     frames, times = json.loads(capsys.readouterr().out)
     assert (frames["field"], frames["type"], frames["row"], frames["rows"]) == ("frames", "float32", "6 x 4", ROWS)
     assert (times["field"], times["chunks not written"], frames["decoded"]) == ("time", 0, FRAMES.nbytes)
+
+
+def test_info_says_how_it_would_be_read(tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, ["info", str(write(tmp_path / "a.zarr", "sharded"))]).stdout
+    assert "residency ram" in said
+    assert "a batch of 1,024 is drawn from" in said
+    group = zarr.open_group(tmp_path / "wide.zarr", mode="w")
+    group.create_array("frames", shape=(4000, 90, 180), chunks=(1000, 90, 180), dtype="f4")
+    said = CliRunner().invoke(app, ["info", str(tmp_path / "wide.zarr")])
+    assert said.exit_code == 0
+    assert "the least that works is" in said.stdout
 
 
 def test_a_refused_budget_says_what_rechunking_would_save(tmp_path: Path) -> None:

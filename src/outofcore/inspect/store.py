@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -121,8 +121,8 @@ def field_table(card: Card) -> DisplayTable:
     )
 
 
-def foreign_table(store: ForeignStore) -> DisplayTable:
-    """Type and size of each field of a Zarr that outofcore did not write."""
+def foreign_table(store: ForeignStore, lines: Sequence[str]) -> DisplayTable:
+    """Type and size of each field of a Zarr that outofcore did not write, and what a loader says of reading it."""
     fields = store.rows("train").fields
     rows = [
         (
@@ -139,7 +139,7 @@ def foreign_table(store: ForeignStore) -> DisplayTable:
     ]
     counts = [*columns("count", "rows", "rows read together"), *columns("bytes", "decoded")]
     numbers = [*counts, *columns("count", "chunks not written")]
-    notes = ("no seal: read in place by loader() and open_zarr(); axis= and fields= choose others",)
+    notes = ("no seal: read in place by loader() and open_zarr(); axis= and fields= choose others", *lines)
     return DisplayTable(
         [*columns("text", "field", "type", "row"), *numbers, *columns("text", "codec")], rows, notes=notes
     )
