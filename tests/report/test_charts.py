@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from outofcore.domains.gallery import Distribution
-from outofcore.report.charts import Line, bars, curve_charts, lines
+from outofcore.report.charts import Line, bars, curve_charts, lines, short_curves
 from outofcore.report.collect import DomainRun
 
 LINES = [Line("train", (1, 2, 3), (3.0, 2.0, 1.0)), Line("what is common", (1, 3), (2.5, 2.5), baseline=True)]
@@ -73,5 +73,10 @@ def test_a_curve_is_next_to_its_baseline() -> None:
     assert {"val", "always the most frequent"} <= set(words(chart.svg))
 
 
-def test_a_single_point_is_no_curve() -> None:
+def test_two_points_are_numbers_and_a_single_one_is_in_the_results() -> None:
+    assert list(curve_charts(run_of(2))) == []
+    table = short_curves(run_of(2))
+    assert table is not None
+    assert (table.header, table.cells) == (["figure", "step 0", "step 1"], [["Top 1", "0.5", "0.25"]])
     assert list(curve_charts(run_of(1))) == []
+    assert short_curves(run_of(1)) is short_curves(run_of(3)) is None

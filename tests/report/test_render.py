@@ -12,6 +12,7 @@ import pytest
 
 from outofcore.domains.registry import DOMAINS
 from outofcore.report.render import make_page
+from outofcore.settings.sizes import format_bytes
 from outofcore.store.reader import open_store
 from tests.report.page import Page
 from tests.samples import write_json
@@ -77,9 +78,11 @@ def test_every_picture_has_words(page: Page) -> None:
 
 def test_counts_are_those_of_the_stores(project: Path, page: Page) -> None:
     shown = [element.text.strip().split("|")[1:] for element in page.all("tr")]
+    found = [element.text for element in page.all("dd")]
     for name in DOMAINS:
         facts = open_store(project / "data" / "stores" / f"{name}.zarr").attributes
-        assert [name, f"{facts['found']:,}", f"{facts['accepted']:,}"] in [cells[:3] for cells in shown]
+        rejected = sum(facts["rejected"].values())
+        assert f"{facts['found']:,}{facts['accepted']:,} accepted, {rejected:,} rejected" in found
         for reason, count in facts["rejected"].items():
             assert [reason.replace("_", " "), f"{count:,}"] in shown
 
@@ -88,6 +91,17 @@ def test_what_is_equal_for_all_is_a_line_and_no_chart(page: Page) -> None:
     lines = [element.text for element in page.all("p")]
     assert any(re.fullmatch(r"Length of the trials: \d+ \(bins\) for all \d+ trials\.", line) for line in lines)
     assert not any(each.attributes["alt"].startswith("Length of the trials") for each in page.all("img"))
+
+
+def test_it_begins_with_what_was_learned_and_the_sizes_of_raw_files_and_stores(project: Path, page: Page) -> None:
+    glimpses = [" ".join(element.text.split()) for element in page.all("article")]
+    assert len(glimpses) == len(DOMAINS)
+    assert "Top 1: 0.2, 0.1 to 0.3 (always the most frequent: 0.1)" in next(
+        each for each in glimpses if "Chess" in each
+    )
+    for name, each in zip(sorted(DOMAINS), glimpses, strict=True):
+        facts = json.loads((project / f"metrics/{name}/convert.json").read_text())
+        assert f"{format_bytes(facts['bytes_store'])} on disk; raw files {format_bytes(facts['bytes_raw'])}" in each
 
 
 def test_results_stand_beside_their_baselines(page: Page) -> None:

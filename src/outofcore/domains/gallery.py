@@ -48,14 +48,6 @@ class Distribution:
     counts: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class PlainLayout:
-    """Size of the rows in the layout one would choose without a store."""
-
-    what: str  # description of that layout
-    bytes: int  # of all rows of the store
-
-
 class Gallery(Protocol):
     """The functions of a domain's module ``gallery``."""
 
@@ -65,10 +57,6 @@ class Gallery(Protocol):
 
     def distributions(self, store: Store) -> Sequence[Distribution]:
         """Distributions over the sequences of the store."""
-        ...
-
-    def plain_layout(self, store: Store) -> PlainLayout:
-        """The layout to compare the store with."""
         ...
 
 

@@ -13,12 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, ScalarFormatter
 
-from outofcore.display.table import number
+from outofcore.display.table import DisplayTable, columns, number
 from outofcore.domains.gallery import Distribution
 from outofcore.report.collect import DomainRun, Records, StoreView
 from outofcore.report.words import baseline_of, figure_name, title_of
 
 MOST_GROUPS = 6
+LEAST_POINTS = 3
+"""Fewer values are shown as numbers."""
 MOST_TICKS = 8
 MOST_WORDS = 8
 """More text labels than this are put below each other."""
@@ -77,39 +79,62 @@ def _filled(found: Distribution) -> list[tuple[str, float]]:
 
 def curve_charts(run: DomainRun) -> Iterator[Chart]:
     """A metric over the steps of training, with its baseline."""
-    columns = {key: _columns(rows) for key, rows in run.curves.items()}
-    names = list(dict.fromkeys(name for _, name in sorted(columns, key=lambda key: (key[0] != "train", key[1]))))
+    for name, series in _curves(run):
+        if max(len(line.x) for line in series) >= LEAST_POINTS:
+            last = ", ".join(f"{line.name} ends at {number(line.y[-1])}" for line in series)
+            title = f"{title_of(name)} while training"
+            yield Chart(title, f"{title}: {last}", lines("step", figure_name(name), series))
+
+
+def short_curves(run: DomainRun) -> DisplayTable | None:
+    """Metrics with too few values for a chart, by step."""
+    few = {name: series for name, series in _curves(run) if max(len(line.x) for line in series) < LEAST_POINTS}
+    steps = sorted({step for series in few.values() for line in series for step in line.x})
+    rows = [
+        (title_of(name), *(dict(zip(line.x, line.y, strict=True)).get(step, "") for step in steps))
+        for name, series in few.items()
+        for line in series
+        if not line.baseline  # which is in the table of results
+    ]
+    return (
+        DisplayTable([*columns("text", "figure"), *columns("count", *(f"step {step:,.0f}" for step in steps))], rows)
+        if rows
+        else None
+    )
+
+
+def _curves(run: DomainRun) -> Iterator[tuple[str, list[Line]]]:
+    """Each metric with its series and baselines, if they have several values."""
+    numbers = {key: _columns(rows) for key, rows in run.curves.items()}
+    names = list(dict.fromkeys(name for _, name in sorted(numbers, key=lambda key: (key[0] != "train", key[1]))))
     for name in names:
         if baseline_of(name, names)[0] != name:
             continue
         series = []
-        for split, key in columns:
+        for split, key in numbers:
             base, what = baseline_of(key, names)
-            if base == name and columns[split, key]:
-                steps, values = columns[split, key]["step"], columns[split, key][key]
+            if base == name and numbers[split, key]:
+                steps, values = numbers[split, key]["step"], numbers[split, key][key]
                 series.append(Line(what or split, steps, values, baseline=bool(what)))
         flat = all(len(set(line.y)) == 1 for line in series)
-        points = max((len(line.x) for line in series), default=0)
-        if points < 2 or (flat and len(series) == 1):  # a single point is in the table of results
-            continue
-        last = ", ".join(f"{line.name} ends at {number(line.y[-1])}" for line in series)
-        title = f"{title_of(name)} while training"
-        yield Chart(title, f"{title}: {last}", lines("step", figure_name(name), series))
+        # A single value is in the table of results.
+        if any(len(line.x) > 1 for line in series) and not (flat and len(series) == 1):
+            yield name, series
 
 
 def table_charts(run: DomainRun) -> Iterator[Chart]:
     """The tables of the model's task."""
     for stem, rows in run.tables.items():
-        columns = _columns(rows)
-        if not columns:
+        numbers = _columns(rows)
+        if not numbers:
             continue
-        words = [name for name in rows[0] if name not in columns]
-        x, *others = columns
-        ys = [name for name in others if not _counts(columns[name])] or others
+        words = [name for name in rows[0] if name not in numbers]
+        x, *others = numbers
+        ys = [name for name in others if not _counts(numbers[name])] or others
         if not ys:
             continue
         series = list(_series(rows, words[0] if words else None, x, ys))
-        names, ends = ", ".join(line.name for line in series), [number(end(columns[x])) for end in (min, max)]
+        names, ends = ", ".join(line.name for line in series), [number(end(numbers[x])) for end in (min, max)]
         scaled = (x, ys[0]) == ("predicted", "recorded")
         unit = ", standard deviations from the mean" if scaled else ""
         axis = figure_name(ys[0]) if len(ys) == 1 else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from outofcore.display.console import visible
-from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, gallery_of
+from outofcore.domains.gallery import Distribution, Passage, Picture, gallery_of
 from outofcore.errors import ParamsError
 from outofcore.inspect.store import Card, card_of
 from outofcore.settings.yaml_text import parse_yaml
@@ -31,7 +31,6 @@ class StoreView:
     card: Card
     pictures: Sequence[Picture | Passage]
     distributions: Sequence[Distribution]
-    plain_layout: PlainLayout | None
 
 
 @dataclass(frozen=True)
@@ -127,10 +126,10 @@ def _store_view(store: Store) -> StoreView:
     try:
         gallery = gallery_of(store.domain) if sum(store.attributes["rows"].values()) else None
         if gallery:
-            return StoreView(card, gallery.pictures(store), gallery.distributions(store), gallery.plain_layout(store))
+            return StoreView(card, gallery.pictures(store), gallery.distributions(store))
     except ParamsError as error:  # the packages of its domain are not installed; the card says so
         sys.stderr.write(f"no pictures of {visible(Path(store.root).name)}: {visible(str(error))}\n")
-    return StoreView(card, (), (), None)
+    return StoreView(card, (), ())
 
 
 def _rejects(folder: Path, name: str) -> Records:

@@ -4,33 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outofcore.display.table import DisplayTable, columns, number
+from outofcore.display.table import DisplayTable, columns
 from outofcore.inspect.store import Card, reject_table
 from outofcore.report.collect import DomainRun
 from outofcore.report.words import results
 from outofcore.settings.sizes import format_bytes
-
-
-def glance(runs: Sequence[DomainRun]) -> DisplayTable:
-    """One row per domain: contents, sizes and its first result with a baseline."""
-    sizes = [*columns("count", "found", "accepted", "rows"), *columns("bytes", "store")]
-    sizes += columns("count", "bytes per row", "smaller than plain")
-    rows = []
-    for run in runs:
-        best = next((each for each in results(run.train) if each.baseline), None)
-        result = (f"{best.name} {best.value}", f"{best.baseline} ({best.of})") if best else ("", "")
-        rows.append((run.name, *_sizes(run), *result))
-    return DisplayTable([*columns("text", "domain"), *sizes, *columns("text", "result", "baseline")], rows)
-
-
-def _sizes(run: DomainRun) -> tuple[str | int | float, ...]:
-    if run.store is None:
-        return ("",) * 6
-    card, plain = run.store.card, run.store.plain_layout
-    count = sum(card.rows.values())
-    each = card.bytes / count if count else ""
-    smaller = f"{number(plain.bytes / card.bytes)} times" if plain else ""
-    return card.found, card.accepted, f"{count:,} {card.row}s", card.bytes, each, smaller
 
 
 def rejected(card: Card) -> DisplayTable:

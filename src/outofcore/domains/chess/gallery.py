@@ -10,7 +10,7 @@ import numpy as np
 
 from outofcore.domains.boards.positions import positions_for_pictures
 from outofcore.domains.chess.draw import RESULTS, board_of, move_of
-from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted
+from outofcore.domains.gallery import Distribution, Passage, Picture, binned, column, counted
 from outofcore.store.reader import Store
 
 BOARDS = 6
@@ -50,9 +50,3 @@ def distributions(store: Store) -> Sequence[Distribution]:
     ]
     known = elo[elo > 0]
     return [binned("Elo of the players", "Elo", "players", known), *found] if len(known) else found
-
-
-def plain_layout(store: Store) -> PlainLayout:
-    """Twelve planes of two bytes per square, as a simple program would keep them."""
-    rows = sum(store.attributes["rows"].values())
-    return PlainLayout("12 x 8 x 8 planes of two bytes, a move and a result", rows * (12 * 8 * 8 * 2 + 2 + 1))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outofcore.domains.boards.positions import positions_for_pictures
-from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, counted
+from outofcore.domains.gallery import Distribution, Passage, Picture, binned, column, counted
 from outofcore.domains.go.draw import LETTERS, PLAYERS, frame_of, points_of
 from outofcore.domains.go.schema import MOVE_NUMBER, SIZE, TO_PLAY
 from outofcore.domains.go.sgf.meaning import PROFESSIONAL, UNKNOWN_RANK, ResultKind
@@ -54,13 +54,6 @@ def distributions(store: Store) -> Sequence[Distribution]:
         named = {int(rank): _rank(int(rank)) for rank in np.unique(ranks)}
         found.insert(0, counted("Ranks of the players", "rank", "players", ranks, named))
     return found
-
-
-def plain_layout(store: Store) -> PlainLayout:
-    """The planes that a network reads, in torch's default type."""
-    frame, rows = int(store.attributes["frame"]), sum(store.attributes["rows"].values())
-    what = f"3 x {frame} x {frame} planes of four bytes and a move"
-    return PlainLayout(what, rows * (3 * frame * frame * 4 + 2))
 
 
 def _numbers(title: str, axis: str, values: npt.NDArray[np.float64]) -> Distribution:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, spread
+from outofcore.domains.gallery import Distribution, Passage, Picture, binned, column, spread
 from outofcore.domains.neural.dtypes import bfloat16_values
 from outofcore.store.reader import Store
 from outofcore.store.schema import Columns
@@ -58,17 +58,6 @@ def distributions(store: Store) -> Sequence[Distribution]:
         binned("Mean response of the neurons", _unit(store), "neurons", rates),
         binned("Length of the trials", "bins", "trials", column(store, "length")),
     ]
-
-
-def plain_layout(store: Store) -> PlainLayout:
-    """Frames and responses as four-byte numbers, as a simple program would load them."""
-    total = 0
-    for part in store.parts:
-        for split in store.splits:
-            table = store.rows(split, part)
-            values = sum(int(np.prod(table[name].shape[1:])) for name in ("stim", "robs"))
-            total += 4 * values * len(table)
-    return PlainLayout("frames and responses as float32", total)
 
 
 def _unit(store: Store) -> str:

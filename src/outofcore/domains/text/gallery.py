@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from outofcore.domains.gallery import Distribution, Passage, Picture, PlainLayout, binned, column, spread
+from outofcore.domains.gallery import Distribution, Passage, Picture, binned, column, spread
 from outofcore.domains.text.schema import tokenizer_of
 from outofcore.domains.text.tokens.tokenizer import Tokenizer
 from outofcore.store.reader import Store
@@ -42,12 +42,6 @@ def distributions(store: Store) -> Sequence[Distribution]:
         binned("Bytes per token", "bytes per token", "documents", sizes / np.maximum(lengths, 1)),
         _commonest(store),
     ]
-
-
-def plain_layout(store: Store) -> PlainLayout:
-    """Uncompressed token ids in the narrowest type."""
-    dtype = tokenizer_of(store.attributes).dtype
-    return PlainLayout(f"token ids as {dtype}", np.dtype(dtype).itemsize * sum(store.attributes["rows"].values()))
 
 
 def pieces(tokenizer: Tokenizer, ids: npt.NDArray[np.integer]) -> tuple[str, ...]:
