@@ -1,8 +1,7 @@
 """Read, check and decode many chunks in one compiled call that releases the GIL throughout.
 
 Decoding a chunk from Python takes the GIL a dozen times, and a thread that decodes in parallel waits for it longer than
-it works. The libraries that do the work (zstd and Blosc in numcodecs, CRC-32C in google-crc32c) export C functions that
-compiled code can call by address. If one is missing, and for any chunk with an error,
+it works. If a C function is missing (:mod:`outofcore.store.native`), and for any chunk with an error,
 :meth:`outofcore.store.array.SealedArray.chunk` does the work and reports the error.
 """
 
@@ -12,46 +11,23 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from typing import Any
 
-import google_crc32c
-import numba
 import numcodecs.blosc
 import numcodecs.zstd
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir  # type: ignore[import-untyped]  # has no types
-from numba.extending import intrinsic
 
 from outofcore.store.array import Array, SealedArray
 from outofcore.store.codecs import BLOSC_HEADER, BLOSC_WORD, CRC_BYTES
 from outofcore.store.files import IN_MEMORY, Ranges
+from outofcore.store.native import CRC_32C, Words, addresses, call
 from outofcore.store.shards import EMPTY
 from outofcore.system.compilation import njit
-
-Words = npt.NDArray[np.int64]
 
 _NONE, _LZ4, _ZSTD = range(3)
 _KINDS = {"none": _NONE, "lz4": _LZ4, "zstd": _ZSTD}
 _KEPT = threading.local()
-
-
-def _emit_call(typingctx: Any, function: Any, words: Any) -> Any:
-    """Call a C function by address, with 64-bit words as arguments and result."""
-    del typingctx
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        del context, signature
-        word = ir.IntType(64)
-        arguments = [builder.extract_value(values[1], number) for number in range(len(words))]
-        kind = ir.FunctionType(word, [word] * len(arguments)).as_pointer()
-        return builder.call(builder.inttoptr(values[0], kind), arguments)
-
-    return numba.types.int64(function, words), generate
-
-
-_call: Any = intrinsic(_emit_call)
 
 
 @njit(nogil=True, cache=True)
@@ -66,31 +42,31 @@ def _decode(
         kind, target, size, sealed = jobs[number, 3], jobs[number, 4], jobs[number, 5], jobs[number, 6]
         body = length - CRC_BYTES
         if kind == _NONE and source != IN_MEMORY:  # directly into its slot
-            if body != size or _call(pread, (source, target, body, place)) != body:
+            if body != size or call(pread, (source, target, body, place)) != body:
                 continue
-            if _call(pread, (source, np.int64(header.ctypes.data), CRC_BYTES, place + body)) != CRC_BYTES:
+            if call(pread, (source, np.int64(header.ctypes.data), CRC_BYTES, place + body)) != CRC_BYTES:
                 continue
-            done[number] = header[0] == sealed == _call(crc32c, (target, body)) & 0xFFFFFFFF
+            done[number] = header[0] == sealed == call(crc32c, (target, body)) & 0xFFFFFFFF
             continue
         encoded = place
         if source != IN_MEMORY:
             encoded = buffer
-            if _call(pread, (source, buffer, length, place)) != length:
+            if call(pread, (source, buffer, length, place)) != length:
                 continue
-        _call(memmove, (np.int64(header.ctypes.data), encoded + body, CRC_BYTES))
-        if header[0] != sealed or _call(crc32c, (encoded, body)) & 0xFFFFFFFF != sealed:
+        call(memmove, (np.int64(header.ctypes.data), encoded + body, CRC_BYTES))
+        if header[0] != sealed or call(crc32c, (encoded, body)) & 0xFFFFFFFF != sealed:
             continue
         if kind == _ZSTD:
-            done[number] = _call(zstd, (context, target, size, encoded, body)) == size
+            done[number] = call(zstd, (context, target, size, encoded, body)) == size
         elif kind == _LZ4:
             if body < BLOSC_HEADER:
                 continue
-            _call(memmove, (np.int64(header.ctypes.data), encoded, BLOSC_HEADER))
+            call(memmove, (np.int64(header.ctypes.data), encoded, BLOSC_HEADER))
             if header[1] != size or header[3] != body:  # the decompressor trusts them
                 continue
-            done[number] = _call(blosc, (encoded, target, size, 1)) & 0xFFFFFFFF == size
+            done[number] = call(blosc, (encoded, target, size, 1)) & 0xFFFFFFFF == size
         elif body == size:
-            _call(memmove, (target, encoded, size))
+            call(memmove, (target, encoded, size))
             done[number] = True
 
 
@@ -102,8 +78,8 @@ def _check(
     for number in range(len(places)):
         place, body = np.int64(places[number]), lengths[number] - CRC_BYTES
         if body >= 0:
-            _call(functions[1], (np.int64(stored.ctypes.data), place + body, CRC_BYTES))
-            sound[number] = stored[0] == sealed[number] == _call(functions[2], (place, body)) & 0xFFFFFFFF
+            call(functions[1], (np.int64(stored.ctypes.data), place + body, CRC_BYTES))
+            sound[number] = stored[0] == sealed[number] == call(functions[2], (place, body)) & 0xFFFFFFFF
 
 
 def intact(places: npt.NDArray[np.uint64], lengths: Words, sealed: Words) -> npt.NDArray[np.bool_]:
@@ -116,21 +92,13 @@ def intact(places: npt.NDArray[np.uint64], lengths: Words, sealed: Words) -> npt
 
 @cache
 def _functions() -> Words | None:
-    """Addresses of C functions, each of an extension module or, for None, of the process; None if one is missing."""
-    named: tuple[tuple[str | None, str], ...] = (
+    return addresses(
         (None, "pread"),
         (None, "memmove"),
-        (google_crc32c.value.__module__, "crc32c_value"),  # the extension, or the pure Python variant, which has none
+        CRC_32C,
         ("numcodecs.zstd", "ZSTD_decompressDCtx"),
         ("numcodecs.blosc", "blosc_decompress_ctx"),
     )
-    try:
-        functions = [
-            getattr(ctypes.CDLL(module and import_module(module).__file__), function) for module, function in named
-        ]
-    except (ImportError, AttributeError, OSError, TypeError):  # TypeError: Windows, for None
-        return None
-    return np.array([ctypes.cast(function, ctypes.c_void_p).value for function in functions], np.int64)
 
 
 class _Context:

@@ -46,12 +46,17 @@ def _compressors(codec: ChunkCodec) -> list[Any]:
     return [*chain, zarr.codecs.Crc32cCodec()]
 
 
+def is_empty(field: Field, chunk: npt.NDArray[Any]) -> bool:
+    """Whether a chunk holds only the fill value."""
+    if (chunk.size and chunk.flat[0] != field.fill) or not np.all(chunk == field.fill):
+        return False
+    # -0.0 equals 0.0, but is another value to store.
+    return not (chunk.dtype.kind == "f" and field.fill == 0 and np.signbit(chunk).any())
+
+
 def encode_chunk(field: Field, codec: ChunkCodec, chunk: npt.NDArray[Any]) -> bytes:
     """Bytes of a whole chunk; empty if it holds only the fill value."""
-    empty = bool(np.all(chunk[:1] == field.fill)) and bool(np.all(chunk == field.fill))  # the first row decides mostly
-    if empty and chunk.dtype.kind == "f" and field.fill == 0:
-        empty = not bool(np.signbit(chunk).any())  # -0.0 equals 0.0, but is another value to store
-    return b"" if empty else codec.encode(chunk)
+    return b"" if is_empty(field, chunk) else codec.encode(chunk)
 
 
 def filler(field: Field, rows: int) -> npt.NDArray[Any]:

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from zarr.abc.store import Store
 
 from outofcore.store.codecs import CRC_BYTES, ChunkCodec
+from outofcore.store.encode import encode_chunks
 from outofcore.store.encoding_queue import Chunk, EncodingQueue
-from outofcore.store.form import dtype_of, encode_chunk, filler, write_metadata
+from outofcore.store.form import dtype_of, filler, write_metadata
 from outofcore.store.schema import Columns, Field, Layout
 from outofcore.store.shards import ShardFile, check_unfinished, index_bytes, shard_name
 from outofcore.store.upload import Upload
@@ -172,7 +173,7 @@ class TableWriter:
         self._take_finished(wait_for_all=False)
 
     def _encode(self, chunks: list[Chunk]) -> list[list[bytes]]:
-        return [list(map(encode_chunk, self.fields, self._codecs, arrays)) for arrays in chunks]
+        return encode_chunks(self.fields, self._codecs, chunks)
 
     def _open_shard(self, field: Field, lengths: list[int]) -> ShardFile:
         name = shard_name(self._shard_number, 1 + len(field.shape))

@@ -1,0 +1,69 @@
+"""Chunks encoded together have the bytes that zarr-python reads and that each has by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from outofcore.store import encode
+from outofcore.store.codecs import ChunkCodec
+from outofcore.store.encode import encode_chunks
+from outofcore.store.form import encode_chunk
+from outofcore.store.schema import Field
+
+FIELDS = (
+    Field(name="squares", dtype="uint8", shape=(4, 8), doc="-"),
+    Field(name="clock", dtype="int32", fill=-1, doc="-"),
+    Field(name="value", dtype="float32", doc="-"),
+    Field(name="missing", dtype="float64", fill=float("nan"), doc="-"),
+    Field(name="flag", dtype="bool", doc="-"),
+    Field(name="name", dtype="string", fill="", doc="-"),
+)
+ROWS = 700
+
+
+def chunks_of_all_kinds() -> list[list[np.ndarray]]:
+    rng = np.random.default_rng(0)
+    noise = [rng.integers(0, 256, (ROWS, 4, 8), np.uint8), rng.integers(-1, 3, ROWS, np.int32)]
+    noise += [rng.normal(size=ROWS).astype(np.float32), rng.normal(size=ROWS), rng.random(ROWS) < 0.5]
+    empty = [np.zeros((ROWS, 4, 8), np.uint8), np.full(ROWS, -1, np.int32), np.zeros(ROWS, np.float32)]
+    empty += [np.full(ROWS, np.nan), np.zeros(ROWS, bool)]
+    signed = [*empty[:2], np.where(np.arange(ROWS) == 300, np.float32(-0.0), np.float32(0)), *empty[3:]]
+    nearly = [each.copy() for each in empty]
+    for each, other in zip(nearly, noise, strict=True):
+        each[-1] = other[-1]
+    apart = [np.repeat(each, 2, axis=0)[::2] for each in noise]
+    texts = [np.array(["a", ""] * (ROWS // 2), object), np.array([""] * ROWS, object)]
+    return [[*kind, texts[place % 2]] for place, kind in enumerate((noise, empty, signed, nearly, apart))]
+
+
+@pytest.mark.parametrize("name", ["zstd", "lz4", "none"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_chunks_have_the_bytes_that_they_have_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, *, compiled: bool
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(encode, "_functions", lambda: None)
+    codecs = [ChunkCodec(name, 3, field.dtype) for field in FIELDS]
+    chunks = chunks_of_all_kinds()
+    expected = [[encode_chunk(*each) for each in zip(FIELDS, codecs, arrays, strict=True)] for arrays in chunks]
+    assert encode_chunks(FIELDS, codecs, chunks) == expected
+    assert [encoded == b"" for encoded in expected[1]] == [True, True, True, False, True, True]
+    assert expected[2][2], "a negative zero is a value to store"
+
+
+def test_rows_without_bytes_are_empty() -> None:
+    field = Field(name="nothing", dtype="uint8", shape=(0,), doc="-")
+    assert encode_chunks([field], [ChunkCodec("zstd", 1, "uint8")], [[np.empty((ROWS, 0), np.uint8)]]) == [[b""]]
+
+
+def test_a_chunk_that_cannot_be_compressed_fits() -> None:
+    field = Field(name="noise", dtype="uint64", doc="-")
+    codec, rng = ChunkCodec("zstd", 1, "uint64"), np.random.default_rng(1)
+    for rows in (1, 2, 100, 20_000):
+        noise = rng.integers(0, 2**64, rows, np.uint64)
+        ((encoded,),) = encode_chunks([field], [codec], [[noise]])
+        out = np.empty_like(noise)
+        codec.decode(encoded, out)
+        assert np.array_equal(out, noise)
+        assert encoded == codec.encode(noise)
