@@ -1,8 +1,8 @@
 """Every command in the documents that stands in a ``console`` block, in order, in a copy of the project.
 
 A page is gone through from top to bottom, a section of ``getting-started.md`` at a time; a command that fails, fails
-the test. By default the chapter on chess; ``pytest -m long`` goes through all. The home folder holds what a reader
-would have: games, recordings and texts of their own. Training is short.
+the test; ``pytest -m long`` does it, as the tests of the pipeline run the same stages. The home folder holds what a
+reader would have: games, recordings and texts of their own. Training is short.
 """
 
 from __future__ import annotations
@@ -49,11 +49,9 @@ def prepare(folder: Path, text: str) -> Project:
     return project
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [pytest.param(name, text, id=name, marks=() if name == "Chess" else pytest.mark.long) for name, text in chapters()],
-)
+@pytest.mark.parametrize(("name", "text"), [pytest.param(*chapter, id=chapter[0]) for chapter in chapters()])
 def test_commands_do_what_the_page_says(name: str, text: str, tmp_path: Path) -> None:
     del name
     project = prepare(tmp_path, text)

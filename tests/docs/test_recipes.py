@@ -1,6 +1,6 @@
 """The programs of the page on frameworks, as it shows them: run, killed, resumed, on several ranks.
 
-Those of a framework that is not installed are skipped; ``make recipes`` installs all.
+Those of a framework that is not installed are skipped; ``make recipes`` installs all and runs these tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import outofcore
 from tests.docs.watched import digests
 from tests.pipeline.conftest import ROOT
 
-pytestmark = [pytest.mark.xdist_group("report"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("report"), pytest.mark.timeout(900), pytest.mark.long]
 
 PAGE = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
 PROGRAMS = {

@@ -57,7 +57,7 @@ def digest_of(batches: list[list[int]]) -> str:
 @pytest.mark.parametrize(
     ("residency", "kills", "stores"),
     [
-        ("streamed", 2, 1),
+        pytest.param("streamed", 2, 1, marks=pytest.mark.long),
         ("hybrid", 2, 3),
         pytest.param("streamed", 20, 1, marks=pytest.mark.long),
         pytest.param("hybrid", 20, 1, marks=pytest.mark.long),

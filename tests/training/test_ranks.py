@@ -114,6 +114,7 @@ def test_two_ranks_that_die_go_on_as_three_and_end_as_one(store: Path, tmp_path:
     assert (machine["ranks"], machine["resumed_from_step"]) == (3, KILLED_IN - 1)
 
 
+@pytest.mark.long
 def test_two_ranks_stop_after_the_same_step_if_one_is_asked_to(store: Path, tmp_path: Path) -> None:
     stopped = torchrun(2, store, tmp_path, 3, "SIGTERM")
     assert stopped.returncode != 0
