@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 from weakref import WeakSet
 
@@ -129,7 +130,8 @@ def _split(tensor: torch.Tensor, counts: list[int]) -> Sequence[torch.Tensor]:
     in_turn = tensor.stride(0) == max(tensor.stride())  # a piece's memory has nothing of the others'
     if in_turn and not small and tensor.device.type == "cpu" and not tensor.requires_grad:
         with suppress(TypeError):  # a type that numpy lacks, such as bfloat16
-            return [torch.from_numpy(piece) for piece in np.split(tensor.numpy(), np.cumsum(counts)[:-1])]
+            rows = tensor.numpy()
+            return [torch.from_numpy(rows[start:stop]) for start, stop in pairwise(accumulate(counts, initial=0))]
     return torch.split_with_sizes_copy(tensor, counts)  # type: ignore[func-returns-value, return-value]  # no out=
 
 
