@@ -91,6 +91,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     made.git("init", "--quiet")
     made.run("outofcore", "init", ".", "--domains", "chess")
     for seed, entry in enumerate(ENTRIES):
+        (made.folder / "data/raw" / entry).mkdir(parents=True)
         get_domain("chess").sample(made.folder / "data/raw" / entry, np.random.default_rng(seed))
     entries = ", ".join(f'"{entry}": data/raw/{entry}' for entry in ENTRIES)
     params = made.folder / "params.yaml"
