@@ -15,7 +15,7 @@ from outofcore.conversion.estimate import Estimate
 from outofcore.conversion.executors import open_executor
 from outofcore.conversion.run import Conversion
 from outofcore.domains.chess import DOMAIN
-from outofcore.domains.chess.schema import SCHEMA
+from outofcore.domains.chess.schema import NO_EVALUATION, SCHEMA
 from outofcore.raw.files import find_files
 from outofcore.raw.unit import AuditRate, UnitResult
 from outofcore.store.reader import open_store
@@ -293,6 +293,9 @@ def test_words_that_only_some_readers_divide_move_no_row_of_the_next_game():
         ("[%clk\n\n 0:08:55]", "clock", 53500),
         ("[%clk\xa00:08:55]", "clock", -1),
         ("[%eval \r5.00]", "evaluation", 500),
+        ("[%eval 0.5,9]", "evaluation", 50),
+        ("[%eval 0.5,]", "evaluation", NO_EVALUATION),
+        ("[%eval 0.5,x9]", "evaluation", NO_EVALUATION),
         ("[%clk 0::55]", "clock", -1),
         ("[%clk 0:08:]", "clock", -1),
         (f"[%clk {'9' * 5000}:00:00]", "clock", 2**31 - 1),
