@@ -18,6 +18,7 @@ def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     named = re.findall(r"([\w-]+\.md)$", navigation, re.MULTILINE)
     pages = [path.name for path in ROOT.glob("docs/*.md")]
+    pages += [f"{path.stem}.md" for path in ROOT.glob("docs/notebooks/*.ipynb")]
     assert sorted(named) == sorted([*pages, "index.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 
 
@@ -39,6 +40,7 @@ def test_the_site_is_built_and_needs_no_network(tmp_path: Path) -> None:
         assert not re.search(r"<(script|link|img|source)[^>]*(src|href|srcset)=[\"']?(https?:)?//", text), page
     first = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert 'href="chess.html"' in first
+    assert (tmp_path / "notebooks/recordings.html").read_text(encoding="utf-8").count("data:image/png") == 1
     assert 'role="dialog" aria-label="Search"' in first
     assert (tmp_path / "api/outofcore.html").exists()
     assert "memory budget" in (tmp_path / "search/search_index.js").read_text(encoding="utf-8")
