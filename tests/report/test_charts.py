@@ -77,6 +77,6 @@ def test_two_points_are_numbers_and_a_single_one_is_in_the_results() -> None:
     assert list(curve_charts(run_of(2))) == []
     table = short_curves(run_of(2))
     assert table is not None
-    assert (table.header, table.cells) == (["figure", "step 0", "step 1"], [["Top 1", "0.5", "0.25"]])
+    assert (table.header, table.cells) == (["figure", "step 0", "step 1"], [["Top 1, val", "0.5", "0.25"]])
     assert list(curve_charts(run_of(1))) == []
     assert short_curves(run_of(1)) is short_curves(run_of(3)) is None

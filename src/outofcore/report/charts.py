@@ -91,16 +91,13 @@ def short_curves(run: DomainRun) -> DisplayTable | None:
     few = {name: series for name, series in _curves(run) if max(len(line.x) for line in series) < LEAST_POINTS}
     steps = sorted({step for series in few.values() for line in series for step in line.x})
     rows = [
-        (title_of(name), *(dict(zip(line.x, line.y, strict=True)).get(step, "") for step in steps))
+        (f"{title_of(name)}, {line.name}", *(dict(zip(line.x, line.y, strict=True)).get(step, "") for step in steps))
         for name, series in few.items()
         for line in series
         if not line.baseline  # which is in the table of results
     ]
-    return (
-        DisplayTable([*columns("text", "figure"), *columns("count", *(f"step {step:,.0f}" for step in steps))], rows)
-        if rows
-        else None
-    )
+    names = [*columns("text", "figure"), *columns("count", *(f"step {step:,.0f}" for step in steps))]
+    return DisplayTable(names, rows) if rows else None
 
 
 def _curves(run: DomainRun) -> Iterator[tuple[str, list[Line]]]:

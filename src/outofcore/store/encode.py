@@ -35,20 +35,16 @@ def encode_chunks(
                 cell[place] = encode_chunk(field, codec, array)
             elif not is_empty(field, array):
                 sources.append(np.ascontiguousarray(array))
-                jobs.append((sources[-1].ctypes.data, array.nbytes, codec.level, room))
+                most = array.nbytes + (array.nbytes >> 8) + 64  # that zstd makes of so many: ZSTD_COMPRESSBOUND or more
+                jobs.append((sources[-1].ctypes.data, array.nbytes, codec.level, most, room))
                 cells.append((cell, place, codec, array))
-                room += _bound(array.nbytes) + CRC_BYTES
+                room += most + CRC_BYTES
     if jobs:
         out, lengths = np.empty(room, np.uint8), np.zeros(len(jobs), np.int64)
         _encode(functions, np.array(jobs, np.int64), out, lengths)
         for (cell, place, codec, array), (*_, start), length in zip(cells, jobs, lengths.tolist(), strict=True):
             cell[place] = out[start : start + length].tobytes() if length else codec.encode(array)
     return encoded
-
-
-def _bound(size: Any) -> Any:
-    """Most bytes that zstd makes of so many, ZSTD_COMPRESSBOUND or more."""
-    return size + (size >> 8) + 64
 
 
 @cache
@@ -61,13 +57,14 @@ def _functions() -> Words | None:
 def _encode(functions: Any, jobs: Any, out: Any, lengths: Any) -> None:
     crc32c, create, set_parameter, compress, free = functions[0], functions[1], functions[2], functions[3], functions[4]
     for number in range(len(jobs)):
-        source, size, level, start = jobs[number, 0], jobs[number, 1], jobs[number, 2], jobs[number, 3]
+        source, size, level = jobs[number, 0], jobs[number, 1], jobs[number, 2]
+        most, start = jobs[number, 3], jobs[number, 4]
         target = np.int64(out.ctypes.data) + start
         context = call(create, ())
         if context == 0:
             continue
         call(set_parameter, (context, np.int64(_LEVEL), level))
-        length = call(compress, (context, target, size + (size >> 8) + 64, source, size))
+        length = call(compress, (context, target, most, source, size))
         call(free, (context,))
         if length <= 0:  # errors are small negative numbers
             continue
