@@ -60,12 +60,15 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("sizes", [(77,), pytest.param((1, 640, ROWS), marks=pytest.mark.long)])
 @pytest.mark.parametrize("way", WAYS)
-def test_pieces_of_any_size_give_the_same_store(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_any_size_give_the_same_store(
+    way: str, sizes: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, options = data_of(), {"chunk_rows": 64, "shard_rows": 512, **WAYS[way]}
     check(write_store(tmp_path / "whole.zarr", data, **options), data)
     expected = digests(tmp_path / "whole.zarr")
-    for rows in (1, 77, 640, ROWS) if way == "sequences of groups" else (77,):
+    for rows in sizes:
         write_store(tmp_path / "pieces.zarr", pieces(data, rows), **options)
         assert digests(tmp_path / "pieces.zarr") == expected
     monkeypatch.setattr(arrays, "STEP_BYTES", 5000)

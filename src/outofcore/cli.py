@@ -86,7 +86,7 @@ def info(
 
             foreign = open_zarr(store)
             try:
-                lines = loader(foreign).notes
+                lines = () if as_json else loader(foreign).notes
             except BudgetError as error:
                 lines = (str(error),)
             table = foreign_table(foreign, lines)

@@ -156,7 +156,13 @@ def test_the_least_budget_that_is_accepted_is_kept(narrow: Path, order: str) -> 
     check_least_budget(opener(narrow, order), narrow)
 
 
-@pytest.mark.parametrize("order", ["rows", "windows inside sequences"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param(order, marks=() if order in ("rows", "windows inside sequences") else pytest.mark.long)
+        for order in ORDERS
+    ],
+)
 def test_several_stores_keep_the_least_budget_that_is_accepted(months: list[Path], order: str) -> None:
     check_least_budget(opener(months, order), months)
 

@@ -47,9 +47,7 @@ def counts(batches: Any) -> list[int]:
     return [len(batch["id"]) for batch in batches]
 
 
-@pytest.mark.parametrize(
-    "world", [3, pytest.param(6, marks=pytest.mark.long), 24, pytest.param(100, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("world", [3, 24, *(pytest.param(world, marks=pytest.mark.long) for world in (6, 32, 100))])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_together_they_receive_the_epoch_of_one(make_store: MakeStore, sampling: str, world: int) -> None:
     options = SAMPLINGS[sampling]

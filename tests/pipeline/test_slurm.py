@@ -1,6 +1,7 @@
 """The jobs of docs/distributed.md on a real SLURM: a controller and two nodes, all on this machine.
 
-Debian has them: ``apt-get install slurm-wlm``. Run by ``pytest -m long tests/pipeline/test_slurm.py`` as root.
+Debian has them: ``apt-get install slurm-wlm``. Run by ``pytest -m long tests/pipeline/test_slurm.py`` as root, in this
+order: the first job makes the stores that the others take.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ def slurm() -> Iterator[str]:
     names = {name: folder / f"munge.{name}" for name in ("key", "socket", "pid", "log", "seed")}
     munge = [f"--{name}{'' if name == 'socket' else '-file'}={path}" for name, path in names.items()]
     environment = {**os.environ, "SLURM_CONF": str(file)}
-    for command in (["munged", "--force", *munge], ["slurmctld"], ["slurmd", "-N", "n1"], ["slurmd", "-N", "n2"]):
-        subprocess.run(command, env=environment, check=True, capture_output=True)
     try:
+        for command in (["munged", "--force", *munge], ["slurmctld"], ["slurmd", "-N", "n1"], ["slurmd", "-N", "n2"]):
+            subprocess.run(command, env=environment, check=True, capture_output=True)
         yield str(file)
     finally:
         for pid in folder.glob("*.pid"):

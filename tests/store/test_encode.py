@@ -1,4 +1,4 @@
-"""Chunks encoded together have the bytes that zarr-python reads and that each has by itself."""
+"""Chunks encoded together have the bytes that each has by itself; test_writer.py reads them with other libraries."""
 
 from __future__ import annotations
 
