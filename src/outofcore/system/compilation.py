@@ -205,12 +205,13 @@ def _warn(message: str) -> None:
 
 
 def _remove_damaged(folder: Path) -> None:
-    """Remove machine code that is not as listed; what a process that was killed compiled last is not listed."""
+    """Remove machine code that is not as listed: damaged, or compiled last by a process that was killed.
+
+    Nothing is said, as what another process is compiling now is not listed yet either: it costs one compilation more.
+    """
     known = _listed(folder)
     for name, content in _contents(folder):
         if known.get(name) != zlib.crc32(content):
-            if name in known:  # also where another process is compiling, until it lists what it has changed
-                _warn(f"{folder} has machine code that is not as listed: it is compiled again")
             (folder / name).unlink(missing_ok=True)
 
 
