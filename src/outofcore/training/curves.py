@@ -27,8 +27,8 @@ class Curves:
         self._line = self._bar.add_task("training", total=steps)
 
     def __enter__(self) -> Self:
-        if self._first:
-            shutil.rmtree(self._folder, ignore_errors=True)  # the curves before
+        if self._first and self._folder.exists():
+            shutil.rmtree(self._folder)  # the curves before; those of a run that resumes are drawn again
         self._bar.start()
         return self
 
